@@ -102,7 +102,7 @@ typedef struct {
     unsigned char reserved[54];
 } CUmemPoolProps;
 
-/* Physical memory, and addresses for it, each by itself. */
+/* Physical memory and addresses, allocated separately. */
 typedef struct {
     int type; /* CU_MEM_ALLOCATION_TYPE_PINNED */
     int requestedHandleTypes;
@@ -131,7 +131,7 @@ enum { NVRTC_SUCCESS = 0, NVRTC_ERROR_OUT_OF_MEMORY = 1, NVRTC_ERROR_COMPILATION
 typedef int nvmlReturn;
 typedef struct nvmlDevice_st *nvmlDevice;
 typedef struct {
-    unsigned gpu, memory; /* percent of the last sample period in which it was at work */
+    unsigned gpu, memory; /* percent of the last sample period during which it was busy */
 } nvmlUtilization;
 typedef struct {
     unsigned long long total, free, used; /* bytes */

@@ -1,13 +1,13 @@
-/* The pieces one after the other: a message of the loader's says what is missing and what provides
- * it, so there is mostly no advice to add. A compiler that cannot be loaded does not hide what is
- * said of the GPUs: who sets a machine up wants to hear of everything at once. */
+/* Checks one piece after the other. A message of the loader says what is missing and what provides
+ * it, so there is usually no advice to add. A compiler that cannot be loaded does not hide the
+ * findings on the GPUs: someone setting a machine up wants to see all problems at once. */
 #include "compute/gpu/api/diagnose.h"
 
 #include <stdio.h>
 
 #include "compute/gpu/api/loader.h"
 
-/* The oldest architecture whose code the newest compilers still make. */
+/* The oldest architecture that the newest compilers still generate code for. */
 #define LEAST_CAPABILITY 70
 
 static void say_devices(const struct driver *v, finding_fn *say, void *user)
@@ -63,7 +63,7 @@ void gpu_diagnose(finding_fn *say, void *user)
     char text[160];
     if (loader_driver(&v, &e) != ERR_OK) {
         say(user, FINDING_FAIL, "driver", e.message, "");
-        return; /* what else there is cannot be used without it */
+        return; /* the rest is unusable without it */
     }
     int version = 0;
     (void)v->cuDriverGetVersion(&version);

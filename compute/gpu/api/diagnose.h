@@ -1,4 +1,4 @@
-/* What a GPU needs, looked at piece by piece (backend.h, backend_diagnose).
+/* Checks piece by piece what a GPU needs (backend.h, backend_diagnose).
  *
  * Called by backends.c only. Loads the libraries, which stay loaded; opens no device. Thread-safe.
  */

@@ -1,9 +1,9 @@
-/* One thread, one table of figures behind a lock that is held for a copy at most.
+/* One thread, and one table of figures behind a lock that is held for a copy at most.
  *
  * NVML may take long, or never answer (a GPU that fell off the bus): hence the thread, and hence
- * the time of the last sample among the figures, by which one tells old ones. At the end a thread
- * that does not come back is left behind with its memory: two references, the last of which frees.
- */
+ * the time of the last sample among the figures, which shows how old they are. On closing, a thread
+ * that does not return is left behind with its memory: there are two references, and the last one
+ * frees. */
 #include "compute/gpu/api/health.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include "compute/base/worker.h"
 
 #define INTERVAL_S 5
-#define LEAVE_S    1 /* to wait for the thread at the end */
+#define LEAVE_S    1 /* how long closing waits for the thread */
 #define BUS_ID     32
 
 enum {
@@ -30,7 +30,7 @@ enum {
 };
 
 struct figures {
-    int has; /* a GPU need not know everything: virtual ones have no sensors */
+    int has; /* a GPU may lack some: virtual ones have no sensors */
     unsigned celsius, milliwatts, mhz;
     nvmlUtilization load;
     nvmlMemory memory;
@@ -86,7 +86,7 @@ static struct figures ask(const struct nvml *v, nvmlDevice d)
     return f;
 }
 
-/* False: it is time to leave. */
+/* False: the thread must end. */
 static bool pause_for_the_next(struct health *h)
 {
     const struct timespec until = clock_after(INTERVAL_S);
@@ -197,7 +197,7 @@ static double value(const struct figures *f, int which)
         return (double)f->memory.used;
     case 5:
         return f->mhz * 1e6;
-    default: /* the line's number in health_metrics */
+    default: /* the line's index in health_metrics */
         return (double)f->at;
     }
 }
@@ -205,7 +205,7 @@ static double value(const struct figures *f, int which)
 void health_metrics(struct health *h, struct strb *out)
 {
     static const struct {
-        int has; /* 0: every one */
+        int has; /* 0: all of them */
         const char *name, *help;
     } lines[] = {
         {HAS_TEMPERATURE, "temperature_celsius", "Temperature of the GPU."},

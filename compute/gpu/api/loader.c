@@ -5,9 +5,9 @@
  * build has to take whichever NVRTC the machine has. The lists are macros so that a function is
  * named once: the table's member, its type and the symbol looked up cannot disagree.
  *
- * A library is kept once it was found whole. One that is missing, or lacks a symbol or is too
- * old, is closed again and the next call looks anew: a daemon may be started before its driver is.
- * A lock rather than pthread_once for that reason; it is taken a few times in a process's life. */
+ * A library is kept once it was found complete. One that is missing, lacks a symbol or is too old
+ * is closed again, and the next call tries anew: a daemon may be started before its driver is.
+ * Hence a lock rather than pthread_once; it is taken a few times in a process's life. */
 #include "compute/gpu/api/loader.h"
 
 #include <dlfcn.h>
@@ -24,7 +24,7 @@ static struct nvml nvml;
 
 struct symbol {
     const char *name;
-    void *place; /* of a function pointer, whose bytes are those dlsym returns (POSIX) */
+    void *place; /* a function pointer; its bytes are what dlsym returns (POSIX) */
 };
 
 static const struct symbol driver_symbols[] = {
@@ -49,9 +49,10 @@ struct library {
     const char *const *candidates;
     const struct symbol *symbols;
     size_t n_symbols;
-    const char *source; /* what brings it to a machine that lacks it */
-    const char *newer;  /* what brings one that has every symbol */
-    enum err_code (*check)(const char *name, struct err *e); /* of its version, once it is loaded */
+    const char *source; /* what installs it on a machine that lacks it */
+    const char *newer;  /* what installs one that has every symbol */
+    enum err_code (*check)(const char *name,
+                           struct err *e); /* checks its version once it is loaded */
 };
 
 #define NEEDED_DRIVER "NVIDIA driver 525 or later (CUDA 12.0) is needed"
@@ -70,7 +71,7 @@ static enum err_code check_driver(const char *name, struct err *e)
                    driver_version % 1000 / 10, NEEDED_DRIVER);
 }
 
-/* Code of a newer compiler's is nothing a driver knows. */
+/* A driver cannot load code of a compiler newer than itself. */
 static enum err_code check_nvrtc(const char *name, struct err *e)
 {
     int result = nvrtc.nvrtcVersion(&nvrtc.major, &nvrtc.minor);
@@ -92,12 +93,12 @@ static enum err_code check_nvrtc(const char *name, struct err *e)
 
 static enum err_code check_nvml(const char *name, struct err *e)
 {
-    (void)name, (void)e; /* every version has what is asked of it */
+    (void)name, (void)e; /* every version has what arrayd needs */
     return ERR_OK;
 }
 
 /* The dynamic linker's own search first: it knows ld.so.conf and LD_LIBRARY_PATH. Then the places
- * where installers leave the files without telling it. The bare libcuda.so is not tried: a
+ * where installers put the files without telling the linker. The bare libcuda.so is not tried: a
  * toolkit's stub has that name. */
 static const struct library driver_library = {
     .what = "CUDA driver library libcuda.so.1",
@@ -159,7 +160,7 @@ static enum err_code load(const struct library *l, struct err *e)
     for (const char *const *c = l->candidates; !handle && *c; c++) {
         handle = dlopen(name = *c, RTLD_NOW | RTLD_LOCAL);
         const char *reason = handle ? NULL : dlerror();
-        /* A file that is there but unfit says more than the many that are absent. */
+        /* A file that exists but is unusable says more than the many that are absent. */
         if (reason && !*why && !strstr(reason, "No such file"))
             strncat(strcpy(why, " ("), reason, sizeof why - 8);
     }

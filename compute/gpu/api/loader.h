@@ -28,16 +28,16 @@ struct nvml {
 #undef NVML
 };
 
-/* Loads the driver (libcuda.so.1, or what ARRAYD_LIBCUDA names) and NVRTC (libnvrtc.so.13, .12,
- * .so, those of the toolkit's usual places, or what ARRAYD_LIBNVRTC names). The tables live
- * as long as the process. ERR_BAD_FIELD, with a message that says which library or symbol is
- * missing and what provides it, or what is too old: the driver must be of CUDA 12.0 or later and no
- * older than NVRTC, NVRTC of CUDA 12 or later. */
+/* Loads the driver (libcuda.so.1, or the file ARRAYD_LIBCUDA names) and NVRTC (libnvrtc.so.13, .12,
+ * .so, those of the toolkit's usual places, or the file ARRAYD_LIBNVRTC names). The tables live as
+ * long as the process. ERR_BAD_FIELD, with a message that says which library or symbol is missing
+ * and what provides it, or what is too old: the driver must be of CUDA 12.0 or later and no older
+ * than NVRTC, NVRTC of CUDA 12 or later. */
 enum err_code loader_open(const struct driver **ret_driver, const struct nvrtc **ret_nvrtc,
                           struct err *e) must_check;
 /* The driver alone, with the same errors. */
 enum err_code loader_driver(const struct driver **ret, struct err *e) must_check;
-/* NVML (libnvidia-ml.so.1, or what ARRAYD_LIBNVML names), which nothing but figures needs.
+/* NVML (libnvidia-ml.so.1, or the file ARRAYD_LIBNVML names), which only the health figures need.
  * ERR_BAD_FIELD. */
 enum err_code loader_nvml(const struct nvml **ret, struct err *e) must_check;
 

@@ -1,12 +1,12 @@
-/* Machine code (CUBIN) is asked for, never PTX, so that the driver has nothing left to compile when
- * the module is loaded.
+/* NVRTC generates machine code (CUBIN), never PTX, so that the driver has nothing left to compile
+ * when it loads the module.
  *
- * What a small kernel's compilation takes was measured: a third each in the front end, in the
- * optimiser and in ptxas, nearly all of it fixed costs. Two things of ours cut it: headers.c passes
- * only the functions that are called, and --minimal leaves out NVRTC's declarations of textures and
- * of the CUDA runtime (a tenth). Precompiled headers save no more than the former does, and want a
- * folder and a fixed address; -Ofast-compile costs speed of the kernel. NVRTC's own disk cache is
- * switched off: kcache.c has one, whose bound and place are arrayd's. */
+ * Measured, a small kernel's compilation spends a third each in the front end, the optimiser and
+ * ptxas, nearly all of it fixed costs. Two things reduce it: headers.c passes only the functions
+ * that are called, and --minimal leaves out NVRTC's declarations of textures and of the CUDA
+ * runtime (a tenth). Precompiled headers save no more than headers.c does, and need a folder and a
+ * fixed address; -Ofast-compile makes the kernel slower. NVRTC's own disk cache is switched off:
+ * kcache.c has one, whose size limit and place are arrayd's. */
 #include "compute/gpu/code/compile.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include "compute/base/trace.h"
 #include "compute/gpu/code/headers.h"
 
-/* As much of NVRTC's log as an error's message takes. */
+/* How much of NVRTC's log an error message includes. */
 #define LOG_IN_MESSAGE 700
 
 static bool at_least(const struct nvrtc *nvrtc, int major, int minor)

@@ -141,7 +141,7 @@ static int find(const char *name, size_t n)
 /* Writes the functions which function i calls; returns how many. */
 static unsigned put_needs(int i)
 {
-    static int seen_by[MAX_FUNCTIONS]; /* 1 + the function that listed it last */
+    static int seen_by[MAX_FUNCTIONS]; /* 1 + the last function that listed it */
     const struct function *f = &functions[i];
     unsigned n = 0;
     for (const char *p = f->text, *end = p + f->len; p < end;) {

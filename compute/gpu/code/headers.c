@@ -1,7 +1,7 @@
-/* NVRTC parses what it is given anew for every kernel, and scalar.h has some 1,200 functions of
- * which a kernel calls a handful: whole, it doubled the time of a small kernel's compilation. So
- * the build cuts scalar.h into its functions (embed_headers.c), and each kernel gets those it names
- * and what they call. Callees come before callers, so one pass from the last function to the first
+/* NVRTC parses its input anew for every kernel, and scalar.h has some 1,200 functions, of which a
+ * kernel calls a handful: included whole, it doubled the compilation time of a small kernel. So the
+ * build cuts scalar.h into its functions (embed_headers.c), and each kernel gets those it names and
+ * those they call. Callees come before callers, so one pass from the last function to the first
  * finds them all. */
 #include "compute/gpu/code/headers.h"
 
@@ -71,7 +71,7 @@ static void mark_headers(const char *text, bool *included)
     }
 }
 
-/* scalar.h and its parts, whose functions the table has. */
+/* scalar.h and its parts: the table holds their functions. */
 static bool is_scalar(const char *name)
 {
     return strncmp(name, "compute/kernels/scalar/scalar",

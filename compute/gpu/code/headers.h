@@ -1,4 +1,4 @@
-/* The device headers compute/kernels/, compiled into the daemon, as NVRTC wants them.
+/* The device headers compute/kernels/, compiled into the daemon, in the form NVRTC takes.
  *
  * Called by compile.c, and by tests. All data is constant; a struct headers belongs to the caller.
  * Thread-safe. */
@@ -14,8 +14,8 @@ int headers_get(const char *const **ret_texts, const char *const **ret_names);
 
 /* The headers for one source: all of them, of which "compute/kernels/scalar/scalar.h" holds only
  * the functions that the source needs. A function counts as needed when its full name (ar_ADD_F32)
- * stands anywhere in the source or in a header it includes, also in a comment: a name made with ##
- * must therefore be mentioned in one. AR_SUBSET and AR_USE_… mean nothing here. */
+ * occurs anywhere in the source or in a header it includes, also in a comment: a name made with ##
+ * must therefore be mentioned in one. AR_SUBSET and AR_USE_… have no effect here. */
 struct headers {
     int n;
     const char *const *names;

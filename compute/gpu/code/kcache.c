@@ -1,17 +1,17 @@
-/* One lock guards table, order of use, makings and counters; it is never held while compiling or on
- * the disk. The table is an array of chains through the entries themselves, so that putting one in
- * cannot fail.
+/* One lock guards the table, the order of use, the makings and the counters; it is never held while
+ * compiling or accessing the disk. The table is an array of chains through the entries themselves,
+ * so that inserting one cannot fail.
  *
- * A "making" is a compilation (or a read from disk) under way: the first caller of a key makes the
- * code, the others wait for it on one condition variable, common to all, for they are few.
+ * A "making" is a compilation (or a read from disk) in progress: the first caller of a key makes
+ * the code; the others wait for it on one condition variable, shared by all, for they are few.
  *
- * The table holds one reference on each entry. An entry goes when it is the longest unused of those
- * nobody else holds; the backend holds those whose plans are alive, and dropping these would only
- * have them compiled again.
+ * The table holds one reference on each entry. The entry evicted is the least recently used of
+ * those without other references; the backend holds those whose plans are alive, and evicting these
+ * would only have them compiled again.
  *
- * A text that NVRTC refused is not worth another second of its time at every request, nor is it
- * lost for ever: the reason may have been a full disk. So refusals are kept in a small ring, each
- * for a while. */
+ * A text that NVRTC rejected is not worth another second of its time at every request, but must not
+ * be rejected for ever either: the reason may have been a full disk. So refusals are kept in a
+ * small ring, each for a while. */
 #include "compute/gpu/code/kcache.h"
 
 #include <pthread.h>
@@ -47,12 +47,12 @@ struct making {
     bool done;
     enum err_code code;
     struct err error;
-    struct node *node; /* a reference, while somebody waits */
+    struct node *node; /* a reference, while a caller waits */
     enum kcache_how how;
 };
 
 struct refusal {
-    uint64_t number; /* it lies at number % REFUSALS; 0: nothing there */
+    uint64_t number; /* stored at number % REFUSALS; 0: empty */
     struct kcache_key key;
     double until; /* clock_ms */
     char reason[KCACHE_REASON];
@@ -70,12 +70,12 @@ struct kcache {
     struct making *makings;
     struct refusal refusals[REFUSALS]; /* the newest */
     uint64_t refused;                  /* ever */
-    struct kcache_stats stats;         /* the disk's own apart */
+    struct kcache_stats stats;         /* without the disk's own */
 };
 
 static void add_text(struct sha256_ctx *ctx, const char *text)
 {
-    sha256_update(ctx, strlen(text) + 1, (const uint8_t *)text); /* with the NUL, as separator */
+    sha256_update(ctx, strlen(text) + 1, (const uint8_t *)text); /* with the NUL, as a separator */
 }
 
 static void hash_headers(uint8_t ret[SHA256_DIGEST_SIZE])
@@ -98,7 +98,7 @@ enum err_code kcache_new(const struct kcache_config *config, const struct nvrtc 
     if (!c)
         return err_oom(e);
     c->config = *config;
-    c->config.dir = NULL; /* the caller's, used only now */
+    c->config.dir = NULL; /* the caller's, used only here */
     if (c->config.refusal_ms <= 0)
         c->config.refusal_ms = REFUSAL_MS;
     c->nvrtc = nvrtc;
@@ -163,7 +163,7 @@ void kcache_unref(struct kcache_entry *entry)
     mem_free(n);
 }
 
-/* What follows, up to kcache_find(), is called with the lock held. */
+/* The functions from here to kcache_find() are called with the lock held. */
 
 static struct node **bucket_of(struct kcache *c, const struct kcache_key *key)
 {
@@ -198,7 +198,7 @@ static struct node *lookup(struct kcache *c, const struct kcache_key *key)
     return n;
 }
 
-/* Out of the table, with its reference; false: it is not in there. */
+/* Takes the node out of the table, with the table's reference; false: it is not there. */
 static bool take_out(struct kcache *c, struct node *n)
 {
     lock_held(&c->lock);
@@ -214,8 +214,9 @@ static bool take_out(struct kcache *c, struct node *n)
     return true;
 }
 
-/* The longest unused entry that only the table holds, taken out of it with the table's reference,
- * or NULL. Nobody can come by a reference meanwhile, for that takes the lock, or one already. */
+/* Takes the least recently used entry that only the table holds out of it, with the table's
+ * reference, or returns NULL. No other thread can get a reference meanwhile: that takes the lock,
+ * or an existing reference. */
 static struct node *take_idle(struct kcache *c)
 {
     lock_held(&c->lock);
@@ -227,9 +228,9 @@ static struct node *take_idle(struct kcache *c)
     return n;
 }
 
-/* Puts the node, whose key is not there, into the table, with a reference of its own. Returns the
- * entries that had to go, chained by `next`: they are released without the lock, for that may call
- * the backend. */
+/* Puts the node, whose key is not in the table, into it, with a reference of its own. Returns the
+ * entries evicted, chained by `next`: the caller releases them without the lock, because that may
+ * call the backend. */
 static struct node *publish(struct kcache *c, struct node *n)
 {
     lock_held(&c->lock);
@@ -260,7 +261,7 @@ static struct making **find_making(struct kcache *c, const struct kcache_key *ke
     return m;
 }
 
-/* Waits for what another caller makes. The last to leave releases it. */
+/* Waits for another caller's making. The last to leave releases it. */
 static enum err_code wait_for(struct kcache *c, struct making *m, struct kcache_entry **ret,
                               enum kcache_how *ret_how, struct err *e)
 {
@@ -278,7 +279,7 @@ static enum err_code wait_for(struct kcache *c, struct making *m, struct kcache_
     }
     if (--m->waiting == 0) {
         if (m->node)
-            kcache_unref(&m->node->pub); /* not the last reference: we have one */
+            kcache_unref(&m->node->pub); /* not the last reference: *ret holds one */
         mem_free(m);
     }
     return code;
@@ -305,7 +306,7 @@ static void trace(const char *what, const struct kcache_key *key, size_t n, doub
 
 /* --- refusals --- */
 
-/* With the lock. The newest of the key, when it still counts. */
+/* With the lock. The key's newest refusal, if it has not expired. */
 static struct refusal *find_refusal(struct kcache *c, const struct kcache_key *key)
 {
     lock_held(&c->lock);
@@ -322,7 +323,7 @@ static bool is_path(char c)
     return c > ' ' && !strchr("\"'`():,;<>", c);
 }
 
-/* The first lines of a compiler's words on one line. Of an absolute path the last part is left. */
+/* The first lines of a compiler's message on one line, absolute paths cut to their last part. */
 static void tell_briefly(char ret[KCACHE_REASON], const char *text)
 {
     size_t n = 0;
@@ -425,7 +426,7 @@ static enum err_code make(struct kcache *c, const char *arch, const char *source
     return ERR_OK;
 }
 
-/* Ends a making: the others are told, and the node (NULL: failed) goes into the table. */
+/* Ends a making: wakes the waiting callers, and puts the node (NULL: failed) into the table. */
 static void end_making(struct kcache *c, struct making *m, struct node *n, enum err_code code,
                        enum kcache_how how, const struct err *error)
 {
@@ -486,7 +487,7 @@ static enum err_code make_for_all(struct kcache *c, struct making *m, const char
             *e = error;
         return code;
     }
-    if (how == KCACHE_COMPILED) /* after the others were told: it is not for them to wait */
+    if (how == KCACHE_COMPILED) /* after the others were woken: they need not wait for it */
         kcache_disk_store(&c->disk, &key, n->pub.bytes, n->pub.n);
     *ret = &n->pub;
     *ret_how = how;
@@ -530,7 +531,7 @@ bool kcache_reject(struct kcache *c, const struct kcache_entry *entry)
     if (!entry->from_disk)
         return false;
     pthread_mutex_lock(&c->lock);
-    bool mine = take_out(c, n); /* else somebody else has, and may have put better code there */
+    bool mine = take_out(c, n); /* else another thread did, and may have put better code there */
     pthread_mutex_unlock(&c->lock);
     if (mine) {
         kcache_disk_drop(&c->disk, &entry->key);

@@ -1,14 +1,14 @@
 /* A file holds a header (magic, format, key, length, SHA-256 of the code) and the code. It is
- * written under a temporary name and renamed, so that a reader, also another daemon's, sees all of
- * it or none. It is not synced: what a power failure tears, the checksum finds, and a kernel can be
- * compiled again.
+ * written under a temporary name and renamed, so that a reader, also another daemon, sees all of it
+ * or none. It is not synced: the checksum detects a file torn by a power failure, and a kernel can
+ * be compiled again.
  *
- * The code is run on the device, so it is taken from nobody else: folder and files must be ours and
- * writable by us alone. The folder is held open and files are named relative to it, so that nobody
- * who can rename a parent slips another one in.
+ * The code runs on the device, so it must come from this user: folder and files must be ours and
+ * writable by us alone. The folder is held open and files are named relative to it, so that a user
+ * who can rename a parent cannot substitute another folder.
  *
- * The bound is kept by deleting the files unused for longest (a hit touches the file) when our own
- * count says so, and every so many files for the sake of the other daemons. */
+ * The size limit is kept by deleting the least recently used files (a hit touches the file) when
+ * our own count exceeds it, and every so many files to account for other daemons. */
 #include "compute/gpu/code/kcache_disk.h"
 
 #include <dirent.h>
@@ -28,12 +28,12 @@
 #include "compute/base/mem.h"
 
 #define NAME_LEN         (KCACHE_KEY_TEXT - 1)
-#define MAX_FILE         (64 << 20) /* a larger one is none of ours */
+#define MAX_FILE         (64 << 20) /* a larger file is not ours */
 #define STORES_A_LOOK    64
-#define TOUCH_AFTER      60   /* seconds: a hit within them leaves the time as it is */
-#define TEMPORARY_FOR    3600 /* seconds after which a temporary file's writer is dead */
+#define TOUCH_AFTER      60   /* seconds: a hit within them does not update the time */
+#define TEMPORARY_FOR    3600 /* seconds after which a temporary file's writer is assumed dead */
 #define TEMPORARY_PREFIX ".tmp-"
-#define TRIM_TO(max)     ((max) / 8 * 7) /* so that not every file that follows trims again */
+#define TRIM_TO(max)     ((max) / 8 * 7) /* so that not every new file trims again */
 
 struct file_header {
     char magic[8];
@@ -42,8 +42,8 @@ struct file_header {
     uint8_t sha[SHA256_DIGEST_SIZE]; /* of the code */
 };
 
-/* The last character is the format, and the byte order of `n` is the machine's own: a file of
- * another order has a length that does not fit. */
+/* The last character is the format. The byte order of `n` is the machine's own: a file of another
+ * order has a length that does not fit. */
 static const char magic[8] = {'a', 'r', 'r', 'a', 'y', 'd', '\0', '1'};
 
 __attribute__((format(printf, 2, 3))) static void problem(struct kcache_disk *d, const char *fmt,
@@ -58,7 +58,7 @@ __attribute__((format(printf, 2, 3))) static void problem(struct kcache_disk *d,
     va_end(args);
 }
 
-/* Ours, and writable by nobody else. */
+/* Owned by us, and writable by no other user. */
 static bool trusted(const struct stat *st)
 {
     return st->st_uid == geteuid() && !(st->st_mode & (S_IWGRP | S_IWOTH));
@@ -78,7 +78,7 @@ static void sha_of(const void *bytes, size_t n, uint8_t ret[SHA256_DIGEST_SIZE])
     sha256_digest(&ctx, SHA256_DIGEST_SIZE, ret);
 }
 
-/* All n bytes, or false with errno (0: the file ends). */
+/* Reads all n bytes, or returns false with errno (0: end of file). */
 static bool read_all(int fd, void *to, size_t n)
 {
     for (char *p = to; n > 0;) {
@@ -129,7 +129,7 @@ static bool is_key(const char *name)
 }
 
 /* Our files in the folder, to be released with mem_free(), and their number, or -1 without memory
- * or when the folder cannot be read. Removes abandoned temporary files on the way. */
+ * or when the folder cannot be read. Also removes abandoned temporary files. */
 static int look(struct kcache_disk *d, struct found **ret)
 {
     int fd = openat(d->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -174,8 +174,7 @@ static int look(struct kcache_disk *d, struct found **ret)
     return n;
 }
 
-/* Counts the folder and deletes what is too much. One thread at a time: the caller set `trimming`.
- */
+/* Measures the folder and deletes the excess. One thread at a time: the caller set `trimming`. */
 static void trim(struct kcache_disk *d)
 {
     struct found *files = NULL;
@@ -199,7 +198,7 @@ static void trim(struct kcache_disk *d)
     pthread_mutex_unlock(&d->lock);
 }
 
-/* mkdir -p, for nobody else. What cannot be made shows when the folder is opened. */
+/* mkdir -p, accessible to this user only. A failure shows when the folder is opened. */
 static void make_folders(const char *dir)
 {
     char path[4096];
@@ -280,7 +279,7 @@ bool kcache_disk_load(struct kcache_disk *d, const struct kcache_key *key, void 
     if (d->fd < 0)
         return false;
     kcache_key_text(key, name);
-    /* O_NONBLOCK: somebody's pipe of that name must not hold us up */
+    /* O_NONBLOCK: do not block on a pipe of that name */
     int fd = openat(d->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) {
         if (errno != ENOENT)
@@ -308,7 +307,7 @@ static bool write_file(struct kcache_disk *d, const char *name, const struct fil
 {
     uint64_t random = 0;
     if (getrandom(&random, sizeof random, GRND_NONBLOCK) != sizeof random)
-        random = (uint64_t)getpid(); /* O_EXCL sees to the rest */
+        random = (uint64_t)getpid(); /* O_EXCL detects a collision */
     char temporary[64];
     snprintf(temporary, sizeof temporary, TEMPORARY_PREFIX "%016llx", (unsigned long long)random);
     int fd = openat(d->fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -362,5 +361,5 @@ void kcache_disk_drop(struct kcache_disk *d, const struct kcache_key *key)
         return;
     kcache_key_text(key, name);
     problem(d, "the driver refuses the code in %s", name);
-    unlinkat(d->fd, name, 0); /* d->bytes is put right by the next look */
+    unlinkat(d->fd, name, 0); /* the next look corrects d->bytes */
 }

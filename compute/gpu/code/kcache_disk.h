@@ -1,7 +1,7 @@
-/* The files of the kernel cache: one folder, one file a key.
+/* The files of the kernel cache: one folder, one file per key.
  *
  * Called by kcache.c only, which owns the struct. Thread-safe once open; several processes may
- * share a folder. Whatever goes wrong is a miss, counted. */
+ * share a folder. Every failure is a miss, and counted. */
 #ifndef ARRAYD_CUDA_KCACHE_DISK_H
 #define ARRAYD_CUDA_KCACHE_DISK_H
 
@@ -10,17 +10,17 @@
 #include "compute/gpu/code/kcache.h"
 
 struct kcache_disk {
-    int fd; /* of the folder; -1: there is none */
+    int fd; /* of the folder; -1: none */
     int64_t max_bytes;
-    pthread_mutex_t lock; /* for what follows */
+    pthread_mutex_t lock; /* for the fields below */
     int64_t bytes;        /* as counted at the last look into the folder, plus what we wrote */
     int stores;           /* since then */
-    bool trimming;        /* a thread is looking */
+    bool trimming;        /* a thread is measuring or deleting */
     int64_t errors;
     char problem[256];
 };
 
-/* Opens, or makes, the folder and brings it under its bound. Without a usable folder fd is -1 and
+/* Opens, or creates, the folder and trims it to its limit. Without a usable folder fd is -1 and
  * `problem` says why; the other functions then do nothing. */
 void kcache_disk_open(struct kcache_disk *d, const char *dir, int64_t max_bytes);
 void kcache_disk_close(struct kcache_disk *d);
@@ -30,7 +30,7 @@ bool kcache_disk_load(struct kcache_disk *d, const struct kcache_key *key, void 
                       size_t *ret_n);
 void kcache_disk_store(struct kcache_disk *d, const struct kcache_key *key, const void *bytes,
                        size_t n);
-/* The driver refuses what is stored for the key: it goes. */
+/* Deletes what is stored for the key, after the driver rejected it. */
 void kcache_disk_drop(struct kcache_disk *d, const struct kcache_key *key);
 
 #endif

@@ -1,8 +1,8 @@
-/* A list in memory, read from its file at the start and whenever the file is not the one that was
- * last read or written and something is about to be refused: so an edited file holds at once, and
- * work that nothing stands against costs one look at a counter. The file is written anew, under a
- * temporary name, by a process that is about to end; others that share the folder hear of it when
- * they start, or refuse something themselves. */
+/* A list in memory. It is read from its file at the start, and again whenever something is about to
+ * be refused and the file is not the one last read or written. So an edited file takes effect at
+ * once, and work that is not refused costs one look at a counter. The file is rewritten, under a
+ * temporary name, by a process that is about to end; others that share the folder read it when they
+ * start or refuse something themselves. */
 #include "compute/gpu/code/refused.h"
 
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
 
-#define SUSPECT_S (24 * 3600) /* for so long a kernel that was there once is under suspicion */
+#define SUSPECT_S (24 * 3600) /* how long a kernel present at one fault is under suspicion */
 #define TEMPORARY ".tmp-" FAULTED_FILE
 #define FORM_SIZE 24
 #define WHY_SIZE  160
@@ -32,8 +32,8 @@
     "time.\n"
 
 struct entry {
-    struct kcache_key key; /* of the kernel, or of a plan's kernels together */
-    bool refused;          /* else it is under suspicion */
+    struct kcache_key key; /* of a kernel, or of a plan's kernels together */
+    bool refused;          /* else under suspicion */
     time_t at;
     char form[FORM_SIZE], why[WHY_SIZE];
 };
@@ -41,7 +41,7 @@ struct entry {
 struct refused {
     pthread_mutex_t lock;
     int dir;
-    struct timespec modified; /* of the file as it was read or written last; 0: there was none */
+    struct timespec modified; /* of the file when last read or written; 0: there was none */
     off_t size;
     struct entry entries[REFUSED_MOST];
     _Atomic int n, n_refused;
@@ -57,7 +57,7 @@ static int by_key(const void *a, const void *b)
     return memcmp(a, b, sizeof(struct kcache_key));
 }
 
-/* Of several kernels together; sorts them. */
+/* The key of several kernels together; sorts them. */
 static struct kcache_key plan_key(struct kcache_key *keys, uint32_t n)
 {
     struct kcache_key key;
@@ -97,7 +97,7 @@ static void count(struct refused *r)
     atomic_store(&r->n_refused, n);
 }
 
-/* The oldest one, of those under suspicion where there are any. */
+/* The oldest entry, of those under suspicion if there are any. */
 static struct entry *least(struct refused *r)
 {
     lock_held(&r->lock);
@@ -110,7 +110,7 @@ static struct entry *least(struct refused *r)
     return found;
 }
 
-/* One under suspicion is forgotten rather than one that is refused. */
+/* A full list drops an entry under suspicion before a refused one. */
 static void add(struct refused *r, const struct entry *e)
 {
     lock_held(&r->lock);
@@ -160,8 +160,8 @@ static void remember_file(struct refused *r, const struct stat *st)
     r->modified = st->st_mtim;
 }
 
-/* Unless it is what was read or written last, or there still is none: the list may hold more than
- * could be written. Of a file that cannot be read nothing is taken. */
+/* Reads the file, unless it is the one last read or written, or there still is none: the list may
+ * hold more than could be written. A file that cannot be read counts as empty. */
 static void look(struct refused *r)
 {
     lock_held(&r->lock);
@@ -204,7 +204,7 @@ static bool write_file(struct refused *r)
     struct stat st;
     if (r->dir < 0)
         return false;
-    unlinkat(r->dir, TEMPORARY, 0); /* of one that ended while it wrote */
+    unlinkat(r->dir, TEMPORARY, 0); /* left by a process that ended while writing */
     int fd = openat(r->dir, TEMPORARY, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
     if (!f) {
@@ -215,11 +215,11 @@ static bool write_file(struct refused *r)
     fputs(HEADING, f);
     for (int i = 0; i < r->n; i++)
         put_line(f, &r->entries[i]);
-    /* what made the device fault may take the machine along */
+    /* whatever made the device fault may crash the machine too */
     bool ok = fflush(f) == 0 && fsync(fd) == 0 && fstat(fd, &st) == 0;
     ok = fclose(f) == 0 && ok && renameat(r->dir, TEMPORARY, r->dir, FAULTED_FILE) == 0;
     if (ok) {
-        fsync(r->dir); /* the name, too; where that fails the file is there all the same */
+        fsync(r->dir); /* for the name; if that fails the file is still there */
         remember_file(r, &st);
     } else {
         unlinkat(r->dir, TEMPORARY, 0);
@@ -227,7 +227,7 @@ static bool write_file(struct refused *r)
     return ok;
 }
 
-/* --- what others call --- */
+/* --- public functions --- */
 
 struct refused *refused_open(int dir)
 {
@@ -250,7 +250,7 @@ void refused_close(struct refused *r)
     mem_free(r);
 }
 
-/* How many different kernels there are; *ret_works: pieces of work that have some. */
+/* How many different kernels there are; *ret_works: pieces of work that have any. */
 static uint32_t count_kernels(const struct refused_work *works, uint32_t n, uint32_t *ret_works)
 {
     uint32_t different = 0;
@@ -268,7 +268,7 @@ static uint32_t count_kernels(const struct refused_work *works, uint32_t n, uint
     return different;
 }
 
-/* It was there at another fault, not long ago. */
+/* Whether it was present at another fault recently. */
 static bool was_there(struct refused *r, const struct kcache_key *key, time_t now)
 {
     const struct entry *was = find(r, key);
@@ -284,7 +284,7 @@ static void note(struct refused *r, const struct kcache_key *key, const char *fo
     add(r, &e);
 }
 
-/* All that a piece of work had there, together. */
+/* Notes all the kernels that a piece of work had on the device, together. */
 static void note_plan(struct refused *r, const struct refused_work *w, const char *why, time_t now)
 {
     struct kcache_key *keys = mem_calloc(w->n_kernels, sizeof *keys);
@@ -308,7 +308,7 @@ bool refused_fault(struct refused *r, const char *why, struct refused_work *work
     if (different == 0)
         return true;
     pthread_mutex_lock(&r->lock);
-    look(r); /* what others have written, or taken out */
+    look(r); /* what other processes or an operator changed */
     for (uint32_t w = 0; w < n; w++)
         for (uint32_t k = 0; k < works[w].n_kernels; k++) {
             struct refused_kernel *x = &works[w].kernels[k];
@@ -354,7 +354,7 @@ int refused_count_in(const char *folder)
     return n;
 }
 
-/* The first 8 bytes of the key do. */
+/* The first 8 bytes of the key make the number. */
 static uint64_t number_of(const struct kcache_key *key)
 {
     uint64_t number;

@@ -1,12 +1,11 @@
-/* The CUDA backend's face: finding what is there, devices and their contexts, the table of
- * backend.h.
+/* The CUDA backend's vtable: finding the GPUs, devices and their contexts, backend.h's functions.
  *
  * Every visible GPU that has memory pools is a device. Each has its primary context (shared with
- * any library in the process), entered by whatever thread calls the driver.
+ * any library in the process), entered by every thread that calls the driver.
  *
  * Opening costs what the driver and NVRTC cost: contexts take tenths of a second each. The one
- * module that is always needed is compiled meanwhile, for that needs no context; it also shows that
- * this NVRTC can compile for these GPUs at all, so opening waits for it. */
+ * module that is always needed is compiled meanwhile, because that needs no context. It also shows
+ * that this NVRTC can compile for these GPUs at all, so opening waits for it. */
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -66,7 +65,7 @@ static void cuda_report(struct backend *b, struct backend_report *ret)
 
 /* --- opening --- */
 
-/* Notes how long a step took that began at *since, where the next one begins. */
+/* Notes the time of a step that began at *since, where the next step begins. */
 static void timed(struct cuda *c, const char *step, double *since)
 {
     size_t n = strlen(c->timings);
@@ -89,7 +88,7 @@ static int attribute(struct cuda *c, CUdevice device, int which)
     return c->driver->cuDeviceGetAttribute(&v, which, device) == CUDA_SUCCESS ? v : 0;
 }
 
-/* As NVIDIA's tools write it. */
+/* In the format of NVIDIA's tools. */
 static void write_uuid(const CUuuid *id, char ret[DEVICE_UUID])
 {
     size_t n = (size_t)snprintf(ret, DEVICE_UUID, "GPU");
@@ -99,7 +98,7 @@ static void write_uuid(const CUuuid *id, char ret[DEVICE_UUID])
                               id->bytes[i]);
 }
 
-/* Identity; what hangs on it comes after. */
+/* Sets the device's identity; everything else follows later. */
 static void device_begin(struct cuda *c, struct cuda_device *d, CUdevice handle)
 {
     const struct driver *v = c->driver;
@@ -147,7 +146,7 @@ static void device_close(struct cuda_device *d)
         (void)cuda_enter(d);
     cuda_queue_close(d);
     if (d->opened >= 3)
-        cuda_slabs_close(d); /* waits for copies, some of them kernels of the next */
+        cuda_slabs_close(d); /* waits for copies, some of them made by kernels of the next */
     if (d->opened >= 4)
         cuda_pack_close(d);
     if (d->opened >= 2) {
@@ -174,7 +173,7 @@ static void cuda_close(struct backend *b)
     mem_free(c);
 }
 
-/* The driver's own devices that we can use. */
+/* Finds the driver's devices that we can use. */
 static enum err_code find_devices(struct cuda *c, struct err *e)
 {
     const struct driver *v = c->driver;
@@ -211,7 +210,7 @@ static enum err_code find_devices(struct cuda *c, struct err *e)
                                   n);
 }
 
-/* Whether it failed is found again, with the reason, by who needs the module. */
+/* A failure is not reported here: the first use of the module finds it again, with the reason. */
 static void *compile_ahead(void *arg)
 {
     struct cuda *c = arg;
@@ -288,12 +287,12 @@ static enum err_code cuda_open(const struct backend_config *config, struct backe
     c->health = watch_devices(c);
     *ret = &c->base;
     atomic_store(&c->opened, true);
-    if (atomic_load(&c->lost)) /* by a thread that was quicker than the line above */
+    if (atomic_load(&c->lost)) /* lost on another thread before the line above */
         cuda_tell_lost(c);
     return ERR_OK;
 }
 
-/* --- what there is --- */
+/* --- what is available --- */
 
 static int cuda_device_count(struct backend *b)
 {

@@ -1,10 +1,10 @@
-/* Entering a device's context, and judging what the driver answers. One error that says that a
- * device is lost ends the backend: whoever finds it first notes what it was, and tells. */
+/* Entering a device's context, and judging the results of driver calls. An error that means that a
+ * device is lost ends the backend: the first thread that finds it records and reports it. */
 #include "compute/gpu/cuda/device.h"
 
 #include <stdio.h>
 
-/* Of the calling thread; the device is −1 where it has entered none. */
+/* The calling thread's; the device is −1 if it has entered none. */
 static _Thread_local CUcontext current;
 static _Thread_local int current_device = -1;
 
@@ -16,8 +16,7 @@ bool cuda_enter(struct cuda_device *d)
         current_device = d->index;
         return true;
     }
-    /* twice: a caller that is told false takes the device for lost, and one refusal does not make
-     * it so */
+    /* twice: on false the caller takes the device for lost, which one failure does not prove */
     for (int tries = 0; tries < 2; tries++)
         if (cuda_check(d->cuda, d->cuda->driver->cuCtxSetCurrent(d->context), "cuCtxSetCurrent",
                        NULL) == ERR_OK) {
@@ -61,7 +60,7 @@ enum err_code cuda_check(struct cuda *c, CUresult code, const char *what, struct
     if (code == CUDA_ERROR_OUT_OF_MEMORY)
         return err_set(e, ERR_OUT_OF_MEMORY, "%s: no memory is left on the device (%s)", what,
                        name);
-    switch (code) { /* mistakes of ours, which leave the device as it was */
+    switch (code) { /* our own mistakes, which leave the device usable */
     case CUDA_ERROR_INVALID_VALUE:
     case CUDA_ERROR_INVALID_IMAGE:
     case CUDA_ERROR_NO_BINARY_FOR_GPU:

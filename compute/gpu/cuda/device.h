@@ -1,5 +1,5 @@
-/* The ground of the CUDA backend: the backend, its devices, their contexts, and what a driver
- * call's result means. Private to compute/gpu/cuda, whose files stand on it in this order, each
+/* The base of the CUDA backend: the backend, its devices, their contexts, and what a driver call's
+ * result means. Private to compute/gpu/cuda, whose files build on each other in this order, each
  * calling only those above it:
  *
  *   device.c                     contexts, results, the loss of a device
@@ -7,17 +7,17 @@
  *   stream.c                     streams
  *   slab.c  pack.c               pinned memory and its copies; kernels that gather views
  *   transfer.c  upload.c  download.c   bytes in and out
- *   prepare.c                    a kernel made ready
- *   launch.c  fault.c            a job onto its stream; what was there when a device was lost
- *   queue.c                      jobs: when they go, when they are over
+ *   prepare.c                    compiling and loading kernels
+ *   launch.c  fault.c            a job onto its stream; what was on a lost device
+ *   queue.c                      jobs: when they are launched, when they are done
  *   cuda.c                       opening, the vtable
  *
- * Threads: anybody submits; one completion thread a device tells what has run; some threads
+ * Threads: any thread submits; one completion thread per device reports finished jobs; some threads
  * compile and load code. Locks: device->lock protects its streams' queues; slabs and pool have
- * their own. Under device->lock there are only driver calls that queue something or look (launch.c
- * names the one exception), and nothing of another transfer's or of the caller's runs, but for
- * config.lost. Of what a submission does under the engine's lock only taking memory may wait: for
- * the driver to map it, never for work. */
+ * their own. Under device->lock there are only driver calls that queue or query (launch.c names the
+ * one exception), and neither another transfer nor the caller's functions run, except config.lost.
+ * Of what a submission does under the engine's lock, only allocating memory may block: while the
+ * driver maps it, never for work. */
 #ifndef ARRAYD_CUDA_DEVICE_H
 #define ARRAYD_CUDA_DEVICE_H
 
@@ -42,7 +42,7 @@ struct refused;
 struct device_memory {
     pthread_mutex_t lock;
     CUmemoryPool pool;
-    CUstream stream;    /* only ever allocates and frees */
+    CUstream stream;    /* used only to allocate and free */
     int64_t live, peak; /* bytes */
     int64_t allocations, trims;
 };
@@ -50,11 +50,11 @@ struct device_memory {
 /* Memory that other processes can map. */
 struct device_sharing {
     int64_t grain;     /* sizes are multiples of it */
-    char problem[192]; /* why there is none; "": there is */
+    char problem[192]; /* why sharing is unavailable; "": it is available */
     struct share_fds fds;
 };
 
-/* The kernels that gather views. */
+/* The kernels that gather strided views. */
 struct device_pack {
     CUmodule module;
     CUfunction kernels[5]; /* for elements of 1, 2, 4, 8, 16 bytes */
@@ -62,12 +62,12 @@ struct device_pack {
 
 struct cuda_device {
     struct cuda *cuda;
-    int index; /* ours: 0, 1, … among those that can be used */
+    int index; /* our own: 0, 1, … among the usable devices */
     CUdevice handle;
     CUcontext context; /* the primary one, retained */
     char name[128], arch[16], uuid[DEVICE_UUID];
     size_t memory_total;
-    int opened; /* parts of it, for closing */
+    int opened; /* how many parts are open, for closing */
 
     struct device_memory memory; /* memory.c */
     struct device_sharing share; /* share.c */
@@ -76,17 +76,17 @@ struct cuda_device {
 
     /* stream.c, queue.c */
     pthread_mutex_t lock;
-    pthread_cond_t wake;     /* of the completion thread */
-    struct stream *busy;     /* streams with launched jobs, by next_busy */
-    struct stream *streams;  /* all, by next */
-    struct stream *spare[2]; /* given back, with their CUDA streams; [1]: background ones */
-    struct flight *flights;  /* of finished jobs, for the next ones */
+    pthread_cond_t wake;     /* wakes the completion thread */
+    struct stream *busy;     /* streams with launched jobs, linked by next_busy */
+    struct stream *streams;  /* all streams, linked by next */
+    struct stream *spare[2]; /* freed, with their CUDA streams; [1]: background ones */
+    struct flight *flights;  /* of finished jobs, for reuse */
     unsigned char *params;   /* of the kernel being launched */
-    bool held_up;            /* some stream has a job that may not be launched yet */
-    bool retry;              /* for the completion thread: try those again */
+    bool held_up;            /* some stream has a job that cannot be launched yet */
+    bool retry;              /* tells the completion thread to try those again */
     pthread_t completion;
     bool completion_started, stop;
-    bool looked; /* fault.c: what was there when the device was lost is known */
+    bool looked; /* fault.c: what was on the lost device is recorded */
 };
 
 struct cuda {
@@ -96,22 +96,22 @@ struct cuda {
     struct backend_config config;
     struct kcache *kcache;
     struct compiler *compiler;
-    struct health *health; /* NULL: no figures of the GPUs' sensors */
+    struct health *health; /* NULL: no figures from the GPUs' sensors */
     struct cuda_device *devices;
     int n_devices;
     _Atomic bool lost;           /* a sticky error: every later call fails */
     _Atomic int lost_code;       /* the CUresult, */
-    _Atomic int lost_device;     /* on which device, −1: not known, */
-    const char *lost_what;       /* and of which call; static text */
-    struct refused *refused;     /* kernels that are not run any more */
-    struct fault *_Atomic fault; /* that is still to be told */
-    pthread_mutex_t fault_lock;  /* held while it is */
-    _Atomic bool noted;          /* one was, to be told or told by now: there is no second */
-    _Atomic bool opened, told;   /* config.lost is to be told, has been */
-    char timings[256];           /* of opening, for a person */
+    _Atomic int lost_device;     /* the device, −1: unknown, */
+    const char *lost_what;       /* and the call; static text */
+    struct refused *refused;     /* kernels that are no longer run */
+    struct fault *_Atomic fault; /* still to be reported */
+    pthread_mutex_t fault_lock;  /* held while it is reported */
+    _Atomic bool noted;        /* a fault was recorded, and perhaps reported: there is no second */
+    _Atomic bool opened, told; /* config.lost is to be called, has been */
+    char timings[256];         /* of opening, for a person */
 };
 
-/* The thread's current context becomes the device's; cheap when it is already. False: lost. */
+/* Makes the device's context current on this thread; cheap if it already is. False: lost. */
 bool cuda_enter(struct cuda_device *d);
 
 /* The same as an error: ERR_DEVICE_LOST. */
@@ -122,15 +122,16 @@ enum err_code cuda_entered(struct cuda_device *d, struct err *e) must_check;
  * `what` names the call. e may be NULL. */
 enum err_code cuda_check(struct cuda *c, CUresult code, const char *what, struct err *e);
 
-/* "cuEventQuery failed: CUDA_ERROR_ILLEGAL_ADDRESS (700)", of what lost the device. */
+/* "cuEventQuery failed: CUDA_ERROR_ILLEGAL_ADDRESS (700)", for the call that lost the device. */
 #define CUDA_WHY 160
 void cuda_lost_why(struct cuda *c, char ret[CUDA_WHY]);
 
-/* Tells config.lost, once, that a device is lost. Not before opening has succeeded: until then the
- * caller of open hears of it. With cuda->fault_lock, or while no other thread has the backend. */
+/* Calls config.lost once when a device is lost, but not before opening has succeeded: until then
+ * the caller of open gets the error. With cuda->fault_lock, or while no other thread uses the
+ * backend. */
 void cuda_tell_lost(struct cuda *c);
 
-/* What is held up on any device may go on: a compilation has ended, or work on another device. */
+/* Retries held-up jobs on every device: a compilation has ended, or work on another device. */
 void cuda_wake(struct cuda *c);
 
 #endif

@@ -1,7 +1,7 @@
 /* Downloads: up to three slabs are filled ahead of the reader. The first one is small, so that a
- * reply can begin after microseconds, and may be queued behind a job's kernels on the job's own
- * stream, so that evaluating and answering a small expression is one trip to the device. Locks: see
- * transfer.c. */
+ * reply can begin after microseconds. It may be queued behind a job's kernels on the job's own
+ * stream, so that evaluating a small expression and answering take one round trip to the device.
+ * Locks: see transfer.c. */
 #include "compute/gpu/cuda/transfer.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "compute/base/lock.h"
 
 #define AHEAD   3               /* slabs of a download, filled or being filled */
-#define SPIN_NS UINT64_C(20000) /* what a pull may wait for a small copy: it takes about 6 µs */
+#define SPIN_NS UINT64_C(20000) /* a pull waits so long for a small copy (about 6 µs) */
 
 enum { FILLING, BEHIND_JOB, READY };
 
@@ -20,7 +20,7 @@ static enum slab_class download_class(const struct transfer *t)
                                                                             : SLAB_BULK;
 }
 
-/* The next bytes into the slab: queued on `on`, at the end of the list. False: t->failed. */
+/* Reads the next bytes into the slab: queued on `on`, at the end of the list. False: t->failed. */
 static bool fetch(struct transfer *t, struct slab *b, CUstream on, bool behind_job)
 {
     lock_held(&t->lock);
@@ -51,7 +51,7 @@ static bool fetch(struct transfer *t, struct slab *b, CUstream on, bool behind_j
     return true;
 }
 
-/* Keeps slabs on their way; one that cannot be used goes to *back. */
+/* Keeps slabs in flight; one that cannot be used goes to *back. */
 static void read_ahead(struct transfer *t, struct slab **back)
 {
     lock_held(&t->lock);
@@ -68,7 +68,7 @@ static void read_ahead(struct transfer *t, struct slab **back)
     }
 }
 
-/* Forgets what was read ahead; goes on from the element with this byte. */
+/* Discards what was read ahead; continues from the element that holds this byte. */
 static void seek(struct transfer *t, int64_t offset, struct slab **back)
 {
     lock_held(&t->lock);
@@ -78,7 +78,7 @@ static void seek(struct transfer *t, int64_t offset, struct slab **back)
     t->small_first = true;
 }
 
-/* Whether the first slab's bytes are there. */
+/* Whether the first slab's bytes have arrived. */
 static bool head_ready(struct transfer *t)
 {
     lock_held(&t->lock);
@@ -87,7 +87,7 @@ static bool head_ready(struct transfer *t)
     if (!b || b->state == BEHIND_JOB)
         return false;
     uint64_t until = b->state == FILLING && b->class == SLAB_SMALL ? clock_ns() + SPIN_NS : 0;
-    while (b->state == FILLING) { /* the copy thread will tell, but a moment later */
+    while (b->state == FILLING) { /* the copy thread will mark it, but a moment later */
         if (atomic_load(&t->device->cuda->lost) || !cuda_enter(t->device))
             return false;
         if (cu->cuEventQuery(b->event) == CUDA_SUCCESS)
@@ -154,7 +154,7 @@ void cuda_transfer_launch(struct transfer *t, CUstream on)
     if (t->failed == ERR_OK && !t->head && t->next < t->total)
         t->failed = slab_get(t->device->slabs, &t->user, SLAB_SMALL, false, &b);
     if (b && !fetch(t, b, on, true))
-        t->unused = b; /* device->lock is held: giving it back may call into other transfers */
+        t->unused = b; /* device->lock is held: returning it may call into other transfers */
     pthread_mutex_unlock(&t->lock);
 }
 
@@ -178,7 +178,7 @@ void cuda_transfer_fetched(struct transfer *t, enum err_code result)
     transfer_leave(t, back, t->failed != ERR_OK || (t->head && t->head->state == READY));
 }
 
-/* Up to n bytes out of the slabs that are there. The lock is let go for the copying: nobody else
+/* Takes up to n bytes out of the filled slabs. The lock is released while copying: no other thread
  * takes slabs from a busy transfer. */
 static int64_t drain(struct transfer *t, int64_t offset, char *to, size_t n, struct slab **back)
 {
@@ -221,12 +221,12 @@ int64_t cuda_download_pull(struct transfer *t, int64_t offset, void *buf, size_t
     }
     transfer_leave(t, back, false);
     pthread_mutex_lock(&t->lock);
-    t->started |= !behind_job; /* what was read ahead may have been reclaimed between the two */
-    read_ahead(t, &none);      /* after giving back: those in line go first */
+    t->started |= !behind_job; /* what was read ahead may have been reclaimed in between */
+    read_ahead(t, &none);      /* after returning slabs: waiting users come first */
     if (got == 0 && t->failed != ERR_OK)
         got = -1;
     t->hungry = got == 0;
-    /* what came between the two looks */
+    /* data that arrived between the two looks */
     bool again = t->hungry && t->head && t->head->state == READY;
     transfer_leave(t, none, again);
     return got;

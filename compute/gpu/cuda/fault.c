@@ -1,10 +1,10 @@
-/* What was on a device when it was lost. The driver says nothing any more by then, not even what
- * had run before: so it is what had been launched and was not seen to be over, noted under the
- * streams' lock before the first of it leaves its stream. Only where there was nothing of that kind
- * it was the launch itself that failed.
+/* Records what was on a device when it was lost. By then the driver reports nothing, not even what
+ * had finished before. So the suspects are the kernels launched and not yet seen to finish,
+ * recorded under the streams' lock before any of them leaves its stream. Only if there were none
+ * was it the launch itself that failed.
  *
- * What was noted is told by the first thread that has work to tell, without that lock: a file is
- * written, and the log. */
+ * The first thread that has a finished job to report also reports the record, without that lock: it
+ * writes a file and the log. */
 #include "compute/gpu/cuda/fault.h"
 
 #include <string.h>
@@ -18,10 +18,10 @@ struct fault {
     struct arena *arena;
     struct backend_fault told;
     struct fault_work *work;
-    struct refused_work *kernels; /* of each of them */
+    struct refused_work *kernels; /* of each piece of work */
 };
 
-/* Errors of kernels; after others, of memory cells, the bus, the driver, no kernel is to blame. */
+/* Errors caused by kernels; for others (memory cells, the bus, the driver) none is to blame. */
 static bool is_a_kernels(int code)
 {
     return code == CUDA_ERROR_ILLEGAL_ADDRESS || code == CUDA_ERROR_LAUNCH_TIMEOUT ||
@@ -29,7 +29,7 @@ static bool is_a_kernels(int code)
            (code >= CUDA_ERROR_HARDWARE_STACK_ERROR && code <= CUDA_ERROR_LAUNCH_FAILED);
 }
 
-/* A piece of work with its kernels [from, to). False without memory. */
+/* Adds a piece of work with its kernels [from, to). False without memory. */
 static bool add(struct fault *f, const struct job *job, uint32_t from, uint32_t to)
 {
     struct kcache_key *keys = arena_alloc_array(f->arena, to - from + 1, sizeof *keys);
@@ -45,7 +45,7 @@ static bool add(struct fault *f, const struct job *job, uint32_t from, uint32_t 
     return true;
 }
 
-/* Those that were there, or (`failing`) whose launch failed. */
+/* Adds the kernels on the device, or (`failing`) those whose launch failed. */
 static bool add_all(struct fault *f, const struct cuda_device *d, bool failing)
 {
     bool ok = true;
@@ -77,7 +77,7 @@ void cuda_fault_look(struct cuda_device *d)
         return;
     d->looked = true;
     if ((device >= 0 && device != d->index) || atomic_load(&c->noted))
-        return; /* what others had was not where it happened */
+        return; /* it did not happen on the other devices */
     struct arena *arena = arena_new(0);
     struct fault *f = arena ? arena_alloc(arena, sizeof *f) : NULL;
     if (f) {
@@ -90,7 +90,7 @@ void cuda_fault_look(struct cuda_device *d)
         f->told.launching = true;
         ok = add_all(f, d, true);
     }
-    /* of several that may be the lost one, it is not one that had nothing */
+    /* if several devices may be the lost one, one that had no work is not it */
     ok = ok && (f->told.n_work || device >= 0 || c->n_devices == 1);
     if (!ok || atomic_exchange(&c->noted, true)) {
         arena_free(arena);
@@ -101,7 +101,7 @@ void cuda_fault_look(struct cuda_device *d)
     atomic_store(&c->fault, f);
 }
 
-/* As others are told of them. */
+/* Names the kernels for the report. */
 static bool name_kernels(struct fault *f)
 {
     for (uint32_t w = 0; w < f->told.n_work; w++) {

@@ -4,10 +4,11 @@
 
 #include "compute/gpu/cuda/device.h"
 
-/* With device->lock held, the device being lost: notes what was on it, once. Before any of that
- * leaves its stream. */
+/* With device->lock held, the device being lost: records what was on it, once. Call before any of
+ * that leaves its stream. */
 void cuda_fault_look(struct cuda_device *d);
-/* Without it, before any work is told: what was noted is written down and told (config.fault). */
+/* Without the lock, before any job is reported: writes the record down and reports it
+ * (config.fault). */
 void cuda_fault_tell(struct cuda *c);
 
 #endif

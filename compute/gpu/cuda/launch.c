@@ -1,11 +1,11 @@
-/* A job's way onto its stream. What may have to be waited for, memory of either side, is taken when
- * the job is submitted, before device->lock; code is loaded before that (prepare.c). With the lock
- * held there are only calls that queue something: events, launches, copies from pinned memory. One
- * exception: where the driver has no memory left to record the event behind kernels that are
- * launched already, these are waited for.
+/* Puts a job onto its stream. Everything that may block, such as allocating memory on either side,
+ * is done when the job is submitted, before device->lock is taken; code is loaded before that
+ * (prepare.c). With the lock held there are only calls that queue something: events, launches,
+ * copies from pinned memory. One exception: if the driver has no memory left to record the event
+ * behind kernels already launched, these are waited for.
  *
- * A loop of many launches is a graph of some passes that is launched over and over: a launch costs
- * the host more than a small kernel takes, and a stream takes about a thousand before it blocks. */
+ * A loop of many launches becomes a graph of some passes that is launched repeatedly: a launch
+ * costs the host more than a small kernel takes, and a stream blocks after about a thousand. */
 #include "compute/gpu/cuda/launch.h"
 
 #include <assert.h>
@@ -17,10 +17,10 @@
 #include "compute/gpu/cuda/memory.h"
 #include "compute/gpu/cuda/transfer.h"
 
-#define GRAPH_LAUNCHES 64 /* of a graph, about; a loop of twice as many gets one */
+#define GRAPH_LAUNCHES 64 /* per graph, about; a loop of twice as many gets one */
 
-/* Device memory a launch needs: its own, and behind that its parameters where they do not go along.
- */
+/* Device memory a launch needs: its own, followed by its parameters if they are not passed by
+ * value. */
 static int64_t scratch_of(const struct emitted *m)
 {
     int64_t own = (m->scratch + 255) / 256 * 256;
@@ -83,7 +83,7 @@ static struct flight *get(struct cuda_device *d, enum err_code *ret_code)
     return NULL;
 }
 
-/* A larger piece of pinned memory than the flight has. */
+/* Replaces the flight's pinned memory by a larger block. */
 static enum err_code reserve_pinned(struct cuda_device *d, struct flight *f, size_t size)
 {
     struct cuda *c = d->cuda;
@@ -97,7 +97,7 @@ static enum err_code reserve_pinned(struct cuda_device *d, struct flight *f, siz
     return ERR_OK;
 }
 
-/* Whether one of the job's kernels, or all of them, were on a device that faulted. */
+/* Whether one of the job's kernels, or all of them together, are refused after a fault. */
 static enum err_code look_for_refused(struct cuda_device *d, const struct job *job,
                                       struct flight *f)
 {
@@ -171,7 +171,7 @@ struct flight *launch_flight_new(struct cuda_device *d, struct job *job, enum er
 /* --- launching; device->lock is held --- */
 
 #ifndef NDEBUG
-/* The kernel's form was chosen for addresses like these; one number is stored anywhere. */
+/* The kernel's form was chosen for aligned addresses; a single number may be stored anywhere. */
 static bool slots_are_aligned(const struct ir_kernel *k, void *const *slots)
 {
     for (uint32_t i = 0; i < k->n_inputs; i++)
@@ -187,7 +187,7 @@ static bool slots_are_aligned(const struct ir_kernel *k, void *const *slots)
 }
 #endif
 
-/* The parameters with the addresses of now, in `to`. */
+/* Writes the parameters with the current addresses to `to`. */
 static void fill_params(unsigned char *to, const struct stream *s, const struct emitted *m,
                         void *const *slots, void *scratch)
 {
@@ -202,7 +202,7 @@ static void fill_params(unsigned char *to, const struct stream *s, const struct 
     }
 }
 
-/* Where the parameters of kernel number i are that do not go along with its launch. */
+/* Where the parameters of kernel number i are, if they are not passed by value. */
 static unsigned char *pinned_params(const struct job *job, const struct flight *f, uint32_t i)
 {
     unsigned char *at = f->pinned;
@@ -214,9 +214,9 @@ static unsigned char *pinned_params(const struct job *job, const struct flight *
     return at;
 }
 
-/* What kernel number i is launched with, in d->params, whose bytes the launch takes along. Many
- * parameters are copied to the device first, from memory that is the flight's until the job is
- * over, and filled when the kernel is launched for the first time. */
+/* Prepares the launch parameters of kernel number i in d->params, which the launch copies. Many
+ * parameters are first copied to the device, from memory that belongs to the flight until the job
+ * is done, and filled in when the kernel is launched for the first time. */
 static enum err_code make_params(struct stream *s, const struct emitted *m, const struct job *job,
                                  struct flight *f, uint32_t i, bool first)
 {
@@ -238,7 +238,7 @@ static enum err_code make_params(struct stream *s, const struct emitted *m, cons
     return code;
 }
 
-/* What blocks tell each other through has to be 0 first. */
+/* Zeroes the memory through which blocks communicate. */
 static enum err_code zero_scratch(struct stream *s, const struct emitted *m, struct flight *f)
 {
     struct cuda *c = s->device->cuda;
@@ -258,7 +258,8 @@ bool launch_settled(struct cuda_device *d, const struct job *job, struct flight 
     for (uint32_t i = 0; i < job->n_kernels; i++) {
         if (prepare_is_empty(job->kernels[i]))
             continue;
-        struct prepared *p = atomic_load(&job->kernels[i]->prepared); /* since launch_flight_new */
+        struct prepared *p =
+            atomic_load(&job->kernels[i]->prepared); /* loaded since launch_flight_new */
         int state = atomic_load(&p->state);
         if (state == PREPARED_COMPILING)
             return false;
@@ -293,7 +294,7 @@ static enum err_code launch_kernel(struct stream *s, const struct job *job, stru
         f->failing = i + 1;
     else if (f->reached <= i)
         f->reached = i + 1;
-    /* the first to run it is who waited for it; d->lock is held */
+    /* the first job to run it is the one that waited; d->lock is held */
     f->compile_ms += p->compile_ms;
     p->compile_ms = 0;
     return code;
@@ -314,7 +315,7 @@ static enum err_code copy_block(struct stream *s, const struct job_copy *b, stru
     return code;
 }
 
-/* Whether kernel number i writes memory that the last one does. */
+/* Whether kernel number i writes memory that the last kernel writes. */
 static bool writes_result(const struct job *job, uint32_t i)
 {
     const uint32_t end = job->n_kernels - 1;
@@ -326,7 +327,7 @@ static bool writes_result(const struct job *job, uint32_t i)
     return false;
 }
 
-/* Kernels [from, to), one after the other. */
+/* Launches kernels [from, to), one after the other. */
 static enum err_code launch_kernels(struct stream *s, const struct job *job, struct flight *f,
                                     uint32_t from, uint32_t to, bool first)
 {
@@ -350,7 +351,7 @@ static enum err_code launch_passes(struct stream *s, const struct job *job, stru
     return code;
 }
 
-/* f->graph: `n` passes of the loop. */
+/* Sets f->graph: `n` passes of the loop. */
 static enum err_code make_graph(struct stream *s, const struct job *job, struct flight *f,
                                 uint32_t n)
 {
@@ -404,11 +405,11 @@ enum err_code launch_job(struct stream *s, struct job *job, struct flight *f)
         cuda_transfer_launch(job->fetch, s->cu);
         f->launched = true;
     }
-    /* also behind a job that failed half-way: what was launched has to pass */
+    /* also behind a job that failed half-way: what was launched must finish */
     enum err_code end =
         cuda_check(c, c->driver->cuEventRecord(f->end, s->cu), "cuEventRecord", NULL);
     f->timed = end == ERR_OK;
-    /* its memory is let go at once, and the slab it fetches into */
+    /* its memory is freed at once, and so is the slab it fetches into */
     if (!f->timed && f->launched && !atomic_load(&c->lost)) {
         end = cuda_check(c, c->driver->cuStreamSynchronize(s->cu), "cuStreamSynchronize", NULL);
         f->over = end == ERR_OK;

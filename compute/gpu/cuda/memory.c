@@ -1,20 +1,20 @@
-/* Device memory: one stream-ordered pool a device, so that an allocation costs half a microsecond
+/* Device memory: one stream-ordered pool per device, so that an allocation costs half a microsecond
  * once the pool is warm. The pool keeps what is freed (its release threshold is raised: by default
- * every synchronisation would hand the memory back to the driver, and the next allocation takes
+ * every synchronisation would return the memory to the driver, and the next allocation takes
  * milliseconds).
  *
  * Everything is allocated and freed in the order of one stream that does nothing else. The engine
- * frees only what no queued work uses, so a freed block may be given out again at once, and a block
- * is ready for any stream when the allocating stream is idle, which it nearly always is: only when
- * the pool had to grow is there something to wait for.
+ * frees only what no queued work uses, so a freed block may be given out again at once. A block is
+ * ready for any stream when the allocating stream is idle, which it nearly always is: only when the
+ * pool had to grow is there something to wait for.
  *
- * When memory runs out, what the pool keeps is handed back to the driver (another pool, or another
- * process, may be what holds the rest) and the allocation is tried once more. */
+ * When memory runs out, what the pool keeps is returned to the driver (another pool, or another
+ * process, may hold the rest) and the allocation is tried once more. */
 #include <inttypes.h>
 
 #include "compute/gpu/cuda/memory.h"
 
-#define GRAIN 512 /* the pool's own: what is counted is what is used */
+#define GRAIN 512 /* the pool's own granularity: memory is counted as it is used */
 
 static int64_t rounded(int64_t size)
 {
@@ -68,7 +68,7 @@ enum err_code cuda_memory_open(struct cuda_device *d, struct err *e)
 void cuda_memory_close(struct cuda_device *d)
 {
     const struct driver *cu = d->cuda->driver;
-    cuda_enter(d); /* on a lost device the calls fail and there is nothing to lose */
+    cuda_enter(d); /* on a lost device the calls fail harmlessly */
     if (d->memory.stream) {
         cu->cuStreamSynchronize(d->memory.stream);
         cu->cuStreamDestroy(d->memory.stream);
@@ -119,7 +119,7 @@ CUresult cuda_memory_trim(struct cuda_device *d)
     pthread_mutex_lock(&d->memory.lock);
     d->memory.trims++;
     pthread_mutex_unlock(&d->memory.lock);
-    /* what has been freed is the pool's to give back only when the stream has got there */
+    /* the pool can only return what was freed once the stream has got there */
     CUresult r = cu->cuStreamSynchronize(d->memory.stream);
     return r == CUDA_SUCCESS ? cu->cuMemPoolTrimTo(d->memory.pool, 0) : r;
 }
@@ -135,7 +135,7 @@ enum err_code cuda_memory_none(struct cuda_device *d, int64_t size, struct err *
                    d->index, size);
 }
 
-/* From the pool, its kept memory handed back first where that is needed. */
+/* Allocates from the pool; if needed, first returns the memory it keeps to the driver. */
 static enum err_code take(struct cuda_device *d, int64_t size, CUdeviceptr *ret, struct err *e)
 {
     const struct driver *cu = d->cuda->driver;
@@ -158,7 +158,7 @@ enum err_code cuda_memory_settle(struct cuda_device *d, struct err *e)
     return cuda_check(d->cuda, cu->cuStreamSynchronize(d->memory.stream), "cuStreamSynchronize", e);
 }
 
-/* Until the memory may be used on any stream. */
+/* Waits until the memory may be used on any stream. */
 static enum err_code settle(struct cuda_device *d, CUdeviceptr p, int64_t size, bool zero,
                             struct err *e)
 {
@@ -193,7 +193,7 @@ enum err_code cuda_alloc(struct backend *b, int device, int64_t size, bool zero,
         return err_set(e, ERR_OUT_OF_MEMORY, "no device has %" PRId64 " bytes", size);
     const int64_t whole = rounded(size);
     TRY(cuda_memory_charge(d, whole, e));
-    /* what was asked for and no more, so that a tool that checks accesses knows its end */
+    /* exactly the requested size, so that a tool that checks accesses knows its end */
     enum err_code code = obtain(d, size, zero, ret, e);
     if (code == ERR_OK)
         cuda_memory_count(d);
@@ -223,7 +223,7 @@ void cuda_free_own(struct cuda_device *d, void *p)
     (void)cuda_check(d->cuda, r, "cuMemFreeAsync", NULL);
 }
 
-/* Portable: any device copies from and to it. */
+/* Portable: any device can copy from and to it. */
 enum err_code cuda_host_alloc(struct backend *b, int64_t size, void **ret, struct err *e)
 {
     struct cuda *c = (struct cuda *)b;
@@ -260,7 +260,7 @@ void cuda_memory_stats(struct cuda_device *d, struct cuda_memory_stats *ret)
     uint64_t reserved = 0, used = 0;
     size_t free_bytes = 0, total = 0;
     if (cuda_enter(d)) {
-        /* a figure that cannot be had is 0: the next call that matters finds out why */
+        /* a figure that is unavailable is 0: the next call that matters finds out why */
         if (cu->cuMemPoolGetAttribute(d->memory.pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
                                       &reserved))
             reserved = 0;

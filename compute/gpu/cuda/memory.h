@@ -1,19 +1,19 @@
 /* A device's memory: memory.c's pool, and share.c's blocks that other processes can map.
  *
- * Called by cuda.c and whatever takes memory on a device. Thread-safe between open and close. */
+ * Called by cuda.c and files that allocate device memory. Thread-safe between open and close. */
 #ifndef ARRAYD_CUDA_MEMORY_H
 #define ARRAYD_CUDA_MEMORY_H
 
 #include "compute/gpu/cuda/device.h"
 
-/* Where an open fails it leaves nothing behind: its close is not to be called. */
+/* An open that fails leaves nothing behind: do not call its close. */
 enum err_code cuda_memory_open(struct cuda_device *d, struct err *e) must_check;
 void cuda_memory_close(struct cuda_device *d);
 /* backend.h's alloc and free. Memory may be used on any stream at once. */
 enum err_code cuda_alloc(struct backend *b, int device, int64_t size, bool zero, void **ret,
                          struct err *e);
 void cuda_free(struct backend *b, int device, void *p, int64_t size);
-/* Zeroed memory for the backend's own use, beside the limit and the figures. */
+/* Zeroed memory for the backend's own use, not counted in the limit and the figures. */
 enum err_code cuda_alloc_own(struct cuda_device *d, int64_t size, void **ret,
                              struct err *e) must_check;
 void cuda_free_own(struct cuda_device *d, void *p);
@@ -24,23 +24,23 @@ struct cuda_memory_stats {
     int64_t live, peak;         /* bytes given out */
     int64_t allocations, trims; /* so far */
     int64_t reserved, used;     /* the pool's own figures, bytes */
-    int64_t free, total;        /* of the device, bytes; 0 when it does not say */
+    int64_t free, total;        /* of the device, bytes; 0 if unknown */
 };
 void cuda_memory_stats(struct cuda_device *d, struct cuda_memory_stats *ret);
 
-/* For share.c, of whose memory the pool knows nothing. Books bytes against the configured limit;
- * hands what the pool keeps back to the driver; what comes into memory before any stream sees it,
- * after cuMemsetD8Async on device->memory.stream. */
+/* For share.c, whose memory is outside the pool: counts bytes against the configured limit; returns
+ * what the pool keeps to the driver; waits for memory's contents before any stream sees it, after
+ * cuMemsetD8Async on device->memory.stream. */
 enum err_code cuda_memory_charge(struct cuda_device *d, int64_t size, struct err *e) must_check;
 void cuda_memory_discharge(struct cuda_device *d, int64_t size);
-void cuda_memory_count(struct cuda_device *d); /* an allocation more */
+void cuda_memory_count(struct cuda_device *d); /* counts one more allocation */
 CUresult cuda_memory_trim(struct cuda_device *d);
 enum err_code cuda_memory_settle(struct cuda_device *d, struct err *e) must_check;
 enum err_code cuda_memory_none(struct cuda_device *d, int64_t size, struct err *e); /* the error */
 
-/* Looks whether there is memory for sharing: makes some, and a descriptor of it. */
+/* Finds out whether memory can be shared: allocates some, and a descriptor for it. */
 void cuda_share_open(struct cuda_device *d);
-void cuda_share_close(struct cuda_device *d); /* after its blocks have gone */
+void cuda_share_close(struct cuda_device *d); /* after its blocks are freed */
 /* backend.h's */
 const char *cuda_share_problem(struct backend *b, int device);
 enum err_code cuda_share_alloc(struct backend *b, int device, int64_t size, bool zero, bool must,

@@ -1,9 +1,9 @@
 /* The kernels of pack.cuh: compiled once, launched for each slab of a download that is not
  * contiguous.
  *
- * They write straight into the pinned slab, across the bus: no staging memory on the device, so
- * that reading a view works when the device is full. The 64-bit part of finding an element is done
- * here, once a launch; the device counts on from there. */
+ * They write straight into the pinned slab, across the bus: no staging memory on the device, so a
+ * view can be read when the device is full. The 64-bit part of locating an element is done here,
+ * once per launch; the device counts on from there. */
 #include "compute/gpu/cuda/pack.h"
 
 #include <string.h>
@@ -49,7 +49,7 @@ enum err_code cuda_pack_compile(struct cuda *c, const char *arch, struct err *e)
     return code;
 }
 
-/* ret_rejected: it came from disk, does not load, and is not there any more. */
+/* ret_rejected: it came from disk, does not load, and has been deleted. */
 static enum err_code get_and_load(struct cuda_device *d, bool *ret_rejected, struct err *e)
 {
     struct kcache *cache = d->cuda->kcache;

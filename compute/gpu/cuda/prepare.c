@@ -1,14 +1,13 @@
-/* A kernel is prepared once: its text is emitted by whoever submits it first, and looked for in the
- * memory cache by the text's hash; what is not there, or not loaded into this device, is compiled,
- * or read from disk, and loaded by a thread of the compiler, which then tells the streams
- * (cuda_wake) that wait for it: all of that may block, and who submits must not. Users have
- * their turns at that one after the other, a kernel each, however many somebody has waiting.
+/* A kernel is prepared once. Its first submitter emits its text and looks the text's hash up in the
+ * memory cache. If the code is not there, or not loaded into this device, a compiler thread
+ * compiles it or reads it from disk, loads it, and retries the streams that wait for it
+ * (cuda_wake): all of that may block, and a submitter must not. The compiler serves users round
+ * robin, one kernel each, however many a user has waiting.
  *
- * What fails for want of memory is tried again when it is next asked for; what NVRTC refuses, when
- * the cache has forgotten the refusal. Code from disk that the driver refuses is compiled anew at
- * once.
+ * What fails for lack of memory is retried at the next request; what NVRTC rejects, once the cache
+ * has forgotten the refusal. Code from disk that the driver rejects is compiled anew at once.
  *
- * Modules hang on the cache entry, one a device, and go with it. */
+ * Modules are attached to the cache entry, one per device, and freed with it. */
 #include "compute/gpu/cuda/prepare.h"
 
 #include <string.h>
@@ -20,12 +19,12 @@
 #include "compute/base/worker.h"
 #include "compute/gpu/code/refused.h"
 
-#define SHARED_UNASKED 49152 /* bytes of shared memory that a block may have as it is */
+#define SHARED_UNASKED 49152 /* bytes of shared memory per block by default */
 
 struct compiler {
     pthread_mutex_t lock;
     struct worker worker;
-    struct prepared *first; /* of the user whose turn it is */
+    struct prepared *first; /* of the user served next */
 };
 
 struct module {
@@ -110,7 +109,7 @@ static enum err_code load_module(struct cuda *c, const void *bytes, const struct
     return code;
 }
 
-/* The entry's code into the device, once for all kernels that have it. */
+/* Loads the entry's code into the device, once for all kernels that share it. */
 static enum err_code load(struct prepared *p, struct err *e)
 {
     struct cuda_device *d = &p->cuda->devices[p->device];
@@ -129,7 +128,7 @@ static enum err_code load(struct prepared *p, struct err *e)
     return code;
 }
 
-/* Whether it has been; who is loading it now is not waited for. */
+/* Whether the code is loaded; does not wait for a thread that is loading it. */
 static bool is_loaded(struct prepared *p)
 {
     struct modules *m = atomic_load(&p->entry->user);
@@ -145,8 +144,8 @@ static bool is_loaded(struct prepared *p)
 
 /* --- compiling --- */
 
-/* Gets the code where it is not there yet, and loads it. ret_found: it was there, on disk, or
- * somebody else has just compiled it. */
+/* Gets the code if it is missing, and loads it. ret_found: it was on disk, or another thread has
+ * just compiled it. */
 static enum err_code get_and_load(struct prepared *p, bool *ret_found, struct err *e)
 {
     struct cuda *c = p->cuda;
@@ -293,7 +292,7 @@ static struct prepared *prepared_new(struct cuda_device *d, const struct ir_kern
     struct arena *arena = arena_new(0);
     struct prepared *p = arena ? arena_alloc(arena, sizeof *p) : NULL;
     if (p) {
-        arena_exempt(arena, true); /* it goes with the kernel, whose plan counts it */
+        arena_exempt(arena, true); /* freed with the kernel; the plan counts it */
         atomic_init(&p->refs, 1);
         p->arena = arena;
         p->cuda = d->cuda;
@@ -346,8 +345,9 @@ void cuda_prepare_op(struct backend *b, int device, struct ir_kernel *k, const v
         begin(c->compiler, p, user);
 }
 
-/* Whether one of the kernels of so many steps, of half as many and so on, was on a device that
- * faulted, if not alone: single steps do as well. Text is made of them only where anything was. */
+/* Whether one of the kernels of `steps` steps, of half as many and so on, was on a device that
+ * faulted, even if not alone: single steps do the same. Emits their text only if the list has
+ * entries. */
 static bool steps_are_suspect(struct cuda_device *d, struct arena *arena, const struct ir_kernel *k,
                               uint32_t steps)
 {
@@ -424,7 +424,7 @@ static void attributes(struct cuda *c, CUfunction f, struct kernel_explanation *
     }
 }
 
-/* That it is not run, as a comment before its text. */
+/* Writes that the kernel is refused, as a comment before its text. */
 static void put_refusal(struct strb *out, const struct prepared *p)
 {
     char why[REFUSED_TEXT];
@@ -436,7 +436,7 @@ static void put_refusal(struct strb *out, const struct prepared *p)
     strb_addf(out, "// %s\n", why);
 }
 
-/* Why it cannot run, as comments before its text. */
+/* Writes why it cannot run, as comments before its text. */
 static void put_failure(struct strb *out, const struct prepared *p, enum err_code code)
 {
     char why[KCACHE_REASON] = "";

@@ -1,17 +1,16 @@
-/* When jobs are launched, and when they are over.
+/* When jobs are launched, and when they are done.
  *
  * A stream is a CUDA stream with a queue in front of it. Jobs leave the queue for the device in
- * order, at once where nothing stands against it: a kernel that is still being compiled, a fence
- * whose job has not left its own queue, or very many jobs under way already (a full launch queue
- * would block). What is held up is tried again by the completion thread, when a compilation ends
- * and after every job.
+ * order, at once unless something prevents it: a kernel that is still being compiled, a fence whose
+ * job has not left its own queue, or very many jobs in flight already (a full launch queue would
+ * block). The completion thread retries held-up jobs when a compilation ends and after every job.
  *
- * Each job is bracketed by two timed events; the second is also what other streams wait for. One
- * thread a device looks at the oldest event of every busy stream: it spins while work is short,
- * because waking up costs more than most kernels take, and sleeps in short steps when work is long:
- * about a hundredth of it, which is what long work is told late by.
+ * Each job is bracketed by two timed events; other streams also wait for the second. One thread per
+ * device polls the oldest event of every busy stream. It spins while work is short, because waking
+ * up costs more than most kernels take, and sleeps in short steps when work is long: about a
+ * hundredth of the work's time, which is how late the end of long work is noticed.
  *
- * A sticky error ends everything: all jobs, queued or under way, are told ERR_DEVICE_LOST. */
+ * A sticky error ends everything: all jobs, queued or in flight, end with ERR_DEVICE_LOST. */
 #include <sched.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -25,13 +24,13 @@
 #include "compute/gpu/cuda/launch.h"
 #include "compute/gpu/cuda/transfer.h"
 
-#define MOST_UNDER_WAY 128    /* jobs of a stream */
-#define SPIN_NS        100000 /* of the completion thread since the last event */
-#define AWAKE_NS       200000 /* without anything to do: the next request often comes at once */
+#define MOST_UNDER_WAY 128    /* jobs in flight per stream */
+#define SPIN_NS        100000 /* how long to spin after the last event */
+#define AWAKE_NS       200000 /* stays awake idle: the next request often comes at once */
 #define NAP_NS         20000
 #define LONGEST_NAP_NS 200000
-#define NAP_PART       128    /* of the time that the work has taken so far */
-#define TIMER_SLACK_NS 1000UL /* the usual 50 us are longer than a nap */
+#define NAP_PART       128    /* of the time the work has taken so far */
+#define TIMER_SLACK_NS 1000UL /* the default of 50 us is longer than a nap */
 
 /* The event behind a ticket of a stream of this device, or NULL when it has passed. */
 static CUevent event_behind(const struct stream *s, uint64_t ticket)
@@ -45,9 +44,9 @@ static CUevent event_behind(const struct stream *s, uint64_t ticket)
     return NULL;
 }
 
-/* Whether the stream's last job failed before it got onto the device. The device knows nothing of
- * what that job was to wait for, and who comes behind it counts on it: until it is told, which is
- * when all that has passed, nothing follows it. So it is always the last. */
+/* Whether the stream's last job failed before it reached the device. The device does not know what
+ * that job was to wait for, and jobs behind it rely on it. So nothing follows it until it is
+ * reported, which happens when everything it waits for has passed: it is always the last. */
 static bool has_failed(const struct stream *s)
 {
     lock_held(&s->device->lock);
@@ -56,8 +55,8 @@ static bool has_failed(const struct stream *s)
     return last && !(f && (f->timed || f->over));
 }
 
-/* Whether the job may leave the queue now. One that failed already has nothing to wait for here: it
- * is told in its turn. */
+/* Whether the job may leave the queue now. One that has already failed need not wait here: it is
+ * reported in order. */
 static bool may_launch(struct stream *s, const struct job *job)
 {
     lock_held(&s->device->lock);
@@ -159,7 +158,7 @@ static void tell(struct cuda_device *d, struct job *job)
     if (job->fetch)
         cuda_transfer_fetched(job->fetch, job->result);
     atomic_store(&s->passed, job->ticket);
-    job->done(job); /* the stream may go here */
+    job->done(job); /* may free the stream */
 }
 
 static void remove_busy(struct cuda_device *d, struct stream *s)
@@ -172,16 +171,16 @@ static void remove_busy(struct cuda_device *d, struct stream *s)
     s->is_busy = false;
 }
 
-/* Whether a job that has just been submitted is over already: it could not be launched, and nothing
- * is before it. Its submitter is told at once, so that nothing has changed. (Not with a fetch,
- * whose owner is not to be woken here.) */
+/* Whether a job that was just submitted is already done: it could not be launched, and nothing is
+ * before it. Its submitter is told at once, as if nothing had been queued. (Not with a fetch, whose
+ * owner must not be woken here.) */
 static bool failed_at_once(struct stream *s, struct job *job)
 {
     lock_held(&s->device->lock);
     struct flight *f = job->private_data;
     if (s->under_way != job || job->fetch || (f && (f->result == ERR_OK || f->launched)))
         return false;
-    if (atomic_load(&s->passed) != job->ticket - 1) /* the one before is just being told */
+    if (atomic_load(&s->passed) != job->ticket - 1) /* the previous job is just being reported */
         return false;
     job->result = f ? f->result : job->result;
     job->compile_ms = f ? f->compile_ms : 0;
@@ -193,9 +192,9 @@ static bool failed_at_once(struct stream *s, struct job *job)
     return true;
 }
 
-/* Where the memory a job needs could not be had, or a kernel of it is not run any more, it never
- * was in the queue: its submitter is told at once, whatever is before it (but for a fetch, as
- * above). */
+/* Whether the job was refused because its memory could not be allocated or one of its kernels is no
+ * longer run. It was then never in the queue: its submitter is told at once, whatever is before it
+ * (except with a fetch, as above). */
 static bool refused(struct cuda_device *d, struct job *job)
 {
     struct flight *f = job->private_data;
@@ -244,7 +243,7 @@ uint64_t cuda_submit(struct stream *s, struct job *job)
 
 /* --- completion --- */
 
-/* The oldest job of a stream when it is over; it leaves the list. device->lock is held. */
+/* Takes a stream's oldest job off the list if it is done. device->lock is held. */
 static struct job *take_finished(struct stream *s)
 {
     lock_held(&s->device->lock);
@@ -254,8 +253,8 @@ static struct job *take_finished(struct stream *s)
     struct flight *f = job ? job->private_data : NULL;
     if (!job)
         return NULL;
-    /* told in the order of the fences, so that a failure is known to whoever read what it should
-     * have written; fences only point backwards */
+    /* jobs are reported in the order of their fences, so that a failure is known before a job that
+     * read its output is reported; fences only point backwards */
     for (uint32_t i = 0; i < job->n_waits; i++)
         if (!cuda_passed(job->waits[i]))
             return NULL;
@@ -263,14 +262,14 @@ static struct job *take_finished(struct stream *s)
         cuda_fault_look(d);
     if (f && f->timed && !atomic_load(&c->lost)) {
         CUresult r = c->driver->cuEventQuery(f->end);
-        /* a failure that leaves the device alive says nothing of the work: ask again */
+        /* a failure that leaves the device alive says nothing about the work: poll again */
         if (r == CUDA_ERROR_NOT_READY || r == CUDA_ERROR_OUT_OF_MEMORY)
             return NULL;
         float ms = 0;
         enum err_code code = cuda_check(c, r, "cuEventQuery", NULL);
         if (code == ERR_OK && cuda_check(c, c->driver->cuEventElapsedTime(&ms, f->begin, f->end),
                                          "cuEventElapsedTime", NULL) == ERR_DEVICE_LOST)
-            code = ERR_DEVICE_LOST; /* that it cannot be measured is no failure of the work */
+            code = ERR_DEVICE_LOST; /* failing to measure the time is no failure of the work */
         if (atomic_load(&c->lost))
             cuda_fault_look(d);
         job->device_ms = (double)ms;
@@ -290,7 +289,7 @@ static struct job *take_finished(struct stream *s)
     return job;
 }
 
-/* One finished job of one stream, if there is one; streams take turns. */
+/* One finished job of one stream, if any; streams take turns. */
 static struct job *next_finished(struct cuda_device *d)
 {
     lock_held(&d->lock);
@@ -343,7 +342,7 @@ static void *completion_run(void *arg)
             pthread_mutex_unlock(&d->lock);
             tell(d, job);
             if (held_up)
-                cuda_wake(d->cuda); /* whoever waited for it, on any device */
+                cuda_wake(d->cuda); /* jobs that waited for it, on any device */
             since = clock_ns();
             pthread_mutex_lock(&d->lock);
             continue;
@@ -366,7 +365,7 @@ static void *completion_run(void *arg)
     return NULL;
 }
 
-/* --- life --- */
+/* --- opening and closing --- */
 
 enum err_code cuda_queue_open(struct cuda_device *d, struct err *e)
 {

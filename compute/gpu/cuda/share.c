@@ -1,17 +1,17 @@
-/* Device memory that another process can map, by a descriptor: an allocation of the driver's
- * virtual memory management each (physical memory, addresses, and the one mapped to the other),
+/* Device memory that another process can map by a descriptor. Each block is an allocation of the
+ * driver's virtual memory management (physical memory, addresses, and a mapping between them),
  * since a pool's blocks can only be shared together with the whole pool.
  *
- * The driver knows of no order of streams here: memory is there when the calls return, and it is
- * unmapped at once. The engine gives back what no work uses any more, on a thread of its own,
- * because these calls take a fraction of a millisecond each and more for gigabytes. What of a block
- * lies behind what was asked for is zeroed: it goes to the other process with the rest, and the
- * driver may hand out memory again that this process has freed as it was. Descriptors are made
- * when they are first asked for, and kept (share_fd.h).
+ * These calls have no stream order: memory is there when they return, and unmapping takes effect at
+ * once. The engine frees blocks that no work uses any more on a separate thread, because the calls
+ * take a fraction of a millisecond each, and more for gigabytes. The rest of a block beyond the
+ * requested size is zeroed: the other process sees it too, and the driver may hand out memory that
+ * this process freed with its old contents. Descriptors are created when first requested, and kept
+ * (share_fd.h).
  *
- * Whether a machine can do this shows only when it is tried: containers and virtual GPUs may lack
- * descriptors, whatever the attributes say. So it is tried, once, when the device is opened. What
- * goes wrong later without being the device's end leaves the device alone. */
+ * Whether a machine supports this shows only by trying: containers and virtual GPUs may lack
+ * descriptors, whatever the attributes say. So it is tried, once, when the device is opened. Later
+ * failures that do not mean the device is lost leave it in use. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -28,8 +28,8 @@ static CUmemAllocationProp properties(const struct cuda_device *d)
                                  .location = {CU_MEM_LOCATION_TYPE_DEVICE, d->handle}};
 }
 
-/* A call's result: what says nothing of the device's health is ERR_OVERLOADED, "not now, not so".
- */
+/* Judges a call's result: one that says nothing about the device's health is ERR_OVERLOADED, "not
+ * now, not like this". */
 static enum err_code judge(struct cuda_device *d, CUresult r, const char *what, struct err *e)
 {
     const char *name = NULL;
@@ -47,7 +47,7 @@ static enum err_code judge(struct cuda_device *d, CUresult r, const char *what, 
     }
 }
 
-/* Gives back as much as there is. */
+/* Frees the parts that exist. */
 static void take_apart(struct cuda_device *d, const struct shared_block *b, bool mapped)
 {
     const struct driver *cu = d->cuda->driver;
@@ -62,7 +62,7 @@ static void take_apart(struct cuda_device *d, const struct shared_block *b, bool
                     NULL);
 }
 
-/* Physical memory; what the pool keeps is handed back first where that is needed. */
+/* Allocates physical memory; if needed, first returns what the pool keeps to the driver. */
 static enum err_code create(struct cuda_device *d, int64_t size, int64_t *ret, struct err *e)
 {
     const struct driver *cu = d->cuda->driver;
@@ -117,8 +117,8 @@ static enum err_code export_block(struct cuda_device *d, const struct shared_blo
     int fd = -1;
     CUresult r = d->cuda->driver->cuMemExportToShareableHandle(
         &fd, (CUmemGenericAllocationHandle)b->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-    /* which error it is where there is no descriptor left is not documented; one that is the
-     * device's end comes again with the next call */
+    /* the error for a lack of descriptors is not documented; a lost device shows again at the next
+     * call */
     const char *name = NULL;
     if (r == CUDA_ERROR_OUT_OF_MEMORY)
         return err_set(e, ERR_OUT_OF_MEMORY, "there is no memory for handing the array out");
@@ -130,7 +130,7 @@ static enum err_code export_block(struct cuda_device *d, const struct shared_blo
                        "the service, or ulimit -n)",
                        name ? name : "no descriptor", r);
     }
-    (void)fcntl(fd, F_SETFD, FD_CLOEXEC); /* fails for no descriptor that is open */
+    (void)fcntl(fd, F_SETFD, FD_CLOEXEC); /* cannot fail for an open descriptor */
     *ret_fd = fd;
     return ERR_OK;
 }
@@ -188,8 +188,8 @@ const char *cuda_share_problem(struct backend *b, int device)
     return *problem ? problem : NULL;
 }
 
-/* Zeroes what is to be zeroed, all of it or what is behind the `size` bytes. *ret_unknown: it
- * failed and whether the memory is still being written is not known. */
+/* Zeroes all of the block or only what is behind the `size` bytes. *ret_unknown: it failed, and the
+ * memory may still be being written. */
 static enum err_code clear(struct cuda_device *d, const struct shared_block *b, int64_t size,
                            bool zero, bool *ret_unknown, struct err *e)
 {

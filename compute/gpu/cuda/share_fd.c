@@ -1,5 +1,5 @@
-/* A short list, walked: a driver's call costs a thousand times as much. Nothing is closed with the
- * lock held, which may take long too. */
+/* A short list, searched linearly: a driver call costs a thousand times as much. Nothing is closed
+ * with the lock held, because closing may take long too. */
 #include "compute/gpu/cuda/share_fd.h"
 
 #include <fcntl.h>
@@ -8,7 +8,7 @@
 
 #include "compute/base/lock.h"
 
-#define PART 16 /* of the descriptors that the process may have */
+#define PART 16 /* at most this part of the process's descriptors is kept */
 
 void share_fds_init(struct share_fds *f)
 {
@@ -81,7 +81,7 @@ void share_fds_keep(struct share_fds *f, int64_t handle, int fd)
     if (ours < 0)
         return;
     pthread_mutex_lock(&f->lock);
-    if (!find(f, handle)) { /* else somebody asked at the same time */
+    if (!find(f, handle)) { /* else another thread asked at the same time */
         gone = f->n >= most ? take_out(f, longest_unasked(f)) : -1;
         f->kept[f->n++] = (struct kept_fd){handle, ours, ++f->clock};
     }

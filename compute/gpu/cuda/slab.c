@@ -1,15 +1,15 @@
 /* Slabs come in two sizes: most replies are a few KiB and must not wait for, or waste, megabytes.
  * Memory is pinned when it is first needed, because pinning is slow (0.3 ms a MiB) and most daemons
- * never use all of it; a first piece of each size is taken at the start. Pinning may wait for the
- * device, so it is done by the copy thread, while whoever wants the slab is in line.
+ * never use all of it; a first piece of each size is pinned at the start. Pinning may wait for the
+ * device, so the copy thread does it while the user that wants the slab waits in line.
  *
- * A slab that is given back goes straight to the first in line rather than to a free list with a
- * wake: else a busy transfer would always be quicker than the one that was woken.
+ * A returned slab goes straight to the first user in line rather than to a free list with a
+ * wake-up: otherwise a busy transfer would always be quicker than the woken one.
  *
  * The copy thread polls events, the oldest of each stream (those behind it cannot have passed):
- * some microseconds without a pause, because a small copy takes about five, then sleeping longer
- * and longer. When users wait and nothing moves, it asks all others for slabs that lie idle with a
- * slow client; their contents are sent on (upload) or read again later (download). */
+ * without a pause for some microseconds, because a small copy takes about five, then with longer
+ * and longer sleeps. When users wait and nothing moves, it reclaims slabs that lie idle with slow
+ * clients; their contents are sent on (upload) or read again later (download). */
 #include "compute/gpu/cuda/slab.h"
 
 #include <sched.h>
@@ -31,9 +31,9 @@
 
 #define SPIN_NS    UINT64_C(20000)
 #define SLEEP_MOST UINT64_C(200000)
-#define LINE_NS    UINT64_C(5000000)    /* how often the line is looked after */
-#define IDLE_NS    UINT64_C(20000000)   /* untouched for so long: may be reclaimed */
-#define AGAIN_NS   UINT64_C(1000000000) /* after pinning failed */
+#define LINE_NS    UINT64_C(5000000)    /* how often waiting users are looked after */
+#define IDLE_NS    UINT64_C(20000000)   /* idle for this long: may be reclaimed */
+#define AGAIN_NS   UINT64_C(1000000000) /* retry after pinning failed */
 
 struct chunk {
     struct chunk *next;
@@ -44,9 +44,9 @@ struct chunk {
 
 struct class
 {
-    size_t size, chunk;   /* bytes of a slab, of what is pinned at a time */
-    int64_t limit, bytes; /* pinned at most, now */
-    uint64_t not_before;  /* pinning again */
+    size_t size, chunk;   /* bytes per slab, and per pinned piece */
+    int64_t limit, bytes; /* pinned bytes: at most, now */
+    uint64_t not_before;  /* when pinning may be tried again */
     struct slab *free;
     int64_t n_free;
     struct slab_user *first, **last; /* in line */
@@ -141,7 +141,7 @@ static struct slab_user *take_first(struct class *k)
     return u;
 }
 
-/* With the lock, which it gives up: to the first in line, or to the free list. */
+/* With the lock, which it releases: gives the slab to the first in line, or to the free list. */
 static void hand_over_unlock(struct slabs *s, struct slab *b)
 {
     lock_held(&s->lock);
@@ -301,8 +301,8 @@ void slab_watch(struct slabs *s, struct slab_user *u, struct slab *b, int queue)
 
 /* --- the copy thread --- */
 
-/* The first copy of a queue has been made (or never will be). The user hears of it while the slab
- * is still watched: so nobody else can have it meanwhile. */
+/* The first copy of a queue is done (or never will be). Its user is told while the slab is still
+ * watched, so that no other user can get it meanwhile. */
 static void finish_first(struct slabs *s, struct queue *q, struct slab *b, enum err_code result)
 {
     struct slab_user *u = b->user;
@@ -320,7 +320,7 @@ static void finish_first(struct slabs *s, struct queue *q, struct slab *b, enum 
     user_unref(u);
 }
 
-/* Without the lock; whether any copy was done. Only this thread takes from the queues. */
+/* Without the lock; whether any copy completed. Only this thread takes from the queues. */
 static bool poll_copies(struct slabs *s)
 {
     struct cuda *c = s->device->cuda;
@@ -336,7 +336,7 @@ static bool poll_copies(struct slabs *s)
                 CUresult r = c->driver->cuEventQuery(b->event);
                 if (r == CUDA_ERROR_NOT_READY)
                     break;
-                /* any failure that leaves the device alive says nothing of the copy: ask again */
+                /* a failure that leaves the device alive says nothing about the copy: poll again */
                 if (cuda_check(c, r, "cuEventQuery", NULL) != ERR_OK && !lost(s))
                     break;
             }
@@ -347,7 +347,8 @@ static bool poll_copies(struct slabs *s)
     return any;
 }
 
-/* Asks every user once. Without the lock; the user asked last is held, to find its neighbour. */
+/* Asks every user once to return idle slabs. Without the lock; it holds a reference on the user
+ * asked last, to find the next one. */
 static void reclaim(struct slabs *s, uint64_t now)
 {
     struct slab_user *u = NULL;
@@ -372,7 +373,7 @@ static void reclaim(struct slabs *s, uint64_t now)
     }
 }
 
-/* The device is lost: nobody in line will get anything. */
+/* The device is lost: no user in line will get a slab. */
 static void dismiss(struct slabs *s)
 {
     for (int i = 0; i < SLAB_CLASSES; i++)
@@ -387,7 +388,7 @@ static void dismiss(struct slabs *s)
         }
 }
 
-/* Looks after those in line; whether more can be done at once. Without the lock. */
+/* Looks after the users in line; whether more can be done at once. Without the lock. */
 static bool look_after_line(struct slabs *s)
 {
     uint64_t now = clock_ns();
@@ -411,7 +412,7 @@ static bool look_after_line(struct slabs *s)
     return grown;
 }
 
-/* Until there is something to do. */
+/* Waits a moment between two polls. */
 static void rest(uint64_t since)
 {
     uint64_t quiet = clock_ns() - since;
@@ -423,7 +424,7 @@ static void rest(uint64_t since)
     nanosleep(&(struct timespec){.tv_nsec = (long)pause}, NULL);
 }
 
-/* With the lock: until a copy or somebody in line comes, or for `ns` when not 0. */
+/* With the lock: sleeps until there is a copy or a user in line, or for `ns` if not 0. */
 static void sleep_until_woken(struct slabs *s, uint64_t ns)
 {
     lock_held(&s->lock);
@@ -482,7 +483,7 @@ static void set_limits(struct slabs *s, int64_t memory)
     small->limit = most > (int64_t)SMALL_CHUNK ? most : (int64_t)SMALL_CHUNK;
     bulk->limit = memory - small->limit;
     if (bulk->limit < (int64_t)SLAB_BULK_SIZE)
-        bulk->limit = (int64_t)SLAB_BULK_SIZE; /* one of each is the least that works */
+        bulk->limit = (int64_t)SLAB_BULK_SIZE; /* one of each is the minimum that works */
     for (int i = 0; i < SLAB_CLASSES; i++)
         s->classes[i].last = &s->classes[i].first;
 }
@@ -491,7 +492,7 @@ static void release(struct slabs *s)
 {
     const struct driver *cu = s->device->cuda->driver;
     cuda_enter(s->device);
-    /* after a loss the copy thread has not waited for what may still be under way */
+    /* after a loss the copy thread did not wait for copies still in flight */
     for (int i = 0; i < QUEUES; i++)
         if (s->queues[i].stream)
             cu->cuStreamSynchronize(s->queues[i].stream);

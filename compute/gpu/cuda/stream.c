@@ -1,13 +1,12 @@
-/* Streams come and go with sessions, and what they take on the device is made once: a stream that
- * is given back waits for its next owner, its tickets going on, because fences of it may still be
- * asked about. */
+/* Streams are created and freed with sessions, but their device resources are made once: a freed
+ * stream waits for its next owner. Its tickets continue: its fences may still be queried. */
 #include "compute/gpu/cuda/stream.h"
 
 #include "compute/base/mem.h"
 #include "compute/gpu/cuda/memory.h"
 #include "compute/gpu/text/emit.h"
 
-/* Lower numbers go first. Where there is one priority only, all are equal. */
+/* Lower numbers have priority. If there is only one priority, all are equal. */
 static enum err_code create(struct cuda *c, bool background, CUstream *ret, struct err *e)
 {
     int least = 0, greatest = 0;

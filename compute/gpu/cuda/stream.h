@@ -24,10 +24,10 @@ struct stream {
 enum err_code cuda_stream_new(struct backend *b, int device, bool background, struct stream **ret,
                               struct err *e);
 void cuda_stream_free(struct stream *s);
-/* Those that were given back, for good; with the device entered and nothing queued on it. */
+/* Frees the streams kept for reuse; with the device entered and nothing queued on it. */
 void cuda_streams_release(struct cuda_device *d);
 
-/* Whether everything up to the fence has run and been told. */
+/* Whether everything up to the fence has run and been reported. */
 bool cuda_passed(struct fence f);
 /* Makes work submitted to `s` from now on wait for `event` too. The event may be destroyed or
  * recorded again when this returns. */
@@ -35,7 +35,7 @@ enum err_code cuda_stream_wait_event(struct stream *s, CUevent event, struct err
 
 /* --- queue.c --- */
 
-/* The lock, the completion thread; closing waits for it, when every job is done. */
+/* Opens the lock and the completion thread; closing waits for it, when every job is done. */
 enum err_code cuda_queue_open(struct cuda_device *d, struct err *e) must_check;
 void cuda_queue_close(struct cuda_device *d);
 /* backend.h's submit. */

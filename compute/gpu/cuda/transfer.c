@@ -1,14 +1,14 @@
-/* What uploads and downloads share: their life, the caller's wake, slabs given back.
+/* What uploads and downloads share: creation and destruction, waking the caller, returning slabs.
  *
- * Bytes pass a slab at a time, so that the network and the bus work side by side and no transfer
- * needs host memory of its own size. A slow client must not sit on what others need: while somebody
- * waits for a slab a transfer takes no second one, and one that has not moved for a while gives its
- * slabs back (slab.h, reclaim): an upload sends on what it has, a download reads its contents again
- * when it goes on.
+ * Bytes pass one slab at a time, so that the network and the bus work in parallel and no transfer
+ * needs host memory of its own size. A slow client must not hold what others need: while another
+ * user waits for a slab, a transfer takes no second one, and one that has not moved for a while
+ * returns its slabs (slab.h, reclaim): an upload sends on what it has, a download reads the
+ * contents again when it continues.
  *
- * Locks: transfer->lock covers everything but wake and is never held while something of the
- * caller's runs, or while a slab is given back (which may call into another transfer). Bytes
- * are copied without it: a transfer is `busy` meanwhile and its slabs are left alone. */
+ * Locks: transfer->lock covers everything but wake, and is never held while the caller's functions
+ * run or a slab is returned (which may call into another transfer). Bytes are copied without it: a
+ * transfer is `busy` meanwhile and its slabs are left alone. */
 #include "compute/gpu/cuda/transfer.h"
 
 #include "compute/base/clock.h"

@@ -22,9 +22,9 @@ void cuda_download_start(struct transfer *t);
 int64_t cuda_download_pull(struct transfer *t, int64_t offset, void *buf, size_t n);
 enum err_code cuda_transfer_result(struct transfer *t);
 void cuda_transfer_free(struct transfer *t, void (*released)(void *user), void *user);
-/* For a job's fetch: with the device entered, queues the first copies on `on`
- * (behind the job's kernels; no waiting); then, when the job is known to have run (or failed), from
- * the completion thread before done(). Where no slab was free at launch, fetched() starts as
+/* For a job's fetch. launch: with the device entered, queues the first copies on `on` (behind the
+ * job's kernels; does not wait). fetched: once the job is known to have run (or failed), from the
+ * completion thread before done(). If no slab was free at launch, fetched() starts as
  * download_start would. */
 void cuda_transfer_launch(struct transfer *t, CUstream on);
 void cuda_transfer_fetched(struct transfer *t, enum err_code result);
@@ -43,12 +43,12 @@ struct transfer {
 
     pthread_mutex_t lock;
     enum err_code failed;
-    bool hungry; /* somebody will only go on after a wake */
+    bool hungry; /* the caller will only continue after a wake */
     bool busy;   /* the caller is reading or writing slabs */
     bool dead;
-    uint64_t active; /* when the caller was last here, clock_ns */
+    uint64_t active; /* when the caller last called, clock_ns */
     int held;
-    int64_t next; /* upload: where `filling` starts; download: first byte no slab was asked for */
+    int64_t next; /* upload: where `filling` starts; download: first byte not yet requested */
 
     /* upload */
     CUdeviceptr to;
@@ -58,21 +58,21 @@ struct transfer {
     /* download */
     struct pack pack;
     bool started, small_first;
-    struct slab *head, **tail; /* in order, adjoining; the last ends at `next` */
-    struct slab *unused;       /* what a job's launch could not use, to be given back after it */
+    struct slab *head, **tail; /* in order, adjacent; the last ends at `next` */
+    struct slab *unused;       /* what a job's launch could not use, to be returned after it */
 };
 
-/* `calls`: slab.h's callbacks; what they are told about is the transfer's first member. */
+/* `calls`: slab.h's callbacks; their user is the transfer's first member. */
 enum err_code transfer_new(struct backend *b, int device, int64_t total, bool up,
                            const struct slab_user *calls, void (*wake)(void *user), void *user,
                            struct transfer **ret, struct err *e) must_check;
-/* With the lock, which it gives up: slabs go back, and the caller is woken when it waits for what
- * there is now. */
+/* With the lock, which it releases: returns slabs, and wakes the caller if it waits for what is now
+ * available. */
 void transfer_leave(struct transfer *t, struct slab *back, bool news);
-/* An event behind the slab's copy; where there can be none, for want of memory, the copy is waited
- * for: 4 MiB, and what is before it in its queue. */
+/* Records an event behind the slab's copy. If there is no memory for one, waits for the copy: 4
+ * MiB, and what is before it in its queue. */
 enum err_code transfer_watch(struct transfer *t, struct slab *b, CUstream on) must_check;
-/* With the lock: the first slab of a download goes to *back. */
+/* With the lock: moves the first slab of a download to *back. */
 void transfer_drop_head(struct transfer *t, struct slab **back);
 
 static inline void transfer_give(struct slab **back, struct slab *b)

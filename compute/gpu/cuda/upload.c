@@ -1,5 +1,5 @@
-/* Uploads: the caller fills a slab; when it is full its copy is queued and the caller goes on with
- * the next one. Locks: see transfer.c. */
+/* Uploads: the caller fills a slab; when it is full its copy is queued and the caller continues
+ * with the next one. Locks: see transfer.c. */
 #include "compute/gpu/cuda/transfer.h"
 
 #include <assert.h>
@@ -8,9 +8,9 @@
 #include "compute/base/lock.h"
 #include "compute/gpu/cuda/stream.h"
 
-#define HOLD 4 /* slabs of a transfer */
+#define HOLD 4 /* slabs per transfer */
 
-/* The slab being filled is on its way; one that cannot be goes to *back. */
+/* Queues the copy of the slab being filled; one that cannot be sent goes to *back. */
 static void send(struct transfer *t, struct slab **back)
 {
     lock_held(&t->lock);
@@ -80,7 +80,7 @@ void cuda_upload_advance(struct transfer *t, size_t n)
     transfer_leave(t, back, false);
 }
 
-/* The event may go when the stream knows of it, so it lives no longer than this call. */
+/* The event may be destroyed once the stream knows of it, so it lives no longer than this call. */
 static enum err_code join(struct transfer *t, struct stream *s, struct err *e)
 {
     struct cuda *c = t->device->cuda;

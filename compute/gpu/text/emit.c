@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-/* --- what every form has --- */
+/* --- common to all forms --- */
 
 static void emit_inputs(struct emitter *m)
 {
@@ -25,7 +25,7 @@ static void emit_inputs(struct emitter *m)
     }
 }
 
-/* The length in the text is a power of two: tables of about one length have one text. */
+/* The length in the text is a power of two: tables of similar length share one text. */
 static void emit_table(struct emitter *m, const struct number_table *t, uint32_t number)
 {
     int64_t n = 4;
@@ -68,7 +68,7 @@ static void emit_rows(struct emitter *m)
     strb_add(&m->body, "#include \"compute/kernels/forms/elementwise.cuh\"\n");
 }
 
-/* The operands that run across: their loads along y, and their places in shared memory. */
+/* The operands that run across: their loads along y, and their offsets in shared memory. */
 static void emit_turned(struct emitter *m)
 {
     const struct form *f = m->f;

@@ -1,9 +1,10 @@
 /* IR kernel → CUDA text and the arguments to launch it with.
  *
- * Called by prepare.c and tests. Pure; arena memory. The text holds what the expression is: its
- * operations, types, how axes and operands lie to each other; sizes, strides, numbers and addresses
- * are arguments, so that one text serves all arrays of a kind. The loops are compute/kernels' .cuh
- * files, one a form; the text has `ar_kernel` with one parameter, struct ar_params by value. */
+ * Called by prepare.c and tests. Pure; arena memory. The text holds the structure of the
+ * expression: its operations, types, how axes and operands are laid out relative to each other.
+ * Sizes, strides, numbers and addresses are arguments, so that one text serves all arrays of a
+ * kind. The loops are compute/kernels' .cuh files, one per form; the text has `ar_kernel` with one
+ * parameter, struct ar_params by value. */
 #ifndef ARRAYD_CUDA_EMIT_H
 #define ARRAYD_CUDA_EMIT_H
 
@@ -16,7 +17,7 @@ struct emit_address {
     int64_t displacement; /* bytes */
 };
 #define EMIT_SCRATCH UINT32_MAX
-/* EMIT_COUNTERS_SIZE bytes of the stream's, 0 before the kernel and after it. */
+/* EMIT_COUNTERS_SIZE bytes per stream, 0 before the kernel and after it. */
 #define EMIT_COUNTERS      (UINT32_MAX - 1)
 #define EMIT_COUNTERS_SIZE (4 * FORM_COUNTERS)
 
@@ -29,8 +30,8 @@ struct emitted {
                       memory */
     struct emit_address *addresses;
     uint32_t n_addresses;
-    int64_t scratch; /* bytes of memory the launch needs, 0 for none */
-    int64_t zeroed;  /* of these, how many at the beginning have to be 0 */
+    int64_t scratch; /* bytes of memory the launch needs, or 0 */
+    int64_t zeroed;  /* how many of these, from the start, must be zeroed */
 };
 
 #define EMIT_PARAMS_MAX 4096 /* bytes of parameters that every driver passes by value */

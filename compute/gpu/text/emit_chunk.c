@@ -1,17 +1,17 @@
-/* A chunk of neighbours on its way: its operands from memory, its results back, for the forms that
- * walk chunks. */
+/* Loads and stores of a chunk of neighbours: its operands from memory and its results back, for the
+ * forms that process chunks. */
 #include "compute/gpu/text/emit_body.h"
 
 #include <stdio.h>
 
-/* A scan in stretches reads twice and wants in the cache what it will read again, nothing else. */
+/* A scan in stretches reads twice, and keeps only what it will read again in the cache. */
 static bool streams(const struct emitter *m)
 {
     return m->f->kind == FORM_SCAN && m->f->stretches > 1;
 }
 
-/* A chunk's results of one output to their place. `name`: of its parameters and variables, a number
- * where there are several; `element`: of the results' struct. */
+/* Stores a chunk's results of one output. `name`: suffix of its parameters and variables, a number
+ * if there are several; `element`: of the results' struct. */
 static void emit_put_one(struct emitter *m, uint32_t output, const char *name, const char *element)
 {
     const struct ir_output *out = &m->k->outputs[output];
@@ -74,7 +74,7 @@ void emit_put(struct emitter *m)
     strb_add(&m->body, "}\n");
 }
 
-/* The element's offset: from the indices themselves, or from what a context makes of them. */
+/* The element's offset: from the indices themselves, or from a context's. */
 static void emit_where(struct emitter *m, const struct form_load *l, const char *index)
 {
     emit_offset(m, l->input, l->ctx, l->ctx ? "q" : index);

@@ -1,5 +1,4 @@
-/* The forms whose text has a file of its own; emit.c has the others. Private to compute/gpu/text.
- */
+/* The forms whose text has a separate file; emit.c has the others. Private to compute/gpu/text. */
 #ifndef ARRAYD_CUDA_EMIT_FORMS_H
 #define ARRAYD_CUDA_EMIT_FORMS_H
 

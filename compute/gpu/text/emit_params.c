@@ -1,5 +1,5 @@
-/* Parameters: each is declared in the text and given its value at once, in a place of 8 bytes (16
- * for complex128), so that the struct is laid out alike by every compiler. */
+/* Parameters: each is declared in the text and given its value at once, in a slot of 8 bytes (16
+ * for complex128), so that every compiler lays the struct out alike. */
 #include "compute/gpu/text/emit_params.h"
 
 #include <stdarg.h>

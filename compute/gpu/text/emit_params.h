@@ -1,5 +1,5 @@
-/* A text being written, and its parameters (emit_params.c), on which everything else that writes
- * stands. Private to compute/gpu/text. Arena memory; the builders fail stickily. */
+/* A text being written, and its parameters (emit_params.c): the base of all other emit files.
+ * Private to compute/gpu/text. Arena memory; the builders remember a failure. */
 #ifndef ARRAYD_CUDA_EMIT_PARAMS_H
 #define ARRAYD_CUDA_EMIT_PARAMS_H
 
@@ -12,8 +12,8 @@ struct emitter {
     const struct form *f;
     struct emitted *out;
     struct strb types;        /* what the parameters' types need */
-    struct strb fields, body; /* of ar_params; everything behind it */
-    struct strb values;       /* bytes of the parameters */
+    struct strb fields, body; /* of ar_params; everything after it */
+    struct strb values;       /* the parameters' bytes */
     uint32_t cap_addresses;
     bool oom;
 };
@@ -35,15 +35,15 @@ void emit_address(struct emitter *m, uint32_t slot, int64_t displacement, const 
 /* A value alone, whose declaration the caller writes. */
 void emit_bytes(struct emitter *m, const void *p, size_t n);
 
-/* For dividing by d: ar_div of common.cuh, its multiplier, shift and divisor. NULL: declared
- * already. */
+/* For dividing by d: ar_div of common.cuh, its multiplier, shift and divisor. NULL: already
+ * declared. */
 void emit_divisor(struct emitter *m, int64_t d, const char *type_and_name);
-/* div[k]: for taking a number apart into indices; a place for each axis. */
+/* div[k]: for splitting a number into indices; one entry per axis. */
 void emit_divisors(struct emitter *m);
 /* The function `name`: a number over some axes → indices along them. */
 void emit_unravel(struct emitter *m, const char *name, uint32_t axes);
 
-/* How far apart an operand's elements along a merged axis (< 0: there is none) are. */
+/* The distance between an operand's elements along a merged axis (< 0: there is none). */
 void emit_stride(struct emitter *m, uint32_t input, int axis);
 
 #endif

@@ -1,5 +1,5 @@
-/* The straight-line body: one C++ variable a node, in order, calling kernels/scalar/scalar.h by
- * name; and the index arithmetic of contexts, a function each. Everything is inlined and constant
+/* The straight-line body: one C++ variable per node, in order, calling kernels/scalar/scalar.h by
+ * name; and the index arithmetic of contexts, one function each. Everything is inlined and constant
  * after unrolling, so what is not needed costs nothing. */
 #include "compute/gpu/text/emit_body.h"
 
@@ -28,8 +28,8 @@ const char *emit_boundary(enum boundary_mode mode)
     return names[mode];
 }
 
-/* One axis of a context whose index before the shift is the text `from`. Offsets are parameters:
- * where a form depends on them, it has them in its own text. */
+/* One axis of a context whose index before the shift is the text `from`. Offsets are parameters; a
+ * form that depends on them has them in its own text. */
 static void emit_axis(struct emitter *m, uint32_t c, int axis, int64_t offset, int64_t extent,
                       const char *from)
 {
@@ -60,7 +60,7 @@ static void emit_shift(struct emitter *m, uint32_t c)
                 strb_addf(b, "    q[%d] = inside ? q[%d] : i[%d];\n", a, a, a);
 }
 
-/* Any chain: through the parent's indices. */
+/* A chain of any kind: through the parent's indices. */
 static void emit_chain(struct emitter *m, uint32_t c)
 {
     const struct ir_ctx *x = &m->k->ctxs[c];
@@ -90,8 +90,8 @@ static void emit_chain(struct emitter *m, uint32_t c)
             strb_addf(b, "    q[%d] = inside ? q[%d] : o[%d];\n", a, a, a);
 }
 
-/* The contexts whose indices the body or a load asks for, and those they go through. What a stencil
- * has near is not read by index. NULL without memory. */
+/* The contexts whose indices the body or a load uses, and those they depend on. Operands that a
+ * stencil holds nearby are not read by index. NULL without memory. */
 static bool *mark_contexts(const struct emitter *m)
 {
     bool *used = arena_alloc_array(m->arena, m->k->n_ctxs, sizeof *used);
@@ -144,9 +144,8 @@ void emit_offset(struct emitter *m, uint32_t input, uint32_t ctx, const char *in
         strb_addc(b, '0');
 }
 
-/* FORM_STEPS, a neighbour: of the level's planes a, b, c in turn; of the row itself (m), those
- * above and below.
- */
+/* FORM_STEPS, a neighbour: from the level's planes a, b, c in turn; from the row itself (m), or
+ * those above and below. */
 static void emit_steps_near(struct emitter *m, const struct form_load *l)
 {
     static const char turns[] = "abc", rows[] = "umd";
@@ -196,7 +195,7 @@ void emit_operand(struct emitter *m, uint32_t load)
         strb_addf(b, "o.l%u.v[e]", load);
         return;
     case LOAD_ONCE:
-        if (m->f->kind == FORM_STENCIL) { /* which fetches rows only */
+        if (m->f->kind == FORM_STENCIL) { /* which only fetches rows */
             char index[16] = "i";
             if (l->ctx)
                 snprintf(index, sizeof index, "q%u", l->ctx);
@@ -221,7 +220,7 @@ static void emit_random(struct emitter *m, const struct ir_node *n)
     strb_addf(b, "ar_philox((ar_u64)p.seed%u, v%u)", n->random, n->args[0]);
 }
 
-/* A number that is an int32 cast to what a gather wants stays one: half the instructions. */
+/* An int32 cast to a gather's index type stays an int32: half the instructions. */
 static void emit_gather(struct emitter *m, const struct ir_node *n)
 {
     const struct ir_node *at = &m->k->nodes[n->args[0]];
@@ -297,7 +296,7 @@ static void emit_value(struct emitter *m, uint32_t i)
     }
 }
 
-/* The contexts whose indices the body itself asks for. */
+/* The contexts whose indices the body itself uses. */
 static void emit_used_contexts(struct emitter *m)
 {
     struct strb *b = &m->body;
@@ -342,7 +341,7 @@ void emit_point(struct emitter *m)
             strb_addf(b, "    %s v%u;\n", emit_type(out[i].dtype), i);
         strb_add(b, "};\n");
     }
-    if (m->f->kind == FORM_REDUCE) { /* what is reduced is not always what comes out */
+    if (m->f->kind == FORM_REDUCE) { /* the type reduced may differ from the result's */
         value = "ar_value";
         strb_addf(b, "typedef %s ar_value;\n", emit_type((enum dtype)k->nodes[out->node].dtype));
     }

@@ -1,10 +1,10 @@
-/* The form reduce: what a reduction is: its state, how an element is taken in, how two states
- * become one, what comes out (reduce.def). */
+/* The form reduce: the state of a reduction, how an element is taken in, how two states are merged,
+ * and the result (reduce.def). */
 #include "compute/gpu/text/emit_forms.h"
 
 #include <string.h>
 
-/* A text of reduce.def with what its $s stand for. */
+/* A text of reduce.def with its $s replaced. */
 static void add_filled(struct emitter *m, const char *text, const char *more, bool ascending)
 {
     const struct ir_output *out = &m->k->outputs[0];
@@ -37,8 +37,8 @@ static void add_filled(struct emitter *m, const char *text, const char *more, bo
     strb_add(&m->body, more);
 }
 
-/* ar_position(): an element's index in the reduced axes taken as one; 0 where nobody asks. Whether
- * it only grows on the way through the reduced points. */
+/* ar_position(): an element's index in the reduced axes taken as one; 0 if unused. Returns whether
+ * it only grows in the order in which the reduced points are visited. */
 static bool emit_position(struct emitter *m, bool wanted)
 {
     const struct form *f = m->f;

@@ -1,5 +1,5 @@
 /* The form scan: what is accumulated in which types, and the memory through which blocks that share
- * a row or a column speak to each other. */
+ * a row or a column communicate. */
 #include "compute/gpu/text/emit_forms.h"
 
 #define MAX_LEVELS      4
@@ -10,8 +10,8 @@
 struct scan {
     const char *state, *carry;
     const char *none, *lift, *join;        /* of states */
-    const char *begin, *add, *merge, *end; /* of carries; the end of a carry c and a state s */
-    int size;                              /* of a carry, bytes */
+    const char *begin, *add, *merge, *end; /* of carries; `end` takes a carry c and a state s */
+    int size;                              /* bytes of a carry */
 };
 
 #define RUNNING_END "c.sum + ((ar_ISFINITE_F64(c.sum) ? c.error : 0) + s)"
@@ -100,8 +100,8 @@ static struct scan scan_of(enum reduce_op op, enum dtype t)
                                 "0",      "c + s",  "a + b", "(ar_i64)(c + s)", 8};
 }
 
-/* What totals there are: of the stretches, of groups of them, of groups of these, …, and the last a
- * chain. Each takes twice its size (scan.cuh). */
+/* Lays out the totals: of the stretches, of groups of them, of groups of these, …, and the last
+ * level a chain. Each takes twice its size (scan.cuh). */
 static void emit_mail(struct emitter *m, int radix, int levels, int size)
 {
     const struct form *f = m->f;
@@ -121,8 +121,8 @@ static void emit_mail(struct emitter *m, int radix, int levels, int size)
         all * (f->scan.columns ? f->scan.columns : f->threads) * 2 * size;
 }
 
-/* How many stretches sums are ahead of scans: measured, as many as keep what was read in the second
- * cache; but half the blocks that are there at once, so that nobody waits. */
+/* How many stretches the sums are ahead of the scans: measured, as many as keep what was read in
+ * the second-level cache, but at most half the blocks resident at once, so that no block waits. */
 static int64_t stretches_ahead(const struct emitter *m, int resident)
 {
     const struct form *f = m->f;
@@ -135,7 +135,7 @@ static int64_t stretches_ahead(const struct emitter *m, int resident)
     return ahead < all ? ahead : all;
 }
 
-/* How the stretches of a line tell each other what they come to. */
+/* How the stretches of a line pass on their totals. */
 static void emit_split(struct emitter *m, int size, int resident)
 {
     const struct form *f = m->f;
@@ -146,7 +146,7 @@ static void emit_split(struct emitter *m, int size, int resident)
     emit_i64(m, stretches_ahead(m, resident), "ahead");
 }
 
-/* Blocks that are to be on a multiprocessor at once: what registers there are for a thread. */
+/* How many blocks a multiprocessor should hold at once: determines the registers per thread. */
 static int resident_blocks(const struct emitter *m, int size)
 {
     bool side_by_side = m->f->scan.columns > 1 && m->k->n_nodes <= SIMPLE_NODES;
@@ -160,7 +160,7 @@ void emit_scan(struct emitter *m)
     struct strb *b = &m->body;
     struct scan s = scan_of(out->reduce, out->dtype);
     int axis = __builtin_ctz(f->reduced_axes);
-    /* the parameters speak of the carry's type */
+    /* the parameters use the carry's type */
     strb_addf(&m->types, "#include \"compute/kernels/forms/running.cuh\"\n%stypedef %s ar_carry;\n",
               f->stretches > 1 ? "#include \"compute/kernels/forms/streamed.cuh\"\n" : "", s.carry);
     const int resident = resident_blocks(m, s.size);

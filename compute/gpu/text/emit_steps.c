@@ -1,6 +1,6 @@
-/* The text of the form steps (kernels/forms/steps2d.cuh, steps3d.cuh): what a thread has of every
- * field at once, of a level, as `ar_levels`; a step's body is the kernel's own, which reads its
- * neighbours along the slowest axis from three of these, in two dimensions those in a row too. */
+/* The text of the form steps (kernels/forms/steps2d.cuh, steps3d.cuh). A thread's share of every
+ * field at one level is an `ar_levels`. A step's body is the kernel's own; it reads its neighbours
+ * along the slowest axis from three of these, and in two dimensions those within a row too. */
 #include "compute/gpu/text/emit_forms.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@ static const char *field_type(const struct emitter *m, uint32_t field)
     return emit_type(m->k->inputs[m->f->steps.fields[field].input].dtype);
 }
 
-/* Whether the body wants to know where it is, beyond whether that is an edge. */
+/* Whether the body uses its position, beyond whether that is at an edge. */
 static bool wants_place(const struct emitter *m)
 {
     for (uint32_t i = 0; i < m->f->n_loads; i++)
@@ -27,8 +27,8 @@ static bool wants_place(const struct emitter *m)
     return false;
 }
 
-/* Whether a context's shift stays inside: known from the thread's place, but for the slowest axis.
- */
+/* Whether a context's shift stays inside: known from the thread's position, except along the
+ * slowest axis. */
 static void emit_insides(struct emitter *m)
 {
     const struct ir_kernel *k = m->k;
@@ -56,7 +56,7 @@ static void emit_insides(struct emitter *m)
     }
 }
 
-/* What is read by vectors besides fields. */
+/* Vector reads of operands that are not fields. */
 static void emit_vectors(struct emitter *m)
 {
     const struct form *f = m->f;
@@ -71,8 +71,7 @@ static void emit_vectors(struct emitter *m)
     }
 }
 
-/* In three dimensions: the rows beside the patch, and then, in the loop over its rows, beside each.
- */
+/* In three dimensions: the rows beside the patch and, in the loop over its rows, beside each. */
 static void emit_beside(struct emitter *m)
 {
     struct strb *b = &m->body;
@@ -124,7 +123,7 @@ static void emit_step(struct emitter *m)
         emit_beside(m);
     if (deep && place)
         strb_add(b, "    i[1] = ar_inner<AR_R, AR_WRAP_Y>(s.y, r);\n");
-    if (place) /* of each row anew: the loop over a row's elements leaves it at the last */
+    if (place) /* anew for each row: the loop over a row's elements ends at the last */
         strb_addf(b, "    i[AR_FAST] = ar_inner<AR_E, AR_WRAP_X>(%s, 0);\n", deep ? "s.x" : "s");
     emit_vectors(m);
     strb_add(b, "#pragma unroll\n    for (int e = 0; e < AR_E; e++) {\n");
@@ -143,7 +142,7 @@ static void emit_step(struct emitter *m)
     strb_add(b, deep ? "    }\n    }\n}\n" : "    }\n}\n");
 }
 
-/* A function with a line for each field that wants one. */
+/* A function with a line for each field that needs one. */
 static void emit_each(struct emitter *m, const char *head,
                       void (*line)(struct emitter *m, uint32_t field))
 {
@@ -153,7 +152,8 @@ static void emit_each(struct emitter *m, const char *head,
     strb_add(&m->body, "}\n");
 }
 
-/* What is `n` along the slowest axis of field i's array at `base`, with the next axis' stride. */
+/* The expression for index `n` along the slowest axis of field i's array at `base`, with the next
+ * axis' stride. */
 static void emit_line(struct emitter *m, const char *base, uint32_t i)
 {
     uint32_t input = m->f->steps.fields[i].input; /* whose strides are the output's */
@@ -263,7 +263,7 @@ static void emit_outputs(struct emitter *m)
     }
 }
 
-/* The functions on the way between memory and registers. */
+/* The functions that move data between memory and registers. */
 static void emit_ways(struct emitter *m)
 {
     static const char *const flat[] = {
@@ -294,7 +294,7 @@ static void emit_ways(struct emitter *m)
     emit_each(m, "ar_stage(ar_shared &shared, const ar_levels &c)", stage_line);
 }
 
-/* Whether an axis is as wide as what a block has of it. */
+/* Whether an axis is as wide as a block's part of it. */
 static bool wraps_once(const struct emitter *m)
 {
     const struct form *f = m->f;

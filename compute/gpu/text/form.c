@@ -1,8 +1,8 @@
-/* Axes first: those of a kernel without contexts, or whose contexts are shifts of the iteration
- * space itself, are put in the order of the memory and merged where every operand allows it; a
- * kernel with other contexts keeps its axes and is walked point by point. Then the form: steps for
- * a kernel of several, which has its own way of all this; of others, in this order: reduce, stencil
- * where neighbours are read that lie well, tile where an operand runs across, rows, and flat, which
+/* Axes first: if a kernel has no contexts, or only shifts of the iteration space itself, its axes
+ * are put in memory order and merged where every operand allows it; a kernel with other contexts
+ * keeps its axes and is processed point by point. Then the form. A kernel of several steps gets the
+ * form steps, which does all of this in its own way. For others, in this order: reduce; stencil if
+ * neighbours are read that are laid out well; tile if an operand runs across; rows; and flat, which
  * is rows with one axis. */
 #include "compute/gpu/text/form_kinds.h"
 
@@ -60,7 +60,7 @@ static void order_axes(struct analysis *z)
     for (int a = 0; a < k->rank; a++) {
         if (k->shape[a] == 1 && !(z->fixed >> a & 1))
             continue;
-        /* insertion keeps the kernel's order where nothing speaks against it; stride 0 stays put */
+        /* insertion keeps the kernel's order unless strides differ; stride 0 stays put */
         int at = z->n;
         while (at > 0 && lead[a] != 0 && llabs(lead[z->order[at - 1]]) < llabs(lead[a]) &&
                lead[z->order[at - 1]] != 0)
@@ -120,7 +120,7 @@ static void merge_axes(struct analysis *z)
     }
 }
 
-/* Every axis as it is. */
+/* Keeps every axis. */
 static void keep_axes(struct analysis *z)
 {
     const struct ir_kernel *k = z->k;
@@ -170,8 +170,8 @@ static void choose_unroll(struct analysis *z)
         if (f->loads[i].kind != LOAD_ONCE)
             bytes += size * f->elements;
     }
-    /* measured: a vector an operand is enough on its way, in small blocks; single elements are not
-     */
+    /* measured: one vector per operand in flight is enough, in small blocks; single elements are
+     * not */
     f->unroll = 1;
     if (f->elements == 1)
         f->unroll = bytes <= VECTOR_BYTES ? 4 : 2;
@@ -179,7 +179,7 @@ static void choose_unroll(struct analysis *z)
 
 /* --- forms --- */
 
-/* Whether nothing but the result could be moved by vectors, of a kernel that gathers. */
+/* Whether only the result could be moved by vectors, in a kernel that gathers. */
 static bool gathers_only(const struct analysis *z)
 {
     bool gathers = false;
@@ -198,7 +198,7 @@ static void make_rows(struct analysis *z)
     f->elements = form_chunk_elements(z, true);
     form_classify(z);
     choose_unroll(z);
-    if (gathers_only(z)) { /* measured: neighbours in neighbouring lanes, two on their way */
+    if (gathers_only(z)) { /* measured: neighbours in neighbouring lanes, two in flight */
         f->elements = 1;
         f->unroll = 2;
         form_classify(z);
@@ -216,7 +216,7 @@ static void make_rows(struct analysis *z)
     f->block[1] = 1;
 }
 
-/* The axis that most operands run along, if it is another than the result's. */
+/* The axis that most operands are contiguous along, if it differs from the result's. */
 static int crossing_axis(const struct analysis *z)
 {
     const struct form *f = z->f;
@@ -238,7 +238,7 @@ static int crossing_axis(const struct analysis *z)
     return f->shape[x] >= 16 ? best : -1;
 }
 
-/* What the operands of a chunk take until it is computed. */
+/* Registers that a chunk's operands take until it is computed. */
 static int tile_registers(const struct analysis *z)
 {
     int words = 0;
@@ -281,8 +281,8 @@ static bool reads_both_ways(const struct analysis *z, int y)
     return false;
 }
 
-/* Measured (H200, float32 and float64): small blocks where vectors are moved; where they are not,
- * large ones, and 8 elements on their way. */
+/* Measured (H200, float32 and float64): small blocks if vectors are moved; otherwise large ones,
+ * with 8 elements in flight. */
 static bool try_tile(struct analysis *z)
 {
     struct form *f = z->f;
@@ -330,7 +330,7 @@ static bool try_tile(struct analysis *z)
 }
 
 #ifndef NDEBUG
-/* What every GPU takes, in whole warps, which exchange values. */
+/* What every GPU can launch, in whole warps, which exchange values. */
 static bool can_be_launched(const struct form *f)
 {
     const unsigned *g = f->grid, threads = f->block[0] * f->block[1];

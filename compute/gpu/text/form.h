@@ -1,6 +1,5 @@
-/* How a kernel is walked on a GPU: which axes remain once those that can be are merged, which of
- * the kernel forms of compute/kernels fits, how each operand is read, how the work is cut into
- * blocks.
+/* How a GPU processes a kernel: which axes remain after merging, which of the kernel forms of
+ * compute/kernels fits, how each operand is read, how the work is cut into blocks.
  *
  * Called by emit.c (and tests). Pure; arena memory. */
 #ifndef ARRAYD_CUDA_FORM_H
@@ -12,7 +11,7 @@
 #include "compute/base/arena.h"
 #include "compute/ir/ir.h"
 
-#define FORM_BLOCK    256   /* threads of a block, at most; twice that for REDUCE */
+#define FORM_BLOCK    256   /* threads per block, at most; twice that for REDUCE */
 #define FORM_GRID     65535 /* blocks along a grid's second and third axis, at most */
 #define FORM_COUNTERS 2048  /* REDUCE: groups of blocks that share outputs, at most */
 
@@ -27,7 +26,7 @@ enum form_kind {
 };
 
 enum load_kind {
-    LOAD_VECTOR, /* a chunk's elements lie together, aligned */
+    LOAD_VECTOR, /* a chunk's elements are adjacent and aligned */
     LOAD_ONCE,   /* one element for the whole chunk */
     LOAD_EACH,   /* one by one */
     LOAD_TURNED, /* FORM_TILE: through shared memory */
@@ -39,10 +38,10 @@ struct form_load {
     enum load_kind kind;
     uint32_t near;  /* LOAD_NEAR: which rows; FORM_STEPS: which field */
     int8_t step[3]; /* LOAD_NEAR: offset along z, y, x */
-    bool self;      /* FORM_STEPS: outside, along any axis, the point itself is meant */
+    bool self;      /* FORM_STEPS: outside, along any axis, read the point itself */
 };
 
-/* LOAD_NEAR: an operand's rows under one boundary mode, and how far its points look. */
+/* LOAD_NEAR: an operand's rows under one boundary mode, and how far away its points are. */
 struct form_near {
     uint32_t input;
     enum boundary_mode mode;
@@ -56,7 +55,7 @@ struct form_field {
     struct form_edge {
         int reach;               /* 0 or 1 */
         enum boundary_mode mode; /* CLAMP, WRAP, REFLECT */
-        bool any;                /* what is read there is replaced */
+        bool any;                /* any value will do: what is read there is replaced */
     } edge[3];
 };
 
@@ -64,7 +63,7 @@ struct form_field {
 struct form_tile {
     int axis; /* that operands are turned along */
     int extent;
-    bool paired; /* an array is read both ways; tiles are in an order for it */
+    bool paired; /* an array is read both ways; tiles are ordered for it */
 };
 
 /* Of FORM_STENCIL. */
@@ -82,13 +81,13 @@ struct form_passes {
     bool wraps[3];          /* along z, y, x */
     int halo, piece, ahead; /* columns on either side; elements copied at once; rows on their way,
                                and one */
-    int at_once;            /* blocks of a multiprocessor */
+    int at_once;            /* blocks per multiprocessor */
     int64_t part;           /* rows of a warp, planes of a block */
 };
 
 /* Of FORM_SCAN, beside what it has of a reduction. */
 struct form_scan {
-    int64_t stretch; /* rows of one */
+    int64_t stretch; /* rows per stretch */
     int64_t lines;   /* rows or blocks of columns that are cut */
     int columns;     /* side by side in a warp's lanes: 1, a row; 0: each is a thread's */
 };
@@ -99,14 +98,14 @@ struct form {
     bool wide;    /* 64-bit indices */
     int rank;     /* ≥ 1 */
     int64_t shape[MAX_RANK];
-    int axis[MAX_RANK];           /* by the kernel's axis: where it went, −1 where it is gone */
-    int64_t (*strides)[MAX_RANK]; /* by input, over the merged axes (general: its context's); 0
-                                     where it is gathered */
-    int64_t (*offsets)[MAX_RANK]; /* by context, over the merged axes (not general) */
+    int axis[MAX_RANK];               /* kernel's axis → merged axis, −1 if it is gone */
+    int64_t (*strides)[MAX_RANK];     /* by input, over the merged axes (general: its context's); 0
+                                         where it is gathered */
+    int64_t (*offsets)[MAX_RANK];     /* by context, over the merged axes (not general) */
     int64_t (*out_strides)[MAX_RANK]; /* by output */
     bool out_vector;                  /* results are stored by vectors */
-    int elements;                     /* of a chunk */
-    int unroll;                       /* chunks of a thread */
+    int elements;                     /* per chunk */
+    int unroll;                       /* chunks per thread */
     struct form_load *loads;
     uint32_t n_loads;
 
@@ -114,31 +113,31 @@ struct form {
     struct form_tile tile;
     struct form_stencil stencil;
     struct form_passes steps;
-    int planes, rows; /* STENCIL, STEPS: of a thread */
+    int planes, rows; /* STENCIL, STEPS: per thread */
     int step; /* between a chunk's elements: 1, or 32 (STENCIL on rows that are not aligned) */
 
-    /* REDUCE, and of SCAN, whose axis is as if reduced */
+    /* REDUCE; also SCAN, whose axis counts as reduced */
     uint32_t reduced_axes; /* bits over the merged axes */
     bool inner;            /* the fastest axis is reduced */
-    int lanes;             /* SCAN: warps of a row; STEPS: threads of one */
+    int lanes;             /* SCAN: warps per row; STEPS: threads per row */
     int64_t kept, reduced; /* chunks; SCAN: rows, or chunks of columns */
     int64_t stretches;     /* REDUCE: blocks that share an output; SCAN: parts of a row or column */
     int state_size;        /* REDUCE: bytes, at most */
-    int resident;          /* REDUCE: blocks of a multiprocessor, at least */
+    int resident;          /* REDUCE: blocks per multiprocessor, at least */
     struct form_scan scan;
 
     int64_t shared; /* bytes of shared memory that a block is launched with */
-    int threads;    /* AR_BLOCK: of a block, at most */
+    int threads;    /* AR_BLOCK: per block, at most */
     unsigned grid[3], block[2];
 };
 
 /* NULL without memory. `slot_alignment`: of every slot's address, in bytes. The kernel has points
- * (for a reduction: outputs); one of several steps is such as form_steps() finds possible. */
+ * (for a reduction: outputs); one of several steps must be one that form_steps() accepts. */
 struct form *form_of(struct arena *arena, const struct ir_kernel *k, int slot_alignment)
     __attribute__((warn_unused_result));
 
-/* How many steps of the kernel are best made in one pass over memory (backend.h's steps()) by
- * blocks that have so much shared memory at most, in bytes; 1, and *ret_why "", without memory. */
+/* How many steps of the kernel are best done in one pass over memory (backend.h's steps()) by
+ * blocks that have at most so much shared memory, in bytes; 1, and *ret_why "", without memory. */
 uint32_t form_steps(struct arena *arena, const struct ir_kernel *k, int slot_alignment,
                     int64_t shared, const char **ret_why);
 

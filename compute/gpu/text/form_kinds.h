@@ -1,4 +1,4 @@
-/* The forms that have a file of their own; form.c has the others and chooses. Private to
+/* The forms that have separate files; form.c has the others and chooses. Private to
  * compute/gpu/text. */
 #ifndef ARRAYD_CUDA_FORM_KINDS_H
 #define ARRAYD_CUDA_FORM_KINDS_H
@@ -11,11 +11,11 @@ void form_make_reduce(struct analysis *z);
 /* form_scan.c */
 void form_make_scan(struct analysis *z);
 
-/* form_steps.c, behind form_begin(). NULL where the form fits and is filled in, or why it does not,
+/* form_steps.c, after form_begin(). NULL if the form fits and is filled in, else why it does not,
  * "" without memory. */
 const char *form_make_steps(struct analysis *z);
 
-/* form_stencil.c: whether the form stencil fits; then it is filled in. */
+/* form_stencil.c: whether the form stencil fits; if so it is filled in. */
 bool form_try_stencil(struct analysis *z);
 
 #endif

@@ -1,10 +1,10 @@
-/* What a form is chosen by: which indices are wide, where operands and results begin, how many of
- * their elements make a chunk, and how each is read then. */
+/* What the choice of a form depends on: which indices are wide, where operands and results begin,
+ * how many of their elements make a chunk, and how each is then read. */
 #include "compute/gpu/text/form_operands.h"
 
 #include <stdlib.h>
 
-#define MOST_BYTES 64 /* of one operand in a chunk */
+#define MOST_BYTES 64 /* per operand in a chunk */
 
 static void reach(const int64_t *shape, const int64_t *strides, int rank, int64_t *most)
 {
@@ -21,7 +21,7 @@ static void reach(const int64_t *shape, const int64_t *strides, int rank, int64_
 
 static bool needs_wide(const struct ir_kernel *k)
 {
-    const int64_t limit = (1ll << 31) - (1ll << 20); /* room for the last step's surplus */
+    const int64_t limit = (1ll << 31) - (1ll << 20); /* room for the last step's excess */
     int64_t most = 1;
     for (int a = 0; a < k->rank; a++)
         if (__builtin_mul_overflow(most, k->shape[a], &most))
@@ -29,7 +29,7 @@ static bool needs_wide(const struct ir_kernel *k)
     for (uint32_t i = 0; i < k->n_outputs; i++)
         reach(k->shape, k->outputs[i].view.strides, k->rank, &most);
     for (uint32_t i = 0; i < k->n_inputs; i++)
-        if (!k->inputs[i].gathered) /* whose numbers are 64 bits long anyway */
+        if (!k->inputs[i].gathered) /* whose indices are 64 bits anyway */
             reach(k->inputs[i].view.shape, k->inputs[i].view.strides, k->inputs[i].view.rank,
                   &most);
     for (uint32_t i = 0; i < k->n_nodes; i++) { /* ghosts lie beyond the view */

@@ -1,5 +1,5 @@
-/* A kernel under analysis, and what every form asks of its operands: form_operands.c, on which
- * form.c and form_*.c stand. Private to compute/gpu/text. Arena memory. */
+/* A kernel under analysis, and what every form needs to know of its operands: form_operands.c, the
+ * base of form.c and form_*.c. Private to compute/gpu/text. Arena memory. */
 #ifndef ARRAYD_CUDA_FORM_OPERANDS_H
 #define ARRAYD_CUDA_FORM_OPERANDS_H
 
@@ -12,24 +12,23 @@ struct analysis {
     const struct ir_kernel *k;
     struct form *f;
     int alignment;
-    int n;               /* axes left */
-    int order[MAX_RANK]; /* the kernel's axes in the order of walking */
-    uint32_t fixed;      /* the kernel's axes that may not be merged */
+    int n;               /* remaining axes */
+    int order[MAX_RANK]; /* the kernel's axes in traversal order */
+    uint32_t fixed;      /* the kernel's axes that must not be merged */
 };
 
 /* Chunks of `elements` along the fastest axis begin at multiples of their size, up to 16 bytes. */
 bool form_input_aligned(const struct analysis *z, uint32_t input, int elements);
 bool form_output_aligned(const struct analysis *z, int elements);
 
-/* How many neighbours make a chunk: as many as fill 16 bytes of the smallest type that is moved by
- * vectors, as long as the largest stays small. 1 where vectors do not pay. `store`: the results
- * too. */
+/* How many neighbours make a chunk: as many as fill 16 bytes of the smallest type moved by vectors,
+ * as long as the largest stays small. 1 if vectors do not pay. `store`: counting the results. */
 int form_chunk_elements(const struct analysis *z, bool store);
 
-/* How each operand is read, once the number of elements of a chunk is known. */
+/* Sets how each operand is read, once a chunk's number of elements is known. */
 void form_classify(struct analysis *z);
 
-/* Room for a form, with the loads listed; false without memory. */
+/* Allocates the form and lists the loads; false without memory. */
 bool form_begin(struct analysis *z);
 
 unsigned form_blocks(int64_t n, int64_t each); /* n ÷ each, rounded up */

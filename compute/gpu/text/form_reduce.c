@@ -1,20 +1,20 @@
 /* The form reduce (kernels/forms/reduce.cuh): how many threads share an output, how many blocks,
- * and how much a thread has on its way.
+ * and how much data each thread has in flight.
  *
- * Measured (H200, float32): memory is read at its speed where each multiprocessor has 64 to 128 KB
- * on their way, and blocks that last long fill all multiprocessors evenly. Large steps of few
- * threads do better than small ones of many. */
+ * Measured (H200, float32): reads reach memory speed when each multiprocessor has 64 to 128 KB in
+ * flight, and long-running blocks fill all multiprocessors evenly. Large steps of few threads do
+ * better than small ones of many. */
 #include "compute/gpu/text/form_kinds.h"
 
 #define PROCESSORS    132
-#define RESIDENT      1024 /* threads of a multiprocessor */
-#define BLOCK         128  /* threads; more where a row takes more lanes */
-#define MOST_LANES    512  /* of a row */
+#define RESIDENT      1024 /* threads per multiprocessor */
+#define BLOCK         128  /* threads; more if a row takes more lanes */
+#define MOST_LANES    512  /* per row */
 #define SHARED_BYTES  49152
-#define LEAST_STRETCH 8   /* chunks of a lane */
-#define MOST_COPIES   192 /* of additions, roughly, in a loop */
+#define LEAST_STRETCH 8   /* chunks per lane */
+#define MOST_COPIES   192 /* of additions, approximately, in a loop */
 
-/* What an element's value costs, in additions. */
+/* The cost of an element's value, in additions. */
 static int cost(const struct ir_kernel *k)
 {
     int sum = 1;
@@ -25,7 +25,7 @@ static int cost(const struct ir_kernel *k)
     return sum;
 }
 
-/* `bytes`: of a chunk's operands. */
+/* `bytes`: per chunk of operands. */
 static int unroll(const struct analysis *z, int bytes, int most)
 {
     const struct form *f = z->f;
@@ -52,7 +52,7 @@ static int64_t across(const struct form *f)
     return (f->kept + width - 1) / width;
 }
 
-/* As many lanes as each have a whole step at least. */
+/* As many lanes as have at least one whole step each. */
 static void rows(struct analysis *z)
 {
     struct form *f = z->f;
@@ -62,11 +62,11 @@ static void rows(struct analysis *z)
         f->lanes *= 2;
     f->threads = f->lanes < BLOCK ? BLOCK : f->lanes;
     while (f->threads < MOST_LANES && across(f) >= INT32_MAX)
-        f->threads *= 2; /* a grid has no more blocks than that */
+        f->threads *= 2; /* keeps the number of blocks within the grid's limit */
 }
 
-/* Few lanes, each of which has many rows; more where that leaves multiprocessors idle: `resident`
- * blocks at a time. */
+/* Few lanes with many rows each; more lanes if that leaves multiprocessors idle: `resident` blocks
+ * at a time. */
 static void columns(struct analysis *z, int64_t resident)
 {
     struct form *f = z->f;
@@ -74,7 +74,7 @@ static void columns(struct analysis *z, int64_t resident)
     f->threads = BLOCK;
     f->lanes = 2;
     if (across(f) * 2 <= resident) {
-        /* blocks share outputs: a lane joins eight states of others at most */
+        /* blocks share outputs: a lane merges at most eight states of others */
         while (f->lanes < f->threads && f->lanes < f->reduced &&
                resident / across(f) > 8 * f->lanes)
             f->lanes *= 2;
@@ -108,7 +108,7 @@ void form_make_reduce(struct analysis *z)
         int64_t n = a == x ? f->shape[a] / f->elements : f->shape[a];
         *(f->reduced_axes >> a & 1 ? &f->reduced : &f->kept) *= n;
     }
-    /* 64 registers a thread do for all it has to keep */
+    /* 64 registers per thread suffice */
     const bool light = f->elements * f->state_size <= 96 && chunk_bytes(z) <= 16 && cost(z->k) <= 8;
     const int threads = light ? RESIDENT : RESIDENT / 2;
     if (f->inner)
@@ -122,7 +122,7 @@ void form_make_reduce(struct analysis *z)
         f->stretches = most;
     if (f->stretches < 1 || across(f) > FORM_COUNTERS)
         f->stretches = 1;
-    f->wide |= f->reduced + f->stretches * f->lanes * f->unroll > INT32_MAX; /* a step further */
+    f->wide |= f->reduced + f->stretches * f->lanes * f->unroll > INT32_MAX; /* one step further */
     f->grid[0] = (unsigned)across(f);
     f->grid[1] = (unsigned)f->stretches;
     f->grid[2] = 1;

@@ -1,6 +1,6 @@
-/* The form scan (kernels/forms/scan.cuh): rows by warps or blocks where the axis is the fastest,
- * else columns by threads; and stretches where there are too few of them to fill a GPU. A few
- * columns that are cut lie side by side in the lanes of warps, as a row would. */
+/* The form scan (kernels/forms/scan.cuh): rows by warps or blocks if the axis is the fastest, else
+ * columns by threads; and stretches if there are too few of them to fill a GPU. When a few columns
+ * are cut, they lie side by side in the lanes of warps, as a row would. */
 #include "compute/gpu/text/form_kinds.h"
 
 #define ENOUGH_BLOCKS  528    /* of 256 threads */
@@ -8,8 +8,8 @@
 #define LANE_BYTES     64     /* of results, in registers */
 #define ROW_BYTES      128    /* of a row that is cut; they wait in shared memory */
 #define COLUMN_BLOCK   128
-#define COLUMN_ROWS    64 /* of a stretch */
-#define SIDE_BY_SIDE   16 /* columns: each has totals of its own to be read */
+#define COLUMN_ROWS    64 /* per stretch */
+#define SIDE_BY_SIDE   16 /* columns: each has its own totals to read */
 
 static bool split(struct form *f, int64_t stretches, int64_t lines)
 {
@@ -89,7 +89,7 @@ void form_make_scan(struct analysis *z)
     f->inner = axis == x;
     f->elements = form_chunk_elements(z, true);
     if (f->elements > 4)
-        f->elements = 4; /* more registers than that would be in the way */
+        f->elements = 4; /* more would take too many registers */
     if (!f->general && f->shape[x] % f->elements)
         f->elements = 1;
     while (!f->inner && f->elements > 1 && others / f->elements < ENOUGH_COLUMNS)

@@ -1,15 +1,15 @@
 /* The form stencil: which operands' neighbours a thread can share, and how much of the iteration
  * space it owns. Rows that begin at multiples of a vector are read by vectors; others element by
- * element, 32 apart, so that a warp still reads whole lines. What is too far, or reached through an
- * odd boundary (SELF beyond the nearest), is left to the form rows. */
+ * element, 32 apart, so that a warp still reads whole lines. Neighbours that are too far, or have
+ * an unsuitable boundary (SELF beyond the nearest), are left to the form rows. */
 #include "compute/gpu/text/form_kinds.h"
 
 #include <stdlib.h>
 
-#define FAR           4 /* neighbours beyond are not shared in registers */
+#define FAR           4 /* neighbours further away are not shared in registers */
 #define ROW_REGISTERS 112
 
-/* Offset of a context along z, y, x; false where it has others. */
+/* Offset of a context along z, y, x; false if it has others. */
 static bool near_steps(const struct form *f, uint32_t ctx, int8_t step[3])
 {
     for (int i = 0; i < 3; i++)
@@ -26,7 +26,7 @@ static bool near_steps(const struct form *f, uint32_t ctx, int8_t step[3])
     return true;
 }
 
-/* The boundary mode as an address's; SELF is CLAMP for the nearest neighbours along one axis. */
+/* The boundary mode for addressing; SELF is CLAMP for the nearest neighbours along one axis. */
 static bool near_mode(const struct ir_ctx *c, const int8_t step[3], enum boundary_mode *ret)
 {
     *ret = c->mode == BOUNDARY_CONSTANT ? BOUNDARY_CLAMP : c->mode;
@@ -79,7 +79,7 @@ static int64_t row_registers(const struct analysis *z, int planes, int rows)
 }
 
 /* Measured (H200, 512³ and 16384² float32 and float64, 509³ and 16381² for rows that are not
- * aligned): what a thread owns, best first, as far as registers go. */
+ * aligned): what a thread owns, best first, as far as registers suffice. */
 static void choose_rows(struct analysis *z)
 {
     static const int deep[][2] = {{4, 2}, {2, 2}, {2, 1}, {1, 2}, {1, 1}};
@@ -143,7 +143,7 @@ static bool stencil_grid(struct form *f)
     return true;
 }
 
-/* All operands near, or the same for a whole row. */
+/* Whether all operands are near, or constant over a whole row. */
 static bool near_loads(struct analysis *z)
 {
     struct form *f = z->f;

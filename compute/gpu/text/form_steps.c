@@ -1,34 +1,34 @@
-/* The form steps: whether several steps of a kernel can be made in one pass over memory, how many
+/* The form steps: whether several steps of a kernel can be done in one pass over memory, how many
  * pay, and how the work is cut.
  *
- * What a step reads of a field (an input that an output feeds) may be one element away along each
- * axis: a warp computes a few rows and columns more than it stores, and the levels between memory
- * and memory stay in registers. What does not change from step to step is read again by each. The
- * axes are the kernel's own.
+ * A step may read elements of a field (an input that an output feeds) one away along each axis: a
+ * warp computes a few rows and columns more than it stores, and the levels between load and store
+ * stay in registers. Inputs that do not change from step to step are read again by each. The axes
+ * are the kernel's own.
  *
- * How many: more steps take fewer passes over memory until arithmetic, which they do not save,
- * takes as long, or registers end. */
+ * How many: more steps take fewer passes over memory, until arithmetic, which they do not save,
+ * takes as long, or registers run out. */
 #include "compute/gpu/text/form_kinds.h"
 
 #include <stdlib.h>
 
 #define MOST_STEPS 8
-#define MOST_ROWS  5 /* of a thread in three dimensions */
+#define MOST_ROWS  5 /* per thread in three dimensions */
 #define WARP       32
-#define QUEUE      4   /* rows of a field on their way, at least one */
-#define PLANES     2   /* planes likewise */
-#define REGISTERS  245 /* that may be asked for, of 255 */
-#define UNROLLED   200 /* registers likewise, and instructions, of a loop of three rounds */
+#define QUEUE      4   /* rows of a field in flight, at least one */
+#define PLANES     2   /* planes in flight */
+#define REGISTERS  245 /* that may be requested, of 255 */
+#define UNROLLED   200 /* registers, and instructions, of a loop of three rounds */
 #define LOOP       3000
 
-/* An H200, in cycles: others are alike enough for choices between few. */
+/* An H200, in cycles: other GPUs are similar enough for choosing among a few options. */
 #define PROCESSORS   132
-#define MEMORY_RATE  1730.0 /* bytes a cycle, by many who read a little twice */
+#define MEMORY_RATE  1730.0 /* bytes per cycle, for many readers with a little overlap */
 #define CACHE_RATE   4400.0
 #define CACHE_BYTES  (40 << 20)
 #define LAUNCH       3300.0
-#define SHARED_BYTES 49152  /* of a block, unasked */
-#define SHARED_MOST  166912 /* of a block that asks, on most GPUs of compute capability 8.0 on */
+#define SHARED_BYTES 49152  /* per block, by default */
+#define SHARED_MOST  166912 /* on request, on most GPUs of compute capability 8.0 on */
 
 static const char not_all_fed[] = "not every result is read back by the next step",
                   other_layout[] = "a field does not lie as its next step does",
@@ -57,9 +57,10 @@ static struct form_field *field_of(const struct form *f, uint32_t input)
     return NULL;
 }
 
-/* --- whether --- */
+/* --- whether several steps are possible --- */
 
-/* What is no field, but the memory of one, would not be what the last step made. */
+/* An input that shares a field's memory without being the field would not see the last step's
+ * result. */
 static const char *check_others(const struct analysis *z)
 {
     const struct ir_kernel *k = z->k;
@@ -110,7 +111,8 @@ static const char *check_ctx(const struct ir_kernel *k, const struct ir_ctx *c)
     return NULL;
 }
 
-/* One way at an edge for all of a field; what is replaced afterwards is content with any. */
+/* Joins a field's modes at an edge: they must agree; where the value is replaced, any mode that
+ * does not wrap will do. */
 static bool join_mode(struct form_edge *e, enum boundary_mode mode)
 {
     bool any = mode == BOUNDARY_CONSTANT || mode == BOUNDARY_SELF;
@@ -159,7 +161,7 @@ static const char *add_load(struct analysis *z, struct form_load *l)
     return NULL;
 }
 
-/* An axis wraps for all that is read along it, or for nothing. */
+/* An axis wraps for everything read along it, or for nothing. */
 static const char *join_axes(struct analysis *z)
 {
     struct form *f = z->f;
@@ -208,9 +210,9 @@ static const char *refusal(struct analysis *z)
     return why ? why : check_nodes(z->k, f);
 }
 
-/* --- how many, how wide --- */
+/* --- how many steps, how wide a patch --- */
 
-/* Instructions a point and step, nearly; bytes a pass. */
+/* Approximate instructions per point and step; bytes per pass. */
 struct weight {
     double work, bytes;
 };
@@ -238,15 +240,15 @@ static struct weight weigh(const struct analysis *z)
     return w;
 }
 
-/* Registers of a thread that has `rows` of so many elements; measured in two dimensions, in three
- * what it cannot do without. */
+/* Registers of a thread with `rows` rows of that many elements: measured in two dimensions; in
+ * three the minimum. */
 static int registers(const struct analysis *z, int steps, int elements, int rows)
 {
     const struct form *f = z->f;
     bool deep = f->rank == 3;
     int n = deep ? 40 : 20;
     if (f->rank == 1)
-        steps = 2; /* one level, and what it becomes */
+        steps = 2; /* one level, and the next computed from it */
     for (uint32_t i = 0; i < f->steps.n_fields; i++) {
         const struct form_field *d = &f->steps.fields[i];
         int words = ((int)dtype_size(z->k->inputs[d->input].dtype) + 3) / 4;
@@ -266,8 +268,8 @@ static int64_t spans(int64_t n, bool wraps, int width, int halo)
     return n <= width ? 1 : 1 + (n - width + own - 1) / own;
 }
 
-/* Elements that are copied at once: rows begin at multiples of them, in all fields, and a copy's
- * bytes, 16 at most, at multiples of these. */
+/* Elements copied at once: rows begin at multiples of them in all fields, and a copy's bytes, 16 at
+ * most, at multiples of these. */
 static int piece_of(const struct analysis *z, int elements)
 {
     const struct ir_kernel *k = z->k;
@@ -306,17 +308,17 @@ static int64_t shared_bytes(const struct analysis *z)
     return bytes;
 }
 
-/* Instructions of a thread for a level of a round: what is computed, and what comes and goes beside
- * a row. Three rounds in a loop of their own move no planes from register to register. */
+/* A thread's instructions for one level of a round: the computation, and the loads and stores
+ * beside a row. Three rounds in one loop move no planes from register to register. */
 static double level_of(const struct form *f, double work)
 {
     double point = f->rank == 3 && f->unroll > 1 ? 0.95 : 1.08;
     return point * f->elements * f->rows * work + 8.0 * f->steps.n_fields * f->rows + 4;
 }
 
-/* Rounds of a loop. In three dimensions one where three would be more than the instructions' cache
- * holds, or spill; measured: 12 % for 3 rows of a thread, 3 to 7 % for 4, a loss for 5 and for two
- * fields, which wait for memory. */
+/* Rounds per loop. In three dimensions one if three would overflow the instruction cache, or spill;
+ * measured: 12 % for 3 rows per thread, 3 to 7 % for 4, a loss for 5 and for two fields, which wait
+ * for memory. */
 static int rounds_of(const struct form *f, double work, int registers)
 {
     if (f->rank < 3)
@@ -325,8 +327,9 @@ static int rounds_of(const struct form *f, double work, int registers)
     return fits && f->rows < MOST_ROWS && f->steps.n_fields == 1 ? 3 : 1;
 }
 
-/* What a thread has, and what follows from that; false where it does not do. An edge where nothing
- * wraps is a thread's, too: of an axis that is wider than a block, or a multiple of a thread's. */
+/* Sets a thread's patch and what follows from it; false if it does not fit. If an axis does not
+ * wrap, its edge must also be a thread's: the axis is at least as wide as a block, or a multiple of
+ * a thread's width. */
 static bool set_patch(struct analysis *z, int steps, int elements, int rows, double work)
 {
     struct form *f = z->f;
@@ -364,20 +367,20 @@ static bool set_patch(struct analysis *z, int steps, int elements, int rows, dou
     return f->shared <= (deep ? SHARED_MOST : SHARED_BYTES);
 }
 
-/* Of the axis along which a warp or a block goes. */
+/* The extent of the axis along which a warp or a block advances. */
 static int64_t slow_extent(const struct form *f)
 {
     return f->rank > 1 ? f->shape[0] : 1;
 }
 
-/* Cycles of a pass, nearly, over parts of so many rows or planes. */
+/* Approximate cycles of a pass over parts of `part` rows or planes. */
 static double part_cost(const struct form *f, double work, int64_t part)
 {
     int64_t room = (int64_t)PROCESSORS * f->steps.at_once;
     int64_t blocks = (int64_t)f->grid[0] * f->grid[1] * ((slow_extent(f) + part - 1) / part);
     int64_t waves = (blocks + room - 1) / room, each = (blocks + PROCESSORS - 1) / PROCESSORS;
     each = each < f->steps.at_once ? each : f->steps.at_once;
-    int64_t warps = (each * f->threads / WARP + 3) / 4; /* of a scheduler */
+    int64_t warps = (each * f->threads / WARP + 3) / 4; /* per scheduler */
     double level = level_of(f, work);
     double alone = level + 15, together = (double)warps * level * 1.1;
     if (warps < 4 && f->steps.n_fields > 1)
@@ -386,7 +389,8 @@ static double part_cost(const struct form *f, double work, int64_t part)
     return (double)waves * (double)(f->rank == 1 ? 1 : part + 2 * f->steps.n) * round;
 }
 
-/* Rows of a warp, planes of a block: as many of these as run at once, in a few waves. */
+/* Chooses the rows of a warp or the planes of a block: as many of these as run at once, in a few
+ * waves. */
 static double choose_part(struct form *f, double work)
 {
     int64_t n = slow_extent(f), room = (int64_t)PROCESSORS * f->steps.at_once;
@@ -401,7 +405,7 @@ static double choose_part(struct form *f, double work)
                       : 1;
     int64_t across = (int64_t)f->grid[0] * f->grid[1];
     for (int64_t waves = 1; waves <= 8; waves++) {
-        /* a warp or two a scheduler, then all there is room for, then more than once that */
+        /* a warp or two per scheduler, then as many as fit, then more than that */
         int64_t parts = (waves < 5 ? room * waves / 4 : room * (waves - 3)) / across;
         int64_t part = parts > 1 ? (n + parts - 1) / parts : n;
         if (part < 4)
@@ -429,7 +433,7 @@ static const char *no_patch(const struct analysis *z, int steps)
     return too_many ? too_long : no_registers;
 }
 
-/* The patch that takes the fewest cycles, which it returns; < 0 where none fits. */
+/* Finds the patch that takes the fewest cycles, and returns them; < 0 if none fits. */
 static double choose_patch(struct analysis *z, int steps, double work)
 {
     struct form *f = z->f;
@@ -453,7 +457,7 @@ static double choose_patch(struct analysis *z, int steps, double work)
 
 /* --- the form --- */
 
-/* The kernel's own axes; what is not a field is read in place. */
+/* Takes the kernel's own axes; inputs that are not fields are read in place. */
 static const char *begin(struct analysis *z)
 {
     const struct ir_kernel *k = z->k;
@@ -473,7 +477,7 @@ static const char *begin(struct analysis *z)
     return refusal(z);
 }
 
-/* What a step reads besides fields. */
+/* Sets how a step reads inputs that are not fields. */
 static void classify(struct analysis *z)
 {
     struct form *f = z->f;
