@@ -1,5 +1,5 @@
-/* The validating front: what every backend may take for granted is checked here, once, before it
- * sees the work. Which backends there are is backends.c's to know. */
+/* The validating front: checks once, before the backend sees a job, everything that backends may
+ * assume. backends.c alone knows which backends exist. */
 #include "compute/backend.h"
 
 #include <assert.h>
@@ -20,9 +20,9 @@ static bool apart(int64_t lo, int64_t hi, int64_t out_lo, int64_t out_hi)
     return lo >= hi || out_lo >= out_hi || hi <= out_lo || out_hi <= lo;
 }
 
-/* Whether a node reads elements where the output lies, in the one memory of both, that are written
- * at another point than the one they are read for: any order of points would be another result.
- * Views that are only read point by point may lie between each other. */
+/* Whether a node reads elements of the output's memory that are written at another point than the
+ * one they are read for: the result would depend on the order of points. Views that are only read
+ * point by point may interleave. */
 static bool reads_what_is_written(const struct ir_kernel *k, uint32_t node,
                                   const struct ir_output *out)
 {
@@ -43,8 +43,8 @@ static bool reads_what_is_written(const struct ir_kernel *k, uint32_t node,
     return !by_point && !apart(lo * size, hi * size, out_lo * out_size, out_hi * out_size);
 }
 
-/* What ir_verify cannot see: the memory that the slots stand for. A kernel over no point reads
- * nothing, whatever lies where. */
+/* Checks what ir_verify cannot see: the memory behind the slots. A kernel over an empty space reads
+ * nothing, wherever its operands lie. */
 static const char *wrong_memory(const struct ir_kernel *k, void *const *slots)
 {
     bool reads = true;
@@ -73,7 +73,7 @@ static const char *wrong_memory(const struct ir_kernel *k, void *const *slots)
     return NULL;
 }
 
-/* A broken kernel is our mistake, never a client's: it ends a debug build with its listing. */
+/* An invalid kernel is our mistake, never a client's: it ends a debug build with its listing. */
 static void validate(const struct backend *b, const struct stream *s, const struct job *job)
 {
     for (uint32_t i = 0; i < job->n_kernels; i++) {

@@ -1,6 +1,6 @@
 /* A list of blocks, each twice the last up to 1 MiB. Bumping is 16-byte aligned. Large requests get
  * a block of their own behind the current one, so that they do not waste its rest. The first block
- * is not counted for anybody, so that small work touches no counter. */
+ * is not counted, so that small work touches no counter. */
 #include "compute/base/arena.h"
 
 #include <stdarg.h>
@@ -24,7 +24,7 @@ struct block {
 struct arena {
     struct block *head;
     size_t cap, used, next_size;
-    struct metered counted; /* but for the first block */
+    struct metered counted; /* except the first block */
     bool exempt;
 };
 
@@ -80,7 +80,7 @@ static struct block *block_new(struct arena *a, size_t size)
     struct block *b = mem_alloc(bytes);
     if (b)
         *b = (struct block){.size = size};
-    return b; /* what was counted for one that is not there stays so until the arena goes */
+    return b; /* if the block failed, its count stays until the arena is freed */
 }
 
 size_t arena_bytes(const struct arena *a)

@@ -1,6 +1,6 @@
-/* Bump memory of one request: everything a request builds (trees, IR, text) comes from here and
- * goes at once. Owned by the request; not thread-safe (a request is worked on by one thread at a
- * time). Blocks come from mem.h, so allocation failures can be injected, and are counted
+/* Bump allocator for one request: everything a request builds (trees, IR, text) comes from here and
+ * is freed at once. Owned by the request; not thread-safe (one thread at a time works on a
+ * request). Blocks come from mem.h, so allocation failures can be injected, and are counted
  * (meter.h). */
 #ifndef ARRAYD_BASE_ARENA_H
 #define ARRAYD_BASE_ARENA_H
@@ -20,14 +20,14 @@ void *arena_alloc_array(struct arena *a, size_t n, size_t size); /* overflow-che
 char *arena_strndup(struct arena *a, const char *s, size_t n);
 char *arena_printf(struct arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* What it has taken of the memory. */
+/* Bytes it has allocated. */
 size_t arena_bytes(const struct arena *a);
 
-/* Counts n bytes more with it, which are elsewhere and go when it does. False: a limit forbids it.
- */
+/* Adds n bytes, allocated elsewhere and freed with the arena, to its count. False: a limit forbids
+ * it. */
 bool arena_count(struct arena *a, size_t n) __attribute__((warn_unused_result));
-/* From now on what it takes counts for nobody, being held to another limit; or (false) it counts
- * again, whatever the limits say. */
+/* true: later allocations are not counted, because another limit covers them. false: they are
+ * counted again, whatever the limits say. */
 void arena_exempt(struct arena *a, bool exempt);
 
 /* Copy of n bytes. */

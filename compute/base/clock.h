@@ -1,5 +1,5 @@
-/* The clocks: the monotonic one for measuring and for deadlines, the wall's for dates alone. Pure
- * but for these; thread-safe. */
+/* The clocks: the monotonic clock for measuring and deadlines, the wall clock for dates only. No
+ * state of its own; thread-safe. */
 #ifndef ARRAYD_BASE_CLOCK_H
 #define ARRAYD_BASE_CLOCK_H
 
@@ -24,7 +24,7 @@ static inline double clock_s(void)
     return (double)clock_ns() * 1e-9;
 }
 
-/* Some milliseconds behind, for a fraction of the cost: for what is asked with every request. */
+/* Up to some milliseconds behind, for a fraction of the cost: for times read in every request. */
 static inline int64_t clock_coarse_ms(void)
 {
     struct timespec t;
@@ -40,7 +40,7 @@ static inline struct timespec clock_after(double seconds)
                              .tv_nsec = (long)(ns % 1000000000u)};
 }
 
-/* A condition whose deadlines are clock_after's. */
+/* Initialises a condition whose deadlines come from clock_after. */
 static inline void clock_cond_init(pthread_cond_t *c)
 {
     pthread_condattr_t attr;

@@ -1,5 +1,6 @@
-/* The table of errors and the setters. A setter overwrites what was there: the innermost layer that
- * understands the mistake speaks, outer layers only add their place with err_prefix. */
+/* The table of errors and the setters. A setter overwrites the previous error: the innermost layer,
+ * which understands the mistake, writes the message; outer layers only prepend their place with
+ * err_prefix. */
 #include "compute/base/err.h"
 
 #include <stdarg.h>

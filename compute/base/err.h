@@ -1,7 +1,7 @@
 /* Errors as values: what went wrong, and where in the request.
  *
- * Used by every room. A `struct err` is owned by the caller (usually on the stack), is written only
- * on failure and needs no release. No global state; thread-safe as far as the struct itself is. */
+ * Used everywhere. A `struct err` is owned by the caller (usually on the stack), is written only on
+ * failure and needs no release. No global state; as thread-safe as the struct itself. */
 #ifndef ARRAYD_BASE_ERR_H
 #define ARRAYD_BASE_ERR_H
 
@@ -20,8 +20,8 @@ struct err {
     long offset;        /* character offset in an infix expression, -1 when there is none */
     char pointer[256];  /* JSON pointer (RFC 6901) into the request body, "" when there is none */
     char message[1024]; /* one sentence for a person, the problem's "detail" */
-    /* ERR_OUT_OF_MEMORY: bytes that were not to be had of the memory of this device, and what was
-     * used since then took part (engine_evict); 0 bytes: other memory was lacking */
+    /* ERR_OUT_OF_MEMORY: the bytes of this device's memory that could not be allocated; arrays used
+     * since `until` belong to the failed attempt (engine_evict). 0 bytes: other memory ran out */
     long long wanted;
     int device;
     unsigned long long until;
@@ -33,8 +33,8 @@ struct err {
     }
 #define must_check __attribute__((warn_unused_result))
 
-/* Returns from a function that returns enum err_code unless `call` gives ERR_OK. What the function
- * holds is released by _cleanup_ attributes. */
+/* Returns the error unless `call` gives ERR_OK, from a function that returns enum err_code. Use
+ * _cleanup_ attributes for whatever the function must release. */
 #define TRY(call)                                                                                  \
     do {                                                                                           \
         enum err_code try_ = (call);                                                               \
@@ -55,11 +55,11 @@ enum err_code err_at(struct err *e, enum err_code code, long offset, const char 
 enum err_code err_field(struct err *e, enum err_code code, const char *pointer, const char *fmt,
                         ...) __attribute__((format(printf, 4, 5)));
 
-/* Puts `prefix` ("/expr") before the pointer already there: called by an outer parser on the way
- * up. Returns e->code. */
+/* Puts `prefix` ("/expr") before the existing pointer: called by an outer parser on the way up.
+ * Returns e->code. */
 enum err_code err_prefix(struct err *e, const char *prefix);
 
-/* The usual answer where an allocation failed; returns ERR_OUT_OF_MEMORY. */
+/* Sets the usual error after a failed allocation; returns ERR_OUT_OF_MEMORY. */
 enum err_code err_oom(struct err *e);
 
 int err_status(enum err_code code);        /* HTTP status, 200 for ERR_OK */

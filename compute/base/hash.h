@@ -1,5 +1,5 @@
-/* FNV-1a, for tables in memory and for marks that only have to differ: nothing rests on a hash
- * alone, and none of them is stored. Pure. */
+/* FNV-1a, for tables in memory and for marks that only have to differ: nothing relies on a hash
+ * alone, and no hash is stored. Pure. */
 #ifndef ARRAYD_BASE_HASH_H
 #define ARRAYD_BASE_HASH_H
 
@@ -9,7 +9,7 @@
 
 #define HASH_SEED 14695981039346656037u
 
-/* `h`: HASH_SEED, or the hash of what comes before. */
+/* `h`: HASH_SEED, or the hash of the preceding bytes. */
 static inline uint64_t hash_bytes(uint64_t h, const void *p, size_t n)
 {
     const unsigned char *b = p;

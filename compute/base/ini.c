@@ -1,8 +1,7 @@
-/* A reader of our own, because a line must never be taken for something else than what a person
- * sees: libraries for such files cut long lines and read the rest as further ones, join indented
- * lines to those before them, and stop at a NUL. What cannot be seen for what it is, is a mistake
- * with its line: a NUL, and a CR that ends no line, behind which a comment would swallow settings.
- */
+/* Our own parser, because a line must never mean anything but what a person sees. Libraries for
+ * such files cut long lines and read the rest as further lines, join indented lines to the previous
+ * one, and stop at a NUL. This one reports invisible characters as mistakes with their line: a NUL,
+ * and a CR that does not end a line, behind which a comment would swallow settings. */
 #include "compute/base/ini.h"
 
 #include <errno.h>
@@ -41,7 +40,7 @@ static enum ini_kind mistake(struct ini_line *l, const char *what)
     return INI_MISTAKE;
 }
 
-/* What stands from `from` to `to`, the line's end not included. */
+/* Parses the line from `from` to `to`, without its line end. */
 static enum ini_kind parse(struct ini_line *l, const char *from, const char *to)
 {
     if (to > from && to[-1] == '\r')

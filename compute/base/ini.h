@@ -1,10 +1,10 @@
 /* The lines of the configuration and of the accounts file: [section], 'name = value', comments.
  *
- * A comment begins with '#' or ';' at a line's beginning or after a blank. Lines may be of any
- * length and end with LF or CR LF; a byte order mark before the first is passed over. Lines keep
- * their places in the text, so that a file can be written again with some of them changed.
+ * A comment begins with '#' or ';' at the beginning of a line or after a blank. Lines may be of any
+ * length and end with LF or CR LF; a leading byte order mark is skipped. Lines keep their positions
+ * in the text, so that a caller can write the file again with some lines changed.
  *
- * config.c and accounts.c read with it. It owns nothing; free of shared state. */
+ * Called by config.c and accounts.c. It owns nothing; no shared state. */
 #ifndef ARRAYD_SERVER_INI_H
 #define ARRAYD_SERVER_INI_H
 
@@ -23,25 +23,25 @@ struct ini_part {
 };
 
 struct ini_line {
-    const char *at; /* as it stands, */
-    size_t n;       /* its end included */
+    const char *at; /* the line as written, */
+    size_t n;       /* including its line end */
     size_t number;  /* from 1 */
     enum ini_kind kind;
-    struct ini_part name, value; /* of a section: the name, not empty */
+    struct ini_part name, value; /* of a section: its name, not empty */
     const char *mistake;         /* what is wrong */
 };
 
-/* Begin with `.at` alone, the text's beginning. The next line of the text that ends at `end`;
- * false: there is none. */
+/* Reads the next line of the text that ends at `end`; false: there are no more. Before the first
+ * call, set `.at` to the beginning of the text and everything else to zero. */
 bool ini_next(const char *end, struct ini_line *l);
 
 bool ini_is(struct ini_part p, const char *text);
 
-/* "1.5GiB" in bytes; false: it is none. */
+/* Parses a size such as "1.5GiB" into bytes; false: not a size. */
 bool ini_size(const char *text, double *ret);
 
-/* All that can be read from a descriptor, up to a size that no such file needs. `name` is what
- * errors call it: ERR_BAD_FIELD. */
+/* Reads a descriptor to its end, up to a size that no such file needs. Errors (ERR_BAD_FIELD) call
+ * the file `name`. */
 enum err_code ini_read(int fd, const char *name, struct strb *ret, struct err *e) must_check;
 
 #endif

@@ -1,9 +1,9 @@
-/* Which instruction set loops that are built for several run on. Used by every room that has some,
- * once for many elements; pure but for the environment, thread-safe.
+/* Which instruction set to run on, for loops that are built for several. Callers ask once for many
+ * elements. Depends only on the processor and the environment; thread-safe.
  *
- * One level is a whole bundle of extensions, as the processors have them together: AVX2 with FMA
- * and F16C (2013 on), AVX-512 with F, BW, CD, DQ, VL (2017 on). Finer choices would multiply the
- * builds for machines that do not exist. */
+ * A level is a whole bundle of extensions, as processors have them together: AVX2 with FMA and F16C
+ * (2013 on), AVX-512 with F, BW, CD, DQ, VL (2017 on). Finer choices would multiply the builds for
+ * machines that do not exist. */
 #ifndef ARRAYD_BASE_ISA_H
 #define ARRAYD_BASE_ISA_H
 
@@ -39,8 +39,8 @@ static inline enum isa isa_best(void)
 #endif
 }
 
-/* The best one this processor has, or the one named in `wanted` (may be NULL) if it is lower;
- * another text is ignored. */
+/* The best level of this processor, or the one named in `wanted` (may be NULL) if that is lower;
+ * unknown names are ignored. */
 static inline enum isa isa_choose(const char *wanted)
 {
     enum isa b = isa_best();
@@ -50,7 +50,7 @@ static inline enum isa isa_choose(const char *wanted)
     return b;
 }
 
-/* That of this process: `wanted` is the environment's ARRAYD_CPU_ISA. */
+/* The level of this process; the environment variable ARRAYD_CPU_ISA can lower it. */
 static inline enum isa isa_now(void)
 {
     return isa_choose(getenv("ARRAYD_CPU_ISA"));

@@ -1,7 +1,8 @@
-/* What a function that must be called with a mutex held says of it, and checks in debug builds.
+/* lock_held: states that a function must be called with a mutex held, and checks it in debug
+ * builds.
  *
- * lock_held cannot tell whose thread holds the mutex, only that one does: so a missing lock is
- * found whenever nobody else happens to hold it, which in a test is always. Free of state. */
+ * It cannot tell which thread holds the mutex, only that one does. So it finds a missing lock
+ * whenever no other thread happens to hold it, which in a test is always. No state. */
 #ifndef ARRAYD_BASE_LOCK_H
 #define ARRAYD_BASE_LOCK_H
 

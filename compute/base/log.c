@@ -1,6 +1,6 @@
-/* A line is put together in one buffer and written with one write(2), so that lines of several
- * threads never mix. Every line is whole: a long value is shortened, which an ellipsis at its end
- * shows, and a member for which there is no room is left out. What is no UTF-8 is replaced. */
+/* A line is assembled in one buffer and written with one write(2), so that lines of several threads
+ * never mix. Every line is complete: a long value is shortened and ends with an ellipsis, and a
+ * member that does not fit is left out. Invalid UTF-8 is replaced. */
 #include "compute/base/log.h"
 
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 static _Atomic int threshold = LOG_INFO;
 static _Atomic bool as_json;
 
-#define VALUE_MOST 1024 /* bytes of a value, as it is written */
+#define VALUE_MOST 1024 /* bytes of a value, as written */
 #define ELLIPSIS   "\xe2\x80\xa6"
 
 struct line {
@@ -27,7 +27,7 @@ struct line {
 
 static void put(struct line *l, const char *s, size_t n)
 {
-    l->full |= n > sizeof l->text - 2 - l->len; /* keeps places for the end */
+    l->full |= n > sizeof l->text - 2 - l->len; /* keeps space for the end of the line */
     if (l->full)
         return;
     memcpy(l->text + l->len, s, n);
@@ -46,7 +46,7 @@ static void put_quoted(struct line *l, const char *s)
         unsigned char c = (unsigned char)*s;
         char e[8] = {'\\', (char)c};
         n = utf8_length(s, 4);
-        if (l->len + 6 + strlen(ELLIPSIS) > most) { /* with the longest that may come */
+        if (l->len + 6 + strlen(ELLIPSIS) > most) { /* 6: the longest escape */
             puts_(l, ELLIPSIS);
             break;
         }

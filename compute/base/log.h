@@ -1,6 +1,6 @@
-/* Structured logs on standard error: one line an event, `time level message key=value…` or, with
- * log_set_json, one JSON object a line. Thread-safe. Only server/ logs; other rooms return errors.
- */
+/* Structured logs on standard error: one line per event, `time level message key=value…` or, with
+ * log_set_json, one JSON object per line. Called only by server/; other code returns errors.
+ * Thread-safe. */
 #ifndef ARRAYD_BASE_LOG_H
 #define ARRAYD_BASE_LOG_H
 

@@ -54,7 +54,7 @@ int64_t mem_live(void)
 
 #define LARGE      (64u << 10)
 #define TRIM_LEAST (16 << 20)
-#define TRIM_SHARE 20 /* of the time, one part at most */
+#define TRIM_SHARE 20 /* at most one part in this many of the time */
 
 static _Atomic size_t gave_back;
 
@@ -66,7 +66,7 @@ void mem_gave_back(size_t n)
 
 void mem_trim(void)
 {
-    static _Atomic double not_before; /* clock_ms */
+    static _Atomic double not_before; /* as clock_ms */
     double begun = clock_ms();
     if (atomic_load_explicit(&gave_back, memory_order_relaxed) < TRIM_LEAST ||
         begun < atomic_load(&not_before))
@@ -134,7 +134,7 @@ char *mem_strndup(const char *s, size_t n)
     return p;
 }
 
-#define AWAY_LEAST 4096 /* below, the caches are quicker */
+#define AWAY_LEAST 4096 /* below this the caches are quicker */
 
 void mem_copy_away(void *to, const void *from, size_t n)
 {

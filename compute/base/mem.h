@@ -1,5 +1,5 @@
-/* The only caller of malloc. Counts what is live and can be told to fail, so that tests can prove
- * that every allocation failure is survived (sqlite's habit). Thread-safe. */
+/* The only caller of malloc. Counts live blocks and fails on demand, so that tests can prove that
+ * every allocation failure is survived (as sqlite does). Thread-safe. */
 #ifndef ARRAYD_BASE_MEM_H
 #define ARRAYD_BASE_MEM_H
 
@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 /* As the libc functions, except that a size of 0 gives a unique pointer and products are
- * overflow-checked. NULL when there is no memory. */
+ * overflow-checked. NULL when memory runs out. */
 void *mem_alloc(size_t size) __attribute__((malloc, warn_unused_result));
 void *mem_calloc(size_t n, size_t size) __attribute__((malloc, warn_unused_result));
 void *mem_realloc(void *p, size_t size) __attribute__((warn_unused_result));
@@ -17,12 +17,12 @@ void mem_free(void *p);
 char *mem_strdup(const char *s) __attribute__((warn_unused_result));
 char *mem_strndup(const char *s, size_t n) __attribute__((warn_unused_result));
 
-/* Bytes of memory the machine has, or the container this process runs in. */
+/* Bytes of memory of the machine, or of the container this process runs in. */
 int64_t mem_machine(void);
 
-/* So many bytes have been freed in large pieces, which libc may keep; mem_trim gives what it keeps
- * back to the system when that has become much, now and then (some milliseconds: not on a thread
- * that serves). */
+/* mem_gave_back records that n bytes were freed, if in a large piece: libc may keep them. mem_trim
+ * returns what libc keeps to the system once that is much, and not too often. It takes some
+ * milliseconds: do not call it on a thread that serves requests. */
 void mem_gave_back(size_t n);
 void mem_trim(void);
 
@@ -30,7 +30,7 @@ void mem_trim(void);
 int64_t mem_live(void);
 
 /* Fault injection: the nth allocation from now (1 = the next) fails, and, when `sticky`, all after
- * it; 0 switches it off. mem_failed() tells how many were refused since. */
+ * it; 0 switches it off. mem_failed() returns how many have failed since. */
 void mem_fail_after(int64_t nth, bool sticky);
 int64_t mem_failed(void);
 
@@ -43,8 +43,8 @@ static inline void mem_freep(void *pp)
 }
 #define _cleanup_free_ __attribute__((cleanup(mem_freep)))
 
-/* memcpy for bytes that are not looked at again soon: they go past the caches, so that memory is
- * written without being read first. Ordered before any later store of the thread. */
+/* memcpy for bytes that will not be read again soon: the stores bypass the caches, so that memory
+ * is written without being read first. Ordered before any later store of the thread. */
 void mem_copy_away(void *to, const void *from, size_t n);
 
 #endif

@@ -1,6 +1,6 @@
-/* A chain of counts. What is asked for is counted from the innermost to the outermost and taken
- * back where one refuses; threads that ask at once may refuse each other what one of them alone
- * would have got, never get more than the limit. */
+/* A chain of counters. A charge is added from the innermost meter to the outermost and taken back
+ * where one refuses. Threads that charge at once may refuse each other what one of them alone would
+ * have got, but together never get more than the limit. */
 #include "compute/base/meter.h"
 
 #include <stdatomic.h>
@@ -17,7 +17,7 @@ struct meter {
 
 static _Thread_local struct cause *current;
 static _Thread_local struct {
-    enum err_code code; /* ERR_OK: nothing was */
+    enum err_code code; /* ERR_OK: nothing was refused */
     const char *name;
     int64_t asked, limit, used;
 } refused;

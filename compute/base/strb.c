@@ -28,7 +28,7 @@ static char *grown(struct strb *b, size_t cap)
 {
     if (cap > METERED_LEAST && !metered_set(&b->counted, (int64_t)cap))
         return NULL;
-    return mem_realloc(b->data, cap); /* where that fails, the builder has, and is to be freed */
+    return mem_realloc(b->data, cap); /* on failure the builder has failed; its caller frees it */
 }
 
 char *strb_reserve(struct strb *b, size_t n)
@@ -59,7 +59,7 @@ void strb_addn(struct strb *b, const char *s, size_t n)
     char *p = strb_reserve(b, n);
     if (!p)
         return;
-    if (n) /* s may be NULL then */
+    if (n) /* with n = 0, s may be NULL */
         memcpy(p, s, n);
     b->len += n;
     b->data[b->len] = '\0';

@@ -1,6 +1,6 @@
-/* Text: a string builder, and what is a character.
+/* Text: a string builder, and UTF-8 characters.
  *
- * The builder has a sticky error: append freely, look once at the end. Owned by the caller; not
+ * The builder has a sticky error: append freely, check once at the end. Owned by the caller; not
  * thread-safe. A zeroed struct is an empty builder. A large one is counted (meter.h). */
 #ifndef ARRAYD_BASE_STRB_H
 #define ARRAYD_BASE_STRB_H
@@ -28,7 +28,7 @@ void strb_addf(struct strb *b, const char *fmt, ...) __attribute__((format(print
 void strb_add_i64(struct strb *b, int64_t v);
 void strb_add_u64(struct strb *b, uint64_t v);
 
-/* Makes room for n more bytes and returns where to write them (advance with b->len), or NULL. */
+/* Reserves n more bytes and returns where to write them (advance with b->len), or NULL. */
 char *strb_reserve(struct strb *b, size_t n);
 
 /* The text, now owned by the caller (mem_free); NULL when the builder failed. Leaves it empty. */
@@ -38,8 +38,8 @@ char *strb_take(struct strb *b, size_t *ret_len);
 
 /* UTF-8 */
 
-/* Length (1 to 4) of the character at p, whose bytes are within the first n; 0 where they are none.
- * A text that ends with NUL may be given as longer than it is. */
+/* Length (1 to 4) of the character at p, if it lies within n bytes; 0 if those bytes are not a
+ * character. For a NUL-terminated text, n may exceed its length. */
 static inline size_t utf8_length(const char *p, size_t n)
 {
     const unsigned char *u = (const unsigned char *)p;

@@ -1,8 +1,8 @@
-/* uthash as this house uses it: memory from mem.h, and an insertion that finds none leaves the
- * table as it was, with el->hh.tbl NULL, instead of ending the process.
+/* uthash as arrayd uses it: memory comes from mem.h, and an insertion without memory leaves the
+ * table unchanged, with el->hh.tbl NULL, instead of ending the process.
  *
- * Included instead of <uthash.h> by whoever keeps a hash table; the tables are the caller's, and so
- * is locking them. */
+ * Used instead of <uthash.h> by every file with a hash table. Callers own the tables and lock them.
+ */
 #ifndef ARRAYD_BASE_TABLE_H
 #define ARRAYD_BASE_TABLE_H
 

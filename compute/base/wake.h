@@ -1,9 +1,9 @@
-/* "Wake me, unless I have gone": a callback of somebody who may leave at any time.
+/* A cancellable callback: "wake me, unless I have left".
  *
- * Used by whatever tells a waiting caller that there is news. A wake is under way while the lock is
- * held, so that it is over when wake_leave returns: the one who leaves may free what the callback
- * uses then. The callback must neither leave nor wait for one who does. Thread-safe; belongs to
- * whoever tells. */
+ * Used by code that notifies a waiting caller. wake_tell calls the callback with the lock held, so
+ * when wake_leave returns no call is running, and the waiter may free what the callback uses. The
+ * callback must neither call wake_leave nor wait for a thread that does. Thread-safe; owned by the
+ * notifier. */
 #ifndef ARRAYD_BASE_WAKE_H
 #define ARRAYD_BASE_WAKE_H
 
@@ -12,7 +12,7 @@
 
 struct wake {
     pthread_mutex_t lock;
-    void (*wake)(void *user); /* NULL: nobody waits, or has gone */
+    void (*wake)(void *user); /* NULL: nobody waits, or the waiter has left */
     void *user;
 };
 
@@ -28,7 +28,7 @@ static inline void wake_destroy(struct wake *w)
     pthread_mutex_destroy(&w->lock);
 }
 
-/* Somebody else waits from now on. */
+/* Replaces the waiter. */
 static inline void wake_set(struct wake *w, void (*wake)(void *user), void *user)
 {
     pthread_mutex_lock(&w->lock);

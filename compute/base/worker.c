@@ -1,5 +1,5 @@
-/* A loop around the step. The mutex is the owner's, so that the step's view of what there is to do
- * and the wait for more are under one lock. */
+/* A loop around the step. The mutex is the owner's, so that one lock covers both the step's view of
+ * its work and the wait for more. */
 #include "compute/base/worker.h"
 
 #include "compute/base/clock.h"

@@ -1,12 +1,12 @@
-/* A thread that does one thing over and over: waits until it is woken, or for a time, and works.
+/* A background thread that runs a step again and again, when it is woken or after a time.
  *
- * Used by whatever has work that its callers must not wait for. The owner embeds a struct worker,
- * gives it the mutex that its own state is under, and a step, which is called with that mutex held
- * and says when it wants to be called again; it may let go of the mutex while it works. What the
- * step looks at is changed under the mutex, so that no wake is lost. Several threads may do the
- * steps of one worker, one step each at a time. Waits are on the monotonic clock.
+ * Used for work that callers must not wait for. The owner embeds a struct worker and gives it a
+ * step and the mutex that guards the owner's state. The step is called with that mutex held and
+ * returns when to call it again; it may release the mutex while it works. Whatever the step looks
+ * at must change under the mutex, so that no wake is lost. A worker may have several threads, each
+ * running one step at a time. Waits use the monotonic clock.
  *
- * Thread-safe but for init and destroy. Nothing is logged. */
+ * Thread-safe except init and destroy. Nothing is logged. */
 #ifndef ARRAYD_BASE_WORKER_H
 #define ARRAYD_BASE_WORKER_H
 
@@ -14,43 +14,45 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What a step returns: seconds until the next, if nothing wakes it before; WORKER_AGAIN: at once;
- * WORKER_RESTS: only when it is woken. A worker that is stopped ends when a step returns that. */
+/* What a step returns: seconds until the next step, unless a wake comes first; WORKER_AGAIN:
+ * immediately; WORKER_RESTS: only when woken. A stopped worker ends when its step returns
+ * WORKER_RESTS. */
 #define WORKER_AGAIN 0.0
 #define WORKER_RESTS (-1.0)
 typedef double worker_step(void *user);
 
 struct worker {
-    const char *name; /* the thread's, at most 15 characters */
+    const char *name; /* of the thread, at most 15 characters */
     pthread_mutex_t *lock;
     worker_step *step;
     void *user;
-    int n;        /* threads; 0: one */
-    size_t stack; /* of each, in bytes; 0: as usual */
+    int n;        /* number of threads; 0: one */
+    size_t stack; /* bytes per thread; 0: the default */
 
-    /* the worker's own */
+    /* private to the worker */
     pthread_cond_t wake;
     pthread_t *threads, only;
     int running;
     bool stop;
 };
 
-/* The members above it are set. No thread runs yet. */
+/* Before the call, set the members above the private ones. Starts no thread yet. */
 void worker_init(struct worker *w);
-/* Its threads run, those that do not yet are started. False: not all can be (w->running do), or the
- * worker has been stopped; another call tries again. Without the mutex. */
+/* Starts those of its threads that do not run yet. False: some could not be started (w->running do
+ * run), or the worker is stopped; another call tries again. Without the mutex. */
 bool worker_start(struct worker *w) __attribute__((warn_unused_result));
-/* There may be something to do, for one of its threads. With the mutex held, or not. */
+/* Wakes one of its threads: there may be work. With or without the mutex. */
 void worker_wake(struct worker *w);
-/* It has been stopped: what a step need not do any more is left. With the mutex held. */
+/* Whether the worker is stopped, and its step should skip what is no longer necessary. With the
+ * mutex held. */
 bool worker_is_stopped(const struct worker *w);
-/* Wakes the threads and returns when they have ended. Without the mutex; a second time nothing
- * happens. */
+/* Wakes the threads and returns when they have ended. Without the mutex; a second call does
+ * nothing. */
 void worker_stop(struct worker *w);
-/* Stopped, or never started. */
+/* Only after worker_stop, or if it was never started. */
 void worker_destroy(struct worker *w);
 
-/* A thread that does something of its own; false: it cannot be started. The name as above. */
+/* Starts a thread of its own; false: it cannot be started. `name` as above. */
 bool thread_start(pthread_t *ret, const char *name, void *(*run)(void *arg), void *arg)
     __attribute__((warn_unused_result));
 

@@ -1,8 +1,8 @@
-/* The walk over the untyped tree: order, names, calls.
+/* The main pass over the untyped tree: order, names, calls.
  *
  * Nodes are visited in loops, root by root (each let, then the main expression), children first; no
- * recursion, so that depth costs nothing. Only calls and indexing are evaluated in the walk, each
- * after all below it: a rule finds the values of its arguments there (check_value.c). */
+ * recursion, so that depth costs nothing. This pass evaluates only calls and indexing, each after
+ * its descendants: a rule reads the values of its arguments through check_value.c. */
 #include "compute/check/check.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@
 
 /* Calls */
 
-/* The rule of each function; those that are not here are reductions. */
+/* The rule of each function; those not listed are reductions. */
 static enum err_code (*const rules[FUNC_COUNT])(struct checker *c, const struct call *call,
                                                 struct cval *ret) = {
     [FUNC_WHERE] = elementwise_where,
@@ -53,7 +53,7 @@ static enum err_code (*const rules[FUNC_COUNT])(struct checker *c, const struct 
     [FUNC_DOT] = moments_dot,
 };
 
-/* The arguments under the parameters of the signature; the first `least` must be there. */
+/* Sorts the arguments under the parameters of the signature; the first `least` are required. */
 static enum err_code bind_arguments(struct checker *c, uint32_t node, const char *signature,
                                     uint32_t least, struct call *ret)
 {
@@ -115,11 +115,11 @@ static enum err_code check_node(struct checker *c, uint32_t node)
     return call_unknown(c->x, node, c->e);
 }
 
-/* The walk */
+/* The main pass */
 
-/* Orders the nodes by the root they hang under: lets in order, then the main expression; nodes
- * under none are left out. Children stay before parents. Root k's nodes are order[start[k] …
- * start[k + 1]). */
+/* Orders the nodes by the root they belong to: lets in order, then the main expression; nodes of no
+ * root are left out. Children stay before parents. Root k's nodes are order[start[k] … start[k +
+ * 1]). */
 static enum err_code order_nodes(struct checker *c, uint32_t **ret_order, uint32_t **ret_start)
 {
     const struct expr *x = c->x;
@@ -137,7 +137,7 @@ static enum err_code order_nodes(struct checker *c, uint32_t **ret_order, uint32
             owner[x->links[x->nodes[i].first_arg + k].node] = owner[i];
     for (size_t i = 0; i < x->n_nodes; i++)
         if (owner[i])
-            start[owner[i] + 1]++; /* two ahead: filling below moves each start to its place */
+            start[owner[i] + 1]++; /* two ahead: the loop below moves each start to its place */
     for (size_t k = 2; k <= roots + 1; k++)
         start[k] += start[k - 1];
     for (uint32_t i = 0; i < x->n_nodes; i++)
@@ -166,7 +166,7 @@ enum err_code check_expr(struct arena *arena, const struct expr *x, const struct
                          int dtype, struct typed *ret, struct err *e)
 {
     struct typed t = {0};
-    struct err own = ERR_INIT; /* messages are given their place after they are written */
+    struct err own = ERR_INIT; /* messages get their place after they are written */
     struct checker c = {.arena = arena, .x = x, .env = env, .t = &t, .e = e ? e : &own};
     struct cval root;
     c.values = arena_alloc_array(arena, x->n_nodes, sizeof *c.values);

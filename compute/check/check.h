@@ -8,8 +8,8 @@
 #include "compute/check/typed.h"
 #include "compute/lang/expr.h"
 
-/* Of an expression with its functions written out and composite ones expanded: far above what
- * 10,000 untyped nodes need, far below what hurts. ERR_EXPRESSION_TOO_LARGE past it. */
+/* The limit for an expression with its functions expanded: far above what 10,000 untyped nodes
+ * need, far below what hurts. ERR_EXPRESSION_TOO_LARGE past it. */
 #define CHECK_MAX_OPERATIONS (1u << 18)
 
 enum binding_kind { BINDING_NONE, BINDING_ARRAY, BINDING_LITERAL, BINDING_SCALAR };
@@ -20,27 +20,27 @@ struct binding {
     struct array *array;     /* BINDING_ARRAY: borrowed for as long as the typed graph lives */
     enum dtype dtype;        /* BINDING_ARRAY */
     struct view view;        /* BINDING_ARRAY */
-    const struct grid *grid; /* BINDING_ARRAY: for as long as the array, NULL where it has none */
+    const struct grid *grid; /* BINDING_ARRAY: lives as long as the array, NULL without a grid */
     struct literal lit;      /* BINDING_LITERAL: a weak scalar from "bind" */
     struct scalar scalar;    /* BINDING_SCALAR: a typed one */
 };
 
 struct check_env {
-    /* Fills *ret (kind BINDING_NONE when there is no such name; constants like pi are check's own
-     * and come after this). An error only for faults other than an unknown name. */
+    /* Fills *ret; kind BINDING_NONE for an unknown name (constants like pi are check's own and are
+     * tried afterwards). An error only for faults other than an unknown name. */
     enum err_code (*resolve)(void *user, const char *name, struct binding *ret, struct err *e);
     void *user;
     uint32_t max_inputs; /* distinct arrays; ERR_EXPRESSION_TOO_LARGE past it */
 };
 
 /* Types the whole expression. `dtype` ≥ 0 casts the result as astype does (ERR_DTYPE_MISMATCH for
- * complex to real); -1 leaves it. On success the root has a known shape and dtype. Errors carry the
- * place (pointer, offset). */
+ * complex to real); -1 leaves it. On success the root has a known shape and dtype. Errors carry
+ * their place (pointer, offset). */
 enum err_code check_expr(struct arena *arena, const struct expr *x, const struct check_env *env,
                          int dtype, struct typed *ret, struct err *e) must_check;
 
 /* Builds nodes directly, for creators (arange, linspace, eye, random, fill) and tests. Each returns
- * EXPR_NOWHERE when memory is exhausted; operands must already agree as typed.h demands. */
+ * EXPR_NOWHERE when memory runs out; operands must already agree as typed.h demands. */
 uint32_t typed_const(struct arena *arena, struct typed *t, struct scalar value);
 uint32_t typed_add(struct arena *arena, struct typed *t, const struct typed_node *node);
 

@@ -1,4 +1,4 @@
-/* Functions of elements that are more than one operation: where, astype, clip, lerp, addcmul and
+/* Elementwise functions that are more than one operation: where, astype, clip, lerp, addcmul and
  * addcdiv. */
 #include <string.h>
 
@@ -23,7 +23,7 @@ enum err_code elementwise_where(struct checker *c, const struct call *call, stru
         enum literal_kind other = args[first ? 2 : 1].lit.kind;
         *ret = args[first ? 1 : 2];
         ret->place = call->node;
-        /* The kind is both branches', whichever is taken. */
+        /* The kind is that of both branches, whichever is taken. */
         if (other >= LIT_FLOAT && ret->lit.kind < LIT_FLOAT)
             ret->lit = (struct literal){.re = fold_double(&ret->lit)};
         if (ret->lit.kind < other)

@@ -1,4 +1,4 @@
-/* The last step: the graph is cut down to what its root needs, with the guards of what it needs. */
+/* The last step: cuts the graph down to what its root needs, with the guards of those nodes. */
 #include <string.h>
 
 #include "compute/check/check_graph.h"
@@ -16,11 +16,11 @@ static uint32_t *needed(struct checker *c, const struct typed *t)
     return ret;
 }
 
-/* Drops what the root does not need (unused lets, nodes that closing a scope made anew) and arrays
- * read by nothing, so that later passes may walk all nodes. */
+/* Drops nodes that the root does not need (unused lets, nodes replaced when a scope was closed) and
+ * arrays that no node reads, so that later passes may visit all nodes. */
 static enum err_code prune(struct checker *c, struct typed *t)
 {
-    uint32_t *number = needed(c, t); /* then: new one + 1 */
+    uint32_t *number = needed(c, t); /* later: new number + 1 */
     uint32_t *input = arena_alloc_array(c->arena, t->n_inputs, sizeof *input);
     if (!number || !input)
         return err_oom(c->e);
@@ -50,7 +50,7 @@ static enum err_code prune(struct checker *c, struct typed *t)
     return ERR_OK;
 }
 
-/* The faults that the root may have, each once, as one array (or scalar) of bools. */
+/* The guards of the root, each once, as one array (or scalar) of bools. */
 static enum err_code collect_guards(struct checker *c, struct typed_guards *all, uint32_t *ret)
 {
     uint32_t *faults = arena_alloc_array(c->arena, c->n_guards, sizeof *faults);
@@ -62,7 +62,7 @@ static enum err_code collect_guards(struct checker *c, struct typed_guards *all,
         const struct guard *g = &c->guards[i];
         if (!need[g->gather])
             continue;
-        uint32_t same = 0; /* the same indices, taken twice */
+        uint32_t same = 0; /* the same indices, used twice */
         while (same < all->n && faults[same] != g->fault)
             same++;
         if (same < all->n)
@@ -85,7 +85,7 @@ static enum err_code guard_root(struct checker *c, const struct typed_guards **r
     TRY(collect_guards(c, all, &fault));
     if (all->n == 0)
         return ERR_OK;
-    if (c->t->nodes[fault].kind == T_CONST) /* it is going to lie in memory */
+    if (c->t->nodes[fault].kind == T_CONST) /* the guards must lie in memory */
         TRY(graph_same(c, c->x->root, fault, &fault));
     const struct typed_node *root = &c->t->nodes[c->t->root];
     struct typed_node n = {.kind = T_GUARDED,

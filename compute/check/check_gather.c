@@ -1,10 +1,10 @@
-/* Elements by their numbers: take and take_along_axis.
+/* Elements by number: take and take_along_axis.
  *
- * The index along the axis and those along the others make one number in C order, which a T_GATHER
- * reads. That reads nothing outside whatever the number is; an index out of range is an error all
- * the same. Indices known now are looked at now and become a table. Others become a guard: a
- * reduction that says whether one is out of range, which whoever evaluates looks at before anything
- * is stored. */
+ * The index along the axis and those along the others form one number in C order, which a T_GATHER
+ * reads. It clamps every number, so it never reads outside; an index out of range is an error
+ * nevertheless. Known indices are checked here and become a table. Others get a guard: a reduction
+ * that tells whether an index is out of range, which the evaluator checks before it stores
+ * anything. */
 #include <string.h>
 
 #include "compute/check/check_graph.h"
@@ -13,7 +13,7 @@
 
 enum take_mode { TAKE_RAISE, TAKE_CLIP, TAKE_WRAP };
 
-/* What is taken from, and along which axis. */
+/* The source of the elements, and the axis. */
 struct taking {
     uint32_t x, place;
     int rank, axis;
@@ -45,7 +45,7 @@ static enum err_code out_of_range(struct checker *c, uint32_t place, int64_t i,
                     (long long)t->extent);
 }
 
-/* A known index, from the front. */
+/* A known index, counted from the front. */
 static enum err_code known_index(struct checker *c, uint32_t place, const struct taking *t,
                                  int64_t *i)
 {
@@ -68,7 +68,7 @@ static enum err_code known_index(struct checker *c, uint32_t place, const struct
     return ERR_OK;
 }
 
-/* The indices as int64, closed. */
+/* The indices as int64, with their scope closed. */
 static enum err_code index_operand(struct checker *c, const struct cval *v,
                                    const struct taking *taking, uint32_t *ret)
 {
@@ -79,7 +79,7 @@ static enum err_code index_operand(struct checker *c, const struct cval *v,
         return expr_err(c->x, v->place, c->e, ERR_DTYPE_MISMATCH,
                         "indices are of an integer type, not %s", dtype_name(t));
     TRY(graph_close_operand(c, v->place, id, &id));
-    if (t == DT_U64) { /* what does not fit is out of range anyway, but for wrapping */
+    if (t == DT_U64) { /* a value that does not fit is out of range anyway, except for TAKE_WRAP */
         bool wrap = taking->mode == TAKE_WRAP && taking->extent > 0;
         uint64_t bound = wrap ? (uint64_t)taking->extent : INT64_MAX;
         uint32_t by;
@@ -89,7 +89,7 @@ static enum err_code index_operand(struct checker *c, const struct cval *v,
     return graph_cast(c, v->place, id, DT_I64, ret);
 }
 
-/* From any index to one within 0 … extent − 1 (for TAKE_RAISE: if it was good). */
+/* Maps any index to one within 0 … extent − 1 (for TAKE_RAISE: if it was valid). */
 static enum err_code from_the_front(struct checker *c, uint32_t place, const struct taking *t,
                                     uint32_t j, uint32_t *ret)
 {
@@ -108,8 +108,9 @@ static enum err_code from_the_front(struct checker *c, uint32_t place, const str
     return graph_op_int(c, place, OP_REMAINDER, j, t->extent, ret);
 }
 
-/* What is wrong with indices is said of them; of the taking where they stand in another text, as a
- * program's temporary does that was written out (program_inline.c): it is the taking that fails. */
+/* The node that errors about indices name: the indices, or the take if they come from another text,
+ * such as a program's temporary that was inlined (program_inline.c), because it is the take that
+ * fails. */
 static uint32_t blamed(const struct checker *c, uint32_t indices, const struct taking *t)
 {
     const struct expr_node *i = &c->x->nodes[indices], *taking = &c->x->nodes[t->place];
@@ -136,11 +137,11 @@ static enum err_code add_guard(struct checker *c, uint32_t place, const struct t
     return g->says.message ? ERR_OK : err_oom(c->e);
 }
 
-/* A literal: a number, or lists of them nested to one depth. */
+/* Literal indices: a number, or nested lists of equal depth. */
 struct indices {
     int rank;
     int64_t shape[MAX_RANK], n;
-    int64_t *v; /* from the front */
+    int64_t *v; /* counted from the front */
 };
 
 static bool is_literal(const struct checker *c, uint32_t node)
@@ -180,7 +181,7 @@ static enum err_code literal_indices(struct checker *c, uint32_t node, const str
     return ERR_OK;
 }
 
-/* Whether the indices are one, or a slice of the axis; then the view that takes it. */
+/* Whether the indices are one number, or a slice of the axis; if so, the view that takes it. */
 static bool is_slice(const struct taking *t, const struct indices *in, struct affine *ret)
 {
     int64_t step = in->n > 1 ? in->v[1] - in->v[0] : 1;
@@ -200,7 +201,7 @@ static bool is_slice(const struct taking *t, const struct indices *in, struct af
     return true;
 }
 
-/* The indices as a node: the numbers of a table, by their place in the list. */
+/* The indices as a node: the numbers of a table, by their position in the list. */
 static enum err_code listed(struct checker *c, uint32_t place, const struct indices *in,
                             uint32_t *ret)
 {
@@ -220,7 +221,7 @@ static enum err_code listed(struct checker *c, uint32_t place, const struct indi
     return graph_table(c, place, in->v, in->n, at, ret);
 }
 
-/* The shape that indices of `shape` give: theirs in the axis's place. */
+/* The result's shape for indices of `shape`: that shape in the axis's place. */
 static enum err_code taken_shape(struct checker *c, const struct taking *t, int rank,
                                  const int64_t *shape, int *ret_rank, int64_t *ret)
 {
@@ -237,7 +238,7 @@ static enum err_code taken_shape(struct checker *c, const struct taking *t, int 
     return graph_fits(c, t->place, c->t->nodes[t->x].dtype, n, ret);
 }
 
-/* Nothing of anything. */
+/* An empty result. */
 static enum err_code empty(struct checker *c, const struct taking *t, int rank,
                            const int64_t *shape, uint32_t *ret)
 {
@@ -261,8 +262,8 @@ static int64_t axis_stride(const struct taking *t)
     return stride;
 }
 
-/* x's elements where the index along the axis, times its stride, is j (int64, as wide as the
- * result); the other axes of x are those of the result in order: axis k is its axis other[k]. */
+/* Elements of x: the index along the axis times its stride is j (int64, as wide as the result). The
+ * other axes of x follow those of the result: axis k is result axis other[k]. */
 static enum err_code gather(struct checker *c, const struct taking *t, uint32_t j, const int *other,
                             int rank, const int64_t *shape, uint32_t *ret)
 {
@@ -294,8 +295,8 @@ static int64_t count(int rank, const int64_t *shape)
     return n;
 }
 
-/* Worth a kernel of their own are indices that are used again and again in a large result: what is
- * made of each would otherwise be made for each element. */
+/* Whether the indices deserve a kernel of their own: they are used many times in a large result,
+ * and their conversion would otherwise be repeated for each element. */
 static bool worth_storing(int64_t indices, int64_t results)
 {
     return results >= 65536 && results / 4 >= indices;

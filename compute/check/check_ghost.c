@@ -1,23 +1,23 @@
-/* The boundary modes that ask an array for what lies behind its faces.
+/* The boundary modes that use an array's own data behind its faces.
  *
- * `ghost` reads ghost cells. A shift by it has no boundary of its own, so it goes through
- * everything elementwise down to the arrays: shift(f(u, v), o) is f(shift(u, o), shift(v, o)). What
- * the backends see is a shift directly on an operand, a load with an offset that nothing limits.
- * Offsets of nested ones add up there; what has extent 1 where the shifted node has more is
- * broadcast, and does not move. A reduction, or a shift of another mode along the same axis, has
- * nothing outside of itself and is refused.
+ * `ghost` reads ghost cells. A shift in this mode has no boundary of its own, so it is pushed
+ * through all elementwise nodes down to the arrays: shift(f(u, v), o) is f(shift(u, o), shift(v,
+ * o)). The backends see a shift directly on an operand, a load with an unlimited offset. Offsets of
+ * nested shifts add up there. A node of extent 1 where the shifted node has more is broadcast, and
+ * does not move. A reduction, or a shift of another mode along the same axis, has nothing outside
+ * of itself and is refused.
  *
- * `array` computes the cells behind the faces from the array's boundary, an axis after the other:
- * each is an ordinary shift (wrap, symmetric or clamp), and where the face has a condition a choice
- * by whether that stayed inside. Axis 0 is innermost, as ghost.c fills it first, so both give the
- * same bits. */
+ * `array` computes the cells behind the faces from the array's boundary, one axis after the other:
+ * each is an ordinary shift (wrap, symmetric or clamp) and, if the face has a condition, a select
+ * by whether that shift stayed inside. Axis 0 is innermost, as ghost.c fills it first, so both give
+ * the same bits. */
 #include <string.h>
 
 #include "compute/check/check_graph.h"
 #include "compute/check/check_rules.h"
 #include "compute/type/grid.h"
 
-/* The grid of an operand, NULL for a node that is none or has none. */
+/* The grid of an operand, NULL for other nodes and arrays without a grid. */
 static const struct grid *ghost_grid(const struct checker *c, uint32_t x)
 {
     const struct typed_node *n = &c->t->nodes[x];
@@ -26,22 +26,22 @@ static const struct grid *ghost_grid(const struct checker *c, uint32_t x)
 
 /* --- mode ghost --- */
 
-/* What a shift means to the nodes below it: offsets along the axes of a shape that they are
+/* A shift's meaning for the nodes below it: offsets along the axes of a shape that they are
  * broadcast to, aligned at the right. */
 struct frame {
     int rank;
     const int64_t *shape;
     int64_t offsets[MAX_RANK];
-    uint32_t *moved; /* by node: what it became + 1 */
+    uint32_t *moved; /* by node: its moved copy + 1 */
     struct frame *next;
 };
 
-/* Beyond it views of views make an expression as large as what is refused. */
+/* Beyond this, views of views make an expression too large to accept. */
 #define MAX_FRAMES 256
 
 struct pushing {
     struct checker *c;
-    uint32_t n_nodes; /* when it began */
+    uint32_t n_nodes; /* at the beginning */
     struct frame *frames;
     uint32_t n_frames;
     struct pending {
@@ -75,7 +75,7 @@ static enum err_code frame_for(struct pushing *p, uint32_t place, int rank, cons
     return ERR_OK;
 }
 
-/* The offsets along a node's own axes; false where it stays. */
+/* The offsets along a node's own axes; false if it stays. */
 static bool own_offsets(const struct frame *f, const struct typed_node *n, int64_t *ret)
 {
     bool moves = false;
@@ -93,7 +93,7 @@ static enum err_code outside(const struct pushing *p, uint32_t id, const char *w
                     "boundary 'ghost' would read outside of %s, which has no ghost cells", what);
 }
 
-/* An operand read at o. */
+/* An operand, read at offset o. */
 static enum err_code moved_input(const struct pushing *p, uint32_t place, uint32_t id,
                                  const int64_t *o, uint32_t *ret)
 {
@@ -119,7 +119,7 @@ static enum err_code moved_input(const struct pushing *p, uint32_t place, uint32
     return graph_shift(c, place, id, o, BOUNDARY_GHOST, 0, ret);
 }
 
-/* The frame of a view's operand. */
+/* The frame for a view's operand. */
 static enum err_code view_frame(struct pushing *p, uint32_t id, const int64_t *o,
                                 struct frame **ret)
 {
@@ -138,7 +138,7 @@ static enum err_code view_frame(struct pushing *p, uint32_t id, const int64_t *o
     return frame_for(p, p->c->origin[id], x->rank, x->shape, inner, ret);
 }
 
-/* Where argument a of a node is looked at: *ret NULL for one that does not move. */
+/* The frame for argument a of a node; *ret NULL if the argument does not move. */
 static enum err_code arg_frame(struct pushing *p, struct frame *f, uint32_t id, int a,
                                struct frame **ret)
 {
@@ -175,7 +175,7 @@ static enum err_code arg_frame(struct pushing *p, struct frame *f, uint32_t id, 
     }
 }
 
-/* A node that moves, whose arguments have moved. */
+/* Makes the moved copy of a node whose arguments have moved. */
 static enum err_code move_node(struct pushing *p, struct frame *f, uint32_t id, const int64_t *o,
                                uint32_t *ret)
 {
@@ -224,7 +224,7 @@ static enum err_code put(struct pushing *p, struct frame *f, uint32_t node)
     return ERR_OK;
 }
 
-/* The top of the stack, once its arguments are done; they are put there first. */
+/* Processes the top of the stack: pushes its arguments first, then moves the node itself. */
 static enum err_code step(struct pushing *p)
 {
     struct frame *f = p->stack[p->depth - 1].frame;
@@ -285,8 +285,8 @@ static enum err_code slope(struct checker *c, uint32_t place, const struct grid 
     return graph_cast(c, place, k, t, ret);
 }
 
-/* Whether a shift stays inside the shape, as a shift of true: what a backend knows of whole boxes.
- */
+/* Whether a shift stays inside the shape, as a shift of true: backends evaluate that for whole
+ * boxes. */
 static enum err_code stays_inside(struct checker *c, uint32_t place, uint32_t x,
                                   const int64_t *offsets, uint32_t *ret)
 {
@@ -297,7 +297,7 @@ static enum err_code stays_inside(struct checker *c, uint32_t place, uint32_t x,
     return graph_shift(c, place, yes, offsets, BOUNDARY_CONSTANT, no, ret);
 }
 
-/* x shifted along one axis, with the condition of the face that the shift reads behind. */
+/* x shifted along one axis, with the condition of the face behind which the shift reads. */
 static enum err_code shift_axis(struct checker *c, uint32_t place, const struct grid *g, int axis,
                                 int64_t o, uint32_t x, uint32_t *ret)
 {

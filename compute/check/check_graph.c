@@ -1,14 +1,14 @@
 /* Typed nodes: shapes, sharing, scopes.
  *
- * Identical nodes are made once (a hash table over their contents), so that what the user wrote
- * twice, and what laplacian(x) and x share, is computed once. The expansion of composite functions
- * relies on it.
+ * Identical nodes are made once (a hash table over their contents), so that repeated
+ * subexpressions, and those that laplacian(x) and x share, are computed once. The expansion of
+ * composite functions relies on it.
  *
  * index() has no shape of its own; it takes its scope's, which is known only when the scope (the
  * whole expression, or the argument of a shift, reduction or indexing) is complete. Until then such
- * nodes are loose, and hold the axis as written. graph_close() then makes them anew with the
+ * nodes are loose, and hold the axis as written. graph_close() then replaces them by nodes with the
  * scope's shape, together with everything between them and the scope's root: elementwise nodes
- * only, whose value at each point of the scope is well defined even where their other operands are
+ * only, whose value at each point of the scope is well defined even if their other operands are
  * narrower. */
 #include "compute/check/check_graph.h"
 
@@ -145,7 +145,8 @@ static enum err_code grow_buckets(struct checker *c)
     return ERR_OK;
 }
 
-/* What typed.h says of a node and its operands, which a rule sees to before it asks for one. */
+/* Whether a node and its operands agree as typed.h demands; rules ensure it before they add a node.
+ */
 static inline bool agrees(const struct typed *t, const struct typed_node *n)
 {
     const struct typed_node *a[3] = {NULL, NULL, NULL};
@@ -240,8 +241,8 @@ enum err_code graph_add(struct checker *c, uint32_t place, struct typed_node *n,
     return ERR_OK;
 }
 
-/* Broadcasts the arguments' shapes into buf and makes the node. Open operands have no say in the
- * shape, and a node of open operands and constants alone is open too. */
+/* Broadcasts the arguments' shapes into buf and makes the node. Open operands do not affect the
+ * shape, and a node of open operands and constants only is open too. */
 static enum err_code add_elementwise(struct checker *c, uint32_t place, struct typed_node *n,
                                      uint32_t *ret)
 {
@@ -348,7 +349,7 @@ enum err_code graph_where(struct checker *c, uint32_t place, uint32_t cond, uint
     return add_elementwise(c, place, &n, ret);
 }
 
-/* An axis before its scope is known: any rank's axes, from either end. */
+/* An axis before its scope is known: valid for any rank, counted from either end. */
 static enum err_code raw_axis(struct checker *c, uint32_t place, int64_t axis)
 {
     if (axis < -MAX_RANK || axis >= MAX_RANK)
@@ -465,7 +466,7 @@ enum err_code graph_with_args(struct checker *c, uint32_t id, const uint32_t *ar
     return graph_add(c, c->origin[id], &n, c->flags[id], ret);
 }
 
-/* One loose node whose arguments are closed already, under the scope's shape. */
+/* Closes one loose node, whose arguments are closed already, with the scope's shape. */
 static enum err_code close_node(struct checker *c, uint32_t id, int rank, const int64_t *shape,
                                 uint32_t *ret)
 {
@@ -505,7 +506,7 @@ enum err_code graph_close(struct checker *c, uint32_t place, uint32_t a, uint32_
         return err_oom(c->e);
     size_t depth = 0;
     for (uint32_t at = a;;) {
-        /* down into the first argument that is loose and not done, else up */
+        /* down to the first argument that is loose and not done, else up */
         const struct typed_node *n = &c->t->nodes[at];
         uint32_t down = EXPR_NOWHERE;
         for (int k = 0; k < n->n_args && down == EXPR_NOWHERE; k++)

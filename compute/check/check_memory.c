@@ -1,9 +1,8 @@
-/* Nodes that put elements elsewhere: axes that are inserted or stretched are views; for others
- * something must lie in memory: elements under another shape, elements by number, numbers that are
- * known, an array put together of others.
+/* Nodes that move elements. Inserting or stretching axes makes a view; other nodes need memory:
+ * elements under another shape, elements by number, known numbers, concatenated arrays.
  *
- * An operand that is an array, or a slice of one, is used where it lies when its strides allow it:
- * reshaped it is then another view of the array (another T_INPUT), gathered from it needs no copy.
+ * An operand that is an array, or a slice of one, is used where it lies if its strides allow it:
+ * reshaping it gives another view of the array (another T_INPUT), gathering from it needs no copy.
  */
 #include <string.h>
 
@@ -62,7 +61,8 @@ enum err_code graph_broadcast(struct checker *c, uint32_t place, uint32_t x, int
     return graph_view(c, place, x, &a, rank, shape, ret);
 }
 
-/* The strided view of an array that a node is, and the array's input; false where it is none. */
+/* Fills *ret with the strided view of an array that a node is, and the array's input; false if it
+ * is none. */
 static bool array_view_of(const struct checker *c, uint32_t a, struct view *ret,
                           const struct typed_input **ret_input)
 {
@@ -87,7 +87,7 @@ static bool array_view_of(const struct checker *c, uint32_t a, struct view *ret,
     return true;
 }
 
-/* Another view of an array that is read already; false where it would be an array too many. */
+/* Whether another view of an array may be added; false at the limit of inputs. */
 static bool can_add_input(const struct checker *c)
 {
     return c->t->n_inputs < c->env->max_inputs;
@@ -100,7 +100,8 @@ static enum err_code other_view(struct checker *c, uint32_t place, const struct 
     return graph_input(c, place, in->name, &b, ret);
 }
 
-/* What lies in memory of itself, or will. */
+/* The node in a form that is laid out in memory: inputs and constants go behind an identity view.
+ */
 static enum err_code laid_out(struct checker *c, uint32_t place, uint32_t a, uint32_t *ret)
 {
     *ret = a;
@@ -108,7 +109,7 @@ static enum err_code laid_out(struct checker *c, uint32_t place, uint32_t a, uin
     return kind == T_INPUT || kind == T_CONST ? graph_same(c, place, a, ret) : ERR_OK;
 }
 
-/* Whether only axes of extent 1 come or go; then the view that does it. */
+/* Whether only axes of extent 1 are added or removed; if so, the view that does it. */
 static bool squeezes(const struct typed_node *n, int rank, const int64_t *shape, struct affine *ret)
 {
     int to = 0;
@@ -124,7 +125,7 @@ static bool squeezes(const struct typed_node *n, int rank, const int64_t *shape,
         ret->src[k] = (int8_t)to++;
         ret->step[k] = 1;
     }
-    return true; /* the elements' number leaves nothing but ones */
+    return true; /* the element counts agree, so the rest are ones */
 }
 
 static enum err_code stored(struct checker *c, uint32_t place, uint32_t a, int rank,

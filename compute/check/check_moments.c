@@ -1,7 +1,7 @@
-/* Means, variances and dot, made of reductions.
+/* Means, variances and dot, composed of reductions.
  *
  * var is the mean of the squared distances from the mean. A complex x is read twice, by two
- * kernels: the second takes the first one's result in as it is. */
+ * kernels: the second uses the first one's result directly. */
 #include <math.h>
 
 #include "compute/check/check_graph.h"
@@ -10,7 +10,7 @@
 #include "compute/check/check_rules.h"
 #include "compute/lang/fold.h"
 
-/* Elements that meet in one result. */
+/* Elements per result. */
 static double count_of(const struct typed_node *n, uint32_t axes)
 {
     double count = 1;
@@ -83,7 +83,7 @@ enum err_code moments_nanmean(struct checker *c, const struct reduction *r, uint
     return graph_op2(c, r->place, OP_DIVIDE, sum, n, ret);
 }
 
-/* A number known now. */
+/* A number that is known now. */
 static enum err_code number_param(struct checker *c, uint32_t node, const char *what, double *ret)
 {
     struct cval v;
@@ -96,8 +96,8 @@ static enum err_code number_param(struct checker *c, uint32_t node, const char *
     return ERR_OK;
 }
 
-/* Of complex numbers: that of the real parts and that of the imaginary ones, each NaN where the
- * other is. */
+/* For complex numbers: the sum of the variances of the real and the imaginary parts, each part NaN
+ * where the other is. */
 static enum err_code nanvar_of_parts(struct checker *c, const struct reduction *r, uint32_t x,
                                      double correction, uint32_t *ret)
 {

@@ -1,4 +1,4 @@
-/* Typing of elementwise operations: which dtype they compute in, and what becomes of literals.
+/* Typing of elementwise operations: the dtype they compute in, and the conversion of literals.
  *
  * Promotion looks at all typed operands first and then at the literals (NEP 50); op.def's rule then
  * says what that type means for the operation. Operands that are all literals never become nodes:
@@ -13,7 +13,7 @@
 #include "compute/check/check_graph.h"
 #include "compute/lang/fold.h"
 
-/* The dtype that literals alone compute in together. */
+/* The dtype in which literals without typed operands are computed together. */
 static enum err_code literals_dtype(struct checker *c, const struct cval *args, int n,
                                     enum dtype *ret)
 {
@@ -111,7 +111,7 @@ static enum err_code refuse(struct checker *c, uint32_t place, enum op op, enum 
                     op_table[op].name, dtype_name(t), hint);
 }
 
-/* What a rule makes of the promoted type. */
+/* The type that a rule derives from the promoted type. */
 static enum dtype rule_dtype(enum op_rule rule, enum dtype t)
 {
     switch (rule) {
@@ -131,8 +131,8 @@ static bool refused_by_rule(enum op_rule rule, enum dtype t)
            ((rule == RULE_INTEGRAL || rule == RULE_SHIFT) && dtype_kind(t) >= KIND_FLOAT);
 }
 
-/* A signed integer against uint64: NumPy's promotion would be float64, which cannot tell 2**53 from
- * 2**53 + 1. A negative signed value decides alone, any other compares in uint64. */
+/* A signed integer against uint64: NumPy's promotion would be float64, which cannot distinguish
+ * 2**53 and 2**53 + 1. A negative signed value decides alone, any other compares in uint64. */
 static enum err_code compare_mixed(struct checker *c, uint32_t place, enum op op, uint32_t a,
                                    uint32_t b, uint32_t *ret)
 {
@@ -157,8 +157,8 @@ static bool is_mixed_pair(enum dtype a, enum dtype b)
     return (dtype_kind(a) == KIND_INT && b == DT_U64) || (a == DT_U64 && dtype_kind(b) == KIND_INT);
 }
 
-/* x ** 0.5: the square root but for -0, whose power is 0, and -infinity, whose power is infinity.
- */
+/* x ** 0.5: the square root except for -0, whose power is 0, and -infinity, whose power is
+ * infinity. */
 static enum err_code root(struct checker *c, uint32_t place, uint32_t x, enum dtype t,
                           uint32_t *ret)
 {
@@ -174,7 +174,7 @@ static enum err_code root(struct checker *c, uint32_t place, uint32_t x, enum dt
     return graph_where(c, place, below, plus, y, ret);
 }
 
-/* A real number that is known now, as a literal or as a constant with a type. */
+/* A real number that is known now, a literal or a typed constant. */
 static bool is_known(const struct checker *c, const struct cval *v, double *ret)
 {
     if (v->weak) {
@@ -188,8 +188,8 @@ static bool is_known(const struct checker *c, const struct cval *v, double *ret)
     return true;
 }
 
-/* x ** a known number. *ret_done false where it is an ordinary power. x ** 2, x ** -1 and x ** 0.5
- * round no worse as a product, a quotient and a root and are several times cheaper; so are 3 and 4
+/* x ** a known number; *ret_done is false for an ordinary power. As a product, a quotient and a
+ * root, x ** 2, x ** -1 and x ** 0.5 round no worse and are several times cheaper; so are 3 and 4
  * where they cost at most one more rounding. */
 static enum err_code known_power(struct checker *c, uint32_t place, const struct cval *args,
                                  double n, enum dtype t, uint32_t *ret, bool *ret_done)
@@ -221,7 +221,7 @@ static enum err_code known_power(struct checker *c, uint32_t place, const struct
     return ERR_OK;
 }
 
-/* Whether dividing by the number is, to the bit, multiplying by its reciprocal: a power of two
+/* Whether division by d equals, to the bit, multiplication by its reciprocal: d is a power of two
  * whose reciprocal is a normal number of the type. */
 static bool exact_reciprocal(double d, enum dtype t)
 {
@@ -232,7 +232,7 @@ static bool exact_reciprocal(double d, enum dtype t)
     return fabs(m) == 0.5 && abs(exp) <= most;
 }
 
-/* Operations that leave values of this type as they are. */
+/* Operations that do not change values of this type. */
 static bool is_identity(enum op op, enum dtype t)
 {
     switch (op) {

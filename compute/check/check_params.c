@@ -1,4 +1,4 @@
-/* Readers of arguments: what a parameter must be, and what is said where it is something else. */
+/* Readers of arguments: what a parameter must be, and the error if it is something else. */
 #include <string.h>
 
 #include "compute/check/check_graph.h"

@@ -1,10 +1,10 @@
-/* Arrays behind each other, and behind themselves.
+/* Concatenation and repetition of arrays.
  *
  * concat and stack, and a list that is a value, put pieces together (graph_concat), each computed
- * straight into its place. An array behind itself is a reshape: x[i] k times over is x with a new
- * axis of extent k stretched over, laid out in C order; at the root of an expression that is one
- * kernel. Where each slice has a number of its own, which one an element comes from is searched for
- * in the numbers' sums. */
+ * directly into its place. Repetition is a reshape: x[i] k times over is x with a new axis of
+ * extent k stretched over, laid out in C order; at the root of an expression that is one kernel. If
+ * each slice has its own count, an element's slice is found by binary search in the sums of the
+ * counts. */
 #include "compute/check/check_graph.h"
 #include "compute/check/check_rules.h"
 
@@ -35,7 +35,7 @@ static enum err_code concat(struct checker *c, const struct call *call, uint32_t
     return graph_concat(c, call->node, parts, n, axis, ret);
 }
 
-/* Arrays of one shape behind each other along a new axis. */
+/* Concatenates arrays of one shape along a new axis. */
 static enum err_code stack(struct checker *c, const struct call *call, uint32_t *ret)
 {
     static const char what[] = "the list of stack()";
@@ -56,7 +56,7 @@ enum err_code pieces_concat(struct checker *c, const struct call *call, struct c
     return ERR_OK;
 }
 
-/* Axes beside each other that are left as they are, as one; the new rank. */
+/* Merges adjacent axes that are not repeated into one; returns the new rank. */
 static int join_axes(int rank, const int64_t *shape, const int64_t *each, int64_t *ret_shape,
                      int64_t *ret_each)
 {
@@ -72,7 +72,8 @@ static int join_axes(int rank, const int64_t *shape, const int64_t *each, int64_
     return n;
 }
 
-/* x of `shape`, each axis's elements `each` times over in turn (within), or the whole axis. */
+/* x of `shape`, along each axis each element `each` times in a row (within), or the whole axis
+ * `each` times. */
 static enum err_code again(struct checker *c, uint32_t place, uint32_t x, int rank,
                            const int64_t *shape, const int64_t *each, bool within, uint32_t *ret)
 {
@@ -101,7 +102,7 @@ static enum err_code again(struct checker *c, uint32_t place, uint32_t x, int ra
         return expr_err(c->x, place, c->e, ERR_BAD_SHAPE,
                         "too many axes to repeat: at most %d with those that are added", MAX_RANK);
     for (int k = 0; k < rank; k++) {
-        if (each[k] == 1 || shape[k] == 1) { /* stretching it is enough */
+        if (each[k] == 1 || shape[k] == 1) { /* stretching it suffices */
             spread[n++] = shape[k] * each[k];
             continue;
         }
@@ -142,8 +143,9 @@ enum err_code pieces_tile(struct checker *c, const struct call *call, struct cva
     return ERR_OK;
 }
 
-/* Which of n slices, that end where `ends` says, element r of the last end's lies in: the number of
- * ends that are not behind it, by halves. (Past the last end a table says that one, which is.) */
+/* Which of n slices element r (before the last end) lies in, if `ends` are the slices' ends: the
+ * number of ends ≤ r, by binary search. (Numbers past the table read the last end, which is > r.)
+ */
 static enum err_code search(struct checker *c, uint32_t place, const int64_t *ends, int64_t n,
                             uint32_t r, uint32_t *ret)
 {
@@ -163,7 +165,7 @@ static enum err_code search(struct checker *c, uint32_t place, const int64_t *en
     return ERR_OK;
 }
 
-/* Each slice along the axis a number of times of its own. */
+/* Repeats each slice along the axis by its own count. */
 static enum err_code repeat_each(struct checker *c, const struct call *call, uint32_t x, int axis,
                                  uint32_t *ret)
 {

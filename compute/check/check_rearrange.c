@@ -1,8 +1,9 @@
-/* Functions that put elements elsewhere: axes turned, dropped, inserted and stretched are views,
- * roll is a periodic shift, tril and triu compare indices. None of these costs a kernel of its own.
+/* Functions that rearrange elements: permuting, dropping, inserting and stretching axes makes
+ * views, roll is a periodic shift, tril and triu compare indices. None of these costs a kernel of
+ * its own.
  *
  * Their operand's scope is closed behind a view (graph_close_operand), so that index() in it means
- * the operand's axes whatever they become. */
+ * the operand's axes wherever they end up. */
 #include <string.h>
 
 #include "compute/check/check_graph.h"
@@ -95,7 +96,7 @@ static enum err_code broadcast(struct checker *c, const struct call *call, uint3
 
 static int64_t element_count(const struct typed_node *n)
 {
-    int64_t count = 1; /* fits: the node's bytes do */
+    int64_t count = 1; /* fits, because the node's bytes do */
     for (int k = 0; k < n->rank; k++)
         count *= n->shape[k];
     return count;
@@ -119,12 +120,12 @@ static enum err_code reshape(struct checker *c, const struct call *call, uint32_
                         "%lld elements of shape %s do not fill the shape %s", (long long)count,
                         shape_text(n->rank, n->shape, from, sizeof from),
                         shape_text(rank, shape, to, sizeof to));
-    if (unknown >= 0) /* of nothing, the others may be anything */
+    if (unknown >= 0) /* of an empty array the others may be anything */
         TRY(graph_fits(c, call->param[1], n->dtype, rank, shape));
     return graph_reshape(c, call->node, x, rank, shape, ret);
 }
 
-/* One axis's way round: shifts of it add up. */
+/* Adds shifts along one axis, modulo its extent. */
 static int64_t turned(int64_t so_far, int64_t shift, int64_t extent)
 {
     return extent ? (so_far + shift % extent) % extent : 0;
@@ -142,7 +143,7 @@ static enum err_code roll_axes(struct checker *c, const struct call *call, uint3
         return expr_err(c->x, call->param[2], c->e, ERR_SHAPE_MISMATCH,
                         "roll() takes one shift for each axis: %u for %u", n_by, n_axes);
     bool moves = false;
-    uint32_t n_turns = n_axes == 1 ? n_by : n_axes; /* one of none is none, too */
+    uint32_t n_turns = n_axes == 1 ? n_by : n_axes; /* with one axis and no shifts, none */
     for (uint32_t i = 0; i < n_turns; i++) {
         int axis;
         TRY(check_axis(c, items[n_axes == 1 ? 0 : i].node, n->rank, &axis));
@@ -176,7 +177,7 @@ static enum err_code roll(struct checker *c, const struct call *call, uint32_t x
     return graph_reshape(c, call->node, x, n.rank, n.shape, ret);
 }
 
-/* On and below (above) the k-th diagonal of the last two axes; zeros elsewhere. */
+/* Elements on and below (above) the k-th diagonal of the last two axes; zeros elsewhere. */
 static enum err_code triangle(struct checker *c, const struct call *call, uint32_t x, bool lower,
                               uint32_t *ret)
 {

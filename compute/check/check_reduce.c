@@ -1,8 +1,8 @@
-/* Reductions and scans: their parameters, and the dtype they accumulate in. What a reduction is
- * made of stands in reduce.def.
+/* Reductions and scans: their parameters, and the dtype they accumulate in. reduce.def says what
+ * each reduction consists of.
  *
- * float16 and bfloat16 are reduced in float32 by casts put around the node. A reduction over no
- * axis at all (axis=(), or a scalar) is its operand, and finds the greatest at 0. */
+ * float16 and bfloat16 are reduced in float32, with casts around the node. A reduction over no axis
+ * at all (axis=(), or a scalar) is its operand; argmax and argmin give 0. */
 #include "compute/check/check_reduce.h"
 #include "compute/check/check_graph.h"
 #include "compute/check/check_ops.h"
@@ -14,7 +14,7 @@ enum after { NOTHING, ROOT };
 static const struct {
     enum operand operand;
     enum before before;
-    enum reduce_op op, of_others; /* of floats, of integers and bools */
+    enum reduce_op op, of_others; /* for floats; for integers and bools */
     enum after after;
 } table[FUNC_COUNT] = {
 #define REDUCTION(id, name, further, most, rule, operand, before, op, of_others, after)            \
@@ -56,13 +56,13 @@ static enum err_code not_complex(struct checker *c, const struct call *call, enu
     return ERR_OK;
 }
 
-/* The operand's dtype has an order, and there are elements to compare. */
+/* Checks that the operand's dtype has an order, and that there are elements to compare. */
 static enum err_code comparable(struct checker *c, const struct call *call, uint32_t x,
                                 uint32_t axes)
 {
     const struct typed_node *n = &c->t->nodes[x];
     TRY(not_complex(c, call, n->dtype));
-    bool nothing = false; /* as NumPy: also where the result has no element either */
+    bool nothing = false; /* as NumPy: an error even if the result is empty too */
     for (int k = 0; k < n->rank; k++)
         nothing |= n->shape[k] == 0 && axes & 1u << k;
     char text[SHAPE_TEXT_MAX];
@@ -73,14 +73,15 @@ static enum err_code comparable(struct checker *c, const struct call *call, uint
     return ERR_OK;
 }
 
-/* What the result is of and, in *ret_in, what it is computed in; x as what is reduced. */
+/* Prepares the operand: x as it is reduced, the result's dtype and, in *ret_in, the dtype it is
+ * computed in. */
 static enum err_code reduce_operand(struct checker *c, const struct call *call,
                                     const struct reduction *r, enum operand operand, uint32_t *x,
                                     enum dtype *ret, enum dtype *ret_in)
 {
     enum dtype t = c->t->nodes[*x].dtype;
     struct cval v = cval_typed(*x, r->place);
-    bool alone = false; /* as it is, halves too */
+    bool alone = false; /* unchanged, halves too */
     switch (operand) {
     case TRUTH:
     case COUNT:
@@ -106,7 +107,7 @@ static enum err_code reduce_operand(struct checker *c, const struct call *call,
     return ERR_OK;
 }
 
-/* x over the axes; over none of them it is what the reduction gives of one element. */
+/* x reduced over the axes; over no axes, the reduction's result for one element. */
 static enum err_code reduce_by(struct checker *c, const struct reduction *r, uint32_t x,
                                enum reduce_op op, uint32_t correction, uint32_t *ret)
 {
@@ -127,7 +128,7 @@ static enum err_code reduce_by(struct checker *c, const struct reduction *r, uin
     return rank ? graph_view(c, r->place, *ret, &(struct affine){0}, rank, shape, ret) : ERR_OK;
 }
 
-/* min(x, y), of somebody who thinks of Python's, is told of minimum(). */
+/* The axes. For min(x, y), as Python's min is called, the error suggests minimum(). */
 static enum err_code axes_param(struct checker *c, const struct call *call, int rank, uint32_t *ret)
 {
     enum err_code code = check_axes(c, call->param[1], rank, ret);
@@ -153,7 +154,7 @@ enum err_code reduce_call(struct checker *c, const struct call *call, struct cva
     uint32_t open = x;
     TRY(graph_close(c, v.place, x, &x));
     TRY(axes_param(c, call, c->t->nodes[x].rank, &r.axes));
-    if (r.axes == 0) /* nothing is left of the reduction */
+    if (r.axes == 0) /* no reduction remains */
         TRY(graph_close_operand(c, v.place, open, &x));
     TRY(keepdims_param(c, call->param[2], &r.keepdims));
     enum dtype from = c->t->nodes[x].dtype, t, in;
@@ -162,7 +163,7 @@ enum err_code reduce_call(struct checker *c, const struct call *call, struct cva
     bool squares = table[func].before == SQUARES, root = table[func].after == ROOT;
     TRY(graph_cast(c, r.place, x, in, &x));
     if (squares && root && r.axes == 0) {
-        squares = root = false; /* that of one element */
+        squares = root = false; /* those of one element */
         TRY(graph_op(c, r.place, OP_ABS, &x, &x));
     }
     if (squares)

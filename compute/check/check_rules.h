@@ -1,8 +1,8 @@
-/* The rules of calls: what each function of the expression language makes of its arguments.
+/* The rules of calls: how each function of the expression language turns its arguments into nodes.
  *
- * check.c asks them from its table (but for indexing) when everything below the call has its value.
- * A rule reads its arguments (check_value.h) and builds nodes (check_graph.h, check_ops.h); none
- * calls the walk. */
+ * Called by check.c, from its table (except indexing), when all descendants of the call have their
+ * values. A rule reads its arguments (check_value.h) and builds nodes (check_graph.h, check_ops.h);
+ * no rule calls back into check.c. */
 #ifndef ARRAYD_CHECK_RULES_H
 #define ARRAYD_CHECK_RULES_H
 
@@ -35,7 +35,7 @@ enum err_code elementwise_addc(struct checker *c, const struct call *call,
 
 /* check_stencil.c */
 
-/* x[…]: no call, so it stands in no table. */
+/* x[…]: not a call, so it is in no table. */
 enum err_code stencil_getitem(struct checker *c, uint32_t node, struct cval *ret) must_check;
 enum err_code stencil_index(struct checker *c, const struct call *call,
                             struct cval *ret) must_check;
@@ -65,7 +65,7 @@ enum err_code rearrange_call(struct checker *c, const struct call *call,
 enum err_code gather_take(struct checker *c, const struct call *call, struct cval *ret) must_check;
 enum err_code gather_take_along(struct checker *c, const struct call *call,
                                 struct cval *ret) must_check;
-/* x's slices along an axis by their numbers, an int64 node of rank 1 that is within the axis. */
+/* x's slices along an axis by number; i is an int64 node of rank 1 within the axis. */
 enum err_code gather_slices(struct checker *c, uint32_t place, uint32_t x, int axis, uint32_t i,
                             uint32_t *ret) must_check;
 
@@ -91,16 +91,16 @@ enum err_code moments_dot(struct checker *c, const struct call *call, struct cva
 
 /* check_ghost.c: the modes `ghost` and `array` of a closed node */
 
-/* ERR_GHOST_WIDTH, with the place of what has too few ghosts. */
+/* ERR_GHOST_WIDTH, with the place of the array that has too few ghosts. */
 enum err_code ghost_shift(struct checker *c, uint32_t place, uint32_t x, const int64_t *offsets,
                           uint32_t *ret) must_check;
-/* ERR_BAD_BOUNDARY; `at` is where the boundary is named. */
+/* ERR_BAD_BOUNDARY; `at` is the node that names the boundary. */
 enum err_code array_shift(struct checker *c, uint32_t place, uint32_t at, uint32_t x,
                           const int64_t *offsets, uint32_t *ret) must_check;
 /* The array's own spacing along an axis; ERR_BAD_EXPRESSION at `at` unless x is an array. */
 enum err_code array_spacing(struct checker *c, uint32_t at, uint32_t x, int axis,
                             struct cval *ret) must_check;
-/* The grid whose boundary is meant; ERR_BAD_BOUNDARY at `at` unless x is an array that has one. */
+/* The grid whose boundary applies; ERR_BAD_BOUNDARY at `at` unless x is an array that has one. */
 enum err_code array_boundary(struct checker *c, uint32_t at, uint32_t x,
                              const struct grid **ret) must_check;
 

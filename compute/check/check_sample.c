@@ -1,19 +1,19 @@
 /* sample(x, points): values between the cells, by gathers.
  *
- * Each coordinate is first brought into the array as the boundary says, so that no index can
- * overflow whatever it was: in float64, but in float32 where that gives the same bits at a third of
- * the instructions (a float32 that is clamped into 2^24 cells and no more has its cell and its
- * fraction exactly). Numbers of elements are int32 where that reaches. Linear: the 2^rank cells
- * around the point, folded axis by axis; where a weight is 0 the other cell has no say, not even an
- * infinite one. A NaN coordinate's weight is NaN, and so is the result. Nearest: the coordinate is
- * rounded before it is brought in.
+ * Each coordinate is first mapped into the array according to the boundary, so that no index can
+ * overflow whatever the coordinate. This uses float64, or float32 if that gives the same bits at a
+ * third of the instructions (a float32 that is clamped into 2^24 cells and not mapped otherwise has
+ * its cell and its fraction exactly). Element numbers are int32 if that suffices. Linear: the
+ * 2^rank cells around the point, interpolated axis by axis; with a weight of 0 the other cell has
+ * no effect, even if it is infinite. A NaN coordinate's weight is NaN, and so is the result.
+ * Nearest: the coordinate is rounded before it is mapped.
  *
- * The array's own boundary is clamp (or wrap) first, which gives the edge's value, and then, axis
- * by axis, what the face makes of that: axis 0 innermost, as ghosts are filled.
+ * The array's own boundary is first treated as clamp (or wrap), which gives the edge's value; then,
+ * axis by axis, the face's condition is applied: axis 0 innermost, as ghosts are filled.
  *
  * Along many axes that would be too much code. There a sum runs over the corners, a corner's number
- * being one bit an axis; the weights' products and the cells' numbers are tables for half of the
- * axes each. What faces make of a value is linear in it, so they may follow at the end. */
+ * being one bit per axis; the weights' products and the cells' numbers are tables for half of the
+ * axes each. A face's condition is linear in the value, so it may be applied at the end. */
 #include <math.h>
 #include <string.h>
 
@@ -24,8 +24,7 @@
 
 #define NONE UINT32_MAX
 
-/* As many axes are folded one by one; along more, the corners are counted by an axis of their own.
- */
+/* Up to this many axes are interpolated one by one; with more, an extra axis counts the corners. */
 #define FEW_AXES 4
 
 struct sampling {
@@ -35,19 +34,19 @@ struct sampling {
     const int64_t *shape, *strides;
     bool nearest;
     enum boundary_mode mode;
-    const struct grid *grid; /* whose boundary it is; NULL: `mode` is */
-    enum dtype calc, weight; /* what is interpolated in, and its real type */
-    enum dtype index;        /* of elements' numbers: int32 where they fit, else int64 */
+    const struct grid *grid; /* the grid whose boundary applies; NULL: `mode` does */
+    enum dtype calc, weight; /* the interpolation's dtype, and its real type */
+    enum dtype index;        /* dtype of element numbers: int32 if they fit, else int64 */
     uint32_t value;          /* of the boundary, in calc */
 };
 
-/* Where a point lies along one axis. */
+/* A point's position along one axis. */
 struct place {
     uint32_t cell[2]; /* of s.index, times the axis's stride; the second for linear */
     uint32_t inside[2];
-    uint32_t weight;     /* of the second; nearest: the coordinate, for its NaN */
+    uint32_t weight;     /* of the second cell; nearest: the coordinate, for its NaN */
     uint32_t coordinate; /* float64, as given */
-    bool exact;          /* the weight was not rounded: it is below 1 */
+    bool exact;          /* the weight was not rounded: it is less than 1 */
 };
 
 static enum err_code number(struct sampling *s, enum dtype t, double v, uint32_t *ret)
@@ -78,7 +77,7 @@ static enum err_code clamped(struct sampling *s, uint32_t a, double lo, double h
     return with(s, OP_MINIMUM, a, hi, ret);
 }
 
-/* a, or where it is above `limit`, top − a */
+/* a, or top − a if a is above `limit` */
 static enum err_code folded(struct sampling *s, uint32_t a, double limit, double top, uint32_t *ret)
 {
     uint32_t above, other;
@@ -87,8 +86,8 @@ static enum err_code folded(struct sampling *s, uint32_t a, double limit, double
     return graph_where(s->c, s->place, above, other, a, ret);
 }
 
-/* A coordinate (linear) or a cell's number (nearest) as the boundary has it: 0 … n − 1, but up to n
- * for wrap and from −1 to n for constant. */
+/* Maps a coordinate (linear) or a cell's number (nearest) as the boundary says: into 0 … n − 1, but
+ * up to n for wrap and from −1 to n for constant. */
 static enum err_code bring_in(struct sampling *s, uint32_t p, int64_t extent, uint32_t *ret)
 {
     const double n = (double)extent;
@@ -114,8 +113,8 @@ static enum err_code bring_in(struct sampling *s, uint32_t p, int64_t extent, ui
     return clamped(s, p, 0, n - 1, ret);
 }
 
-/* A cell's number brought in where it is just outside, whether it was inside, and what it adds to
- * the element's. `far`: it is the one after the coordinate's. */
+/* Maps a cell's number that is just outside; whether it was inside, and its contribution to the
+ * element's number. `far`: it is the cell after the coordinate's. */
 static enum err_code cell(struct sampling *s, uint32_t i, int axis, bool far, uint32_t *ret,
                           uint32_t *ret_inside)
 {
@@ -132,7 +131,8 @@ static enum err_code cell(struct sampling *s, uint32_t i, int axis, bool far, ui
         TRY(with(s, OP_GREATER_EQUAL, i, (double)n, &hi));
         TRY(number(s, s->index, 0, &zero));
         TRY(graph_where(s->c, s->place, hi, zero, i, &i));
-    } else if (far || s->mode == BOUNDARY_CONSTANT) { /* else the coordinate is n − 1 at most */
+    } else if (far ||
+               s->mode == BOUNDARY_CONSTANT) { /* otherwise the coordinate is at most n − 1 */
         TRY(with(s, OP_MINIMUM, i, (double)(n - 1), &i));
     }
     *ret = i;
@@ -150,7 +150,8 @@ static enum err_code rounded(struct sampling *s, uint32_t p, uint32_t *ret)
     return graph_where(s->c, s->place, rest, up, down, ret);
 }
 
-/* What has every bit of a coordinate, its cell and its fraction. Only clamp never adds to one. */
+/* A type that holds a coordinate, its cell and its fraction exactly. Only clamp never adds to one.
+ */
 static enum dtype coordinate_type(const struct sampling *s, int axis)
 {
     enum dtype t = s->c->t->nodes[s->points].dtype;
@@ -235,8 +236,8 @@ static enum err_code between(struct sampling *s, uint32_t a, uint32_t b, uint32_
     return graph_where(c, s->place, none, a, *ret, ret);
 }
 
-/* A point that is `out` cells (float64) beyond the middle of the cell at a dirichlet face, where
- * that cell's value is r. */
+/* The value at a point `out` cells (float64) beyond the middle of the cell at a dirichlet face; r
+ * is that cell's value. */
 static enum err_code behind_value(struct sampling *s, const struct face *f, bool high, uint32_t out,
                                   uint32_t r, uint32_t *ret)
 {
@@ -260,7 +261,7 @@ static enum err_code behind_value(struct sampling *s, const struct face *f, bool
     return graph_where(c, s->place, past, v, r, ret);
 }
 
-/* The same at a neumann face: r continued with the slope. */
+/* The same at a neumann face: r extrapolated with the slope. */
 static enum err_code behind_slope(struct sampling *s, int axis, bool high, uint32_t out, uint32_t r,
                                   uint32_t *ret)
 {
@@ -288,7 +289,7 @@ static enum err_code behind_slope(struct sampling *s, int axis, bool high, uint3
     return graph_where(c, s->place, past, x, r, ret);
 }
 
-/* What the faces of an axis make of the value *r that clamping gave. */
+/* Applies the conditions of an axis's faces to the value *r that clamping gave. */
 static enum err_code behind_faces(struct sampling *s, const struct place *p, int axis, uint32_t *r)
 {
     for (int side = FACE_LOW; s->grid && side <= FACE_HIGH; side++) {
@@ -307,7 +308,7 @@ static enum err_code behind_faces(struct sampling *s, const struct place *p, int
     return ERR_OK;
 }
 
-/* NaN where a coordinate is: a face's value or a cell may have hidden it. */
+/* NaN for a NaN coordinate, which a face's value or a cell may have hidden. */
 static enum err_code nan_kept(struct sampling *s, const struct place *places, uint32_t v,
                               uint32_t *ret)
 {
@@ -326,7 +327,7 @@ static enum err_code nan_kept(struct sampling *s, const struct place *places, ui
     return graph_where(s->c, s->place, bad, nan, v, ret);
 }
 
-/* The faces of all axes, axis 0 first, and NaN for coordinates that are. */
+/* Applies the faces of all axes, axis 0 first, and NaN for NaN coordinates. */
 static enum err_code finish(struct sampling *s, const struct place *places, uint32_t v,
                             uint32_t *ret)
 {
@@ -335,8 +336,8 @@ static enum err_code finish(struct sampling *s, const struct place *places, uint
     return nan_kept(s, places, v, ret);
 }
 
-/* Of the corners along some axes, for each point: what their numbers, the product of their weights
- * and (NONE: all are) whether they are inside comes to; as arrays (m, 2^n), in memory. */
+/* The corners along some axes, for each point: their numbers, the products of their weights and
+ * whether they are inside (NONE: all are); as arrays (m, 2^n), in memory. */
 struct corners {
     int64_t n;
     uint32_t at, weight, inside;
@@ -391,8 +392,8 @@ static enum err_code pairs(struct sampling *s, enum op op, uint32_t a, uint32_t 
     return graph_op2(s->c, s->place, op, a, b, ret);
 }
 
-/* Along many axes: the sum over all corners of cell times weight, those of half the axes against
- * those of the others. */
+/* Along many axes: the sum over all corners of cell times weight, pairing the corners of half the
+ * axes with those of the other half. */
 static enum err_code summed(struct sampling *s, const struct place *places, const int *axes, int n,
                             uint32_t *ret)
 {
@@ -426,7 +427,7 @@ static enum err_code linear(struct sampling *s, const struct place *places, uint
     uint32_t v[1 << FEW_AXES];
     int axes[MAX_RANK], n_axes = 0;
     const bool interleaved = s->grid && s->rank <= FEW_AXES;
-    for (int k = 0; k < s->rank; k++) /* one cell is the same on either side of the point */
+    for (int k = 0; k < s->rank; k++) /* with one cell, it is the same on both sides of the point */
         if (s->shape[k] > 1 || s->mode == BOUNDARY_CONSTANT || interleaved)
             axes[n_axes++] = k;
     if (n_axes > FEW_AXES)
@@ -491,7 +492,7 @@ static enum err_code boundary_params(struct sampling *s, const struct call *call
     return ops_convert(c, edge.valued ? &edge.value : &zero, s->calc, &s->value);
 }
 
-/* points: (m, rank) of real numbers, each row a point. */
+/* points: (m, rank) real numbers, one point per row. */
 static enum err_code points_param(struct sampling *s, uint32_t node)
 {
     struct checker *c = s->c;
@@ -524,7 +525,7 @@ enum err_code sample_call(struct checker *c, const struct call *call, struct cva
     s.weight = s.calc == DT_C64 ? DT_F32 : s.calc == DT_C128 ? DT_F64 : s.calc;
     for (int k = x.rank; k-- > 0; stride *= x.shape[k])
         strides[k] = stride;
-    s.index = stride < INT32_MAX - 1 ? DT_I32 : DT_I64; /* the cell after the last, too */
+    s.index = stride < INT32_MAX - 1 ? DT_I32 : DT_I64; /* also holds the cell after the last */
     TRY(points_param(&s, call->param[1]));
     TRY(method_param(c, call->param[2], &s.nearest));
     TRY(boundary_params(&s, call));
@@ -532,7 +533,7 @@ enum err_code sample_call(struct checker *c, const struct call *call, struct cva
     if (stride == 0 && *m != 0)
         return expr_err(c->x, call->param[0], c->e, ERR_SHAPE_MISMATCH,
                         "sample() of an array without elements");
-    if (x.rank == 0 || stride == 0) { /* one value, or no point */
+    if (x.rank == 0 || stride == 0) { /* a single value, or no point */
         const struct affine nothing = {.rank = 0};
         id = s.x;
         if (stride == 0)

@@ -1,9 +1,9 @@
-/* Functions that look at shapes: indexing, index(), shift() and the differences made of it.
+/* Functions that depend on shapes: indexing, index(), shift() and the differences composed of it.
  *
  * Each closes its argument's scope first (graph_close), then expands into views, shifts and
  * ordinary operations. Offsets are reduced to the extents here, so that the backends add them
- * without overflow: a period's remainder where the mode is periodic, else at most one extent out.
- */
+ * without overflow: to the remainder by the period for periodic modes, else to at most one extent
+ * outside. */
 #include <string.h>
 
 #include "compute/check/check_graph.h"
@@ -54,7 +54,7 @@ enum err_code stencil_index(struct checker *c, const struct call *call, struct c
     return ERR_OK;
 }
 
-/* The index along one axis of element i (int64) of a shape. */
+/* The index along one axis of element number i (int64) of a shape. */
 static enum err_code unravel_of(struct checker *c, const struct call *call, uint32_t i,
                                 uint32_t *ret)
 {
@@ -110,7 +110,7 @@ static int64_t reduced_offset(int64_t offset, int64_t n, enum boundary_mode mode
     return offset > n ? n : offset < -n ? -n : offset;
 }
 
-/* shift() of a closed node. */
+/* shift() of a node whose scope is closed. */
 static enum err_code shifted(struct checker *c, uint32_t place, uint32_t x, const int64_t *offsets,
                              const struct edge *edge, uint32_t *ret)
 {
@@ -195,8 +195,7 @@ static bool names_array(struct checker *c, uint32_t node)
     return text && strcmp(text, "array") == 0;
 }
 
-/* One spacing: a number other than 0. "array" is the array's own, 1 where it has been given none.
- */
+/* One spacing: a number other than 0. "array" is the array's own, 1 if it has none. */
 static enum err_code spacing_value(struct checker *c, uint32_t node, uint32_t x, int axis,
                                    struct cval *ret)
 {
@@ -213,7 +212,7 @@ static enum err_code spacing_value(struct checker *c, uint32_t node, uint32_t x,
     return ERR_OK;
 }
 
-/* Integers and bools in float64. */
+/* Converts integers and bools to float64. */
 static enum err_code as_float(struct checker *c, uint32_t place, uint32_t *x)
 {
     enum dtype t = c->t->nodes[*x].dtype;
@@ -272,7 +271,7 @@ static enum err_code second_difference(struct checker *c, uint32_t place, uint32
     return ops_apply(c, place, OP_ADD, (const struct cval[]){r, cval_typed(lo, place)}, ret);
 }
 
-/* One spacing divides the sum once; a list divides each axis's term by its own. */
+/* A single spacing divides the sum once; a list divides each axis's term by its own. */
 enum err_code stencil_laplacian(struct checker *c, const struct call *call, struct cval *ret)
 {
     uint32_t x, place = call->node;
@@ -319,8 +318,7 @@ enum err_code stencil_laplacian(struct checker *c, const struct call *call, stru
     return ERR_OK;
 }
 
-/* numpy.gradient along one axis: between the neighbours inside, to the one neighbour at the ends.
- */
+/* numpy.gradient along one axis: central differences inside, one-sided ones at the ends. */
 enum err_code stencil_gradient(struct checker *c, const struct call *call, struct cval *ret)
 {
     uint32_t x, id[2], i, place = call->node;
@@ -357,7 +355,7 @@ enum err_code stencil_gradient(struct checker *c, const struct call *call, struc
     return ERR_OK;
 }
 
-/* A nested list of numbers: its extents (the lists at one depth are of one length), its items in C
+/* A nested list of numbers: its extents (lists at one depth have equal lengths), its items in C
  * order. */
 static enum err_code weights_param(struct checker *c, uint32_t node, int rank, int64_t *ret_shape,
                                    uint32_t **ret_items, int64_t *ret_n)
@@ -392,7 +390,7 @@ static enum err_code weights_param(struct checker *c, uint32_t node, int rank, i
     return ERR_OK;
 }
 
-/* The weights as values, and the type that they and x are promoted to. */
+/* The weights as values, and the promoted type of weights and x. */
 static enum err_code weight_values(struct checker *c, const uint32_t *items, int64_t n,
                                    struct cval *ret, enum dtype *t)
 {
@@ -409,8 +407,8 @@ static enum err_code weight_values(struct checker *c, const uint32_t *items, int
     return ERR_OK;
 }
 
-/* Σ w[j]·x[i + j − n_w // 2], term by term; an element under a weight of 0 is not read, so that a
- * NaN there does no harm. */
+/* Σ w[j]·x[i + j − n_w // 2], term by term; an element with weight 0 is not read, so that a NaN
+ * there does no harm. */
 enum err_code stencil_correlate(struct checker *c, const struct call *call, struct cval *ret)
 {
     uint32_t x, *items, sum = 0, place = call->node;

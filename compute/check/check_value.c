@@ -1,8 +1,8 @@
-/* What an untyped node means where a value is wanted: literals, names, lists of arrays.
+/* The value of an untyped node: literals, names, lists of arrays.
  *
- * Names, strings and lists mean what the call around them makes of them (a boundary's name, a
- * dtype, axes), so they are looked at when a call asks for a value. A list is then its items
- * stacked, as numpy.asarray has it. */
+ * The call around them decides what names, strings and lists mean (a boundary's name, a dtype,
+ * axes), so they are evaluated only when a call needs a value. A list's value is its items stacked,
+ * as with numpy.asarray. */
 #include "compute/check/check_value.h"
 
 #include <math.h>

@@ -1,13 +1,13 @@
-/* One check under way: what is known of names and nodes so far, beside the typed graph itself.
+/* The state of one check: what is known of names and nodes so far, beside the typed graph itself.
  *
- * Shared by the files of this room. check.c makes it; all of it is arena memory of that one call of
- * check_expr, and is used by one thread. */
+ * Shared by the files of this directory. check_expr makes it, in arena memory, for one call; used
+ * by one thread. */
 #ifndef ARRAYD_CHECKER_H
 #define ARRAYD_CHECKER_H
 
 #include "compute/check/check.h"
 
-/* What an untyped node became: a literal that has not met an array yet, or a typed node. */
+/* The value of an untyped node: a literal that has not met an array yet, or a typed node. */
 struct cval {
     bool weak;
     struct literal lit;
@@ -15,7 +15,7 @@ struct cval {
     uint32_t place; /* untyped node, for errors */
 };
 
-/* What typed.h does not carry but building needs, by typed node. */
+/* By typed node: facts needed while building that typed.h does not have. */
 enum {
     NODE_LOOSE = 1, /* holds a T_INDEX or T_UNRAVEL whose scope is not closed yet */
     NODE_ARRAY = 2  /* holds an array, so that its shape is an operand's shape */
@@ -48,12 +48,12 @@ struct checker {
 
     struct guard {
         uint32_t fault;  /* typed node, bool, rank 0 */
-        uint32_t gather; /* that it is about */
+        uint32_t gather; /* the gather it is about */
         struct typed_guard says;
     } * guards;
     size_t n_guards, cap_guards;
 
-    /* scratch of graph_close: what a node became in pass `pass` */
+    /* scratch memory of graph_close: what a node became in pass `pass` */
     struct close_entry {
         uint32_t pass, id;
     } * closed;
@@ -77,7 +77,7 @@ static inline enum dtype cval_dtype(const struct checker *c, const struct cval *
     return c->t->nodes[v->id].dtype;
 }
 
-/* Makes a constant with a type a literal; false for a value that is not known now. */
+/* Turns a typed constant into a literal; false for a value that is not known now. */
 static inline bool cval_known(const struct checker *c, struct cval *v)
 {
     if (!v->weak && c->t->nodes[v->id].kind == T_CONST) {
@@ -87,7 +87,7 @@ static inline bool cval_known(const struct checker *c, struct cval *v)
     return v->weak;
 }
 
-/* Gives an error of a lower room, which stands in c->e, the place of `node`. */
+/* Adds the place of `node` to an error from lower-level code in c->e. */
 static inline enum err_code check_place(const struct checker *c, uint32_t node, enum err_code code)
 {
     if (code == ERR_OK || code == ERR_OUT_OF_MEMORY)

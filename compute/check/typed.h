@@ -1,4 +1,4 @@
-/* The typed expression: what check.c makes of an untyped tree and lower.c compiles.
+/* The typed expression: check.c makes it from an untyped tree, lower.c compiles it.
  *
  * A directed acyclic graph in one array, children before parents, identical nodes shared (hash
  * consing), composite functions (laplacian, clip, mean, …) already expanded into these primitives,
@@ -29,21 +29,20 @@ enum typed_kind {
     T_VIEW,    /* affine re-indexing of args[0]: getitem (and broadcast, permute) */
     T_REDUCE,  /* args[0] reduced by `reduce` over the axes of `axes`; of args[0]'s dtype, or
                   int64 (reduce_is_arg) */
-    T_SCAN, /* args[0] accumulated along an axis: its elements up to and with each one; same dtype
-               and shape */
+    T_SCAN,    /* args[0] accumulated along an axis: its elements up to and including each one; same
+                  dtype and shape */
     T_RESHAPE, /* args[0]'s elements in C order under this node's shape; args[0] is neither T_INPUT
                   nor T_CONST: it is laid out in memory */
-    T_GATHER,  /* element args[1] (int64, of this node's shape) of args[0], which is read as one row
-                  in C order; what is past its ends reads the first or last. args[0] is a
-                  contiguous T_INPUT, or neither T_INPUT nor T_CONST, and is laid out in memory;
-                  it is not empty unless this node is */
-    T_TABLE, /* number args[0] (int64) of `table`; what is past its ends reads the first or last */
-    T_PUT,   /* an array in pieces: args[0] lies at put.offset along put.axis of this node's
-                shape, beside the pieces of args[1], a T_PUT of the same shape, where there is
-                one. All pieces are there in the last of such a chain, which alone has others
-                that use it */
-    T_GUARDED, /* args[0], the root only: args[1] (bool, rank 0 or 1) is computed too, and told
-                  apart (typed_guards) */
+    T_GATHER,  /* element args[1] (int64, of this node's shape) of args[0], read as one row in C
+                  order; numbers past its ends read the first or last. args[0] is a contiguous
+                  T_INPUT, or neither T_INPUT nor T_CONST, and is laid out in memory; it is not empty
+                  unless this node is */
+    T_TABLE,   /* number args[0] (int64) of `table`; numbers past its ends read the first or last */
+    T_PUT, /* an array in pieces: args[0] lies at put.offset along put.axis of this node's shape,
+              beside the pieces of args[1], a T_PUT of the same shape, if any. Only the last node of
+              such a chain has all pieces, and only it has other users */
+    T_GUARDED, /* args[0], the root only: args[1] (bool, rank 0 or 1) is computed too, and reported
+                  separately (typed_guards) */
     T_RANDOM   /* Philox uniform/normal/integers by element index args[0] (int64): creators only */
 };
 
@@ -54,7 +53,7 @@ enum boundary_mode {
     BOUNDARY_REFLECT,
     BOUNDARY_SYMMETRIC,
     BOUNDARY_CONSTANT,
-    BOUNDARY_GHOST /* of a T_INPUT only: elements around its view, which the array has as ghosts */
+    BOUNDARY_GHOST /* of a T_INPUT only: elements around its view, the array's ghosts */
 };
 
 enum random_dist { RANDOM_UNIFORM, RANDOM_NORMAL, RANDOM_INTEGERS };
@@ -84,7 +83,7 @@ struct typed_node {
     enum typed_kind kind;
     enum dtype dtype;
     /* Inside the checker: the shape is not known yet, the node holds T_INDEX/T_UNRAVEL and no array
-     * (rank is 0 meanwhile). In a finished graph no node is open: T_INDEX, T_UNRAVEL and all
+     * (rank is 0 meanwhile). In a finished graph no node is open: T_INDEX, T_UNRAVEL and all nodes
      * between them and their scope's root have the scope's shape. */
     bool open;
     int rank;
@@ -120,7 +119,7 @@ struct typed_node {
     };
 };
 
-/* Whether args[0] is evaluated in a scope of its own, that of its shape. */
+/* Whether args[0] is evaluated in a scope of its own, with its own shape. */
 static inline bool typed_closes_scope(enum typed_kind k)
 {
     return k == T_SHIFT || k == T_REDUCE || k == T_SCAN || k == T_VIEW || k == T_RESHAPE ||
@@ -130,16 +129,16 @@ static inline bool typed_closes_scope(enum typed_kind k)
 struct array;
 struct grid;
 
-/* An array operand: a view with a dtype; `array` is what the resolver gave, opaque to check/lower.
- * `dtype` is what the memory is read as: its T_INPUT nodes' type, except for bools that may be any
- * byte, which are read as uint8 and become x != 0. */
+/* An array operand: a view with a dtype; `array` comes from the resolver, opaque to check/lower.
+ * `dtype` is the type the memory is read as: that of its T_INPUT nodes, except that bools stored as
+ * arbitrary bytes are read as uint8 and become x != 0. */
 struct typed_input {
     struct array *array;
     enum dtype dtype;
     struct view view;
     const char *name;        /* as written */
-    const struct grid *grid; /* the array's, for the checker; NULL where it has none */
-    bool target;             /* what the result is written to: nobody named it */
+    const struct grid *grid; /* the array's, for the checker; NULL without a grid */
+    bool target;             /* the result is written to it: the expression did not name it */
 };
 
 struct typed_guards;
@@ -150,18 +149,19 @@ struct typed {
     struct typed_input *inputs;
     uint32_t n_inputs, cap_inputs;
     uint32_t root;                     /* the last node; every node is needed for it */
-    const struct literal *literal;     /* the root, where it is nothing but a weak literal */
-    const struct typed_guards *guards; /* of a root that is T_GUARDED, else NULL */
+    const struct literal *literal;     /* the root, if it is only a weak literal */
+    const struct typed_guards *guards; /* if the root is T_GUARDED, else NULL */
 };
 
-/* Faults that only the arrays' contents show: indices out of range. (What is computed in spite of
- * one is wrong, but reads no other memory.) */
+/* Faults that depend on the arrays' contents: indices out of range. (The values computed despite
+ * one are wrong, but no other memory is read.) */
 struct typed_guard {
     uint32_t place; /* untyped node, for the error */
     const char *message;
 };
 struct typed_guards {
-    struct typed_guard *guards; /* of each element of the root's args[1]: true is the fault */
+    struct typed_guard
+        *guards; /* for each element of the root's args[1]: true means the fault occurred */
     uint32_t n;
 };
 

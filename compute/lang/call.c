@@ -1,4 +1,4 @@
-/* Matching arguments with parameters, and what to say to those whose operation nobody knows. */
+/* Matching arguments with parameters, and suggestions for unknown operations. */
 #include "compute/lang/call.h"
 
 #include <stdio.h>
@@ -31,7 +31,7 @@ static size_t edit_distance(const char *a, const char *b)
 enum err_code call_unknown(const struct expr *x, uint32_t node, struct err *e)
 {
     const char *name = x->nodes[node].name;
-    /* what NumPy, torch or C call it */
+    /* names from NumPy, torch or C */
     static const char *const others[][2] = {{"absolute", "abs"},
                                             {"amax", "max"},
                                             {"amin", "min"},
@@ -67,7 +67,7 @@ enum err_code call_unknown(const struct expr *x, uint32_t node, struct err *e)
         return expr_err(x, node, e, ERR_UNKNOWN_OPERATION,
                         "fill_ghost(name) is a statement of its own, and nothing in an expression");
     const char *best = NULL;
-    size_t distance = strlen(name) < 4 ? 2 : 3; /* strictly nearer than this */
+    size_t distance = strlen(name) < 4 ? 2 : 3; /* must be strictly nearer than this */
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (strcmp(others[i][0], name) == 0) {
             best = others[i][1];
@@ -77,7 +77,7 @@ enum err_code call_unknown(const struct expr *x, uint32_t node, struct err *e)
         const char *known = i < OP_COUNT ? op_table[i].name : func_table[i - OP_COUNT].name;
         size_t d = edit_distance(name, known);
         if (d > 1 && strlen(name) >= 3 && !strncmp(known, name, strlen(name)))
-            d = 1; /* its beginning */
+            d = 1; /* a prefix */
         if (d < distance) {
             best = known;
             distance = d;

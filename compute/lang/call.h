@@ -16,8 +16,8 @@
 static_assert(FUNC_MAX_PARAMS <= CALL_MAX_PARAMS, "call_match serves both");
 
 /* Sorts the arguments under the parameters named in the signature ("f(x, axis=None)"): ret[p], of
- * CALL_MAX_PARAMS, is the number of the argument, EXPR_NOWHERE where it was left out. The first
- * `least` must be there. ERR_BAD_ARITY, ERR_UNKNOWN_FIELD. */
+ * CALL_MAX_PARAMS, is the argument's number, EXPR_NOWHERE if it was left out. The first `least` are
+ * required. ERR_BAD_ARITY, ERR_UNKNOWN_FIELD. */
 enum err_code call_match(const struct expr *x, uint32_t node, const char *signature, uint32_t least,
                          uint32_t *ret, struct err *e) must_check;
 
@@ -28,11 +28,11 @@ bool call_is_variadic(enum op op);
 #define CALL_SIGNATURE 64
 const char *call_op_signature(enum op op, char ret[CALL_SIGNATURE]);
 
-/* Whether the call is one of an operation, and then: whether its arguments are what that takes. */
+/* *ret_known: whether the call names an operation. If it does, also checks its arguments. */
 enum err_code call_check(const struct expr *x, uint32_t node, bool *ret_known,
                          struct err *e) must_check;
 
-/* ERR_UNKNOWN_OPERATION, with what may have been meant. */
+/* ERR_UNKNOWN_OPERATION, with a suggestion. */
 enum err_code call_unknown(const struct expr *x, uint32_t node, struct err *e);
 
 #endif

@@ -1,5 +1,5 @@
 /* The untyped tree's storage. Nodes, links and sources are arena arrays that grow by doubling: the
- * arena keeps the outgrown copies, at most as much again, for the length of one request. */
+ * arena keeps the outgrown copies, at most as much again, until the request ends. */
 #include "compute/lang/expr.h"
 
 #include <assert.h>
@@ -108,7 +108,7 @@ enum err_code expr_append(struct expr *x, const struct expr *from, const struct 
         n->expansion += n->expansion ? expansion : 0;
         n->parent += n->parent == EXPR_NOWHERE ? 0 : node;
         if (find_swap(n, swaps, n_swaps))
-            n->kind = EXPR_NONE; /* nothing has it below any more */
+            n->kind = EXPR_NONE; /* no node refers to it any more */
     }
     for (size_t i = link; i < x->n_links; i++) {
         const struct expr_swap *s = find_swap(&from->nodes[x->links[i].node], swaps, n_swaps);
@@ -130,8 +130,8 @@ enum err_code expr_add_let(struct expr *x, const char *name, uint32_t node, stru
     return ERR_OK;
 }
 
-/* Writes the source's pointer and the steps from the root to `node`. Where the whole path does not
- * fit, the deepest ancestor that does is named: a shorter pointer is still a true one. */
+/* Writes the source's pointer and the steps from the root to `node`. If the whole path does not
+ * fit, names the deepest ancestor that does: a shorter pointer is still correct. */
 static void node_pointer(const struct expr *x, uint32_t node, char *buf, size_t n)
 {
     const struct expr_node *at = &x->nodes[node];
@@ -146,7 +146,8 @@ static void node_pointer(const struct expr *x, uint32_t node, char *buf, size_t 
     for (uint32_t i = node; i != EXPR_NOWHERE; i = x->nodes[i].parent)
         if (x->nodes[i].step)
             need += strlen(x->nodes[i].step) + 1;
-    /* from the leaf up, each step's place is known from the total; what ends beyond is left out */
+    /* from the leaf up, each step's position is known from the total; steps past the end are
+     * dropped */
     size_t cut = len;
     for (uint32_t i = node; i != EXPR_NOWHERE; i = x->nodes[i].parent) {
         const char *step = x->nodes[i].step;

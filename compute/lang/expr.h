@@ -1,4 +1,4 @@
-/* The untyped expression tree: what both spellings (infix text, JSON tree) are read into.
+/* The untyped expression tree: both spellings (infix text, JSON tree) are parsed into it.
  *
  * Nodes lie in one array in post-order: every child has a smaller index than its parent, so that
  * the passes over it are loops and a chain of 10,000 additions costs no stack. Built by
@@ -38,11 +38,11 @@ struct expr_node {
     struct scalar typed;
     const struct index_spec *index;
 
-    uint16_t depth;     /* what it was written within: brackets, calls, unary operators and ** */
-    uint32_t expansion; /* 0: the request's own; k: expr->expansions[k - 1], see there */
+    uint16_t depth;     /* nesting depth of the node: brackets, calls, unary operators and ** */
+    uint32_t expansion; /* 0: the request's own; k: from expr->expansions[k - 1] */
 
     /* place in the request (or the function's definition), for errors */
-    uint32_t source;  /* which text or tree it came from: expr->sources[source] */
+    uint32_t source;  /* the text or tree it came from: expr->sources[source] */
     long offset;      /* infix: character (not byte) offset; trees: -1 */
     uint32_t parent;  /* trees: the parent node (EXPR_NOWHERE at the root), for the JSON pointer */
     const char *step; /* trees: reference token(s) from the parent: "args/0" */
@@ -53,15 +53,15 @@ struct expr_link {
     const char *keyword; /* NULL when positional */
 };
 
-/* One "let" entry: name and the root of its expression; usable by the lets after it and the main.
- */
+/* One "let" entry: name and the root of its expression; visible in later lets and the main
+ * expression. */
 struct expr_let {
     const char *name;
     uint32_t node;
 };
 
-/* A user's function written out in the place of a call (function.h). The call's own node stays, for
- * its place alone: nothing that is computed has it below. */
+/* A call of a user's function, replaced by its body (function.h). The call's own node stays, only
+ * for its place: no computed node refers to it. */
 struct expr_expansion {
     const char *function;
     uint32_t call;
@@ -84,7 +84,7 @@ struct expr {
     int max_nesting;  /* limit of brackets, calls, unary operators and ** (parsers enforce it) */
 };
 
-/* A node's arguments; NULL where it has none. */
+/* A node's arguments; NULL if it has none. */
 static inline const struct expr_link *expr_args(const struct expr *x, const struct expr_node *node)
 {
     return node->n_args ? x->links + node->first_arg : NULL;
@@ -102,8 +102,8 @@ enum err_code expr_add_source(struct expr *x, const char *pointer, uint32_t *ret
 enum err_code expr_add(struct expr *x, const struct expr_node *node, const struct expr_link *links,
                        size_t n_links, size_t n_keywords, uint32_t *ret, struct err *e) must_check;
 
-/* Appends all of another expression (of the same arena, or one that lives as long), without its
- * lets, a name in `swaps` standing for that node of `x`. Its root's number goes to *ret. */
+/* Appends all nodes of another expression (in the same arena, or one that lives as long), without
+ * its lets. A name in `swaps` becomes that node of `x`. *ret is the number of its root. */
 struct expr_swap {
     const char *name;
     uint32_t node;
@@ -115,8 +115,8 @@ enum err_code expr_add_let(struct expr *x, const char *name, uint32_t node,
                            struct err *e) must_check;
 
 /* err_set with the place of a node: the source's pointer, then the offset (infix) or the path of
- * steps (tree). Of a node that a function was written out as the place is the call's in the
- * request, and the message says which place of which function it is about. */
+ * steps (tree). For a node expanded from a function, the place is the call's in the request, and
+ * the message names the function and the place in it. */
 enum err_code expr_err(const struct expr *x, uint32_t node, struct err *e, enum err_code code,
                        const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 

@@ -1,9 +1,9 @@
 /* Literal arithmetic. Operators follow Python: integers are exact, / gives a float, // and % take
- * the divisor's sign, what Python raises is an error. Functions (sqrt, sin, …) follow NumPy on
+ * the divisor's sign, and Python's exceptions are errors. Functions (sqrt, sin, …) follow NumPy on
  * double or complex double: sqrt(-1) is NaN, log(0) is -inf.
  *
- * Python's integers are unbounded, these have 127 bits: whatever is larger could not be given to an
- * array anyway, and 2**10**9 must cost nothing. */
+ * Python's integers are unbounded, these have 127 bits: no array could hold anything larger, and
+ * 2**10**9 must cost nothing. */
 #include "compute/lang/fold.h"
 
 #include <complex.h>
@@ -246,7 +246,7 @@ static enum err_code arith_complex(enum op op, double complex a, double complex 
     return ERR_OK;
 }
 
-/* −1, 0, 1, or 2 when either is NaN; integers against floats exactly. */
+/* −1, 0, 1, or 2 when either is NaN; integers are compared with floats exactly. */
 static int compare(const struct literal *a, const struct literal *b)
 {
     bool ia = a->kind <= LIT_INT, ib = b->kind <= LIT_INT;
@@ -344,7 +344,7 @@ static enum err_code extremum(enum op op, const struct literal *a, const struct 
     return ERR_OK;
 }
 
-/* Operations of one number that keep integers integers, and predicates. */
+/* Predicates, and operations of one argument that keep integers integers. */
 static enum err_code fold_unary(enum op op, const struct literal *a, struct literal *ret,
                                 struct err *e)
 {

@@ -9,9 +9,9 @@
 #include "compute/type/dtype.h"
 #include "compute/type/op.h"
 
-/* op over op_table[op].nargs literals. ERR_BAD_EXPRESSION for what Python raises an exception for
- * (a division by zero, an integer beyond 127 bits), ERR_DTYPE_MISMATCH where the operation is not
- * defined for the operands. No place is set. */
+/* Applies op to op_table[op].nargs literals. ERR_BAD_EXPRESSION where Python raises an exception (a
+ * division by zero) and for an integer beyond 127 bits, ERR_DTYPE_MISMATCH if the operation is not
+ * defined for the operands. Sets no place. */
 enum err_code fold_op(enum op op, const struct literal *args, struct literal *ret,
                       struct err *e) must_check;
 

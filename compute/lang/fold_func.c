@@ -6,7 +6,7 @@
 
 #include "compute/kernels/scalar/scalar.h"
 
-/* A row of op.def by its number of arguments and whether it is defined for real floats. */
+/* Selects a row of op.def by its number of arguments and whether it is defined for real floats. */
 #define CALL(id, ...)                                                                              \
     case OP_##id:                                                                                  \
         return ar_##id##_F64(__VA_ARGS__);

@@ -11,14 +11,14 @@
 #define CMPLX(re, im) __builtin_complex((double)(re), (double)(im))
 #endif
 
-/* The operation must be defined for what it is given (op.def); of a complex number, with a complex
+/* The operation must be defined for its operands (op.def); of a complex number, with a complex
  * result. */
 double fold_real(enum op op, double x);
 double fold_real2(enum op op, double x, double y);
 double complex fold_complex(enum op op, double complex z);
 
-/* As the arrays have them: no infinities recovered out of NaN parts, a quotient that overflows only
- * when the result does. */
+/* As for arrays: no infinities recovered from NaN parts, and a quotient overflows only when the
+ * result does. */
 double complex fold_cmul(double complex a, double complex b);
 double complex fold_cdiv(double complex a, double complex b);
 

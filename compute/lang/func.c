@@ -1,4 +1,4 @@
-/* The table, generated from func.def. Parameter names are read out of the signature that messages
+/* The table, generated from func.def. Parameter names are taken from the signature that messages
  * show, so that the two cannot disagree. */
 #include "compute/lang/func.h"
 

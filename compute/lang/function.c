@@ -1,11 +1,10 @@
-/* Writing out goes over the nodes in their order, children first, and makes each anew; in the place
- * of a call of a function it does the same with the function's body, where a parameter becomes the
- * argument's node. It recurses by calls of functions within functions, which the nesting limit
- * bounds, and every call adds at least one node, so that the limit of nodes bounds time and memory
- * however often functions double themselves.
+/* Expansion visits the nodes in order, children first, and copies each. In place of a call it does
+ * the same with the function's body, where a parameter becomes the argument's node. It recurses for
+ * calls of functions within functions, which the nesting limit bounds. Every call adds at least one
+ * node, so the node limit bounds time and memory however often functions double themselves.
  *
- * Nesting is counted as if brackets stood around what is written out: a node knows how deep it was
- * written (expr_node.depth), and `height` is how much deeper what lies below it goes. */
+ * Nesting is counted as if the expanded text stood in brackets: a node knows its own depth
+ * (expr_node.depth), and `height` is how much deeper its descendants go. */
 #include "compute/lang/function.h"
 
 #include <stdatomic.h>
@@ -104,10 +103,10 @@ void function_unref(struct function *f)
         arena_free(f->arena);
 }
 
-/* --- writing out --- */
+/* --- expansion --- */
 
-/* What a node of a text became: a node of the result, and how many levels what is below it goes
- * deeper than the node itself was written. */
+/* What a node of a text became: a node of the result, and how many levels deeper than the node
+ * itself its descendants go. */
 struct made {
     uint32_t node, height;
 };
@@ -116,11 +115,11 @@ struct inliner {
     const struct function_set *set;
     struct expr *to;
     struct err *e;
-    uint32_t levels; /* functions being written out */
+    uint32_t levels; /* functions being expanded */
     uint32_t outermost;
 };
 
-/* A text being written out: the request's, or a function's body with its arguments. */
+/* A text being expanded: the request's, or a function's body with its arguments. */
 struct frame {
     const struct expr *x;
     const struct function *f; /* NULL: the request's */
@@ -150,7 +149,7 @@ static const struct function *find(const struct inliner *in, const struct expr_n
     return found ? *found : NULL;
 }
 
-/* The node itself over what its children became. */
+/* Copies the node itself over the copies of its children. */
 static enum err_code copy_node(struct inliner *in, const struct frame *fr, uint32_t node,
                                struct made *ret)
 {
@@ -180,7 +179,7 @@ static enum err_code copy_node(struct inliner *in, const struct frame *fr, uint3
 
 static enum err_code write_text(struct inliner *in, struct frame *fr);
 
-/* The body in the place of the call, which `call` has become. */
+/* Writes the body in place of the call, whose copy is `call`. */
 static enum err_code write_call(struct inliner *in, const struct frame *fr, uint32_t node,
                                 const struct function *f, const struct made *call, struct made *ret)
 {

@@ -1,12 +1,11 @@
-/* Functions that users define: a name, parameters and an expression that is written out wherever
- * the function is called.
+/* Functions that users define: a name, parameters and an expression that replaces each call.
  *
- * Made and kept by server/store/functions.c; written out (function_inline) before an expression is
- * checked, so that everything behind that, the plan cache included, sees only what it is made of.
- * An argument stands in the place of its parameter as the same node each time: it is computed once,
- * and may be whatever the place allows (a list of axes, the name of a boundary). A parameter hides
- * arrays, lets and constants of its name; all other names in the body mean what they would mean
- * where the call stands, but never the parameter of another function.
+ * Made and kept by server/store/functions.c; expanded (function_inline) before an expression is
+ * checked, so that all later stages, including the plan cache, see only the expanded expression. An
+ * argument is the same node wherever its parameter occurs: it is computed once, and may be anything
+ * that is valid there (a list of axes, the name of a boundary). A parameter hides arrays, lets and
+ * constants of its name. All other names in the body mean what they mean at the call, but never the
+ * parameter of another function.
  *
  * A function is immutable and reference-counted, with memory of its own; thread-safe. */
 #ifndef ARRAYD_FUNCTION_H
@@ -19,13 +18,13 @@
 #include "compute/lang/expr.h"
 
 struct function_call {
-    const char *name; /* of the function that is called */
+    const char *name; /* of the called function */
     uint32_t node;    /* the first such call in the body */
 };
 
 struct function {
     _Atomic uint32_t refs;
-    struct arena *arena; /* all below, and this, live here */
+    struct arena *arena; /* holds everything below, and this struct */
     const char *name;
     const char *signature; /* "f(u, v)" */
     const char *const *params;
@@ -35,28 +34,28 @@ struct function {
     uint32_t n_calls;
 };
 
-/* `body` is what was parsed in `take_arena` (taken on success), its root set; name and parameters
- * are copied. Checks what can be said without types: that each parameter is used, that calls of
- * operations have the arguments these take. What else it calls is listed in `calls`. One reference.
- * ERR_BAD_EXPRESSION, ERR_BAD_ARITY, ERR_UNKNOWN_FIELD, with the place in the body;
- * ERR_BAD_FIELD ("/params/1") for a parameter that is not used; ERR_OUT_OF_MEMORY. */
+/* `body` was parsed in `take_arena` (taken on success) and has its root set; name and parameters
+ * are copied. Checks everything that needs no types: each parameter is used, calls of operations
+ * have valid arguments. Other calls are listed in `calls`. Returns one reference.
+ * ERR_BAD_EXPRESSION, ERR_BAD_ARITY, ERR_UNKNOWN_FIELD, with the place in the body; ERR_BAD_FIELD
+ * ("/params/1") for an unused parameter; ERR_OUT_OF_MEMORY. */
 enum err_code function_new(struct arena *take_arena, const struct expr *body, const char *name,
                            const char *const *params, uint32_t n_params, struct function **ret,
                            struct err *e) must_check;
 struct function *function_ref(struct function *f); /* returns f */
 void function_unref(struct function *f);           /* NULL allowed */
 
-/* Functions that an expression may call, and those that these call: borrowed, sorted by their
- * names. No circles. */
+/* Functions that an expression may call, and those that these call: borrowed, sorted by name,
+ * without cycles. */
 struct function_set {
     struct function *const *items;
     size_t n;
 };
 
-/* `x` with every call of a function in `set` written out, in the same arena and with the same
- * limits, which count what was written out. What is called and not in the set stays, for the
- * checker to complain about. Errors have their place in the request: ERR_BAD_ARITY,
- * ERR_UNKNOWN_FIELD, ERR_EXPRESSION_TOO_LARGE, ERR_OUT_OF_MEMORY. */
+/* `x` with every call of a function in `set` expanded, in the same arena and with the same limits,
+ * which count the expanded text. Calls of functions outside the set stay, for the checker to
+ * report. Errors have their place in the request: ERR_BAD_ARITY, ERR_UNKNOWN_FIELD,
+ * ERR_EXPRESSION_TOO_LARGE, ERR_OUT_OF_MEMORY. */
 enum err_code function_inline(const struct expr *x, const struct function_set *set,
                               struct expr *ret, struct err *e) must_check;
 

@@ -46,7 +46,7 @@ int dtype_from_name(const char *name, size_t n)
     return -1;
 }
 
-/* What NumPy, C or Rust call it. NULL: nobody does. */
+/* The arrayd type for a name from NumPy, C or Rust; NULL: unknown. */
 static const char *meant(const char *name, size_t n)
 {
     static const char *const others[][2] = {{"?", "bool"},
@@ -93,7 +93,7 @@ static const char *meant(const char *name, size_t n)
                                             {"cdouble", "complex128"},
                                             {"complex", "complex128"},
                                             {"complex_", "complex128"}};
-    if (n && strchr("<>=|", *name)) /* the byte order, which is nobody's business here */
+    if (n && strchr("<>=|", *name)) /* the byte order does not matter here */
         name++, n--;
     for (int t = 0; t < DT_COUNT; t++)
         if (strlen(table[t].npy) == n && !memcmp(table[t].npy, name, n))
@@ -122,8 +122,8 @@ enum err_code dtype_read(const char *name, size_t n, enum dtype *ret, struct err
                    hint ? "\"?" : "", all);
 }
 
-/* The smallest real float that int/uint of this size promotes to with a float of its size or less:
- * 8 bits fit float16, 16 bits float32, more float64. */
+/* The smallest real float type, at least as wide as `f`, that holds int/uint of this size: 8 bits
+ * fit float16, 16 bits float32, more float64. */
 static enum dtype float_for_integer(enum dtype integer, enum dtype f)
 {
     size_t size = dtype_size(integer);
@@ -198,7 +198,7 @@ static void integer_limits(enum dtype t, __int128 *lo, __int128 *hi)
     *hi = ((__int128)1 << (is_signed ? bits - 1 : bits)) - 1;
 }
 
-/* Decimal text of a 128-bit integer, into the end of buf; returns its first character. */
+/* Decimal text of a 128-bit integer, written to the end of buf; returns its first character. */
 static const char *int128_text(__int128 v, char buf[static 42])
 {
     unsigned __int128 u = v < 0 ? -(unsigned __int128)v : (unsigned __int128)v;
@@ -254,8 +254,8 @@ static uint64_t bits_of(double d)
     return u;
 }
 
-/* A double rounded once, to nearest even, to a format of `mant` stored mantissa bits and exponent
- * bias `bias` in 16 bits. */
+/* Rounds a double once, to nearest even, to a 16-bit format with `mant` stored mantissa bits and
+ * exponent bias `bias`. */
 static uint16_t half_from_double(double d, int mant, int bias)
 {
     uint64_t u = bits_of(d);
@@ -264,7 +264,7 @@ static uint16_t half_from_double(double d, int mant, int bias)
     if (d != d)
         return sign | inf | (uint16_t)(1 << (mant - 1));
     int exp = (int)(u >> 52 & 0x7FF) - 1023 + bias;
-    if (exp >= (inf >> mant)) /* infinity, and all beyond the largest exponent */
+    if (exp >= (inf >> mant)) /* infinity, and values beyond the largest exponent */
         return sign | inf;
     uint64_t m = (u & ((1ull << 52) - 1)) | 1ull << 52;
     int drop = 52 - mant;
@@ -412,7 +412,7 @@ enum err_code scalar_from_literal(enum dtype t, const struct literal *l, struct 
                        l->re, l->im, dtype_name(t));
     __int128 i = l->i;
     if (l->kind == LIT_FLOAT && dtype_kind(t) < KIND_FLOAT) {
-        /* a whole number fits, however it is written; JSON writers print 2.0 for 2 */
+        /* a whole number fits, however written; JSON writers print 2.0 for 2 */
         if (!(fabs(l->re) < 0x1p100 && l->re == trunc(l->re)))
             return err_set(e, ERR_LITERAL_RANGE, "%.17g does not fit %s", l->re, dtype_name(t));
         i = (__int128)l->re;

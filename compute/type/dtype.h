@@ -45,8 +45,8 @@ struct scalar {
     union value v; /* bytes beyond the type's size are 0 */
 };
 
-/* A weak (untyped) number: what a literal, a bound JSON scalar or literal arithmetic is before it
- * meets an array (NEP 50). Integers are exact to 127 bits. */
+/* A weak (untyped) number: a literal, a bound JSON scalar or literal arithmetic before it meets an
+ * array (NEP 50). Integers are exact to 127 bits. */
 enum literal_kind { LIT_BOOL, LIT_INT, LIT_FLOAT, LIT_COMPLEX };
 struct literal {
     enum literal_kind kind;
@@ -55,7 +55,7 @@ struct literal {
 };
 
 const char *dtype_name(enum dtype t);
-size_t dtype_size(enum dtype t); /* bytes an element */
+size_t dtype_size(enum dtype t); /* bytes per element */
 enum dtype_kind dtype_kind(enum dtype t);
 const char *dtype_npy(enum dtype t); /* .npy descr without byte order, "f4" */
 static inline bool dtype_is_integer(enum dtype t)
@@ -77,7 +77,7 @@ static inline bool dtype_is_half(enum dtype t)
 
 /* The type called `name` (n bytes long), or -1. */
 int dtype_from_name(const char *name, size_t n);
-/* The same; ERR_BAD_DTYPE with the names there are, and the one that NumPy's own means. */
+/* The same; ERR_BAD_DTYPE lists the valid names, and suggests one for a NumPy name. */
 enum err_code dtype_read(const char *name, size_t n, enum dtype *ret, struct err *e) must_check;
 
 /* The type both convert to. bfloat16 with float16 is float32 (ml_dtypes). Never fails. */

@@ -1,6 +1,6 @@
-/* Ghost-addressed indices are NumPy's once the axis's first index is made 0: what is left of the
- * difference is that a negative number is a place and not a distance from the end, so that numbers
- * are moved and clipped here and view_index only ever sees ends that are inside. */
+/* Once the axis's first index is shifted to 0, ghost-addressed indices are NumPy's, with one
+ * difference: a negative number is a position, not a distance from the end. So numbers are shifted
+ * and clipped here, and view_index only ever sees ends inside the axis. */
 #include "compute/type/grid.h"
 
 #include <stdio.h>
@@ -91,7 +91,7 @@ enum dtype face_wide(enum dtype t)
 struct scalar face_constant(const struct face *f, double factor, enum dtype t)
 {
     struct scalar s = {.dtype = face_wide(t)};
-    s.v.c128[0] = factor * f->re; /* the real part is where a real value is */
+    s.v.c128[0] = factor * f->re; /* a real value is stored at the same place as the real part */
     if (s.dtype == DT_C128)
         s.v.c128[1] = factor * f->im;
     return s.dtype == t ? s : scalar_cast(s, t);
@@ -120,7 +120,7 @@ void grid_interior(const struct grid *g, const struct view *v, struct view *ret)
     }
 }
 
-/* An end of a slice, moved by g and clipped to −1…n; ret_open: it is the open end of its side. */
+/* An end of a slice, shifted by g and clipped to −1…n; ret_open: it is the open end of its side. */
 static int64_t slice_end(int64_t at, int64_t g, int64_t n, int64_t step, bool *ret_open)
 {
     int64_t moved;
@@ -128,7 +128,7 @@ static int64_t slice_end(int64_t at, int64_t g, int64_t n, int64_t step, bool *r
         moved = n;
     *ret_open = false;
     if (moved < 0) {
-        /* going down, before the first is where an open end is; going up it is the first */
+        /* going down, an end before the first is open; going up it is the first */
         *ret_open = step < 0;
         return 0;
     }

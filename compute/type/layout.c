@@ -1,9 +1,9 @@
 /* Geometry of views. Every operation computes into a local view and copies it out at the end, so
  * that `ret` may be `v` itself.
  *
- * Overflow: a view's element count times the largest item size (16 bytes) fits int64, or it is not
- * made; so the backends can multiply extents, strides and sizes without looking. Strides of axes
- * with one element or none are never followed and may be anything. */
+ * Overflow: a view is only made if its element count times the largest item size (16 bytes) fits
+ * int64, so backends can multiply extents, strides and sizes without checks. Strides of axes with
+ * at most one element are never followed and may have any value. */
 #include "compute/type/layout.h"
 
 #include <stdio.h>
@@ -41,7 +41,7 @@ static enum err_code check_shape(int rank, const int64_t *shape, size_t itemsize
     return ERR_OK;
 }
 
-/* C-order strides; of a shape that check_shape has passed. */
+/* C-order strides for a shape that check_shape accepted. */
 static void c_strides(struct view *v)
 {
     int64_t stride = 1;
@@ -96,7 +96,7 @@ bool view_same_shape(const struct view *a, const struct view *b)
            (a->rank == 0 || !memcmp(a->shape, b->shape, (size_t)a->rank * sizeof *a->shape));
 }
 
-/* Python's slice.indices(): the first index, the step, and how many. */
+/* Python's slice.indices(): the first index, the step, and the count. */
 static int64_t slice_bounds(const struct index_item *it, int64_t n, int64_t step,
                             int64_t *ret_start)
 {
@@ -147,7 +147,7 @@ enum err_code index_resolve(int rank, const int64_t *shape, const struct index_s
             m.axis[m.rank] = -1;
             m.shape[m.rank++] = 1;
             break;
-        case INDEX_ELLIPSIS: /* also what is left at the end */
+        case INDEX_ELLIPSIS: /* also an implied one at the end */
             for (int left = i < ix->n ? rank - used : rank - axis; left > 0; left--) {
                 m.step[axis] = 1;
                 m.shape[m.rank] = shape[axis];
@@ -221,7 +221,7 @@ enum err_code view_permute(const struct view *v, int n, const int64_t *axes, str
     return ERR_OK;
 }
 
-/* Replaces an extent of -1 by what the others leave. */
+/* Replaces an extent of -1 by the one that the others imply. */
 static enum err_code infer_extent(const struct view *v, int rank, const int64_t *shape,
                                   int64_t *ret_shape, struct err *e)
 {
@@ -253,8 +253,8 @@ static enum err_code infer_extent(const struct view *v, int rank, const int64_t 
     return ERR_OK;
 }
 
-/* Both shapes are walked from the front in groups of equal element counts; a group's old axes must
- * lie behind one another like C order, then its new axes subdivide that run. */
+/* Scans both shapes from the front in groups of equal element counts. A group's old axes must be
+ * contiguous in C order; its new axes then subdivide that run. */
 enum err_code view_reshape(const struct view *v, int rank, const int64_t *shape, struct view *ret,
                            struct err *e)
 {
@@ -302,7 +302,7 @@ enum err_code view_reshape(const struct view *v, int rank, const int64_t *shape,
     }
     while (j < rank)
         r.strides[j++] = 0;
-    /* axes of extent 1 get what C order would give them, so that metadata reads naturally */
+    /* axes of extent 1 get their C-order strides, so that metadata is easy to read */
     int64_t below = 1;
     for (int k = rank - 1; k >= 0; k--) {
         if (r.shape[k] == 1)
@@ -435,7 +435,7 @@ bool view_self_overlaps(const struct view *v)
         stride[i] = s;
         reach[i] = s * (v->shape[k] - 1);
     }
-    /* disjoint when each axis steps over everything the finer ones reach */
+    /* disjoint if each axis steps over everything the finer ones reach */
     int64_t below = 0;
     for (int i = 0; i < n; i++) {
         if (stride[i] <= below)

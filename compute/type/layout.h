@@ -1,4 +1,4 @@
-/* Shapes, strides and index strings' meaning: pure geometry, no memory behind it.
+/* Shapes, strides and the meaning of index strings: pure geometry, no memory behind it.
  *
  * A view is (shape, strides, offset) in elements over some buffer. Called by array, check, lower
  * and the backends. Value types, thread-safe. Element counts and byte sizes are int64 and
@@ -40,19 +40,19 @@ enum err_code view_contiguous(int rank, const int64_t *shape, size_t itemsize, s
                               struct err *e) must_check;
 
 int64_t view_size(const struct view *v);       /* elements */
-bool view_is_contiguous(const struct view *v); /* C order; extents 0 and 1 place no demand */
+bool view_is_contiguous(const struct view *v); /* C order; extents 0 and 1 match any stride */
 bool view_same_shape(const struct view *a, const struct view *b);
 
-/* What an index spec means for a shape, as a map from the result's index i to the source's: along
+/* An index spec resolved for a shape, as a map from the result's index i to the source's: along
  * source axis k it is start[k] + step[k]·i[r] with axis[r] = k, or start[k] where no r names k. */
 struct index_map {
     int rank; /* of the result */
     int64_t shape[MAX_RANK];
     int8_t axis[MAX_RANK]; /* by result axis: the source's axis, or -1 for a new one */
-    int64_t start[MAX_RANK], step[MAX_RANK]; /* by source axis; step 1 where nothing is stepped */
+    int64_t start[MAX_RANK], step[MAX_RANK]; /* by source axis; step 1 for an integer index */
 };
 
-/* Errors as view_index. Where the result is empty the starts mean nothing. */
+/* Errors as view_index. If the result is empty, the starts are meaningless. */
 enum err_code index_resolve(int rank, const int64_t *shape, const struct index_spec *ix,
                             struct index_map *ret, struct err *e) must_check;
 
@@ -65,7 +65,7 @@ enum err_code view_index(const struct view *v, const struct index_spec *ix, stru
 enum err_code view_permute(const struct view *v, int n, const int64_t *axes, struct view *ret,
                            struct err *e) must_check;
 
-/* Same elements in C order under another shape (one extent may be -1) without moving memory.
+/* The same elements in C order under another shape (one extent may be -1) without moving memory.
  * ERR_SHAPE_MISMATCH when sizes differ, ERR_NOT_A_VIEW when it would need a copy. */
 enum err_code view_reshape(const struct view *v, int rank, const int64_t *shape, struct view *ret,
                            struct err *e) must_check;
@@ -86,25 +86,25 @@ enum err_code shape_broadcast(int ra, const int64_t *a, int rb, const int64_t *b
 /* First and one-past-last element touched, from the buffer's start; both 0 when empty. */
 void view_extent(const struct view *v, int64_t *ret_lo, int64_t *ret_hi);
 
-/* Whether two elements of the view may lie at the same place (stride 0, or folded strides).
- * Conservative only for shapes no basic view can make. */
+/* Whether two elements of the view may share an address (stride 0, or folded strides). Conservative
+ * only for shapes that no basic view can have. */
 bool view_self_overlaps(const struct view *v);
 
-/* --- padded arrays: ghosted ones, and those made congruent (of equal strides) --- */
+/* --- padded arrays: arrays with ghosts, and arrays made congruent (with equal strides) --- */
 
-#define ROW_ELEMENTS 16 /* interior rows begin at multiples of so many */
+#define ROW_ELEMENTS 16 /* interior rows begin at multiples of this */
 
-/* The extents of a memory for an interior and its ghosts: shape + 2·ghost, the innermost rounded up
- * to ROW_ELEMENTS. Of several arrays: with the largest shape and the largest ghosts along each
- * axis. ERR_BAD_SHAPE where a sum is beyond 64 bits. */
+/* The extents of a buffer for an interior and its ghosts: shape + 2·ghost, the innermost rounded up
+ * to ROW_ELEMENTS. For several arrays: pass the largest shape and the largest ghosts along each
+ * axis. ERR_BAD_SHAPE if a sum exceeds 64 bits. */
 enum err_code padded_extents(int rank, const int64_t *shape, const int64_t *ghost,
                              int64_t *ret_padded, struct err *e) must_check;
 
-/* The view of such an interior in a memory of those extents, so laid that its first element is at a
- * multiple of ROW_ELEMENTS and of `alignment` bytes (a power of two), and all rows at multiples of
- * the former; *ret_elements: how many the memory has. ERR_SHAPE_MISMATCH where the interior and its
+/* The view of such an interior in a buffer of those extents. Its first element is at a multiple of
+ * ROW_ELEMENTS and of `alignment` bytes (a power of two), and every row at a multiple of
+ * ROW_ELEMENTS; *ret_elements: the size of the buffer. ERR_SHAPE_MISMATCH if the interior and its
  * ghosts do not fit, ERR_BAD_SHAPE unless the innermost extent is a multiple of ROW_ELEMENTS and
- * the bytes can be counted. */
+ * the byte count fits. */
 enum err_code view_padded(int rank, const int64_t *shape, const int64_t *ghost,
                           const int64_t *padded, size_t itemsize, int64_t alignment,
                           struct view *ret, int64_t *ret_elements, struct err *e) must_check;

@@ -1,5 +1,5 @@
-/* The table, generated from op.def, and a perfect-enough lookup: names are few, so a linear scan
- * over a length-filtered table is faster than hashing them. */
+/* The table, generated from op.def, and its lookup: with so few names, a linear scan that compares
+ * lengths first is faster than hashing. */
 #include "compute/type/op.h"
 
 #include <string.h>

@@ -34,7 +34,7 @@ struct op_info {
     enum op_rule rule;
     enum op_result result;
     unsigned char kinds;   /* KINDS_* after conversion */
-    unsigned char cost[2]; /* of a real, of a complex element */
+    unsigned char cost[2]; /* for a real and for a complex element */
 };
 
 extern const struct op_info op_table[OP_COUNT];
@@ -42,14 +42,15 @@ extern const struct op_info op_table[OP_COUNT];
 /* The operation called `name` (n bytes), or -1. */
 int op_from_name(const char *name, size_t n);
 
-/* The dtype an operation yields when computed in `t`. */
+/* The dtype of an operation's result when computed in `t`. */
 enum dtype op_result_dtype(enum op op, enum dtype t);
 
 /* Whether the operation is defined for operands of `t` (after conversion). */
 bool op_defined(enum op op, enum dtype t);
 
-/* What one element of it costs beside an addition, roughly: for deciding where to cut kernels and
- * what is small. 1 for additions and comparisons to some tens for complex transcendentals. */
+/* The cost of one element relative to an addition, roughly: for deciding where to cut kernels and
+ * which jobs are small. 1 for additions and comparisons, up to some tens for complex
+ * transcendentals. */
 uint32_t op_cost(enum op op, enum dtype t);
 
 #endif

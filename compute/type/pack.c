@@ -1,10 +1,10 @@
-/* The innermost axes that lie together are one piece; pieces along the next axis are copied by a
- * loop of one size, which the compiler unrolls for the sizes of elements. */
+/* The contiguous innermost axes form one piece; a loop with a fixed piece size, which the compiler
+ * unrolls for element sizes, copies the pieces along the next axis. */
 #include "compute/type/pack.h"
 
 #include <string.h>
 
-/* Bytes that lie together at the end of the view's axes; *ret_outer axes lie outside of them. */
+/* Bytes of the contiguous run at the end of the view's axes; *ret_outer axes lie outside it. */
 static int64_t innermost_run(const struct view *v, size_t itemsize, int *ret_outer)
 {
     int64_t run = 1;
@@ -22,7 +22,7 @@ struct packing packing_of(const struct view *v, size_t itemsize)
     return p;
 }
 
-/* n pieces of `size` bytes, `stride` bytes apart, side by side. */
+/* Copies n pieces of `size` bytes, `stride` bytes apart, to consecutive addresses. */
 static void pack(char *to, const char *from, int64_t stride, int64_t size, int64_t n)
 {
 #define PACK(bytes)                                                                                \

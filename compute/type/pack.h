@@ -1,4 +1,4 @@
-/* Elements of a view in host memory, read as bytes in C order. Called by transfer.c. Owns nothing;
+/* Reads elements of a view in host memory as bytes in C order. Called by transfer.c. Owns nothing;
  * as thread-safe as the memory. */
 #ifndef ARRAYD_PACK_H
 #define ARRAYD_PACK_H
@@ -12,13 +12,13 @@ struct packing {
     struct view view;
     size_t itemsize;
     int64_t run; /* bytes of the innermost contiguous piece */
-    int outer;   /* axes outside of it */
+    int outer;   /* axes outside it */
 };
 
 struct packing packing_of(const struct view *v, size_t itemsize);
 
-/* Writes up to n bytes from C-order byte `at` on, of memory at `bytes`: the pieces along the
- * innermost axis that is not contiguous, as far as that axis goes. Returns how many. */
+/* Writes up to n bytes from C-order byte `at` on, read from the buffer at `bytes`: the pieces along
+ * the innermost non-contiguous axis, up to its end. Returns how many. */
 int64_t packing_copy(const struct packing *p, const char *bytes, int64_t at, char *to, int64_t n);
 
 #endif

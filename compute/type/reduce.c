@@ -8,7 +8,7 @@
 #include "compute/type/op.h"
 
 #define KINDS__ 0
-#define KINDS_W 16 /* integers of 64 bits only */
+#define KINDS_W 16 /* 64-bit integers only */
 const struct reduce_info reduce_table[REDUCE_COUNT] = {
 #define ROUNDED true
 #define EXACT   false
@@ -40,7 +40,7 @@ static const struct reduce_state states[] = {
 #include "compute/type/reduce.def"
 };
 
-/* Of all that is a PAIR. */
+/* Shared by all PAIR reductions. */
 static const struct reduce_state pair = {.type = "struct ar_$I",
                                          .size = 32,
                                          .header = "scalar/reduce.h",

@@ -13,7 +13,7 @@ enum reduce_op {
     REDUCE_COUNT
 };
 
-/* What comes with a reduction besides its elements. */
+/* The number that a reduction takes besides its elements. */
 enum reduce_number { NUMBER_NONE, NUMBER_DIVISOR, NUMBER_CORRECTION };
 enum reduce_identity {
     IDENTITY_ZERO,
@@ -31,19 +31,18 @@ struct reduce_info {
     enum reduce_identity identity;
     enum reduce_result result;
     enum reduce_number number;
-    bool rounded;          /* floats depend on the order in which they are taken in */
-    bool pair;             /* made of kernels/scalar/reduce.h */
-    enum reduce_op states; /* whose it has, its own or another's */
+    bool rounded;          /* float results depend on the order of the elements */
+    bool pair;             /* made from kernels/scalar/reduce.h */
+    enum reduce_op states; /* whose STATE rows it uses: its own or another's */
 };
 extern const struct reduce_info reduce_table[REDUCE_COUNT];
 
-/* What a generated kernel reduces elements of one dtype with: texts as reduce.def describes them.
- */
+/* How a generated kernel reduces elements of one dtype: texts as reduce.def describes them. */
 struct reduce_state {
     enum reduce_op op;
     int dtypes; /* a dtype, or -1 - kinds */
     const char *type;
-    int size; /* bytes, at most */
+    int size; /* upper bound in bytes */
     const char *header;
     int seeds;
     const char *begin, *step, *merge, *finish;
@@ -51,9 +50,9 @@ struct reduce_state {
 
 /* Whether the reduction is defined for elements of t. */
 bool reduce_defined(enum reduce_op op, enum dtype t);
-/* Of a reduction that is defined for t. */
+/* The reduction must be defined for t. */
 const struct reduce_state *reduce_state(enum reduce_op op, enum dtype t);
-/* The result of no element; there is one. */
+/* The result for no elements; the reduction must have one. */
 struct scalar reduce_identity(enum reduce_op op, enum dtype t);
 
 static inline const char *reduce_name(enum reduce_op op)
@@ -66,7 +65,7 @@ static inline bool reduce_is_arg(enum reduce_op op)
     return reduce_table[op].result == REDUCE_INDEX;
 }
 
-/* A number is given with it. */
+/* Whether the reduction takes a number. */
 static inline bool reduce_divides(enum reduce_op op)
 {
     return reduce_table[op].number != NUMBER_NONE;
