@@ -54,7 +54,7 @@ int64_t mem_live(void)
 
 #define LARGE      (64u << 10)
 #define TRIM_LEAST (16 << 20)
-#define TRIM_SHARE 20 /* at most one part in this many of the time */
+#define TRIM_SHARE 20 /* trimming takes at most 1/20 of the time */
 
 static _Atomic size_t gave_back;
 

@@ -1,13 +1,13 @@
 /* Cutting a graph into kernels.
  *
- * A kernel may hold any elementwise code, so everything is one kernel unless there is a reason:
- * a reduction or a scan ends a kernel; the pieces of a T_PUT have one each; what is reshaped or
- * gathered from lies in memory; a subexpression read at several offsets would be computed once an
- * offset, so beyond a budget it becomes a temporary; and a kernel that would grow past the limits
- * gives up its largest operand. Sizes are those of the expanded tree (shared nodes count each
- * time), an upper bound of what lowering emits: sharing within a kernel only makes it smaller. For
- * a graph without shifts whose nodes all fit one kernel that bound is not used, since value
- * numbering emits each node at most once there. */
+ * A kernel may hold any elementwise code, so everything is one kernel unless there is a reason: a
+ * reduction or a scan ends a kernel; each piece of a T_PUT has its own; operands of reshapes and
+ * gathers lie in memory; a subexpression read at several offsets would be computed once per offset,
+ * so beyond a budget it becomes a temporary; and a kernel that would exceed the limits cuts off its
+ * largest operand. Sizes are those of the expanded tree (shared nodes count each time), an upper
+ * bound of what lowering emits: sharing within a kernel only makes it smaller. For a graph without
+ * shifts whose nodes all fit one kernel that bound is not used, since value numbering emits each
+ * node at most once there. */
 #include "compute/ir/fuse.h"
 
 #include <string.h>
@@ -45,13 +45,13 @@ static bool trivial(const struct typed *t, const struct fuse_node *f, uint32_t i
     }
 }
 
-/* May become a temporary: constants and bare operands gain nothing by it. */
+/* Whether it may become a temporary: constants and bare operands gain nothing by it. */
 static bool cuttable(const struct typed *t, const struct fuse_node *f, uint32_t i)
 {
     return !trivial(t, f, i);
 }
 
-/* Operands of a would-be kernel: the first 64 inputs exactly, all else as an upper bound. */
+/* Operands of a potential kernel: the first 64 inputs exactly, all others as an upper bound. */
 struct operands {
     uint64_t inputs;
     uint32_t others;
@@ -95,7 +95,7 @@ static void assign_scopes(const struct typed *t, struct fuse_node *f)
     }
 }
 
-/* What must lie in memory; and what is written straight to its place instead. */
+/* Marks operands that must lie in memory, except those that are written directly to their place. */
 static void cut_operands(const struct typed *t, struct fuse_node *f, const uint32_t *users,
                          uint32_t i)
 {

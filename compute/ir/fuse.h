@@ -10,22 +10,22 @@ struct fuse_limits {
     uint32_t max_nodes;  /* weighted by op_cost */
     uint32_t max_inputs; /* distinct operands, counted as an upper bound */
     uint32_t recompute;  /* weighted nodes a shifted subexpression may repeat before a temporary is
-                            cheaper than computing it once a neighbour */
+                            cheaper than computing it once per neighbour */
 };
 
-/* What is known of each typed node. */
+/* Facts about each typed node. */
 struct fuse_node {
-    bool cut;       /* a kernel of its own; others load its result */
+    bool cut;       /* has its own kernel; others load its result */
     bool depends;   /* its value depends on the scope's shape (index() below it, in its scope) */
     bool scoped;    /* scope_* is set */
     int scope_rank; /* for `depends`: shape of the scope it was first seen in */
     const int64_t *scope_shape;
 };
 
-/* Decides the cuts: every reduction, what is put together of pieces (not the pieces, unless others
- * use them too), what is reshaped or gathered from, shifted subexpressions too dear to repeat, and,
- * bottom-up, the largest operands of whatever grows past the limits. The root is always marked.
- * NULL without memory. */
+/* Decides the cuts: every reduction, arrays put together from pieces (not the pieces, unless they
+ * have other users), operands of reshapes and gathers, shifted subexpressions too expensive to
+ * repeat, and, bottom-up, the largest operands of kernels that exceed the limits. The root is
+ * always marked. NULL without memory. */
 struct fuse_node *fuse_mark(struct arena *arena, const struct typed *t,
                             const struct fuse_limits *limits) __attribute__((warn_unused_result));
 

@@ -9,7 +9,7 @@
 
 #include "compute/ir/ir_build.h"
 
-/* Over the words of a node; nodes are zero-initialised, so padding compares equal. */
+/* Hashes the words of a node; nodes are zero-initialised, so padding compares equal. */
 static uint32_t node_hash(const struct ir_node *n)
 {
     uint32_t words[sizeof *n / sizeof(uint32_t)], h = 2166136261u;
@@ -94,7 +94,7 @@ uint32_t ir_emit_const(struct ir_builder *b, struct scalar value)
     return ir_emit(b, &n);
 }
 
-/* Number of an equal input, added when new. */
+/* The number of an equal input, which is added if new. */
 static uint32_t add_input(struct ir_builder *b, uint32_t slot, enum dtype dtype,
                           const struct view *v, bool gathered)
 {
@@ -251,8 +251,8 @@ static int64_t distinct(const struct view *v)
     return n;
 }
 
-/* Distinct elements of input i that the kernel can read: of a gathered one no more than one for
- * each point and gather. */
+/* Distinct elements of input i that the kernel can read: of a gathered input at most one per point
+ * and gather. */
 static int64_t elements_read(const struct ir_kernel *k, uint32_t i)
 {
     int64_t all = distinct(&k->inputs[i].view), most = 0, points = 1;
@@ -310,8 +310,8 @@ void ir_load_extent(const struct ir_kernel *k, uint32_t node, int64_t *ret_lo, i
 
 int64_t ir_bytes_read(const struct ir_kernel *k)
 {
-    /* The same memory read through several contexts or views (the neighbours of a stencil) counts
-     * once: per slot, the largest operand. */
+    /* Memory read through several contexts or views (the neighbours of a stencil) counts once: the
+     * largest operand of each slot. */
     int64_t total = 0;
     for (uint32_t i = 0; i < k->n_inputs; i++) {
         int64_t best = elements_read(k, i);

@@ -3,7 +3,7 @@
  *
  * A kernel runs its nodes once for every point of its iteration space (rank, shape); nodes are in
  * order, arguments before users. An IR_LOAD reads an input through an index context, a chain of
- * steps that maps the point to an index: that is how shifts and slices of whole expressions cost no
+ * steps that maps the point to an index; so shifts and slices of whole expressions need no
  * temporary. Float16 and bfloat16 appear only in loads, stores, casts, selects and constants.
  *
  * Everything is arena memory owned by the plan. Immutable once lowered: safe to share. */
@@ -26,10 +26,10 @@
  *   SELF       q + offset if that is inside along all axes, else q
  *   CLAMP, WRAP, REFLECT, SYMMETRIC  axis by axis
  *   CONSTANT   clamped (any valid element); IR_INSIDE tells whether q + offset was inside
- *   GHOST      q + offset, wherever that is: for loads only, of memory that has it (ir_load_extent)
+ *   GHOST      q + offset, unlimited: only for loads from memory that covers it (ir_load_extent)
  * q itself is always inside `shape`. Context 0 is the iteration space itself and has no step. */
 struct ir_ctx {
-    uint32_t parent; /* a smaller number */
+    uint32_t parent; /* a smaller number than its own */
     int rank;
     int64_t shape[MAX_RANK];
     int8_t src[MAX_RANK];
@@ -45,9 +45,8 @@ enum ir_kind {
     IR_INSIDE, /* bool: context ctx's shift stayed inside its shape (ctx ≠ 0) */
     IR_OP,     /* op(args), all args of dtype `src`; the node's dtype is op_result_dtype(op, src) */
     IR_CAST,   /* args[0] (of dtype `src`) as dtype */
-    IR_GATHER, /* inputs[input] (gathered) at element args[0] (int64), which is clamped to its row
-                */
-    IR_TABLE,  /* tables[table] at number args[0] (int64), which is clamped to it */
+    IR_GATHER, /* inputs[input] (gathered) at element args[0] (int64), clamped to its row */
+    IR_TABLE,  /* tables[table] at number args[0] (int64), clamped to the table */
     IR_SELECT, /* args[0] (bool) ? args[1] : args[2] */
     IR_RANDOM  /* randoms[random] at element index args[0] (int64) */
 };
@@ -77,7 +76,7 @@ struct ir_index {
 
 /* An operand: element [i…] of context space lies at view.offset + Σ strides[k]·i[k] of the slot.
  * view.rank is the rank of the context it is loaded under (shape entries: the context's). A
- * gathered one is read by IR_GATHER alone: its view is one contiguous row, empty only where the
+ * gathered operand is read only by IR_GATHER: its view is one contiguous row, empty only if the
  * iteration space is. */
 struct ir_input {
     uint32_t slot; /* into plan->slots */
@@ -88,25 +87,26 @@ struct ir_input {
 
 enum ir_output_kind { OUT_STORE, OUT_REDUCE, OUT_SCAN };
 
-/* What a kernel leaves behind. OUT_STORE writes node at view (over the iteration space). OUT_REDUCE
- * combines node over the iteration axes in `axes` and writes one element for every point of the
- * rest: view has the iteration space's rank, stride 0 and extent 1 along reduced axes. Reductions
- * of floats and complex accumulate at least as well as pairwise summation, integers wrap, min and
- * max propagate NaN; the order is fixed, so the same input gives the same bits. A sum (prod, any,
- * all) over nothing is 0 (1, false, true), a mean NaN; there is no ARGMAX or ARGMIN of nothing.
- * OUT_SCAN writes at view, as OUT_STORE does, the SUM or PROD of node at the points up to and with
- * each one along the only axis in `axes`; its memory is no input's. A kernel has one output, or
- * several stores, all of the same points and each to memory of its own.
+/* A kernel's result. OUT_STORE writes node at view (over the iteration space). OUT_REDUCE combines
+ * node over the iteration axes in `axes` and writes one element for every point of the rest: view
+ * has the iteration space's rank, stride 0 and extent 1 along reduced axes. Reductions of floats
+ * and complex accumulate at least as accurately as pairwise summation, integers wrap, min and max
+ * propagate NaN; the order is fixed, so the same input gives the same bits. A sum (prod, any, all)
+ * over nothing is 0 (1, false, true), a mean NaN; there is no ARGMAX or ARGMIN of nothing. OUT_SCAN
+ * writes at view, as OUT_STORE does, the SUM or PROD of node at the points up to and including each
+ * one along the only axis in `axes`; no input uses its memory. A kernel has one output, or several
+ * stores, all of the same points and each to its own memory.
  *
- * A kernel of several steps (ir_kernel.steps) does its work so many times over: from the second on,
- * what it loads of input number feeds − 1 is what this output stored in the step before, and only
- * the last step's stores are seen. All its outputs are stores that feed an input each, of the
- * output's dtype, shape and strides, over the whole iteration space; their memory is no input's. */
+ * A kernel of several steps (ir_kernel.steps) repeats its work that many times. From the second
+ * step on, loads of input number feeds − 1 read what this output stored in the step before; only
+ * the last step's stores are visible. Each of its outputs is a store that feeds one input, with the
+ * output's dtype, shape and strides, over the whole iteration space; no input uses the outputs'
+ * memory. */
 struct ir_output {
     enum ir_output_kind kind;
     uint32_t node;
     uint32_t slot;
-    enum dtype dtype; /* of what is written: of the node, of an ARGMAX and an ARGMIN int64 */
+    enum dtype dtype; /* of the stored elements: the node's; int64 for ARGMAX and ARGMIN */
     struct view view;
     enum reduce_op reduce;
     uint32_t axes;
@@ -129,26 +129,27 @@ struct ir_kernel {
     uint32_t n_indices, cap_indices;
     const struct random_params **randoms;
     uint32_t n_randoms, cap_randoms;
-    const struct number_table **tables; /* go with the scalars: not part of the text either */
+    const struct number_table *
+        *tables; /* kernel arguments like the scalars: not part of the text either */
     uint32_t n_tables, cap_tables;
     struct ir_output *outputs;
     uint32_t n_outputs, cap_outputs;
-    uint32_t steps;           /* 0 and 1: one */
+    uint32_t steps;           /* 0 and 1: one step */
     bool fast_math;           /* contraction allowed */
-    _Atomic(void *) prepared; /* the backend's own: what it made of the kernel (backend.h) */
+    _Atomic(void *) prepared; /* private to the backend: what it made of the kernel (backend.h) */
 };
 
 enum slot_kind {
     SLOT_INPUT,  /* array operand number `index` */
     SLOT_TEMP,   /* temporary, `size` bytes, living from kernel first to kernel last */
-    SLOT_ANSWER, /* as SLOT_TEMP, but it lives on: a T_GUARDED's args[1] */
+    SLOT_ANSWER, /* as SLOT_TEMP, but outlives the plan's run: a T_GUARDED's args[1] */
     SLOT_RESULT  /* the result (or the evaluate "out" target) */
 };
 
 struct ir_slot {
     enum slot_kind kind;
     uint32_t index;
-    int64_t size; /* bytes (all but SLOT_INPUT) */
+    int64_t size; /* bytes (all except SLOT_INPUT) */
     uint32_t first, last;
 };
 
@@ -163,24 +164,25 @@ struct ir_plan {
     int64_t shape[MAX_RANK];
 };
 
-/* Fewest bytes a kernel reads and writes: each distinct element of an operand once. */
+/* The least number of bytes a kernel reads and writes: each distinct element of an operand once. */
 int64_t ir_bytes_read(const struct ir_kernel *k);
 int64_t ir_bytes_written(const struct ir_kernel *k);
 
-/* Of a reduction over the axes of outputs[0]: how far apart neighbours along iteration axis `axis`
+/* For a reduction over the axes of outputs[0]: how far apart neighbours along iteration axis `axis`
  * are in the reduced axes taken as one, in C order; 0 along a kept axis. */
 int64_t ir_reduced_stride(const struct ir_kernel *k, int axis);
 
-/* First and one-past-last element of the slot that an IR_LOAD may read, both 0 when none. */
+/* First and one-past-last element of the slot that an IR_LOAD may read, both 0 if none. */
 void ir_load_extent(const struct ir_kernel *k, uint32_t node, int64_t *ret_lo, int64_t *ret_hi);
 
 /* The kernel as text, one node a line, for explain, tests and ARRAYD_TRACE=ir. */
 void ir_print(const struct ir_kernel *k, struct strb *out);
 
-/* Asserts the invariants above; the message names the node. Called in debug builds, of a plan when
- * it is lowered, of a kernel when it is submitted, and by tests. Returns NULL when all hold, else a
- * static or arena text saying what does not. Of a plan also those of its slots: a temporary is
- * written before it is read, an operand only read, and everything lies within its size. */
+/* Checks the invariants above; the message names the node. Called in debug builds for a plan after
+ * lowering and for a kernel when it is submitted, and by tests. Returns NULL if all hold, else a
+ * static or arena text that says which does not. For a plan also checks its slots: a temporary is
+ * written before it is read, an operand is only read, and every access lies within the slot's size.
+ */
 const char *ir_verify(const struct ir_kernel *k, struct arena *arena);
 const char *ir_verify_plan(const struct ir_plan *p, struct arena *arena);
 

@@ -15,7 +15,7 @@ struct ir_builder {
     bool oom;
 };
 
-/* `k` is zeroed but for rank and shape; the caller adds context 0 first (ir_add_ctx). */
+/* `k` is zeroed except rank and shape; the caller adds context 0 first (ir_add_ctx). */
 void ir_builder_init(struct ir_builder *b, struct arena *arena, struct ir_kernel *k);
 
 /* `n` must have been zero-initialised as a whole (its bytes are compared). */
@@ -35,7 +35,7 @@ uint32_t ir_emit_table(struct ir_builder *b, const struct number_table *t, uint3
 uint32_t ir_emit_random(struct ir_builder *b, const struct random_params *p, enum dtype dtype,
                         uint32_t index);
 
-/* Number of an equal context, added when new (`ctx` zero-initialised as a whole). */
+/* The number of an equal context, which is added if new (`ctx` zero-initialised as a whole). */
 uint32_t ir_add_ctx(struct ir_builder *b, const struct ir_ctx *ctx);
 bool ir_add_output(struct ir_builder *b, const struct ir_output *out);
 

@@ -1,11 +1,10 @@
 /* A place is a context of the new kernel and the affine map from that context's index to the old
- * kernel's: all that depends on the point follows from it. A load composes its view with the map, a
- * context its steps, an index its factors; the rest is as it was. Equal nodes are shared by the
- * builder, so what is copied to one place twice is there once.
+ * kernel's; everything that depends on the point follows from it. For a load, its view is composed
+ * with the map; for a context, its steps; for an index, its factors; the rest is copied unchanged.
+ * The builder shares equal nodes, so copying to the same place twice adds nothing.
  *
- * Contexts that cannot leave their array, as those of a region inside of it, become part of the
- * map; two shifts that wrap become one. Both keep kernels within the forms that a GPU walks fast.
- */
+ * Contexts that cannot leave their array, such as those of an inner region, become part of the map;
+ * two wrapping shifts become one. Both keep kernels within the forms that a GPU runs fast. */
 #include "compute/ir/ir_copy.h"
 
 #include <string.h>
@@ -51,7 +50,7 @@ static bool asked_inside(const struct ir_kernel *k, uint32_t ctx)
     return false;
 }
 
-/* Whether the context's shift never leaves its shape. */
+/* Whether the context's shift always stays inside its shape. */
 static bool stays_inside(const struct ir_kernel *k, const struct ir_ctx *c)
 {
     const struct ir_ctx *parent = &k->ctxs[c->parent];
@@ -65,7 +64,7 @@ static bool stays_inside(const struct ir_kernel *k, const struct ir_ctx *c)
     return true;
 }
 
-/* A shift that wraps, of a context that wraps around the same shape: both together. */
+/* Whether two wrapping shifts around the same shape can become one. */
 static bool joins(const struct ir_ctx *inner, const struct ir_ctx *outer)
 {
     if (inner->mode != BOUNDARY_WRAP || outer->mode != BOUNDARY_WRAP || inner->rank != outer->rank)
@@ -147,7 +146,7 @@ static uint32_t copy_load(struct ir_copy *c, const struct ir_node *n)
     }
     for (int a = 0; a < v.rank; a++)
         if (v.shape[a] == 1 && !ghosts)
-            v.strides[a] = 0; /* one spelling for one meaning */
+            v.strides[a] = 0; /* one representation per meaning */
     return ir_emit_load(c->b, in->slot, in->dtype, &v, at->ctx);
 }
 
@@ -172,7 +171,7 @@ static uint32_t copy_inside(struct ir_copy *c, const struct ir_node *n)
     in.kind = IR_INSIDE;
     in.dtype = DT_BOOL;
     in.ctx = at->ctx;
-    if (at->ctx == c->places[from->parent].ctx) /* it cannot leave */
+    if (at->ctx == c->places[from->parent].ctx) /* the context was folded into the map */
         return ir_emit_const(c->b, (struct scalar){.dtype = DT_BOOL, .v.b = 1});
     return ir_emit(c->b, &in);
 }

@@ -1,20 +1,20 @@
-/* Which kernels of a list become one; ir_merge.c makes it.
+/* Decides which kernels of a list become one; ir_merge.c does the merging.
  *
- * Two kernels conflict where one writes a slot that the other reads or writes: they stay in their
- * order, all else may change places. So kernel A and a later one B can stand side by side unless
- * something in between must come after A and before B. Then they are one kernel if that saves
- * something: B need not read what A made, or makes a part of the same array, or both read the same
- * arrays. What of A is stored still is what somebody else reads before it is written again, or who
- * looks at the slots afterwards.
+ * Two kernels conflict if one writes a slot that the other reads or writes: they keep their order;
+ * all others may be reordered. So kernel A and a later kernel B can be adjacent unless some kernel
+ * between them must come after A and before B. Then they become one kernel if that saves something:
+ * B need not read what A made, or makes a part of the same array, or both read the same arrays. An
+ * output of A is still stored if another kernel reads it before it is overwritten, or if it is
+ * needed after the last kernel.
  *
- * Where something is read by several that cannot be one kernel (of different shapes, a reduction),
- * it may be cheaper made in each of them: that is tried when no pair is left.
+ * If an array is read by several kernels that cannot be merged (of different shapes, a reduction),
+ * computing it again in each of them may be cheaper: that is tried when no pair is left.
  *
- * Each kernel looks back for one to join, the nearest first, and what came of it looks back again;
- * every step takes a kernel away, so it ends. Two that stayed apart are not looked at again:
- * numbers count up, and a kernel knows the largest it has met. WINDOW and PATIENCE bound the work
- * for long lists. Kernels are made in arenas of their own, which go with them: what is left at the
- * end is copied. */
+ * Each kernel looks back for one to join, the nearest first, and the merged kernel looks back
+ * again; every merge removes a kernel, so it ends. Two that were not merged are not tried again:
+ * numbers count up, and a kernel records the largest it has tried. WINDOW and PATIENCE bound the
+ * work for long lists. Kernels are made in arenas of their own, freed with them; the final ones are
+ * copied. */
 #include "compute/ir/ir_fuse.h"
 
 #include <string.h>
@@ -22,16 +22,16 @@
 #include "compute/ir/ir_merge.h"
 
 #define WINDOW   32
-#define PATIENCE 8 /* kernels that are made for nothing, in one look back */
-/* A kernel for arrays of so few bytes is all launch. */
+#define PATIENCE 8 /* failed attempts per look back */
+/* For arrays up to this size, a kernel's cost is mostly its launch. */
 #define SMALL_BYTES (INT64_C(1) << 20)
-/* Side by side, this part of the traffic at least has to be saved. */
+/* Merging two readers of the same arrays must save at least 1/WORTHWHILE of the traffic. */
 #define WORTHWHILE 16
 
 struct part {
     struct ir_kernel *k;
-    struct arena *own;     /* what it lies in; NULL: it is the request's */
-    uint32_t number, seen; /* it has looked at all before it of numbers below `seen` */
+    struct arena *own;     /* its memory; NULL: it belongs to the request */
+    uint32_t number, seen; /* it has tried all earlier kernels with numbers below `seen` */
 };
 
 struct fusing {
@@ -40,7 +40,7 @@ struct fusing {
     uint32_t n, next; /* next: number */
 };
 
-/* --- what kernels have to do with each other --- */
+/* --- dependencies between kernels --- */
 
 static bool reads(const struct ir_kernel *k, uint32_t slot)
 {
@@ -58,7 +58,7 @@ static bool writes(const struct ir_kernel *k, uint32_t slot)
     return false;
 }
 
-/* b reads what a writes. */
+/* Whether b reads what a writes. */
 static bool feeds(const struct ir_kernel *a, const struct ir_kernel *b)
 {
     for (uint32_t i = 0; i < a->n_outputs; i++)
@@ -97,7 +97,7 @@ static void extent(const struct ir_output *o, int64_t *lo, int64_t *hi)
     *hi *= size;
 }
 
-/* The kernel writes all that lies between the first and the last byte of `o`. */
+/* Whether the kernel writes all bytes from the first to the last of `o`. */
 static bool covers(const struct ir_kernel *k, const struct ir_output *o)
 {
     int64_t lo, hi, from, to;
@@ -116,7 +116,7 @@ static bool covers(const struct ir_kernel *k, const struct ir_output *o)
     return false;
 }
 
-/* Whether an output of kernel i is of use to any but kernel `but`. */
+/* Whether any kernel except `but`, or the caller afterwards, needs an output of kernel i. */
 static bool is_needed(const struct fusing *z, uint32_t i, const struct ir_output *o, uint32_t but)
 {
     for (uint32_t j = i + 1; j < z->n; j++) {
@@ -165,7 +165,7 @@ static bool find_later(const struct fusing *z, uint32_t i, uint32_t j, bool *lat
     return true;
 }
 
-/* `k` for both i and j, before what comes later; its place. */
+/* Replaces i and j by `k`, before the kernels in `later`; returns its position. */
 static uint32_t put_for_both(struct fusing *z, uint32_t i, uint32_t j, const bool *later,
                              struct ir_kernel *k, struct arena *take_own)
 {
@@ -185,7 +185,7 @@ static uint32_t put_for_both(struct fusing *z, uint32_t i, uint32_t j, const boo
     return place;
 }
 
-/* Makes one kernel of i and the later j, in `arena`, where that is worth it. */
+/* Merges i and the later j into one kernel, in `arena`, if that is worth it. */
 static enum ir_merge_result make_one(const struct fusing *z, uint32_t i, uint32_t j,
                                      struct arena *arena, struct ir_kernel **ret)
 {
@@ -216,7 +216,7 @@ static enum ir_merge_result make_one(const struct fusing *z, uint32_t i, uint32_
                                                                               : IR_APART;
 }
 
-/* Whether i and the later j may have something to do with each other. */
+/* Whether merging i and the later j might be worthwhile. */
 static bool may_join(const struct fusing *z, uint32_t i, uint32_t j)
 {
     const struct ir_kernel *a = z->list[i].k, *b = z->list[j].k;
@@ -229,8 +229,8 @@ static bool may_join(const struct fusing *z, uint32_t i, uint32_t j)
     return same_space(a, b) && b->outputs[0].kind == OUT_STORE && shares_input(a, b);
 }
 
-/* Joins j to one before it; *ret_place: where what came of it is, j where nothing did. False
- * without memory. */
+/* Merges j into an earlier kernel; *ret_place: the merged kernel's position, or j if none was
+ * found. False without memory. */
 static bool look_back(struct fusing *z, uint32_t j, uint32_t *ret_place)
 {
     int patience = PATIENCE;
@@ -267,7 +267,7 @@ static bool join_all(struct fusing *z)
 
 /* --- made in each kernel that reads it --- */
 
-/* Whether what kernel i reads is the same still when kernel `reader` runs. */
+/* Whether everything that kernel i reads is unchanged when kernel `reader` runs. */
 static bool unchanged(const struct fusing *z, uint32_t i, uint32_t reader)
 {
     for (uint32_t g = i + 1; g < reader; g++)
@@ -276,7 +276,8 @@ static bool unchanged(const struct fusing *z, uint32_t i, uint32_t reader)
     return true;
 }
 
-/* Who reads what kernel i makes; 0 where that is not all it is for. */
+/* Lists the readers of kernel i's output and returns their number; 0 if the output is also needed
+ * otherwise, or a reader cannot compute it itself. */
 static uint32_t find_readers(const struct fusing *z, uint32_t i, uint32_t *readers)
 {
     const struct ir_output *o = &z->list[i].k->outputs[0];
@@ -297,7 +298,8 @@ static uint32_t find_readers(const struct fusing *z, uint32_t i, uint32_t *reade
     return o->slot < z->req->n_slots && z->req->dead[o->slot] ? n : 0;
 }
 
-/* Reader number r of kernel i, which makes itself what it reads of that, in an arena of its own. */
+/* Builds reader number r of kernel i so that it computes kernel i's output itself, in an arena of
+ * its own. */
 static enum ir_merge_result make_own(const struct fusing *z, uint32_t i, uint32_t reader,
                                      uint32_t n_readers, struct part *ret)
 {
@@ -311,8 +313,8 @@ static enum ir_merge_result make_own(const struct fusing *z, uint32_t i, uint32_
     return ret->own ? ir_merge(ret->own, &req, &ret->k) : IR_NO_MEMORY;
 }
 
-/* Has every reader of kernel i make itself what it reads; *ret: done, and the kernel is gone. False
- * without memory. */
+/* Makes every reader of kernel i compute its output itself; *ret: done, and the kernel is removed.
+ * False without memory. */
 static bool dissolve(struct fusing *z, uint32_t i, bool *ret)
 {
     uint32_t readers[WINDOW], n = 0, made = 0;
@@ -353,7 +355,7 @@ static bool dissolve_all(struct fusing *z, bool *ret_any)
 
 /* --- */
 
-/* Takes away what makes nothing of use. */
+/* Removes kernels whose outputs nothing uses. */
 static void drop_useless(struct fusing *z)
 {
     for (uint32_t i = z->n; i-- > 0;) {
@@ -365,7 +367,7 @@ static void drop_useless(struct fusing *z)
     }
 }
 
-/* A kernel with memory of its own in the arena. */
+/* A copy of a kernel in the arena, independent of the original's memory. */
 static struct ir_kernel *copied(struct arena *arena, const struct ir_kernel *from)
 {
     struct ir_kernel *k = arena_dup(arena, from, sizeof *k);

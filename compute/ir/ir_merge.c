@@ -1,9 +1,9 @@
-/* Merging: the second kernel's nodes are built anew, and where it loads what the first stored, the
- * nodes that made it stand instead, at the place of the load (ir_copy.c). That is found from the
- * strides: ir_find_map.
+/* Merging: rebuilds the second kernel's nodes and replaces each load of an element that the first
+ * kernel stored by the nodes that computed it, at the place of the load (ir_copy.c). ir_find_map
+ * finds that place from the strides.
  *
- * What is stored and loaded is of the node's dtype (ir_verify), so a node that is not stored has
- * the very bits that a load would have brought. */
+ * A stored and loaded element has the node's dtype (ir_verify), so a node that is not stored has
+ * exactly the bits that a load would give. */
 #include "compute/ir/ir_merge_int.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 #define TRIVIAL 2 /* a load and a cast: computing it again costs no more than loading it */
 
-/* A load of the second kernel's that the first one's output answers. */
+/* A load of the second kernel that an output of the first replaces. */
 struct use {
     uint32_t node, output;
     bool here; /* at the same point, in context 0 */
@@ -48,7 +48,7 @@ bool ir_merge_first(const struct ir_kernel *k)
     return k->outputs[0].kind == OUT_STORE && plain(k);
 }
 
-/* Sums of floats are rounded in the order of the walk, which a merge may change. */
+/* Sums of floats are rounded in the order of the points, which a merge may change. */
 static bool order_matters(const struct ir_output *o)
 {
     return reduce_table[o->reduce].rounded && !dtype_is_integer(o->dtype);
@@ -60,7 +60,7 @@ bool ir_merge_second(const struct ir_kernel *k)
     return plain(k) && (o->kind == OUT_STORE || (o->kind == OUT_REDUCE && !order_matters(o)));
 }
 
-/* --- where a load looks --- */
+/* --- which element a load reads --- */
 
 bool ir_same_space(const struct ir_kernel *a, const struct ir_kernel *b)
 {
@@ -68,7 +68,7 @@ bool ir_same_space(const struct ir_kernel *a, const struct ir_kernel *b)
            (!a->rank || !memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->rank));
 }
 
-/* The axes of extent > 1 by falling stride; 0 where one has none. */
+/* Sorts the axes of extent > 1 by decreasing stride (absolute values); returns their number. */
 static int sort_axes(const struct ir_kernel *k, const struct view *v, int *axes)
 {
     int n = 0;
@@ -83,7 +83,7 @@ static int sort_axes(const struct ir_kernel *k, const struct view *v, int *axes)
     return n;
 }
 
-/* The point of the kernel that stores the view's first element; false: none is sure to. */
+/* The point of the kernel that stores the element at `offset`; false if no point certainly does. */
 static bool find_first(const struct ir_kernel *k, const struct view *to, int64_t offset,
                        const int *axes, int n, int64_t *first)
 {
@@ -104,7 +104,7 @@ static bool find_first(const struct ir_kernel *k, const struct view *to, int64_t
     return rest == 0;
 }
 
-/* Along each axis of the context the point moves along one of its own, inside its extent. */
+/* Each axis of the context moves the point along one axis of its own, within that axis's extent. */
 bool ir_find_map(const struct ir_kernel *k, const struct view *to, const struct view *from,
                  const struct ir_ctx *ctx, struct affine *ret)
 {
@@ -181,7 +181,7 @@ static uint32_t weight(const struct ir_kernel *k, const bool *want)
     return sum;
 }
 
-/* Lists the uses; false where one cannot be answered. */
+/* Lists the uses; false if one load cannot be replaced. */
 static bool find_uses(struct merge *m, const bool *want)
 {
     const struct ir_kernel *a = m->req->first, *b = m->req->second;
@@ -214,7 +214,7 @@ static bool same_place(const struct use *x, const struct use *y)
                         !memcmp(&x->place.map, &y->place.map, sizeof x->place.map)));
 }
 
-/* Whether computing outputs of the first kernel at so many places is too dear. */
+/* Whether computing outputs of the first kernel at so many places is too expensive. */
 static bool too_dear(struct merge *m, bool *want)
 {
     const struct ir_kernel *a = m->req->first;
@@ -267,7 +267,7 @@ static void add_outputs(struct merge *m, const struct ir_copy *c, const bool *ke
     }
 }
 
-/* The nodes of the first kernel's output that a load is answered by, at its place. */
+/* Copies the nodes of the first kernel's output that replaces a load, at the load's place. */
 static uint32_t answer(struct merge *m, struct ir_copy *second, const struct use *u)
 {
     const struct ir_kernel *a = m->req->first;

@@ -1,24 +1,25 @@
-/* A part of an array that is assigned after the whole, as where walls keep their values or are set
- * behind the inside: one pass in place of two. The second kernel's nodes are evaluated at every
- * point of the first's space, and a select takes them where the part is; which is said by shifts
- * that come from inside there (IR_INSIDE), of which a CPU knows the answer for whole boxes.
+/* Merges an assignment to an array with a later one to a part of it, as when walls keep their
+ * values or are set after the interior: one pass instead of two. The second kernel's nodes are
+ * evaluated at every point of the first's space, and a select takes them inside the part. The
+ * select's condition is a shift that stays inside exactly there (IR_INSIDE), which a CPU evaluates
+ * for whole boxes.
  *
- * What the second loads has to be there outside of the part, too. So a load is made one of the
- * whole array, shifted: for that a view over all of the space has to be known, of memory that some
- * kernel loads or stores so, or that is large enough. How the shift ends is no matter, for that is
- * not taken. */
+ * The second kernel's loads must be valid outside the part, too. So each becomes a shifted load of
+ * the whole array. That needs a view over the whole space of memory known to exist: some kernel
+ * loads or stores through it, or the memory is large enough. The shift's boundary mode does not
+ * matter, because those values are not selected. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "compute/ir/ir_merge_int.h"
 
-#define FAR 4 /* beyond that a GPU shares no neighbours */
+#define FAR 4 /* beyond this a GPU does not share neighbours */
 
 struct overlay {
     struct arena *arena;
     const struct ir_overlay_request *req;
     const struct ir_kernel *a, *b;
-    uint32_t under;     /* the first kernel's output that is put over */
+    uint32_t under;     /* the first kernel's output that is overlaid */
     struct affine part; /* the second's index → the first's: a step of 1, or fixed */
     struct ir_builder builder;
     struct ir_copy first;
@@ -45,15 +46,15 @@ static int64_t part_extent(const struct overlay *v, int a)
     return v->part.src[a] < 0 ? 1 : v->b->shape[v->part.src[a]];
 }
 
-/* How far what is loaded through `from` lies beside the point, in an array over the first's space
- * that is laid out as `whole`. */
+/* The distance between the point and what is loaded through `from`, in an array over the first's
+ * space with the layout `whole`. */
 static bool find_distance(const struct overlay *v, const struct view *whole,
                           const struct view *from, int64_t *distance)
 {
     struct ir_kernel space = {.rank = v->a->rank};
     struct affine m;
     for (int a = 0; a < space.rank; a++)
-        space.shape[a] = whole->strides[a] ? v->a->shape[a] : 1; /* the same all along it */
+        space.shape[a] = whole->strides[a] ? v->a->shape[a] : 1; /* constant along the axis */
     if (!ir_find_map(&space, whole, from, &v->b->ctxs[0], &m))
         return false;
     for (int a = 0; a < space.rank; a++) {
@@ -68,7 +69,7 @@ static bool find_distance(const struct overlay *v, const struct view *whole,
     return true;
 }
 
-/* The context of that shift; one that is there already, whatever it does at the ends. */
+/* The context of that shift; an existing one is reused, whatever its boundary mode. */
 static uint32_t shifted(struct overlay *v, const int64_t *distance, enum boundary_mode mode)
 {
     const struct ir_kernel *k = v->builder.k;
@@ -111,8 +112,7 @@ static uint32_t load_whole(struct overlay *v, const struct ir_input *in, const s
     return ctx == IR_NONE ? IR_NONE : ir_emit_load(&v->builder, in->slot, in->dtype, &w, ctx);
 }
 
-/* The same, of an array that would be laid out as what is written is, if its memory reaches so far.
- */
+/* The same, for an array with the layout of the output, if its memory is large enough. */
 static uint32_t load_alike(struct overlay *v, const struct ir_input *in)
 {
     const int64_t *bytes = v->req->bytes;
@@ -134,8 +134,8 @@ static bool spans(const struct overlay *v, const struct ir_ctx *c)
            (!c->rank || !memcmp(c->shape, v->a->shape, sizeof *c->shape * (size_t)c->rank));
 }
 
-/* The load of the second kernel at its own points, made one of the first's; IR_NONE where it cannot
- * be. */
+/* Turns a load of the second kernel at its own points into one over the first's; IR_NONE if that is
+ * impossible. */
 static uint32_t widen(struct overlay *v, const struct ir_input *in)
 {
     const struct ir_overlay_request *req = v->req;
@@ -145,7 +145,7 @@ static uint32_t widen(struct overlay *v, const struct ir_input *in)
         const struct ir_output *out = &v->a->outputs[o];
         if (out->slot != in->slot)
             continue;
-        /* what the first makes itself, at the point */
+        /* an element that the first kernel computes itself, at the same point */
         bool here = in->dtype == out->dtype && find_distance(v, &out->view, &in->view, distance);
         for (int a = 0; here && a < v->a->rank; a++)
             here = distance[a] == 0;
@@ -184,7 +184,7 @@ static bool stores_to(const struct ir_kernel *k, uint32_t slot)
     return false;
 }
 
-/* The second's value at the first's points, right in the part; IR_NONE where it cannot be. */
+/* The second's value at the first's points, correct inside the part; IR_NONE if impossible. */
 static uint32_t copy_over(struct overlay *v)
 {
     const struct ir_kernel *b = v->b;
@@ -223,7 +223,7 @@ static uint32_t copy_over(struct overlay *v)
     return v->builder.oom ? IR_NONE : c.to[b->outputs[0].node];
 }
 
-/* Contexts of the second were made for fewer points. */
+/* Whether the second kernel's contexts, made for fewer points, are valid for all of them. */
 static bool contexts_hold(const struct ir_kernel *k)
 {
     for (uint32_t i = 1; i < k->n_ctxs; i++) {

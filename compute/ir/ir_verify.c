@@ -1,4 +1,4 @@
-/* The invariants of ir.h, checked one by one. Written against the header, not against lower.c, so
+/* Checks the invariants of ir.h one by one. Written against the header, not against lower.c, so
  * that a mistake there does not excuse itself. */
 #include "compute/ir/ir.h"
 
@@ -25,7 +25,7 @@ static const char *verify_ctxs(const struct ir_kernel *k, struct arena *arena)
         CHECK(c->rank >= 0 && c->rank <= MAX_RANK, "ctx%u: rank %d", i, c->rank);
         CHECK(i == 0 || c->parent < i, "ctx%u: parent %u comes later", i, c->parent);
         CHECK(c->mode <= BOUNDARY_GHOST, "ctx%u: mode %d", i, (int)c->mode);
-        bool nothing = false; /* an empty space is never walked */
+        bool nothing = false; /* an empty space has no points */
         for (int a = 0; i > 0 && a < k->ctxs[c->parent].rank; a++)
             nothing |= k->ctxs[c->parent].shape[a] == 0;
         for (int a = 0; a < c->rank; a++) {
@@ -65,7 +65,7 @@ static const char *verify_inputs(const struct ir_kernel *k, struct arena *arena)
     return NULL;
 }
 
-/* Kinds whose arguments are not counted with what else is said of them. */
+/* Kinds of nodes without arguments. */
 static bool is_leaf(enum ir_kind kind)
 {
     return kind == IR_CONST || kind == IR_LOAD || kind == IR_INDEX || kind == IR_INSIDE;
@@ -195,7 +195,7 @@ static const char *verify_outputs(const struct ir_kernel *k, struct arena *arena
     return NULL;
 }
 
-/* What several steps, and an output that feeds an input, ask for. */
+/* Requirements of several steps, and of an output that feeds an input. */
 static const char *verify_steps(const struct ir_kernel *k, struct arena *arena)
 {
     for (uint32_t i = 0; i < k->n_outputs; i++) {

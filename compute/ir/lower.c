@@ -1,5 +1,5 @@
-/* Lowering: each cut node of the typed graph becomes a kernel (or some, where it is put together of
- * pieces); everything between is straight-line code in it.
+/* Lowering: each cut node of the typed graph becomes a kernel (or several, if it is put together
+ * from pieces); everything between is straight-line code in it.
  *
  * A node is lowered at a position: the index context and the affine map from that context's index
  * to the index in the scope's shape. Since all nodes of a scope are aligned at the right and
@@ -99,7 +99,7 @@ static struct affine node_map(const struct position *pos, int rank, const int64_
     return m;
 }
 
-/* `outer` after `inner`: index along axis k = outer of the index that inner gives. */
+/* The composition: `inner` first, then `outer`. */
 static struct affine compose(const struct affine *outer, const struct affine *inner)
 {
     struct affine m = {.rank = outer->rank};
@@ -130,7 +130,7 @@ static uint32_t emit_view_load(struct kernel_state *ks, const struct position *p
     }
     for (int k = 0; k < at.rank; k++)
         if (at.shape[k] <= 1)
-            at.strides[k] = 0; /* one spelling for one meaning */
+            at.strides[k] = 0; /* one representation per meaning */
     return ir_emit_load(&ks->b, slot, dtype, &at, pos->ctx);
 }
 
@@ -159,8 +159,8 @@ static uint32_t lower_unravel(struct kernel_state *ks, const struct position *po
     return ir_emit_op(&ks->b, OP_REMAINDER, DT_I64, args);
 }
 
-/* float16 and bfloat16 are computed in float32, each result rounded back, so that what a value is
- * does not depend on where kernels are cut. nextafter alone needs the type's own grid. */
+/* float16 and bfloat16 are computed in float32, each result rounded back, so that a value does not
+ * depend on where kernels are cut. Only nextafter needs the type's own grid. */
 static uint32_t lower_op(struct kernel_state *ks, const struct typed_node *n, enum dtype src,
                          uint32_t *args)
 {
@@ -202,7 +202,7 @@ static uint32_t lower_shift(struct lowering *l, struct kernel_state *ks, const s
     if (c == IR_NONE)
         return IR_NONE;
     if (n->shift.mode == BOUNDARY_GHOST) {
-        /* an axis of one element too is walked along: its neighbours are ghosts */
+        /* an axis of one element moves too: its neighbours are ghosts */
         const struct typed_input *in = &l->t->inputs[x->input];
         return ir_emit_cast(&ks->b, ir_emit_load(&ks->b, x->input, in->dtype, &in->view, c),
                             x->dtype);
@@ -215,14 +215,15 @@ static uint32_t lower_shift(struct lowering *l, struct kernel_state *ks, const s
     return ir_emit_select(&ks->b, ir_emit(&ks->b, &in), v, lower_node(l, ks, n->args[1], pos));
 }
 
-/* Where cut node i lies, computed over `shape` (its own, or the scope's when it depends on it). */
+/* The temporary of cut node i, computed over `shape` (its own, or the scope's if it depends on it).
+ */
 static const struct temp *temp_of(struct lowering *l, uint32_t i, int rank, const int64_t *shape)
 {
     for (int attempt = 0;; attempt++) {
         for (const struct temp *t = l->temps[i]; t; t = t->next)
             if (same_extents(t->rank, t->shape, rank, shape))
                 return t;
-        /* A scope-dependent node met in a second scope: its kernel for that one. */
+        /* A scope-dependent node in a second scope: make a kernel for that scope. */
         if (attempt || !lower_kernel(l, i, rank, shape))
             return NULL;
     }
@@ -243,7 +244,7 @@ static uint32_t lower_temp_load(struct lowering *l, struct kernel_state *ks, uin
     return emit_view_load(ks, pos, t->slot, n->dtype, &v);
 }
 
-/* The operand's temporary under the node's own shape. */
+/* The operand's temporary, viewed with the node's own shape. */
 static uint32_t lower_reshape(struct lowering *l, struct kernel_state *ks,
                               const struct typed_node *n, const struct position *pos)
 {

@@ -13,14 +13,14 @@ struct lower_request {
     const struct typed *typed;
     struct fuse_limits limits;
     bool fast_math;
-    /* Where the result goes: a region of the result slot that the root's shape broadcasts to, or
-     * NULL for a new contiguous array of the root's shape. */
+    /* The destination of the result: a region of the result slot that the root's shape broadcasts
+     * to, or NULL for a new contiguous array of the root's shape. */
     const struct view *target;
     int64_t target_bytes; /* size of the slot behind `target` */
 };
 
 /* Slots: the typed inputs in order (SLOT_INPUT), then the result, then temporaries. The only error
- * is ERR_OUT_OF_MEMORY: whatever its size, an expression lowers. */
+ * is ERR_OUT_OF_MEMORY: any expression can be lowered, whatever its size. */
 enum err_code lower(struct arena *arena, const struct lower_request *req, struct ir_plan **ret,
                     struct err *e) must_check;
 

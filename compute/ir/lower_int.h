@@ -1,5 +1,5 @@
-/* Lowering's inside: lower.c turns nodes into a kernel's code, lower_plan.c decides which kernels
- * there are and where they write. Arena memory of one lower() call. */
+/* Internals of lowering: lower.c turns nodes into a kernel's code, lower_plan.c decides which
+ * kernels there are and where they write. Arena memory of one lower() call. */
 #ifndef ARRAYD_LOWER_INT_H
 #define ARRAYD_LOWER_INT_H
 
@@ -8,7 +8,7 @@
 #include "compute/ir/ir_build.h"
 #include "compute/ir/lower.h"
 
-/* Where a node is evaluated. Interned: equal positions are one pointer. */
+/* Where a node is evaluated. Interned: equal positions are the same pointer. */
 struct position {
     uint32_t id, ctx;
     int rank;             /* of the scope */
@@ -17,7 +17,7 @@ struct position {
     struct position *next;
 };
 
-/* A cut node's result: a scope-dependent node may have one for each scope it is seen in. */
+/* A cut node's result; a scope-dependent node may have one for each scope it occurs in. */
 struct temp {
     uint32_t slot;
     int rank;
@@ -48,7 +48,7 @@ struct lowering {
     bool oom;
 };
 
-/* A scalar's shape may be NULL. */
+/* For a scalar, `from` may be NULL. */
 static inline void copy_extents(int64_t *to, const int64_t *from, int rank)
 {
     if (rank > 0)
@@ -63,10 +63,10 @@ static inline bool same_extents(int ra, const int64_t *a, int rb, const int64_t 
 /* The position of a scope in context 0: `map` takes the iteration space's index to the scope's. */
 const struct position *lower_intern(struct lowering *l, struct kernel_state *ks, uint32_t ctx,
                                     int rank, const int64_t *shape, const struct affine *map);
-/* The value of node i there, in the kernel that is being built; IR_NONE without memory. */
+/* The value of node i at a position, in the kernel under construction; IR_NONE without memory. */
 uint32_t lower_node(struct lowering *l, struct kernel_state *ks, uint32_t i,
                     const struct position *pos);
-/* A temporary for node i over `shape`, and the kernels that make it: in l->temps. */
+/* Adds to l->temps a temporary for node i over `shape`, and the kernels that compute it. */
 bool lower_kernel(struct lowering *l, uint32_t i, int rank, const int64_t *shape);
 
 #endif

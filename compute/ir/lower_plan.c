@@ -1,5 +1,5 @@
-/* Which kernels a plan has, in the graph's order, each cut node's before those that read it; where
- * each writes: into a temporary, the result, or its piece of either. */
+/* Decides which kernels a plan has, in the graph's order, each cut node's before its readers, and
+ * where each writes: to a temporary, the result, or its piece of either. */
 #include <assert.h>
 #include <stdio.h>
 
@@ -37,7 +37,7 @@ static bool add_kernel(struct lowering *l, struct ir_kernel *k)
     return true;
 }
 
-/* A kernel runs over the shape of the operand of such a node, not over the node's. */
+/* Nodes whose kernel runs over the shape of the operand, not over the node's. */
 static bool combines(const struct typed_node *n)
 {
     return n->kind == T_REDUCE || n->kind == T_SCAN;
@@ -59,9 +59,9 @@ static struct view reduce_target(const struct typed_node *n, const struct typed_
     return v;
 }
 
-/* The kernel that computes node i over `shape` (its own, or the scope's when it depends on it) into
- * `slot` at `target`, or, of a cut node, copies its temporary there. A reduction's and a scan's
- * target has their shape; others are broadcast to theirs. */
+/* The kernel that computes node i over `shape` (its own, or the scope's if it depends on it) into
+ * `slot` at `target`, or, for a cut node with `copy`, copies its temporary there. The target of a
+ * reduction or a scan has its shape; other nodes are broadcast to theirs. */
 static bool build_kernel(struct lowering *l, uint32_t i, bool copy, int rank, const int64_t *shape,
                          uint32_t slot, const struct view *target)
 {
@@ -115,7 +115,7 @@ static bool build_kernel(struct lowering *l, uint32_t i, bool copy, int rank, co
     return ir_add_output(&ks->b, &out) && add_kernel(l, k);
 }
 
-/* Node i into `slot` at `target`: one kernel, or one for each of its pieces. */
+/* Writes node i to `slot` at `target`: one kernel, or one for each of its pieces. */
 static bool write_node(struct lowering *l, uint32_t i, int rank, const int64_t *shape,
                        uint32_t slot, const struct view *target)
 {
@@ -161,7 +161,7 @@ bool lower_kernel(struct lowering *l, uint32_t i, int rank, const int64_t *shape
     return true;
 }
 
-/* The node whose elements in C order are node i's, when it is needed for nothing else. */
+/* The node with node i's elements in C order, if it has no other use. */
 static uint32_t laid_out(const struct typed *t, uint32_t i)
 {
     const struct typed_node *n = &t->nodes[i];
@@ -190,7 +190,7 @@ static bool lower_root(struct lowering *l)
     if (p->result_slot == IR_NONE)
         return false;
 
-    /* What is only reshaped on the way out is written as it is. */
+    /* A final reshape is skipped: its operand is written directly. */
     uint32_t body = root->kind == T_GUARDED ? root->args[0] : l->t->root;
     body = l->req->target ? body : laid_out(l->t, body);
     for (uint32_t i = 0; i < l->t->root; i++) {
@@ -209,12 +209,12 @@ static bool lower_root(struct lowering *l)
         view_contiguous(root->rank, root->shape, dtype_size(root->dtype), &whole, NULL) != ERR_OK)
         return false;
     if ((combines(root) || root->kind == T_PUT) && !view_same_shape(target, &whole))
-        /* broadcast on the way out: into a temporary, then copied */
+        /* broadcast at the end: into a temporary, then copied */
         return build_kernel(l, body, true, root->rank, root->shape, p->result_slot, target);
     return write_node(l, body, root->rank, root->shape, p->result_slot, target);
 }
 
-/* A broken plan is our mistake, never a client's: it ends a debug build. */
+/* An invalid plan is our mistake, never a client's: it ends a debug build. */
 static void verify(const struct ir_plan *p, struct arena *arena)
 {
 #ifndef NDEBUG
