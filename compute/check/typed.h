@@ -35,8 +35,8 @@ enum typed_kind {
                   nor T_CONST: it is laid out in memory */
     T_GATHER,  /* element args[1] (int64, of this node's shape) of args[0], read as one row in C
                   order; numbers past its ends read the first or last. args[0] is a contiguous
-                  T_INPUT, or neither T_INPUT nor T_CONST, and is laid out in memory; it is not empty
-                  unless this node is */
+                  T_INPUT, or neither T_INPUT nor T_CONST, and is laid out in memory; it is not
+                  empty unless this node is */
     T_TABLE,   /* number args[0] (int64) of `table`; numbers past its ends read the first or last */
     T_PUT, /* an array in pieces: args[0] lies at put.offset along put.axis of this node's shape,
               beside the pieces of args[1], a T_PUT of the same shape, if any. Only the last node of

@@ -265,7 +265,7 @@ static bool join_all(struct fusing *z)
     return true;
 }
 
-/* --- made in each kernel that reads it --- */
+/* --- recomputation in each reader --- */
 
 /* Whether everything that kernel i reads is unchanged when kernel `reader` runs. */
 static bool unchanged(const struct fusing *z, uint32_t i, uint32_t reader)

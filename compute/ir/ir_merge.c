@@ -322,7 +322,7 @@ static void build(struct merge *m, struct ir_kernel *k, bool *want_a, const bool
     add_outputs(m, &second, NULL);
 }
 
-/* --- what came of it --- */
+/* --- checking the result --- */
 
 bool ir_is_general(const struct ir_kernel *k)
 {

@@ -1,5 +1,5 @@
-/* The state of argmax and argmin: the best element so far and where it was. NaN comes before all
- * others, -0 is 0, and of equals the one of the lower index. */
+/* The state of argmax and argmin: the best element so far and its index. NaN comes before all
+ * others, -0 is 0, and of equal elements the one with the lower index wins. */
 #ifndef ARRAYD_BEST_CUH
 #define ARRAYD_BEST_CUH
 
@@ -17,7 +17,7 @@ template <bool LEAST, typename T> AR_FN ar_best<T> ar_better(ar_best<T> a, ar_be
     const bool take = ar_before<LEAST>(b.x, a.x) | (!ar_before<LEAST>(a.x, b.x) & (b.at < a.at));
     return take ? b : a;
 }
-/* The same where b's index is not the lower one. */
+/* The same if b's index is not the lower one. */
 template <bool LEAST, typename T> AR_FN ar_best<T> ar_better_later(ar_best<T> a, ar_best<T> b)
 {
     return ar_before<LEAST>(b.x, a.x) ? b : a;

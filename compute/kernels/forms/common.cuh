@@ -1,8 +1,8 @@
-/* What the kernels of every form share: vectors of 16 bytes, division by a number known at launch,
+/* Shared by the kernels of all forms: vectors of 16 bytes, division by a number known at launch,
  * boundary maps, exchange between the lanes of a warp.
  *
- * Device text only (NVRTC, C++17). emit.c writes, before this is included, scalar.h, ar_index (int,
- * or long where 32 bits do not reach) and the AR_… constants of the form. */
+ * Device text only (NVRTC, C++17). Before including this, emit.c writes scalar.h, ar_index (int, or
+ * long if 32 bits are too few) and the AR_… constants of the form. */
 #ifndef ARRAYD_COMMON_CUH
 #define ARRAYD_COMMON_CUH
 
@@ -38,7 +38,7 @@ AR_FN ar_index ar_divide(ar_index n, const ar_div &d)
     return d.multiplier ? (ar_index)(__umulhi((ar_u32)n, d.multiplier) >> d.shift) : n;
 }
 
-/* Index i + offset brought back into 0 ≤ . < n; n > 0. Ghosts lie where they are. */
+/* Index i + offset mapped into 0 ≤ . < n; n > 0. Ghosts are not mapped. */
 enum { AR_CLAMP, AR_WRAP, AR_REFLECT, AR_SYMMETRIC, AR_GHOST };
 AR_FN ar_index ar_modulo(ar_index i, ar_index n)
 {
@@ -65,13 +65,13 @@ template <int MODE> AR_FN ar_index ar_bounded(ar_index i, ar_index n)
     return i > 0 ? i : 0;
 }
 
-/* A gathered element's number; whatever it is, the access stays inside. */
+/* The number of a gathered element, clamped so that every access is inside. */
 AR_FN ar_i64 ar_inside(ar_i64 i, ar_i64 last)
 {
     i = i < last ? i : last;
     return i > 0 ? i : 0;
 }
-/* The same for a number of 32 bits, in a row that they reach the end of. */
+/* The same for a 32-bit number, in a row whose last element 32 bits can reach. */
 AR_FN ar_i32 ar_inside_32(ar_i32 i, ar_i64 last)
 {
     i = i < (ar_i32)last ? i : (ar_i32)last;
@@ -94,8 +94,8 @@ template <typename T> AR_FN T ar_from_lane(T x, int lane)
     return u.x;
 }
 
-/* How a kernel gets its parameters p: by value, or, where they are too many for that (AR_INDIRECT),
- * from memory. */
+/* How a kernel gets its parameters p: by value, or from memory if they are too large (AR_INDIRECT).
+ */
 #ifdef AR_INDIRECT
 struct ar_where {
     const struct ar_params *at;

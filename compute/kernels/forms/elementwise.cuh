@@ -1,12 +1,12 @@
 /* The forms flat and rows: a thread computes AR_UNROLL chunks of AR_E neighbours along the fastest
- * axis. All loads come before any arithmetic. flat is rows with one axis, whose end may be ragged
- * (AR_TAIL: the last elements are computed one by one).
+ * axis. All loads come before any arithmetic. flat is rows with one axis, whose length need not be
+ * a multiple of AR_E (AR_TAIL: the last elements are computed one by one).
  *
  * emit.c provides struct ar_params, ar_operands<E>, ar_fetch, ar_point, ar_result, ar_put. */
 #ifndef ARRAYD_ELEMENTWISE_CUH
 #define ARRAYD_ELEMENTWISE_CUH
 
-/* Chunk number → indices; the chunk's first element along the fastest axis. */
+/* The indices of a chunk, by number; along the fastest axis, of its first element. */
 AR_FN ar_at ar_locate(const ar_params &p, ar_index chunk)
 {
     ar_at at;
@@ -36,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK)
 {
     AR_GIVEN
     ar_index first = (ar_index)blockIdx.x * (AR_BLOCK * AR_UNROLL) + (ar_index)threadIdx.x;
-#if AR_UNROLL == 1 /* the same as below; written out it compiles by a tenth faster */
+#if AR_UNROLL == 1 /* the same as below; written out it compiles a tenth faster */
     if (first < (ar_index)p.chunks) {
         ar_operands<AR_E> o;
         const ar_at at = ar_locate(p, first);

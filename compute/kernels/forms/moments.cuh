@@ -1,7 +1,7 @@
 /* Variances in one pass: the sums of the elements' distances from a pivot and of the squares of
- * these. The pivot is common to all states of an output, so that two of them simply add: the median
- * of three elements. With it an element that lies far from all others costs no digits; n elements
- * of which some lie so far away that two of the three are such cost a factor of n at most. */
+ * these. All states of an output share the pivot, so that two of them simply add. It is the median
+ * of three elements. So a single outlier costs no accuracy; if some of n elements lie so far away
+ * that two of the three are such outliers, they cost a factor of n at most. */
 #ifndef ARRAYD_MOMENTS_CUH
 #define ARRAYD_MOMENTS_CUH
 

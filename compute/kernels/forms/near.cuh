@@ -1,9 +1,9 @@
 /* The rows of an operand that a thread of the form stencil reads; see stencil.cuh.
  *
- * A thread's AR_E elements along the fastest axis are neighbours (AR_STEP 1), read as a vector, where
- * rows are aligned for that; otherwise they lie 32 apart (AR_STEP 32), so that a warp's accesses are
- * still whole lines, and a warp's 32 · AR_E elements are all inside the row. Either way a neighbour
- * is another lane's element or another of one's own. */
+ * If rows are aligned, a thread's AR_E elements along the fastest axis are neighbours (AR_STEP 1),
+ * read as a vector. Otherwise they lie 32 apart (AR_STEP 32), so that a warp's accesses are still
+ * whole lines, and all 32 · AR_E elements of a warp are inside the row. Either way a neighbour is
+ * either another lane's element or another of the thread's own. */
 #ifndef ARRAYD_NEAR_CUH
 #define ARRAYD_NEAR_CUH
 
@@ -32,16 +32,17 @@ template <typename T, int RZ, int RY, int RX> struct ar_near {
 #endif
 };
 
-/* A row in two steps, so that every load of every row is on its way before the first lane waits for
- * another's element; a __syncwarp() in between keeps the compiler from putting loads off. First: the
- * thread's own elements, x being the first, and, at a warp's or the row's ends, those beside them. */
+/* A row is loaded in two steps, so that all loads of all rows are issued before the first lane
+ * waits for another's element; a __syncwarp() in between keeps the compiler from delaying loads.
+ * First step: the thread's own elements, x being the first, and, at the ends of a warp or row,
+ * those beside them. */
 template <int MODE, typename T, int RZ, int RY, int RX>
 AR_FN void ar_near_own(ar_near<T, RZ, RY, RX> &n, const T *row, ar_index nx, ar_index x, int z, int y,
                        bool edge)
 {
     const int lane = (int)(threadIdx.x & 31);
 #if AR_STEP == 1
-    const ar_index own = x < nx ? x : nx - AR_E; /* beyond the row: anything, it is not stored */
+    const ar_index own = x < nx ? x : nx - AR_E; /* beyond the row: any value, it is not stored */
     const ar_vec<T, AR_E> v = ar_load<T, AR_E>(row + own);
 #pragma unroll
     for (int e = 0; e < AR_E; e++)
@@ -56,8 +57,8 @@ AR_FN void ar_near_own(ar_near<T, RZ, RY, RX> &n, const T *row, ar_index nx, ar_
             n.at(z, y, AR_E - 1, j) = row[ar_bounded<MODE>(own + (AR_E - 1 + j), nx)];
     }
 #else
-    /* This form is bound by instructions: one address a row, all else constants, and what the first
-     * and the last lanes have outside comes by one load for both. */
+    /* This form is limited by instructions: one address per row, everything else constant, and one
+     * load serves the outer neighbours of both the first and the last lanes. */
     const T *own = row + x;
 #pragma unroll
     for (int e = 0; e < AR_E; e++)
@@ -75,7 +76,7 @@ AR_FN void ar_near_own(ar_near<T, RZ, RY, RX> &n, const T *row, ar_index nx, ar_
 #endif
 }
 
-/* Then: the neighbours that other lanes have. */
+/* Second step: the neighbours that other lanes hold. */
 template <typename T, int RZ, int RY, int RX>
 AR_FN void ar_near_others(ar_near<T, RZ, RY, RX> &n, ar_index nx, ar_index x, int z, int y)
 {
@@ -114,8 +115,8 @@ AR_FN void ar_near_others(ar_near<T, RZ, RY, RX> &n, ar_index nx, ar_index x, in
 #endif
 }
 
-/* The place of plane or row i. What lies beyond the last ghost that any point reads is a surplus
- * thread's. */
+/* The position of plane or row i. Positions beyond the last ghost that any point reads belong to
+ * surplus threads. */
 template <int MODE, int REACH> AR_FN ar_index ar_near_place(ar_index i, ar_index n)
 {
     if (MODE == AR_GHOST)
@@ -123,8 +124,8 @@ template <int MODE, int REACH> AR_FN ar_index ar_near_place(ar_index i, ar_index
     return ar_bounded<MODE>(i, n);
 }
 
-/* NEED says, for a plane and a row of the tile, whether any point reads it (row) and whether beyond
- * the thread's own elements (edge). base: the batch's first element. */
+/* NEED tells, for a plane and a row of the tile, whether any point reads it (row) and whether it
+ * reads beyond the thread's own elements (edge). base: the batch's first element. */
 template <int MODE, typename NEED, typename T, int RZ, int RY, int RX>
 AR_FN void ar_near_load(ar_near<T, RZ, RY, RX> &n, const T *base, ar_index stride_z,
                         ar_index stride_y, ar_index nz, ar_index ny, ar_index nx, ar_index z,

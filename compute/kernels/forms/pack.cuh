@@ -1,6 +1,6 @@
-/* Gathering the elements of a strided view in C order: the device's half of a download (the
- * kernels' names are pack.c's). A thread fills 16 bytes, so that what a warp writes lies together
- * whatever the element: the destination is host memory, across a bus that dislikes small writes.
+/* Gathers the elements of a strided view in C order: the device's half of a download (pack.c has
+ * the kernels' names). A thread fills 16 bytes, so that a warp writes contiguous memory whatever
+ * the element type: the destination is host memory, and small writes are slow across the bus.
  *
  * Read by NVRTC, and by the host for the parameters. */
 #ifndef ARRAYD_PACK_CUH
@@ -25,9 +25,9 @@ struct __align__(16) ar_16bytes
     unsigned long low, high;
 };
 
-/* Where element k lies, from p.from; *ret_left elements follow at the last axis' stride. Index is
- * wide enough for any extent and any extent plus `count`. Not inlined: a thread calls it once as a
- * rule, and sixteen copies of it took NVRTC half a second. */
+/* The position of element k, counted from p.from; *ret_left elements follow at the last axis'
+ * stride. Index can hold any extent, and any extent plus `count`. Not inlined: a thread usually
+ * calls it once, and sixteen copies of it took NVRTC half a second. */
 template <typename Index>
 static __device__ __noinline__ long ar_pack_find(const struct ar_params &p, unsigned k,
                                                  unsigned *ret_left)

@@ -1,13 +1,14 @@
-/* The patch of a plane that a thread has in steps3d.cuh: AR_R rows of AR_E elements; the way of it from
- * memory and back, its neighbours' rows, and waiting for those. */
+/* The patch of a plane that a thread has in steps3d.cuh, AR_R rows of AR_E elements: copying it
+ * from memory and back, its neighbours' rows, and waiting for those. */
 #ifndef ARRAYD_PATCH_CUH
 #define ARRAYD_PATCH_CUH
 
-#define AR_GROUPS (AR_BLOCK / AR_LANES) /* of threads that share rows */
+#define AR_GROUPS (AR_BLOCK / AR_LANES) /* groups of threads that share rows */
 #define AR_HEIGHT (AR_GROUPS * AR_R)
 
-/* Where a thread is: its spans; which of its rows it stores, a bit each; places in ar_seams, of its own
- * rows and of those above and below (at an edge where nothing wraps its own; at a tile's any). */
+/* A thread's position: its spans; the rows it stores, as bits; offsets in ar_seams of its own rows
+ * and of those above and below (its own at an edge where nothing wraps; arbitrary at the edge of a
+ * tile). */
 struct ar_place {
     ar_span x, y;
     ar_u32 rows;
@@ -41,7 +42,7 @@ template <typename T> struct ar_patch {
 template <typename T> struct ar_plane {
     T row[AR_HEIGHT][AR_WIDTH];
 };
-/* The first row of every group, and behind them the last of each. */
+/* The first row of every group, followed by the last row of each. */
 template <typename T> struct ar_seams {
     T v[2 * AR_GROUPS * AR_WIDTH];
 };
@@ -61,7 +62,7 @@ template <typename T> AR_FN void ar_take_patch(ar_patch<T> &c, const ar_plane<T>
     for (int r = 0; r < AR_R; r++)
         c.v[r] = ar_load<T, AR_E>(from.row[ar_group() * AR_R + r] + ar_lane() * AR_E);
 }
-/* By way of `through`, where a lane's elements are not copied at once. */
+/* Through `through`, if a lane's elements are not copied at once. */
 template <typename T>
 AR_FN void ar_put_patch(T *plane, ar_index stride, ar_plane<T> &through, const ar_patch<T> &c,
                         const ar_place &s)
@@ -112,7 +113,7 @@ AR_FN void ar_beside(const ar_seams<T> &seams, const ar_patch<T> &b, const ar_pl
         }
     }
 }
-/* A row with what is beside it. */
+/* A row with its neighbours. */
 template <int MODE, typename T> AR_FN ar_row<T> ar_row_of(const ar_vec<T, AR_E> &v, const ar_span &s)
 {
     ar_row<T> r;
@@ -123,7 +124,7 @@ template <int MODE, typename T> AR_FN ar_row<T> ar_row_of(const ar_vec<T, AR_E> 
     return r;
 }
 
-/* A plane outside, at the domain's first or last plane b, is one inside. */
+/* A plane outside the domain, at its first or last plane b, equals one inside. */
 template <int MODE, typename T>
 AR_FN void ar_patch_bend(bool front, bool back, ar_patch<T> &a, const ar_patch<T> &b, ar_patch<T> &c)
 {
@@ -139,11 +140,11 @@ AR_FN void ar_patch_bend(bool front, bool back, ar_patch<T> &a, const ar_patch<T
         }
 }
 
-/* What has to be written before others read it: a barrier in two halves, so that nobody waits for who
- * is only a little behind. Threads reach it, each once a round, with all they had to do with one half
- * of the levels, and meet there before they have to do with them again. All of a warp's lanes reach
- * it: where one does for all, behind a __syncwarp, 512^3 takes a fortieth more, and racecheck does not
- * see what the others did before it. */
+/* Ensures that data is written before others read it: a barrier in two halves, so that threads need
+ * not wait for others that are only slightly behind. Each round, a thread arrives at a half after
+ * all its work on one half of the levels, and waits there before it works on them again. All lanes
+ * of a warp arrive: if one arrived for all after a __syncwarp, 512^3 would take a fortieth longer,
+ * and racecheck would not see what the others did before it. */
 struct ar_barrier {
     ar_u64 state[2];
 };
@@ -187,7 +188,7 @@ AR_FN void ar_reach(ar_barrier &b, int half)
     asm volatile("{ .reg .b64 t; mbarrier.arrive.shared.b64 t, [%0]; }" ::"r"(ar_place_of(b, half))
                  : "memory");
 }
-/* `side`: the round's, whose parity is that of how often they have reached it. */
+/* `side`: of the round; its parity is that of the number of completed arrivals. */
 AR_FN void ar_meet(ar_barrier &b, int half, int side)
 {
     asm volatile("{ .reg .pred p;\n"

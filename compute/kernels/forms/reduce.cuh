@@ -1,24 +1,25 @@
 /* The form reduce. Threads either share an output (AR_INNER: the fastest axis is reduced; AR_LANES
- * threads walk the reduced points side by side) or stand beside each other along the outputs, AR_E
- * each, in AR_LANES rows over the reduced points. Where there are few outputs (AR_SPLIT), blocks
- * (gridDim.y) take turns at the reduced points, side by side in memory (a tenth faster than a
- * stretch each), and leave their states behind; the block that is done last joins them, in order of
- * the blocks. Which elements meet in which order depends on the shape and on how the operands lie
- * alone.
+ * threads read adjacent reduced points) or lie side by side along the outputs, AR_E each, in
+ * AR_LANES rows over the reduced points. With few outputs (AR_SPLIT), blocks (gridDim.y) take the
+ * reduced points in round-robin order, adjacent in memory (a tenth faster than one range per
+ * block), and store their states; the block that finishes last merges them, in the order of the
+ * blocks. The order in which elements are merged depends only on the shape and on the operands'
+ * layout.
  *
- * Measured (H200): what counts is bytes on their way, so the loop over whole steps is not to be
+ * Measured (H200): the number of bytes in flight matters, so the loop over whole steps must not be
  * unrolled any further: its registers would cost threads.
  *
- * emit.c provides ar_params, ar_operands, ar_fetch, ar_point, ar_put, ar_kept and ar_reduced (a number
- * to the indices along the kept, the reduced axes), ar_position (a point's number among the reduced
- * ones, for argmax) and the reduction itself: ar_state, ar_begin, ar_take, ar_merge, ar_end. A state
- * begins from AR_SEEDS of the output's elements, which count only when they are taken in. */
+ * emit.c provides ar_params, ar_operands, ar_fetch, ar_point, ar_put, ar_kept and ar_reduced (a
+ * number to the indices along the kept and the reduced axes), ar_position (a point's number among
+ * the reduced ones, for argmax) and the reduction itself: ar_state, ar_begin, ar_take, ar_merge,
+ * ar_end. A state begins from AR_SEEDS of the output's elements, which count only when they are
+ * taken in. */
 #ifndef ARRAYD_REDUCE_CUH
 #define ARRAYD_REDUCE_CUH
 
-#define AR_WIDTH  (AR_BLOCK / AR_LANES)                       /* outputs, or chunks of them, of a block */
-#define AR_STATES (AR_INNER && AR_SEEDS == 1 ? 1 : AR_E)      /* of a thread while it walks */
-#define AR_LEFT   (AR_INNER ? 1 : AR_E)                       /* … and when it has */
+#define AR_WIDTH  (AR_BLOCK / AR_LANES)                       /* outputs, or chunks of them, per block */
+#define AR_STATES (AR_INNER && AR_SEEDS == 1 ? 1 : AR_E)      /* per thread while it reads */
+#define AR_LEFT   (AR_INNER ? 1 : AR_E)                       /* … and at the end */
 #define AR_SHARED (AR_INNER ? AR_BLOCK / 32 : AR_BLOCK / 2 * AR_E)
 
 struct ar_states {
@@ -50,7 +51,8 @@ AR_FN void ar_start(const ar_params &p, const ar_at &base, ar_state (&state)[AR_
 #endif
 }
 
-/* AR_UNROLL chunks from number r on, all loads before any arithmetic; not WHOLE: those before end. */
+/* Takes AR_UNROLL chunks from number r on, all loads before any arithmetic; not WHOLE: only those
+ * before end. */
 template <bool WHOLE>
 AR_FN void ar_step(const ar_params &p, const ar_at &base, ar_index r, ar_index end,
                    ar_state (&state)[AR_STATES])
@@ -75,7 +77,7 @@ AR_FN void ar_step(const ar_params &p, const ar_at &base, ar_index r, ar_index e
         }
 }
 
-/* A lane's share of the points of its outputs. */
+/* Takes a lane's share of the points of its outputs. */
 AR_FN void ar_walk(const ar_params &p, const ar_at &base, int lane, ar_state (&state)[AR_STATES])
 {
     const ar_index end = (ar_index)p.reduced, step = AR_LANES * AR_UNROLL;
@@ -87,8 +89,8 @@ AR_FN void ar_walk(const ar_params &p, const ar_at &base, int lane, ar_state (&s
         ar_step<false>(p, base, r, end, state);
 }
 
-/* The states of the first n lanes become lane 0's, by halves: between the lanes of a warp directly,
- * else through shared memory. */
+/* Merges the states of the first n lanes into lane 0's, as a binary tree: between the lanes of a
+ * warp directly, else through shared memory. */
 AR_FN void ar_meet(ar_states &shared, int lane, int column, int n, ar_state (&state)[AR_STATES])
 {
 #if AR_INNER
@@ -133,8 +135,8 @@ AR_FN void ar_meet(ar_states &shared, int lane, int column, int n, ar_state (&st
 }
 
 #ifdef AR_SPLIT
-/* Leaves the block's states and takes all blocks' together. False: others are not done yet. The
- * counter is 0 before and after. */
+/* Stores the block's states, and merges those of all blocks. False: other blocks have not finished.
+ * The counter is 0 before and after. */
 AR_FN bool ar_join(const ar_params &p, ar_states &shared, ar_index chunk, int lane, int column,
                    ar_state (&state)[AR_STATES])
 {

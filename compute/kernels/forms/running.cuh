@@ -1,4 +1,5 @@
-/* A running sum of doubles and the error of its additions (Knuth's two-sum), as the CPU backend's. */
+/* A running sum of doubles and the error of its additions (Knuth's two-sum), as in the CPU backend.
+ */
 #ifndef ARRAYD_RUNNING_CUH
 #define ARRAYD_RUNNING_CUH
 

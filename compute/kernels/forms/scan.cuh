@@ -1,36 +1,37 @@
 /* The form scan: every element becomes the sum or product of those up to it along one axis.
  *
- * AR_INNER: the axis is the fastest. AR_TEAM warps go through a row, each a stretch of AR_UNROLL
- * times 32 chunks of AR_E at a time, that it loads at once and adds up by shuffles; the warps'
- * totals meet in shared memory. Else a thread goes down AR_E columns, AR_UNROLL rows loaded at
+ * AR_INNER: the axis is the fastest. AR_TEAM warps process a row, each a stretch of AR_UNROLL times
+ * 32 chunks of AR_E at a time, which it loads at once and sums by shuffles; the warps' totals are
+ * combined in shared memory. Otherwise a thread goes down AR_E columns, AR_UNROLL rows loaded at
  * once.
  *
- * AR_SPLIT: where there are too few rows or columns, each is cut into stretches. What is added to
- * what, and in which order, does not depend on who comes when: the bits are the same each time.
- * Stretches make groups of AR_RADIX, these groups of groups, up to AR_LEVELS times; who has the
- * last of a group waits for the others' totals and publishes the group's. What came before a
- * stretch is then a sum of less than AR_RADIX totals a level, all read at once, and of the total up
- * to the end of the last largest group before, the only one for which there is a chain.
+ * AR_SPLIT: if there are too few rows or columns, each is cut into stretches. The order of
+ * additions does not depend on timing: the bits are the same each time. Stretches form groups of
+ * AR_RADIX, these form larger groups, up to AR_LEVELS times; the block with the last stretch of a
+ * group waits for the others' totals and publishes the group's. The sum before a stretch then
+ * consists of fewer than AR_RADIX totals per level, all read at once, and of the total up to the
+ * end of the last largest group before it, the only total that is computed in a chain.
  *
  * Rows, and few columns (AR_COLUMNS > 1) whose elements lie side by side in a warp's lanes: a block
- * either adds up a stretch or, p.ahead stretches later, scans one: it reads the stretch a second
- * time, from the second cache, but what came before is known by then. (Measured, a row: to keep the
- * elements and wait takes more of them on their way than there are registers and shared memory for,
- * 0.67 of a copy's rate; this 0.85. Handing over where each warp starts, too, spares the second sum
- * and gains nothing.) Other columns: a block adds up its stretch, and then scans it. Blocks are
- * started in the order of their numbers, so that who is waited for has started.
+ * either sums a stretch or, p.ahead stretches later, scans one. It reads the stretch a second time,
+ * from the L2 cache, but the sum before it is known by then. (Measured, one row: keeping the
+ * elements and waiting needs more of them in flight than registers and shared memory can hold, 0.67
+ * of a copy's rate; this reaches 0.85. Also handing over each warp's starting value avoids the
+ * second sum and gains nothing.) Other columns: a block sums its stretch, and then scans it. Blocks
+ * start in the order of their numbers, so a block only waits for blocks that have started.
  *
  * emit_scan.c provides ar_params, ar_operands, ar_fetch, ar_point, ar_put, ar_kept (a number to the
- * indices along the other axes) and what is done: ar_state with ar_none, ar_lift, ar_join, which is
- * exact enough for some thousand elements; ar_carry with ar_begin, ar_carry_add (a state to it),
- * ar_carry_merge, which is for any number; ar_end. */
+ * indices along the other axes) and the operation: ar_state with ar_none, ar_lift, ar_join, which
+ * is exact enough for some thousand elements; ar_carry with ar_begin, ar_carry_add (adds a state),
+ * ar_carry_merge, for any number of elements; ar_end. */
 #ifndef ARRAYD_SCAN_CUH
 #define ARRAYD_SCAN_CUH
 
 #if AR_SPLIT
-/* A published total: words of 8 bytes, each 32 bits of it and, below, a 1 where memory was cleared.
- * A word is written and read whole, so nothing else must be seen in order: no fence. p.mail: for each
- * level those of all lines, for AR_WIDTH columns; those that a warp reads lie together. */
+/* A published total: words of 8 bytes, each with 32 bits of it and, below, a 1 where memory was
+ * cleared. A word is written and read whole, and no order between words matters, so no fence is
+ * needed. p.mail: for each level the totals of all lines, for AR_WIDTH columns; those that a warp
+ * reads are contiguous. */
 #define AR_WORDS ((int)(sizeof(ar_carry) / 4))
 union ar_letter {
     ar_carry c;
@@ -51,8 +52,8 @@ AR_FN void ar_post(ar_u64 *to, const ar_carry &c)
     for (int i = 0; i < AR_WORDS; i++)
         ((volatile ar_u64 *)to)[i] = (ar_u64)l.w[i] << 32 | 1;
 }
-/* Two words at once; C++ would read volatile ones one by one. (__ldcv() is not volatile enough: a loop
- * around it goes.) The tests' fake device knows no PTX. */
+/* Reads two words at once; C++ would read volatile ones one by one. (__ldcv() is not volatile
+ * enough: the compiler removes a loop around it.) The tests' fake device does not support PTX. */
 AR_FN void ar_peek(const ar_u64 *from, ar_u64 &a, ar_u64 &b)
 {
 #if defined(ARRAYD_FAKE_DEVICE)
@@ -88,8 +89,8 @@ AR_FN ar_carry ar_await(const ar_u64 *from)
 #endif
 
 #if AR_INNER
-#define AR_SIDE  (32 / AR_COLUMNS)            /* elements of a column beside each other in a warp */
-#define AR_PIECE (AR_SIDE * AR_E * AR_UNROLL) /* of a warp */
+#define AR_SIDE  (32 / AR_COLUMNS)            /* adjacent elements of a column in a warp */
+#define AR_PIECE (AR_SIDE * AR_E * AR_UNROLL) /* per warp */
 #define AR_ROWS  (AR_BLOCK / 32 / AR_TEAM)
 
 struct ar_meeting {
@@ -110,7 +111,7 @@ AR_FN ar_carry ar_gathered(ar_carry c)
     return c;
 }
 
-/* By a warp: the total of a stretch, and of the groups that it closes. */
+/* Called by a whole warp: publishes the total of a stretch, and of the groups that it completes. */
 AR_FN void ar_publish(const ar_params &p, int line, int k, int column, ar_carry total)
 {
     const int lane = (int)threadIdx.x % 32;
@@ -132,7 +133,7 @@ AR_FN void ar_publish(const ar_params &p, int line, int k, int column, ar_carry 
         ar_post(ar_mail(p, AR_LEVELS, line, k, column), total);
 }
 
-/* By a warp: what came before a stretch, in lane 0. */
+/* Called by a whole warp: the total before a stretch, in lane 0. */
 AR_FN ar_carry ar_before(const ar_params &p, int line, int stretch, int column)
 {
     const int lane = (int)threadIdx.x % 32;
@@ -162,8 +163,8 @@ AR_FN ar_carry ar_before(const ar_params &p, int line, int stretch, int column)
     return ar_carry_merge(c[AR_LEVELS], ar_gathered(before));
 }
 
-/* A thread's chunks of a stretch, from `begin` on. Beyond the end the last one is read: all are
- * then there, whatever is made of them, and loads need no condition. */
+/* Loads a thread's chunks of a stretch, from `begin` on. Beyond the end it reads the last chunk
+ * again: all chunks have values, whatever happens to them, and loads need no condition. */
 template <bool LAST>
 AR_FN void ar_read(const ar_params &p, const ar_at &base, ar_index begin,
                    ar_result (&x)[AR_UNROLL][AR_E])
@@ -184,7 +185,7 @@ AR_FN void ar_read(const ar_params &p, const ar_at &base, ar_index begin,
             x[u][e] = ar_point<AR_E>(p, at[u], o[u], e);
 }
 
-/* Their sum, over all lanes that have the column, in the first of them. */
+/* The sum of the chunks, over all lanes that share the column, in the first of them. */
 AR_FN ar_state ar_sum_of(const ar_result (&x)[AR_UNROLL][AR_E], ar_index begin, ar_index end)
 {
     const int lane = (int)threadIdx.x % 32;
@@ -213,8 +214,8 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_RESIDENT) ar_kernel(AR
     __shared__ ar_meeting shared;
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     const int column = lane % AR_COLUMNS, side = lane / AR_COLUMNS;
-    /* which stretch, and whether only its sum is wanted: first p.ahead sums, then one of either, at
-     * last scans */
+    /* selects the stretch, and whether only its sum is needed: first p.ahead sums, then sums and
+     * scans alternating, finally scans */
     const int all = (int)p.lines * (int)p.stretches, ahead = (int)p.ahead;
     const int turn = (int)blockIdx.x - ahead, pairs = 2 * (all - ahead);
     const bool only_sum = turn < 0 || (turn < pairs && turn % 2 == 0);
@@ -248,7 +249,7 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_RESIDENT) ar_kernel(AR
     if (lane < AR_COLUMNS)
         shared.totals[warp][lane] = sum;
 #pragma unroll
-    for (int u = 0; u < AR_UNROLL; u++) { /* out of the registers, of which there are few */
+    for (int u = 0; u < AR_UNROLL; u++) { /* moves the elements out of the registers, which are scarce */
         ar_vec<ar_result, AR_E> v;
 #pragma unroll
         for (int e = 0; e < AR_E; e++)
@@ -407,8 +408,8 @@ AR_FN void ar_walk(const ar_params &p, const ar_at &base, ar_i64 begin, ar_i64 e
 }
 
 #if AR_SPLIT
-/* What came before a stretch of a thread's column, whose own total is `own`; that is published, and
- * what it closes. */
+/* The total before a stretch of a thread's column, whose own total is `own`; publishes that total,
+ * and those of the groups it completes. */
 AR_FN ar_carry ar_before(const ar_params &p, int line, int stretch, ar_carry own)
 {
     const int column = (int)threadIdx.x;

@@ -1,9 +1,9 @@
-/* The form stencil: a thread owns AR_E neighbours along the fastest axis, in AR_R rows of AR_P planes,
- * and first loads every row that any of its points reads. Rows are shared by the points that read
- * them, in registers; neighbours along the fastest axis come from the lanes beside, or, at a warp's
- * ends, from memory. Boundaries of the two slow axes cost an address, not a branch.
- * Blocks are small and in the order of the memory, which keeps what is being read compact; that beat
- * marching along the slowest axis.
+/* The form stencil: a thread owns AR_E neighbours along the fastest axis, in AR_R rows of AR_P
+ * planes, and first loads every row that any of its points reads. Points share rows in registers;
+ * neighbours along the fastest axis come from adjacent lanes or, at the ends of a warp, from
+ * memory. Boundaries of the two slow axes cost an address, not a branch. Blocks are small and in
+ * memory order, which keeps the data being read compact; that was faster than marching along the
+ * slowest axis.
  *
  * emit.c provides struct ar_params, struct ar_operands of ar_near (near.cuh), ar_fetch, ar_place,
  * ar_point, ar_put. */
@@ -23,8 +23,9 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK)
 #if AR_STEP == 1
     const ar_index x = column * AR_E;
 #else
-    /* The last warp of a row steps back until it is full. What it then has of another warp's it may
-     * have read after it was overwritten, so it does not store it. */
+    /* The last warp of a row is moved back until it is full. It does not store the elements that
+     * then overlap another warp's, because it may have read their inputs after they were
+     * overwritten. */
     const ar_index most = (ar_index)p.nx - 32 * AR_E, first = (column & ~31) * AR_E;
     if (first >= (ar_index)p.nx)
         return;
@@ -32,7 +33,7 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK)
 #endif
     outer = q;
 #pragma unroll
-    for (int k = AR_BATCH - 1; k >= 0; k--) { /* axes before the three */
+    for (int k = AR_BATCH - 1; k >= 0; k--) { /* axes before the last three */
         const ar_index r = ar_divide(outer, p.div[k]);
         at.i[k] = outer - r * (ar_index)p.div[k].divisor;
         outer = r;

@@ -1,13 +1,13 @@
-/* What the forms that make several steps in one pass share: a span of a row, its way from
- * memory into registers and back, what lies beside it. See steps2d.cuh.
+/* Shared by the forms that do several steps in one pass: spans of a row, copying rows from memory
+ * to registers and back, and the neighbours of a lane's elements. See steps2d.cuh.
  *
- * AR_T steps; AR_E elements a lane; AR_PIECE of them are copied at once; AR_HALO columns on either side
- * are another span's; AR_WRAP_X: the fastest axis wraps. */
+ * AR_T steps; AR_E elements per lane; AR_PIECE of them are copied at once; AR_HALO columns on
+ * either side belong to another span; AR_WRAP_X: the fastest axis wraps. */
 #ifndef ARRAYD_STEPS_CUH
 #define ARRAYD_STEPS_CUH
 
 #define AR_WIDTH  (AR_LANES * AR_E)
-#define AR_PIECES (AR_E / AR_PIECE) /* a lane's */
+#define AR_PIECES (AR_E / AR_PIECE) /* per lane */
 
 /* --- asynchronous copies into shared memory --- */
 
@@ -50,7 +50,7 @@ template <int BYTES> AR_FN void ar_copy(void *to, const void *from)
     else
         *(ar_vec<ar_u8, BYTES> *)to = *(const ar_vec<ar_u8, BYTES> *)from;
 }
-/* What was copied since is a batch; all but the LEFT last batches are there. */
+/* Ends a batch of copies; waits until all but the LEFT last batches have arrived. */
 AR_FN void ar_sent(void)
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
@@ -63,17 +63,17 @@ template <int LEFT> AR_FN void ar_arrived(void)
 
 /* --- spans --- */
 
-/* What is computed together of an axis: LANES times E elements, E of each lane. */
+/* The part of an axis that is computed together: LANES times E elements, E per lane. */
 struct ar_span {
     ar_index n;        /* the axis' extent */
-    ar_index begin;    /* the first element: outside of the domain where that wraps */
+    ar_index begin;    /* the first element: outside the domain if the axis wraps */
     ar_index from, to; /* the elements that are stored */
-    ar_index own;      /* the lane's first */
-    bool first, last;  /* the lane has the domain's first element, the last one, and nothing wraps */
+    ar_index own;      /* the lane's first element */
+    bool first, last;  /* the lane has the domain's first element, or its last; false if the axis wraps */
 };
 
-/* Where nothing wraps the first span begins at the domain's edge and the last one ends at it, as far
- * as the domain is wide enough; otherwise its end is a lane's. */
+/* If nothing wraps, the first span begins at the domain's edge and the last one ends at it, if the
+ * domain is wide enough; otherwise the domain ends at the end of a lane. */
 template <int LANES, int E, int HALO, bool WRAP>
 AR_FN ar_span ar_span_at(ar_index number, ar_index n, int lane)
 {
@@ -99,8 +99,8 @@ AR_FN ar_span ar_span_at(ar_index number, ar_index n, int lane)
     return s;
 }
 
-/* A place in a span that wraps, or does not. AR_ONCE: no span is wider than its axis, so that one that
- * wraps does so once, and one that does not is inside. */
+/* A position in a span, wrapped or not. AR_ONCE: no span is wider than its axis, so a wrapping
+ * position wraps at most once, and any other is inside. */
 AR_FN ar_index ar_wrapped(ar_index i, ar_index n)
 {
     if (!AR_ONCE)
@@ -114,7 +114,7 @@ AR_FN ar_index ar_clamped(ar_index i, ar_index n)
     return AR_ONCE ? i : ar_bounded<AR_CLAMP>(i, n);
 }
 
-/* The lane's element e, inside of the domain. */
+/* The lane's element e, inside the domain. */
 template <int E, bool WRAP> AR_FN ar_index ar_inner(const ar_span &s, int e)
 {
     if (WRAP)
@@ -129,8 +129,8 @@ AR_FN int ar_lane(void)
     return (int)threadIdx.x % AR_LANES;
 }
 
-/* ar_store() by whole vectors, which the compiler else takes apart here and there: a quarter more time.
- */
+/* ar_store() with whole vectors, which the compiler would sometimes split: that took a quarter more
+ * time. */
 template <typename T, int N> AR_FN void ar_store_whole(T *to, const ar_vec<T, N> &x)
 {
 #if defined(ARRAYD_FAKE_DEVICE)
@@ -157,7 +157,7 @@ template <typename T> struct ar_row {
     T v[AR_E + 2];
 };
 
-/* Piece k of a span's row: a copy's neighbours are neighbouring lanes'. */
+/* Piece k of a span's row: adjacent lanes copy adjacent pieces. */
 AR_FN int ar_piece(int k)
 {
     return (k * AR_LANES + ar_lane()) * AR_PIECE;
@@ -180,7 +180,7 @@ template <typename T> AR_FN void ar_take_row(ar_row<T> &r, const T *slot)
         r.v[e + 1] = v.v[e];
 }
 
-/* The lane's elements to the place that ar_put_row() takes them from. */
+/* Writes the lane's elements to the buffer that ar_put_row() reads. */
 template <typename T> AR_FN void ar_stage_row(T *stage, const ar_row<T> &r)
 {
     ar_vec<T, AR_E> v;
@@ -199,8 +199,8 @@ template <typename T> AR_FN void ar_put_row(T *row, const T *stage, const ar_spa
     }
 }
 
-/* What lies beside the lane's elements. MODE is CLAMP or REFLECT at an edge; a span's ends get
- * anything, for they are another's. */
+/* Fills the neighbours of the lane's elements. MODE is CLAMP or REFLECT at an edge; at a span's
+ * ends they are arbitrary, because those elements belong to another span. */
 template <int MODE, typename T> AR_FN void ar_row_sides(ar_row<T> &r, const ar_span &s)
 {
     const int lane = (int)(threadIdx.x & 31);
@@ -218,7 +218,7 @@ template <int MODE, typename T> AR_FN void ar_row_sides(ar_row<T> &r, const ar_s
     }
 }
 
-/* A row outside, at the domain's first row or last row b, is one inside. */
+/* A row outside the domain, at its first row or last row b, equals one inside. */
 template <int MODE, typename T>
 AR_FN void ar_row_bend(bool top, bool bottom, ar_row<T> &a, const ar_row<T> &b, ar_row<T> &c)
 {

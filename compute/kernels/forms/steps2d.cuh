@@ -1,21 +1,22 @@
 /* The form steps in two dimensions: AR_T steps in one pass over memory.
  *
- * A warp owns 32 · AR_E columns, AR_E a lane, and goes down the rows of its part. Of each level (what
- * a field is after so many steps) it has three rows in registers: in the round that brings row i of
- * level 0, level 1's row i − 1 is computed, level 2's row i − 2, and so on; the last level's row
- * i − AR_T is stored. Neighbours in a row come by shuffles. So no warp waits for another; each computes
- * again what it needs of its neighbours': AR_T rows above and below, AR_HALO columns on either side,
- * which grow wrong by one a level.
+ * A warp owns 32 · AR_E columns, AR_E per lane, and proceeds down the rows of its part. A level is
+ * the state of a field after that many steps; the warp has three rows of each level in registers.
+ * In the round that brings row i of level 0, it computes level 1's row i − 1, level 2's row i − 2,
+ * and so on, and stores row i − AR_T of the last level. Neighbours in a row come by shuffles. So no
+ * warp waits for another; each recomputes what it needs of its neighbours': AR_T rows above and
+ * below, and AR_HALO columns on either side, one more of which becomes invalid with each level.
  *
- * Rows come into a queue in shared memory, AR_AHEAD − 1 rounds ahead, by asynchronous copies in
- * pieces of AR_PIECE elements, neighbouring lanes' beside each other, and leave through it.
+ * Rows arrive in a queue in shared memory, AR_AHEAD − 1 rounds ahead, by asynchronous copies in
+ * pieces of AR_PIECE elements, adjacent lanes copying adjacent pieces, and leave through it.
  *
- * The domain's edges: where it wraps, the copies do, and all else follows. Elsewhere columns end where
- * a lane's do, whose outer neighbours are replaced as they are shuffled; the rows at an edge, in a few
- * rounds at either end, are put in place of those outside (EDGE).
+ * The domain's edges: if an axis wraps, the copies wrap, and nothing else is needed. Otherwise
+ * columns end where a lane's do, and the outer neighbours are replaced when they are shuffled; in a
+ * few rounds at either end, the rows at an edge are used in place of those outside (EDGE).
  *
- * emit_steps.c provides struct ar_params, struct ar_levels (an ar_row of each field), struct ar_shared,
- * ar_bring, ar_take, ar_sides, ar_bend, ar_step, ar_stage, ar_put and the AR_… constants. */
+ * emit_steps.c provides struct ar_params, struct ar_levels (an ar_row of each field), struct
+ * ar_shared, ar_bring, ar_take, ar_sides, ar_bend, ar_step, ar_stage, ar_put and the AR_…
+ * constants. */
 #ifndef ARRAYD_STEPS2D_CUH
 #define ARRAYD_STEPS2D_CUH
 
@@ -67,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_BLOCKS)
         i = i < 0 ? 0 : i;
         next = i;
     }
-    /* of the row after, where the last is brought again and again */
+    /* the next row; at the end the last one is brought again and again */
     auto after = [ny](ar_index row) {
         return row + 1 < ny ? row + 1 : AR_WRAP_SLOW ? 0 : row;
     };
@@ -79,8 +80,8 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_BLOCKS)
     }
     ar_levels a[AR_T] = {}, b[AR_T] = {};
     int slot = 0;
-    /* AR_UNROLL rounds have a loop of their own, at whose end registers are named as at its beginning:
-     * rows move on without being moved */
+    /* AR_UNROLL rounds have a loop of their own. At its end each row is in the same registers as at
+     * its beginning, so rows advance without being copied */
     while (i < stop) {
         while (i + AR_UNROLL <= stop && (AR_WRAP_SLOW || (i > AR_T && i + AR_UNROLL <= ny))) {
 #pragma unroll

@@ -1,12 +1,12 @@
-/* The form steps in three dimensions; see steps2d.cuh for what is meant.
+/* The form steps in three dimensions; see steps2d.cuh for the terms.
  *
- * A block owns AR_WIDTH columns and AR_HEIGHT rows, and goes along the slowest axis. A thread has AR_R
- * rows of AR_E columns, of each level two planes, and a third while it is computed: plane i of level 0
- * comes in the round in which level 1's plane i − 1 is computed. Neighbours in a row come by shuffles;
- * a group of AR_LANES threads leaves its first and its last row in shared memory for the groups beside
- * it, which ask for them in the next round. Warps wait for each other twice a round, for half of the
- * levels each time, and only for what was to be done half a round ago (measured: a sixth faster than
- * __syncthreads).
+ * A block owns AR_WIDTH columns and AR_HEIGHT rows, and proceeds along the slowest axis. A thread
+ * has AR_R rows of AR_E columns: two planes of each level, and a third while it is computed. Plane
+ * i of level 0 arrives in the round in which level 1's plane i − 1 is computed. Neighbours in a row
+ * come by shuffles. A group of AR_LANES threads stores its first and its last row in shared memory
+ * for the adjacent groups, which read them in the next round. Warps wait for each other twice a
+ * round, for half of the levels each time, and only for work of half a round ago (measured: a sixth
+ * faster than __syncthreads).
  *
  * emit_steps.c provides struct ar_params, struct ar_levels (an ar_patch of each field), struct
  * ar_shared, ar_bring, ar_take, ar_bend, ar_step, ar_leave, ar_put and the AR_… constants. */
@@ -72,17 +72,18 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_BLOCKS)
         next = after(next);
     }
     ar_levels a[AR_T] = {}, b[AR_T] = {};
-    int slot = 0, side = 0; /* that is written to in a round: its number's last bit */
+    int slot = 0, side = 0; /* side: the one written in a round, its number's last bit */
 #if defined(ARRAYD_FAKE_DEVICE)
-    /* what round −1 would have left, for results that are nobody's: the fake takes no rubbish */
+    /* what round −1 would have left, for results that nobody uses: the fake device rejects garbage
+     */
     for (int level = 0; level < AR_T; level++)
         ar_leave(s, shared, 1, level, b[level]);
 #endif
     ar_open(shared.barrier);
     ar_reach(shared.barrier, 0); /* round −1 */
     ar_reach(shared.barrier, 1);
-    /* AR_UNROLL rounds have a loop of their own, at whose end registers are named as at its beginning:
-     * planes move on without being moved */
+    /* AR_UNROLL rounds have a loop of their own. At its end each plane is in the same registers as
+     * at its beginning, so planes advance without being copied */
     while (i < stop) {
         while (i + AR_UNROLL <= stop && (AR_WRAP_SLOW || (i > AR_T && i + AR_UNROLL <= nz))) {
 #pragma unroll

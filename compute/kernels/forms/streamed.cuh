@@ -1,5 +1,5 @@
-/* Accesses to what is not wanted again soon: the second cache gives it up first, and keeps what is.
- * Device text only; behind common.cuh. */
+/* Accesses to data that is not needed again soon: the L2 cache evicts it first, and keeps the rest.
+ * Device text only; included after common.cuh. */
 #ifndef ARRAYD_STREAMED_CUH
 #define ARRAYD_STREAMED_CUH
 

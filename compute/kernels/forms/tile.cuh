@@ -1,19 +1,21 @@
-/* The form tile, for operands whose fastest axis is another than the result's: a block of AR_BLOCK
- * threads covers AR_TILE × AR_TILE elements of the two axes; those operands come through shared memory,
- * read along their own fastest axis and used along the result's, by vectors of AR_E both. A column more
- * keeps the banks apart.
+/* The form tile, for operands whose fastest axis differs from the result's: a block of AR_BLOCK
+ * threads covers AR_TILE × AR_TILE elements of the two axes. Those operands pass through shared
+ * memory: they are read along their own fastest axis and used along the result's, both in vectors
+ * of AR_E. One extra column avoids bank conflicts.
  *
  * emit.c provides struct ar_params (with the two axes AR_Y and AR_X = AR_RANK − 1), ar_turning and
- * ar_turn (loads of those operands along y), ar_turned (their tiles), ar_fill (into them at (y, x)),
- * ar_take (reads back, along x), ar_operands, ar_fetch (the other operands), ar_point, ar_put. */
+ * ar_turn (loads of those operands along y), ar_turned (their tiles), ar_fill (into them at (y,
+ * x)), ar_take (reads back, along x), ar_operands, ar_fetch (the other operands), ar_point, ar_put.
+ */
 #ifndef ARRAYD_TILE_CUH
 #define ARRAYD_TILE_CUH
 
 #define AR_X (AR_RANK - 1)
 
-/* Tiles are numbered in the order of the result's memory, so that rows of neighbouring tiles join to
- * long runs (2 % faster at 512³). With AR_PAIRED y comes directly after x: of an array that is read
- * both ways, what one tile reads is still in the cache when another reads it across. */
+/* Tiles are numbered in the order of the result's memory, so that rows of adjacent tiles form long
+ * runs (2 % faster at 512³). With AR_PAIRED y comes directly after x: if an array is read both
+ * ways, the data of one tile is still in the cache when another tile reads it along the other axis.
+ */
 AR_FN ar_index ar_part(ar_index &tile, const ar_div &d)
 {
     const ar_index q = ar_divide(tile, d), part = tile - q * (ar_index)d.divisor;
@@ -36,8 +38,8 @@ AR_FN ar_at ar_locate(const ar_params &p, ar_index tile)
     return at;
 }
 
-/* A thread's chunks of the tile, AR_CHUNKS of them, AR_DOWN rows apart: the first along one axis, the
- * rows along the other. */
+/* A thread's AR_CHUNKS chunks of the tile, AR_DOWN rows apart: ar_along() is their first element's
+ * index along one axis, ar_across(n) the row of chunk n along the other. */
 #define AR_ACROSS (AR_TILE / AR_E)
 #define AR_DOWN   (AR_BLOCK / AR_ACROSS)
 #define AR_CHUNKS (AR_TILE / AR_DOWN)
@@ -66,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK)
     ar_turning turning[AR_CHUNKS];
     ar_operands<AR_E> o[AR_UNROLL];
     ar_at at;
-    /* all that can be asked for is asked for first; __syncwarp() keeps the compiler to that */
+    /* all loads are issued first; __syncwarp() keeps the compiler from reordering them */
 #pragma unroll
     for (int n = 0; n < AR_CHUNKS; n++)
         if (ar_tile_at(p, tile, ar_along(), ar_across(n), at))

@@ -1,19 +1,19 @@
-/* Products of real numbers as a fraction and a power of two, so that no product of some of the
- * numbers can leave float64's range: only the whole one can. Rounding is that of plain products.
- * Included by the CPU backend's loops (C) and by generated kernels (CUDA C++). */
+/* Products of real numbers as a fraction and a power of two, so that partial products cannot leave
+ * float64's range: only the whole product can. Rounding is that of plain products. Included by the
+ * CPU backend's loops (C) and by generated kernels (CUDA C++). */
 #ifndef ARRAYD_PRODUCT_H
 #define ARRAYD_PRODUCT_H
 
 #include "compute/kernels/scalar/scalar_types.h"
 
-/* m·2^e; |m| in [1/2, 1), or 0, infinite or NaN. One is {1/2, 1}. */
+/* m·2^e; |m| in [1/2, 1), or 0, infinite or NaN. The number 1 is {1/2, 1}. */
 struct ar_product {
     ar_f64 m;
     ar_i64 e;
 };
 
-/* The fraction of p, which is not subnormal; its exponent is added to *e. Without branches, for the
- * CPU's vectors. */
+/* The fraction of p, which must not be subnormal; its exponent is added to *e. Without branches,
+ * for the CPU's vectors. */
 AR_FN ar_f64 ar_fraction(ar_f64 p, ar_i64 *e)
 {
     const ar_u64 bits = ar_bits_F64(p), exponent = bits >> 52 & 2047;
@@ -23,14 +23,14 @@ AR_FN ar_f64 ar_fraction(ar_f64 p, ar_i64 *e)
                             ((ar_u64)1022 << 52 & finite));
 }
 
-/* s·x for |x| of 2^-960 and more, or 0: any float32 is such. */
+/* s·x for |x| ≥ 2^-960, or 0; that covers every float32. */
 AR_FN struct ar_product ar_product_by(struct ar_product s, ar_f64 x)
 {
     s.m = ar_fraction(s.m * x, &s.e);
     return s;
 }
 
-/* s·x; what is tiny is made larger first, for else m·x might be subnormal. */
+/* s·x; a tiny x is scaled up first, because m·x might be subnormal. */
 AR_FN struct ar_product ar_product_by_any(struct ar_product s, ar_f64 x)
 {
     const int tiny = (ar_bits_F64(x) >> 52 & 2047) < 63;

@@ -1,8 +1,8 @@
-/* The order that argmax and argmin go by: a whole number an element, larger for what is to be found
- * rather. NaN comes before all others, -0 is 0; float16 and bfloat16 are compared as float32.
+/* The order for argmax and argmin: each element becomes an integer, larger for elements to be
+ * preferred. NaN comes before all others, -0 is 0; float16 and bfloat16 are compared as float32.
  *
- * For the CPU backend; kernels compare the elements themselves (best.cuh). ar_greatest_<T>(x) is of
- * 32 bits for types of up to 32, else of 64. */
+ * For the CPU backend; kernels compare the elements themselves (best.cuh). ar_greatest_<T>(x) has
+ * 32 bits for types of up to 32 bits, else 64. */
 #ifndef ARRAYD_RANK_H
 #define ARRAYD_RANK_H
 
@@ -27,7 +27,7 @@ AR_RANK_INT(U16, ar_u16, ar_i32, 0)
 AR_RANK_INT(U32, ar_u32, ar_i32, 0x80000000u)
 AR_RANK_INT(U64, ar_u64, ar_i64, 0x8000000000000000ul)
 
-/* Floats order as their bits do, negative ones the other way round; x + 0 is 0 for -0. */
+/* Floats are ordered as their bits, negative ones reversed; x + 0 is 0 for -0. */
 #define AR_RANK_FLOAT(T, R, K, MOST)                                                               \
     AR_FN K ar_ordered_##T(R x)                                                                    \
     {                                                                                              \

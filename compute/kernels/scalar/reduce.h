@@ -1,10 +1,10 @@
-/* Reductions that are a PAIR in reduce.def: how an element is taken in, how two states become one.
+/* Reductions that are a PAIR in reduce.def: how to add an element, and how to merge two states.
  *
- * Of each: struct ar_<ID>, the state, four doubles at most; ar_<ID>_begin(), that of no element;
- * ar_<ID>_take(s, x), an element taken in, without branches (the CPU's loops are vectorised);
+ * For each: struct ar_<ID>, the state, four doubles at most; ar_<ID>_begin(), the state of no
+ * element; ar_<ID>_take(s, x) adds an element, without branches (the CPU's loops are vectorised);
  * ar_<ID>_merge(a, b); ar_<ID>_end(s, number), the result, `number` as reduce.def says. Merging
- * with a state of no element changes nothing. float32 is taken in as float64 and rounded at the
- * end.
+ * with a state of no element changes nothing. float32 elements are converted to float64 and the
+ * result is rounded at the end.
  *
  * Included by the CPU backend's loops (C) and by generated kernels (CUDA C++). Pure. */
 #ifndef ARRAYD_REDUCE_PAIRS_H
@@ -12,7 +12,7 @@
 
 #include "compute/kernels/scalar/scalar.h"
 
-/* The mean of the numbers; the error of each addition is kept, as in a sum of float64. */
+/* The mean of the numbers; keeps the error of each addition, as a sum of float64 does. */
 struct ar_NANMEAN {
     ar_f64 sum, error, n;
 };
@@ -97,8 +97,8 @@ AR_FN ar_f64 ar_NANMAX_end(struct ar_NANMAX s, ar_f64 number)
     return s.x;
 }
 
-/* The variance of the numbers, out of their distances from the first of a state; where two states
- * meet, from their common mean (Chan, Golub and LeVeque, as in loops_var.c). */
+/* The variance of the numbers, from their distances to the first number of a state; merging two
+ * states uses their common mean (Chan, Golub and LeVeque, as in loops_var.c). */
 struct ar_NANVAR {
     ar_f64 pivot, n, sum, squares;
 };
@@ -130,7 +130,7 @@ AR_FN struct ar_NANVAR ar_NANVAR_merge(struct ar_NANVAR a, struct ar_NANVAR b)
     const ar_f64 n = a.n + b.n, share = b.n / n, mean = a.sum / a.n;
     const ar_f64 apart = b.pivot - a.pivot + (b.sum / b.n - mean), by = mean + apart * share;
     struct ar_NANVAR s = {a.pivot + by, n, 0, 0};
-    const ar_f64 c = s.pivot - a.pivot; /* what rounding the pivot loses */
+    const ar_f64 c = s.pivot - a.pivot; /* the rounding error of the pivot */
     s.sum = n * ((a.pivot - (s.pivot - c)) + (by - c));
     s.squares = ar_NANVAR_squares(a) + ar_NANVAR_squares(b) + apart * apart * (a.n * share);
     return s;
@@ -140,8 +140,8 @@ AR_FN ar_f64 ar_NANVAR_end(struct ar_NANVAR s, ar_f64 number)
     return s.n - number > 0 ? ar_NANVAR_squares(s) / (s.n - number) : AR_NAN;
 }
 
-/* The logarithm of the sum of exponentials, these as parts of that of the greatest element so far:
- * one exponential an element, and none that leaves float64's range. */
+/* The logarithm of the sum of exponentials, each relative to that of the greatest element so far:
+ * one exponential per element, and none leaves float64's range. */
 struct ar_LOGSUMEXP {
     ar_f64 most, sum;
 };
@@ -152,7 +152,7 @@ AR_FN struct ar_LOGSUMEXP ar_LOGSUMEXP_begin(void)
 }
 AR_FN struct ar_LOGSUMEXP ar_LOGSUMEXP_take(struct ar_LOGSUMEXP s, ar_f64 x)
 {
-    const ar_f64 d = x == s.most ? 0 : x - s.most; /* infinite ones too */
+    const ar_f64 d = x == s.most ? 0 : x - s.most; /* also for infinities */
     const ar_f64 e = ar_EXP_F64(ar_from_bits_F64(ar_bits_F64(d) | (ar_u64)1 << 63));
     s.sum = s.sum * (d > 0 ? e : 1) + (d > 0 ? 1 : e);
     s.most = x > s.most ? x : s.most;

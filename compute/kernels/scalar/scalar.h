@@ -1,25 +1,25 @@
 /* The meaning of every operation, defined once for every element type it exists for.
  *
  * Compiled as C (the loops of the CPU backend, the tests) and later by NVRTC, so it is
- * freestanding: its own typedefs, complex numbers as structs, halves by own conversions. Pure
+ * freestanding: its own typedefs, complex numbers as structs, its own half conversions. Pure
  * functions of values, no state, thread-safe.
  *
- * Names are mechanical, so that loops and device text are generated from op.def and dtype.def:
+ * Names are systematic, so that loops and device text are generated from op.def and dtype.def:
  *   ar_<OP>_<T>(a[, b])       ar_ADD_F32, ar_ISNAN_C64: identifiers as in the two tables
  *   ar_cast_<FROM>_<TO>(x)    astype
  *   ar_philox(…), ar_uniform_F32 …   scalar_random.h
  * float16 and bfloat16 have casts and nextafter only: the rest is legalised to float32.
  *
- * A compilation that needs few types may define AR_SUBSET and then AR_USE_<T> for those types
- * (I8 … C128; BOOL, F32 and F64 are always there, a type's casts come with it), and AR_USE_CMATH
- * for the complex elementary functions, AR_USE_RANDOM for Philox: parsing 1,200 unused functions
- * is most of the time NVRTC would take.
+ * A compilation that needs few types may define AR_SUBSET and then AR_USE_<T> for those types (I8 …
+ * C128; BOOL, F32 and F64 are always included, and each type includes its casts), AR_USE_CMATH for
+ * the complex elementary functions, and AR_USE_RANDOM for Philox: otherwise NVRTC would spend most
+ * of its time parsing 1,200 unused functions.
  *
  * Meaning where C, NumPy and the Array API differ: integers wrap; // and % by zero are 0 and have
  * Python's signs, fmod C's; a shift count outside the width gives 0 (-1 for a negative >>); float
  * to integer truncates, saturates and maps NaN to 0; round is half to even; maximum and minimum
- * propagate NaN and hold -0 < +0; nothing here may be contracted (-ffp-contract=off, --fmad=false).
- */
+ * propagate NaN and treat -0 as less than +0; nothing here may be contracted (-ffp-contract=off,
+ * --fmad=false). */
 #ifndef ARRAYD_SCALAR_H
 #define ARRAYD_SCALAR_H
 

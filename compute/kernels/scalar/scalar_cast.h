@@ -1,12 +1,12 @@
 /* astype between all types, ar_cast_<FROM>_<TO>; part of scalar.h.
  *
  * Integers wrap; float to integer truncates, saturates, NaN is 0; anything to bool is x != 0;
- * complex to real drops the imaginary part (the checker refuses it where the contract does). Floats
- * are rounded to the halves once, whatever they come from. */
+ * complex to real drops the imaginary part (the checker refuses it where the contract does). Any
+ * value is rounded to float16 or bfloat16 only once. */
 #ifndef ARRAYD_SCALAR_CAST_H
 #define ARRAYD_SCALAR_CAST_H
 
-/* AR_IF_<T>(text): text where the type is compiled at all. */
+/* AR_IF_<T>(text): text if the type is compiled at all. */
 #define AR_IF_BOOL(...) __VA_ARGS__
 #define AR_IF_F32(...)  __VA_ARGS__
 #define AR_IF_F64(...)  __VA_ARGS__
@@ -72,8 +72,8 @@
 #endif
 
 /* Float to integer. V is the integer type that converts in one instruction; HIGH = MAX + 1 and LOW
- * = MIN are exact in both float types, and what lies outside never reaches the conversion, which
- * would be undefined there. */
+ * = MIN are exact in both float types. Values outside never reach the conversion, which would be
+ * undefined for them. */
 #define AR_SATURATE(F, f, T, t, V, LOW, HIGH)                                                      \
     AR_FN t ar_saturate_##F##_##T(f x)                                                             \
     {                                                                                              \
@@ -131,8 +131,8 @@ AR_FN ar_i32 ar_saturate_F32_I32(ar_f32 x)
 #define AR_SAT_F32(T, t, v) ar_saturate_F32_##T(v)
 #define AR_SAT_F64(T, t, v) ar_saturate_F64_##T(v)
 
-/* Integers go to the halves by way of float32, as NumPy and ml_dtypes have it; float16 is infinite
- * from 65520 on, so for it that is exact. */
+/* Integers are converted to the halves through float32, as in NumPy and ml_dtypes; float16 is
+ * infinite from 65520 on, so for it that is exact. */
 #define AR_CAST_INT(F, f)                                                                          \
     AR_CAST_TO_INTS(F, f, x, AR_WRAP)                                                              \
     AR_CAST_TO_FLOATS(F, f, x)                                                                     \

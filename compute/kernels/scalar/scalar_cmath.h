@@ -1,9 +1,9 @@
 /* Complex elementary functions in float64; part of scalar.h.
  *
  * Algorithms: W. Kahan, "Branch cuts for complex elementary functions" (1987), with the special
- * values of C99 Annex G. Branch cuts lie and signed zeros choose sides as in C99. Accuracy is
- * relative to |result|, not to each part: a part much smaller than the other may have lost digits,
- * and exponentials lose digits with the size of the exponent they are given (pow). */
+ * values of C99 Annex G. Branch cuts, and the sides that signed zeros choose, are those of C99.
+ * Accuracy is relative to |result|, not to each part: a part much smaller than the other may have
+ * lost digits, and exponentials lose digits as the exponent grows (pow). */
 #ifndef ARRAYD_SCALAR_CMATH_H
 #define ARRAYD_SCALAR_CMATH_H
 
@@ -20,7 +20,7 @@ AR_FN ar_f64 ar_larger(ar_f64 a, ar_f64 b)
     return a > b || a != a ? a : b;
 }
 
-/* log|z|; near |z| = 1 by log1p, for log would lose the difference from 1. */
+/* log|z|; near |z| = 1 with log1p, because log would lose the difference from 1. */
 AR_FN ar_f64 ar_log_modulus(ar_f64 x, ar_f64 y)
 {
     ar_f64 big = fabs(x) > fabs(y) ? fabs(x) : fabs(y);
@@ -82,7 +82,7 @@ AR_FN ar_c128 ar_cexpm1(ar_c128 z)
     ar_f64 h = sin(0.5 * z.im);
     return ar_c128_of(expm1(z.re) * cos(z.im) - 2 * h * h, exp(z.re) * sin(z.im));
 }
-/* exp of a negative real part only, as for reals */
+/* exp of a negative real part only, as for real numbers */
 AR_FN ar_c128 ar_csigmoid(ar_c128 z)
 {
     int negative = z.re < 0;
@@ -159,7 +159,7 @@ AR_FN ar_c128 ar_ctanh(ar_c128 z)
     ar_f64 den = 1 + beta * s * s;
     return ar_c128_of(beta * rho * s / den, t / den);
 }
-/* The circular functions are the hyperbolic ones turned by i. */
+/* The circular functions are the hyperbolic ones rotated by i. */
 AR_FN ar_c128 ar_csin(ar_c128 z)
 {
     ar_c128 r = ar_csinh(ar_c128_of(-z.im, z.re));
@@ -241,8 +241,8 @@ AR_FN ar_c128 ar_cmul(ar_c128 a, ar_c128 b)
 {
     return ar_c128_of(a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re);
 }
-/* Small integer powers by multiplication, as NumPy, so that they are as exact as products are; 0 to
- * a power without positive real part is NaN. */
+/* Small integer powers by multiplication, as NumPy does, so that they are as exact as products; 0
+ * to a power without positive real part is NaN. */
 AR_FN ar_c128 ar_cpow(ar_c128 a, ar_c128 b)
 {
     if (b.re == 0 && b.im == 0)

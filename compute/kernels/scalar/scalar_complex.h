@@ -17,8 +17,8 @@ AR_FN ar_f64 ar_exp2i(ar_i64 n)
 {
     return ar_from_bits_F64((ar_u64)(n + 1023) << 52);
 }
-/* The exponent of a finite nonzero number's larger part, roughly (0 for zero and subnormals' -1023
- * are fine: it is only used to scale). */
+/* The exponent of a finite nonzero number's larger part, roughly (0 for zero and -1023 for
+ * subnormals suffice: it is only used to scale). */
 AR_FN ar_i64 ar_exponent(ar_f64 a, ar_f64 b)
 {
     ar_f64 m = fabs(a) > fabs(b) ? fabs(a) : fabs(b);
@@ -26,14 +26,14 @@ AR_FN ar_i64 ar_exponent(ar_f64 a, ar_f64 b)
 }
 
 /* A part of an infinite number as Annex G boxes it: ±1, or a zero of its sign. A NaN becomes +0:
- * its own sign says nothing, and differs between processors. */
+ * its sign carries no information, and differs between processors. */
 AR_FN ar_f64 ar_box(ar_f64 x)
 {
     return x != x ? 0 : copysign(fabs(x) == AR_INF ? 1.0 : 0.0, x);
 }
 
-/* Scaled by powers of two, so that neither a product overflows nor a small divisor's square
- * vanishes; then infinities are recovered as in C99 Annex G.5.1. Divisor 0: each part over the
+/* Scaled by powers of two, so that no product overflows and the square of a small divisor does not
+ * vanish; then infinities are recovered as in C99 Annex G.5.1. Divisor 0: each part over the
  * divisor's real zero taken as +0, as NumPy does. */
 AR_FN ar_c128 ar_cdiv(ar_c128 a, ar_c128 b)
 {
@@ -47,7 +47,7 @@ AR_FN ar_c128 ar_cdiv(ar_c128 a, ar_c128 b)
     }
     int a_finite = ar < AR_INF && ai < AR_INF, b_finite = br < AR_INF && bi < AR_INF;
     if (a_finite && b_finite && (br > 0 || bi > 0)) {
-        /* subnormals are lifted first, for exponents of them mean nothing */
+        /* subnormals are scaled up first, because their exponents are meaningless */
         int lift = 0;
         if (br < 0x1p-1000 && bi < 0x1p-1000) {
             b.re *= 0x1p+60, b.im *= 0x1p+60;
@@ -66,7 +66,7 @@ AR_FN ar_c128 ar_cdiv(ar_c128 a, ar_c128 b)
         ar_f64 xr = a.re * sa, xi = a.im * sa, yr = b.re * sb, yi = b.im * sb;
         ar_f64 den = yr * yr + yi * yi;
         ar_f64 qr = (xr * yr + xi * yi) / den, qi = (xi * yr - xr * yi) / den;
-        /* back: ea - eb + lift, in steps that are powers of two in range */
+        /* scale back by ea - eb + lift, in steps that are powers of two in range */
         ar_i64 e = ea - eb + lift;
         while (e > 1000) {
             qr *= 0x1p+1000, qi *= 0x1p+1000;

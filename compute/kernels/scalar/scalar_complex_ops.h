@@ -1,4 +1,4 @@
-/* Template of the complex operations; included by scalar_complex.h once a type, with AR_T, AR_R,
+/* Template of the complex operations; included by scalar_complex.h once per type, with AR_T, AR_R,
  * the part's type AR_P and identifier AR_PT, and AR_DIV. No include guard. */
 
 #define AR_PART(op)   AR_PASTE(ar_, op, _, AR_PT)
@@ -56,7 +56,8 @@ AR_FN AR_R AR_NAME(ROUND)(AR_R a)
 {
     return AR_MAKE(AR_PART(ROUND)(a.re), AR_PART(ROUND)(a.im));
 }
-/* x/|x|; one infinite part gives a unit (also beside a NaN, |x| is infinite then), two give NaN */
+/* x/|x|; one infinite part gives a unit (also beside a NaN, because |x| is infinite then), two give
+ * NaN */
 AR_FN AR_R AR_NAME(SIGN)(AR_R a)
 {
     ar_f64 re = a.re, im = a.im, ar = fabs(re), ai = fabs(im);
@@ -70,7 +71,7 @@ AR_FN AR_R AR_NAME(SIGN)(AR_R a)
         return AR_MAKE((AR_P)AR_NAN, (AR_P)AR_NAN);
     if (ar == 0 && ai == 0)
         return AR_MAKE(0, 0);
-    /* scaled, for the modulus may overflow, or be a subnormal of few bits */
+    /* scaled, because the modulus may overflow, or be a subnormal of few bits */
     ar_f64 s = ar > 0x1p+1000 || ai > 0x1p+1000 ? 0x1p-100 : 1;
     s = ar < 0x1p-900 && ai < 0x1p-900 ? 0x1p+150 : s;
     re *= s, im *= s;

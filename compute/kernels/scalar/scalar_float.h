@@ -1,6 +1,6 @@
-/* Template of the operations on float32 and float64; included by scalar.h once a type, with AR_T,
- * AR_R, AR_UI (the unsigned integer of the same width), AR_WIDTH and AR_M(fn) (the C library's
- * name for the type: sqrtf, sqrt). No include guard.
+/* Template of the operations on float32 and float64; included by scalar.h once per type, with AR_T,
+ * AR_R, AR_UI (the unsigned integer of the same width), AR_WIDTH and AR_M(fn) (the C library's name
+ * for the type: sqrtf, sqrt). No include guard.
  *
  * gamma of a negative integer is NaN, of ±0 is ±inf; lgamma there is +inf. */
 
@@ -24,7 +24,7 @@ AR_FN AR_R AR_NAME(DIVIDE)(AR_R a, AR_R b)
 {
     return a / b;
 }
-/* A GPU's own instruction gives every NaN one sign. */
+/* A GPU's own negation gives every NaN the same sign. */
 AR_FN AR_R AR_NAME(NEGATIVE)(AR_R a)
 {
     return AR_FROM(AR_BITS(a) ^ AR_SIGN_BIT);
@@ -150,7 +150,7 @@ AR_FN ar_bool AR_NAME(SIGNBIT)(AR_R a)
 AR_FN AR_R AR_NAME(NEXTAFTER)(AR_R a, AR_R b)
 {
     AR_UI u = AR_BITS(a);
-    /* away from zero one more, towards it one less; bits of one sign are ordered as integers */
+    /* one more away from zero, one less towards it; bits of one sign are ordered as integers */
     AR_UI up = (a < b) == (a > 0) ? u + 1 : u - 1;
     AR_UI tiny = (AR_BITS(b) & AR_SIGN_BIT) | 1;
     AR_R r = AR_FROM(a == 0 ? tiny : up);
@@ -162,8 +162,8 @@ AR_FN AR_R AR_NAME(FMOD)(AR_R a, AR_R b)
 {
     return AR_M(fmod)(a, b);
 }
-/* Python's: the remainder has the divisor's sign; the quotient is made from the exact remainder r =
- * fmod(a, b), so that a == b·(a // b) + a % b as nearly as floats allow (the rules of CPython's
+/* Python's: the remainder has the divisor's sign; the quotient is computed from the exact remainder
+ * r = fmod(a, b), so that a == b·(a // b) + a % b as nearly as floats allow (the rules of CPython's
  * float_divmod). */
 AR_FN AR_R AR_NAME(REMAINDER_FROM)(AR_R r, AR_R b)
 {
@@ -219,7 +219,7 @@ AR_UNARY(GAMMA, tgamma)
 
 AR_FN AR_R AR_NAME(LGAMMA)(AR_R a)
 {
-#if defined(__CUDACC_RTC__) /* where lgammaf is far off near the zeros, as lgamma is */
+#if defined(__CUDACC_RTC__) /* its lgammaf is inaccurate near the zeros, like its lgamma */
 #if AR_WIDTH == 32
     return (ar_f32)lgamma((ar_f64)a);
 #else

@@ -79,7 +79,7 @@ AR_FN ar_f64 ar_lgamma_minus_F64(ar_f64 x)
     }
     int half = (int)(-2 * x), m = (half + 1) / 2;
     ar_f64 d = x + m, d0 = zeros[half - 4][0], delta = d - d0 - zeros[half - 4][1];
-    ar_f64 product = 0, difference = 0, b = 0; /* product: less 1 */
+    ar_f64 product = 0, difference = 0, b = 0; /* product: minus 1 */
     for (int j = m; j >= -1; j--) {
         ar_f64 t = j == 0 ? 0 : delta / (d0 - j);
         product = fma(product, t, product + t);
@@ -89,7 +89,7 @@ AR_FN ar_f64 ar_lgamma_minus_F64(ar_f64 x)
         difference = fma(difference, d, b);
     }
     ar_f64 t = delta / d0, near = fma(product, t, product + t);
-    /* far from the zero 1 + near has lost what near holds */
+    /* far from the zero, 1 + near has lost the digits that near holds */
     ar_f64 log_product = fabs(near) < 0.5 ? log1p(near) : log((product + 1) * (d / d0));
     return fma(delta, difference, -log_product);
 }

@@ -48,9 +48,9 @@ AR_FN ar_bf16 ar_f32_to_bf16(ar_f32 x)
     return (ar_bf16)((u & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
 }
 
-/* float64 → float32 rounded to odd: an inexact result gets its last bit set. Rounding that once
- * more to a type at least two bits narrower gives the correctly rounded result; going through the
- * nearest float32 would round twice. */
+/* float64 → float32 rounded to odd: an inexact result gets its last bit set. Rounding that again to
+ * a type at least two bits narrower gives the correctly rounded result; going through the nearest
+ * float32 would round twice. */
 AR_FN ar_f32 ar_f64_to_f32_odd(ar_f64 x)
 {
     ar_f32 f = (ar_f32)x;
@@ -71,8 +71,8 @@ AR_FN ar_bf16 ar_f64_to_bf16(ar_f64 x)
     return ar_f32_to_bf16(ar_f64_to_f32_odd(x));
 }
 
-/* nextafter is the one operation that cannot be computed in float32 and rounded: there the next
- * number is nearer. Bits of one sign are ordered as integers. */
+/* nextafter is the one operation that cannot be computed in float32 and rounded, because the next
+ * float32 is nearer. Bits of one sign are ordered as integers. */
 AR_FN ar_u16 ar_half_next(ar_u16 a, ar_u16 b, ar_f32 x, ar_f32 y)
 {
     ar_u16 up = (ar_u16)((x < y) == (x > 0) ? a + 1 : a - 1);

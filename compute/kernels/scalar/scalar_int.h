@@ -2,7 +2,7 @@
 #ifndef ARRAYD_SCALAR_INT_H
 #define ARRAYD_SCALAR_INT_H
 
-/* bool: 0 or 1 in a byte; + is or, × is and, as NumPy has it */
+/* bool: 0 or 1 in a byte; + is or, × is and, as in NumPy */
 AR_FN ar_bool ar_ADD_BOOL(ar_bool a, ar_bool b)
 {
     return a | b;

@@ -1,6 +1,6 @@
-/* Template of the integer operations; included by scalar_int.h once a type. No include guard. */
+/* Template of the integer operations; included by scalar_int.h once per type. No include guard. */
 
-/* 8 and 16 bits: what is computed and what is compared, see ar_opaque(). */
+/* 8 and 16 bits: computed and compared values, see ar_opaque(). */
 #if AR_WIDTH < 32
 #define AR_OPAQUE(x) ar_opaque((ar_i32)(x))
 #else
@@ -42,7 +42,7 @@ AR_FN AR_R AR_NAME(QUOTIENT)(AR_R a, AR_R b)
 #endif
 }
 #if AR_SIGNED
-/* A divisor that cannot trap; what it replaces is put right by the callers. */
+/* A divisor that cannot trap; callers correct the results for the divisors it replaces. */
 AR_FN AR_R AR_NAME(DIVISOR)(AR_R b)
 {
     return (AR_R)(b == 0 || b == -1 ? 1 : b);

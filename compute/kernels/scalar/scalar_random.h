@@ -1,8 +1,8 @@
 /* Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC11)
- * and the distributions made of it; part of scalar.h.
+ * and the distributions derived from it; part of scalar.h.
  *
- * Key: the seed's low and high word. Counter: (element index low, high, 0, 0). Element i depends on
- * seed and i alone, so any piece of an array can be made anywhere. */
+ * Key: the seed's low and high word. Counter: (element index low, high, 0, 0). Element i depends
+ * only on the seed and i, so any piece of an array can be made anywhere. */
 #ifndef ARRAYD_SCALAR_RANDOM_H
 #define ARRAYD_SCALAR_RANDOM_H
 
@@ -61,8 +61,8 @@ AR_FN ar_u64 ar_integers(struct ar_philox p, ar_u64 low, ar_u64 high)
 {
     return low + ar_mulhi_U64(ar_philox_u64(p.w[0], p.w[1]), high - low);
 }
-/* cos(2πu) for 0 ≤ u ≤ 1: reduced to an eighth turn exactly before π comes in, so that its zeros
- * are as accurate as the rest and every backend agrees. */
+/* cos(2πu) for 0 ≤ u ≤ 1: reduced exactly to an eighth of a turn before multiplying by π, so that
+ * its zeros are as accurate as the rest and every backend agrees. */
 AR_FN ar_f64 ar_cos_turn(ar_f64 u)
 {
     ar_f64 q = rint(4 * u), r = (u - 0.25 * q) * 6.28318530717958647693;

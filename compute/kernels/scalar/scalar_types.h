@@ -4,11 +4,11 @@
 
 #define AR_PASTE_(a, b, c, d) a##b##c##d
 #define AR_PASTE(a, b, c, d)  AR_PASTE_(a, b, c, d)
-/* ar_<OP>_<T> for the type a template is being compiled for. */
+/* ar_<OP>_<T> for the type that the template is being compiled for. */
 #define AR_NAME(op) AR_PASTE(ar_, op, _, AR_T)
 
-/* The build expands the templates with AR_EXTRACT, to embed one text a function: what follows is
- * not part of those texts, they include it. */
+/* The build expands the templates with AR_EXTRACT, to embed one text per function. What follows is
+ * not part of those texts; they include it. */
 #if !defined(AR_EXTRACT)
 
 #if defined(__CUDACC_RTC__)
@@ -28,7 +28,7 @@
 #define AR_VALUE(type) (type)
 #endif
 
-/* long is 64 bits wide on every host we build for, and is what int64_t is there. */
+/* long is 64 bits wide on every host we build for, and int64_t is long there. */
 typedef unsigned char ar_bool;
 typedef signed char ar_i8;
 typedef short ar_i16;
@@ -51,10 +51,10 @@ struct ar_complex128 {
 typedef struct ar_complex64 ar_c64;
 typedef struct ar_complex128 ar_c128;
 
-/* v, of which a device's compiler is to know nothing. NVRTC 13 takes integers of 8 and 16 bits that
- * it computed for ones that did not wrap, and leaves out the sign extension: maximum(~a + b, b) of
- * int8 was wrong where the sum wrapped, min(-a) and abs(a) > 0 of int16 for the least number. So
- * what is computed in them, converted to them and compared in them goes through here. */
+/* v, hidden from a device's compiler. NVRTC 13 assumes that 8-bit and 16-bit integers that it
+ * computed did not wrap, and omits the sign extension: maximum(~a + b, b) of int8 was wrong where
+ * the sum wrapped, min(-a) and abs(a) > 0 of int16 for the least number. So values that are
+ * computed in these types, converted to them or compared in them pass through here. */
 AR_FN ar_i32 ar_opaque(ar_i32 v)
 {
 #if defined(__CUDACC_RTC__)
@@ -112,9 +112,9 @@ AR_FN ar_f64 ar_from_bits_F64(ar_u64 u)
 #endif
 }
 
-/* Larger and smaller, with NaN where one is, -0 < +0; and float32 truncated to int32, saturated,
- * NaN is 0. A GPU has an instruction for each (the former from sm_80 on). The tests' fake device
- * knows no PTX. */
+/* Larger and smaller, NaN if either is, -0 < +0; and float32 truncated to int32, saturated, NaN is
+ * 0. A GPU has an instruction for each (larger and smaller from sm_80 on). The tests' fake device
+ * does not support PTX. */
 #if defined(__CUDACC_RTC__) && __CUDA_ARCH__ >= 800 && !defined(ARRAYD_FAKE_DEVICE)
 AR_FN ar_f32 ar_larger_F32(ar_f32 a, ar_f32 b)
 {
@@ -129,7 +129,7 @@ AR_FN ar_f32 ar_smaller_F32(ar_f32 a, ar_f32 b)
     return r;
 }
 #else
-/* Equal operands differ in the sign of zero at most: the bits decide which zero it is. */
+/* Equal operands differ at most in the sign of zero: the bits decide which zero is returned. */
 AR_FN ar_f32 ar_larger_F32(ar_f32 a, ar_f32 b)
 {
     ar_f32 m = a > b ? a : b;
