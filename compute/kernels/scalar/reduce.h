@@ -140,8 +140,8 @@ AR_FN ar_f64 ar_NANVAR_end(struct ar_NANVAR s, ar_f64 number)
     return s.n - number > 0 ? ar_NANVAR_squares(s) / (s.n - number) : AR_NAN;
 }
 
-/* The logarithm of the sum of exponentials, each relative to that of the greatest element so far:
- * one exponential per element, and none leaves float64's range. */
+/* The logarithm of the sum of exponentials, these as parts of that of the greatest element so far:
+ * one exponential an element, and none that leaves float64's range. */
 struct ar_LOGSUMEXP {
     ar_f64 most, sum;
 };
