@@ -21,11 +21,6 @@
 #include "server/store/auth.h"
 #include "server/work/scheduler.h"
 
-static double now_s(void)
-{
-    return 1e-9 * (double)clock_ns();
-}
-
 /* --- one session --- */
 
 struct session *session_ref(struct session *s)
@@ -142,7 +137,7 @@ static enum err_code node_new_as(struct sessions *t, const struct session_spec *
     engine_stream_account(s->stream, s->account);
     n->sched = t->limits.sched;
     n->weight = t->weight;
-    n->last_used = now_s();
+    n->last_used = clock_s();
     *ret = n;
     return ERR_OK;
 }
@@ -200,7 +195,7 @@ static struct node *lookup(struct sessions *t, const char *id)
         return t->dflt; /* NULL: closed */
     if (id_is('s', id))
         HASH_FIND(hh, t->by_id, id, ID_SIZE - 1, n);
-    return n && !expired(n, now_s()) ? n : NULL;
+    return n && !expired(n, clock_s()) ? n : NULL;
 }
 
 static enum err_code no_session(const char *id, struct err *e)
@@ -211,7 +206,7 @@ static enum err_code no_session(const char *id, struct err *e)
 double sessions_sweep(struct sessions *t)
 {
     struct node *dead = NULL, *n, *tmp;
-    double now = now_s(), next = -1;
+    double now = clock_s(), next = -1;
     pthread_mutex_lock(&t->lock);
     DL_FOREACH_SAFE(t->list, n, tmp)
     {
@@ -367,7 +362,7 @@ enum err_code session_get(struct sessions *t, const char *id, bool touch, struct
     struct node *n = lookup(t, id);
     if (n) {
         if (touch)
-            n->last_used = now_s();
+            n->last_used = clock_s();
         *ret = session_ref(&n->s);
     }
     pthread_mutex_unlock(&t->lock);
@@ -495,7 +490,7 @@ size_t session_list(struct sessions *t, uint64_t after, size_t limit, struct ses
 {
     size_t n = 0;
     bool more = false;
-    double now = now_s();
+    double now = clock_s();
     struct node *x;
     pthread_mutex_lock(&t->lock);
     DL_FOREACH(t->list, x)

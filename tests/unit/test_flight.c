@@ -1,4 +1,4 @@
-/* compute/engine/flight: which work is wanted, with a front that holds it back; and compute/cpu:
+/* compute/engine/task.c: which work is wanted, with a front that holds it back; and compute/cpu:
  * what becomes of work that is not, in each of the interpreter's ways. */
 #include <semaphore.h>
 #include <setjmp.h>

@@ -1,8 +1,8 @@
 /* The inner loops of the CPU backend: one operation over one block of contiguous elements.
  *
  * Generated from op.def and dtype.def out of kernels/scalar/scalar.h's meanings, compiled once per
- * instruction set (baseline, AVX2, AVX-512) and chosen when the process starts. Called by interp.c.
- * Pure functions, thread-safe.
+ * instruction set (baseline, AVX2, AVX-512) and chosen when the process starts. Called by
+ * cpu/interp. Pure functions, thread-safe.
  *
  * Contract of every loop: n ≥ 0 elements (any number); natural alignment is enough; `out` may be
  * exactly one of the arguments but must not overlap one otherwise. Element i of the result depends
