@@ -278,7 +278,7 @@ struct launches {
     uint32_t n;
 };
 
-/* Steps done by the kernel for several steps at index `i`; 0: there is none. */
+/* Steps done by the kernel for several steps at index `i`; 0 without such a kernel. */
 static int64_t steps_of(const struct loop_kernels *k, int i)
 {
     return i < SEVERAL && k->several[i] ? k->several[i]->steps : 0;

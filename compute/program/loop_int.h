@@ -36,8 +36,8 @@ struct loop_kernels {
     uint32_t n_kernels;
     struct ir_kernel *several[SEVERAL]; /* for several steps, falling; the first NULL ends */
     size_t bytes;                       /* used by this, without those entries */
-    const char *why;       /* why several[0] does not do more steps, or why there is none */
-    _Atomic float step_ms; /* device time of a step in the last run; 0: none yet */
+    const char *why;                    /* why several[0] does not do more steps, or is missing */
+    _Atomic float step_ms;              /* device time of a step in the last run; 0: none yet */
 };
 
 /* The pass's kernels, found or made; a reference. */

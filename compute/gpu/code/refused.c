@@ -160,7 +160,7 @@ static void remember_file(struct refused *r, const struct stat *st)
     r->modified = st->st_mtim;
 }
 
-/* Reads the file, unless it is the one last read or written, or there still is none: the list may
+/* Reads the file, unless it is the one last read or written or does not exist: the list may
  * hold more than could be written. A file that cannot be read counts as empty. */
 static void look(struct refused *r)
 {

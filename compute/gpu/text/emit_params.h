@@ -43,7 +43,7 @@ void emit_divisors(struct emitter *m);
 /* The function `name`: a number over some axes → indices along them. */
 void emit_unravel(struct emitter *m, const char *name, uint32_t axes);
 
-/* The distance between an operand's elements along a merged axis (< 0: there is none). */
+/* The distance between an operand's elements along a merged axis (< 0: no such axis). */
 void emit_stride(struct emitter *m, uint32_t input, int axis);
 
 #endif
