@@ -19,9 +19,9 @@
 
 #include "compute/base/lock.h"
 #include "compute/base/trace.h"
-#include "compute/engine/engine_int.h"
+#include "compute/memory/memory_int.h"
 #include "compute/engine/run.h"
-#include "compute/engine/transfer.h"
+#include "compute/memory/transfer.h"
 #include "compute/ir/lower.h"
 
 /* --- the plan --- */

@@ -2,7 +2,7 @@
  * that every backend has them without extra code and large ones run at memory speed. The random
  * ones add a node for Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
  * SC 2011). */
-#include "compute/engine/engine_int.h"
+#include "compute/memory/memory_int.h"
 #include "compute/engine/run.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* Opening and closing the engine, and its reports about itself. */
-#include "compute/engine/engine_int.h"
+#include "compute/memory/memory_int.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -8,9 +8,9 @@
 
 #include "compute/base/clock.h"
 #include "compute/base/mem.h"
-#include "compute/engine/export.h"
-#include "compute/engine/reclaim.h"
-#include "compute/engine/transfer.h"
+#include "compute/memory/export.h"
+#include "compute/memory/reclaim.h"
+#include "compute/memory/transfer.h"
 
 /* plan_release for the plans of the cache. */
 static void release_plan(void *user, struct ir_plan *plan)

@@ -5,10 +5,10 @@
 #include "compute/base/clock.h"
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
-#include "compute/engine/engine_int.h"
-#include "compute/engine/export.h"
+#include "compute/memory/memory_int.h"
+#include "compute/memory/export.h"
 #include "compute/engine/run.h"
-#include "compute/engine/transfer.h"
+#include "compute/memory/transfer.h"
 
 #define KEY_ROOM 1000 /* bytes, enough for most keys */
 

@@ -11,7 +11,7 @@
  * request that fails has changed nothing. */
 #include <string.h>
 
-#include "compute/engine/engine_int.h"
+#include "compute/memory/memory_int.h"
 #include "compute/engine/run.h"
 
 #define FILL_KEY -1 /* distinguishes fill keys: an expression's begins with the device */

@@ -14,7 +14,7 @@
  * have to know which values it may use. A client that sweeps a value in a tight loop can keep it in
  * a 0-d array, which is an operand. */
 #include "compute/engine/plan_cache.h"
-#include "compute/engine/storage.h"
+#include "compute/memory/storage.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "compute/base/lock.h"
-#include "compute/engine/engine_int.h"
+#include "compute/memory/memory_int.h"
 #include "compute/engine/run.h"
-#include "compute/engine/transfer.h"
+#include "compute/memory/transfer.h"
 
 /* The new array over the result's storage. */
 static struct array *new_result(struct run *r)

@@ -6,7 +6,7 @@
 #ifndef ARRAYD_RUN_H
 #define ARRAYD_RUN_H
 
-#include "compute/engine/task.h"
+#include "compute/memory/task.h"
 #include "compute/ir/ir.h"
 
 /* Runs a typed graph: the core of evaluate, copy, creators and region uploads. `t` has an arena

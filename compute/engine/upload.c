@@ -4,9 +4,9 @@
  * If the host can access the memory, the caller's thread writes the bytes itself. Else they pass
  * through the backend's transfers, and the storage is "written" by an empty job behind the copies,
  * so that everything later is ordered by marks as always. */
-#include "compute/engine/engine_int.h"
+#include "compute/memory/memory_int.h"
 #include "compute/engine/run.h"
-#include "compute/engine/transfer.h"
+#include "compute/memory/transfer.h"
 
 #include <string.h>
 

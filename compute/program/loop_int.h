@@ -2,7 +2,7 @@
 #ifndef ARRAYD_LOOP_INT_H
 #define ARRAYD_LOOP_INT_H
 
-#include "compute/engine/engine_int.h"
+#include "compute/memory/memory_int.h"
 #include "compute/program/loop.h"
 
 #define NO_SLOT UINT32_MAX

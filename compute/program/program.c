@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
-#include "compute/engine/engine_int.h"
+#include "compute/memory/memory_int.h"
 #include "compute/engine/run.h"
 #include "compute/program/program_int.h"
 

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "compute/engine/engine_int.h"
+#include "compute/memory/memory_int.h"
 #include "compute/program/program_int.h"
 
 enum err_code program_placed(struct err *e, enum err_code code, const char *place)

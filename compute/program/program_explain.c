@@ -1,7 +1,7 @@
 /* What a program would do: its statements are processed like a step, but reported instead of
  * queued. As a loop they are recorded and never submitted; if they cannot be one, each statement is
  * planned by itself. */
-#include "compute/engine/engine_int.h"
+#include "compute/memory/memory_int.h"
 #include "compute/engine/run.h"
 #include "compute/program/program_int.h"
 

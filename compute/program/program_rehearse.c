@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "compute/engine/engine_int.h"
+#include "compute/memory/memory_int.h"
 #include "compute/engine/run.h"
 #include "compute/program/program_int.h"
 

@@ -6,7 +6,7 @@
  * fail. */
 #include <string.h>
 
-#include "compute/engine/export.h"
+#include "compute/memory/export.h"
 #include "protocol/wire/prefer.h"
 #include "server/api/handlers.h"
 #include "server/body/condition.h"

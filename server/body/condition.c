@@ -15,7 +15,7 @@
 #include <sys/random.h>
 
 #include "compute/base/hash.h"
-#include "compute/engine/export.h"
+#include "compute/memory/export.h"
 
 static uint32_t process_mark;
 

@@ -15,7 +15,7 @@
 #include <strings.h>
 
 #include "compute/base/mem.h"
-#include "compute/engine/export.h"
+#include "compute/memory/export.h"
 #include "protocol/number/numlist.h"
 #include "protocol/wire/npy.h"
 #include "server/body/condition.h"

@@ -21,7 +21,7 @@
 #include <string.h>
 
 #include "compute/base/clock.h"
-#include "compute/engine/export.h"
+#include "compute/memory/export.h"
 
 #define PIECE      (1 << 20)  /* bytes per pull */
 #define APART      (1 << 20)  /* memories of at least this size have files of their own */

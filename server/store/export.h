@@ -15,7 +15,7 @@
 #include <sys/types.h>
 
 #include "compute/base/strb.h"
-#include "compute/engine/export.h"
+#include "compute/memory/export.h"
 #include "server/store/handles.h"
 #include "server/store/lease.h"
 

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "compute/check/check.h"
-#include "compute/engine/engine_int.h"
+#include "compute/memory/memory_int.h"
 #include "compute/lang/func.h"
 #include "compute/type/op.h"
 #include "protocol/text/infix.h"

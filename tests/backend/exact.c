@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "compute/check/check.h"
-#include "compute/engine/engine_int.h"
+#include "compute/memory/memory_int.h"
 #include "compute/engine/run.h"
 
 #define BATCH    64

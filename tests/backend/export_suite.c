@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "compute/base/clock.h"
-#include "compute/engine/export.h"
+#include "compute/memory/export.h"
 #include "compute/gpu/api/cuda_api.h"
 #include "protocol/text/infix.h"
 #include "tests/descriptors.h"

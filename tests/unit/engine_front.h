@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "compute/engine/engine_int.h"
+#include "compute/memory/memory_int.h"
 #include "protocol/text/infix.h"
 
 #define N 8

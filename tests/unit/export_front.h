@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "compute/engine/export.h"
+#include "compute/memory/export.h"
 #include "tests/descriptors.h"
 #include "tests/unit/engine_front.h"
 

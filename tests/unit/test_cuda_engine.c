@@ -13,7 +13,7 @@
 #include <time.h>
 
 #include "compute/base/mem.h"
-#include "compute/engine/engine_int.h"
+#include "compute/memory/memory_int.h"
 #include "compute/gpu/api/cuda_api.h"
 #include "tests/fake/fake_cuda.h"
 

@@ -16,9 +16,9 @@
 #include <unistd.h>
 
 #include "compute/base/mem.h"
-#include "compute/engine/engine_int.h"
-#include "compute/engine/export.h"
-#include "compute/engine/reclaim.h"
+#include "compute/memory/memory_int.h"
+#include "compute/memory/export.h"
+#include "compute/memory/reclaim.h"
 #include "tests/descriptors.h"
 #include "tests/fake/fake_cuda.h"
 #include "tests/unit/cuda_arrays.h"

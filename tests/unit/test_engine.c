@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "compute/base/mem.h"
-#include "compute/engine/engine_int.h"
+#include "compute/memory/memory_int.h"
 
 struct fixture {
     struct engine *g;

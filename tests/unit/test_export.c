@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#include "compute/engine/reclaim.h"
+#include "compute/memory/reclaim.h"
 #include "tests/unit/export_front.h"
 
 #define FUTURE_WRITE 16 /* F_SEAL_FUTURE_WRITE */

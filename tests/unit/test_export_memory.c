@@ -13,7 +13,7 @@
 
 #include "compute/base/clock.h"
 #include "compute/base/mem.h"
-#include "compute/engine/reclaim.h"
+#include "compute/memory/reclaim.h"
 #include "tests/unit/export_front.h"
 
 /* Whoever keeps his mapping sees what he had, and nothing of anybody else. */

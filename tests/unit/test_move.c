@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "compute/base/mem.h"
-#include "compute/engine/reclaim.h"
+#include "compute/memory/reclaim.h"
 #include "tests/unit/engine_front.h"
 
 #define NBYTES ((int64_t)(N * sizeof(double)))

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "compute/base/mem.h"
-#include "compute/engine/engine_int.h"
+#include "compute/memory/memory_int.h"
 #include "protocol/text/infix.h"
 
 struct named {

@@ -5,7 +5,7 @@
 #ifndef ARRAYD_TRANSFER_H
 #define ARRAYD_TRANSFER_H
 
-#include "compute/engine/task.h"
+#include "compute/memory/task.h"
 
 /* Ends a transfer (or none); drops the storage's reference once no copy uses it. */
 void transfer_end(struct transfer *t, struct storage *take_st);

@@ -19,7 +19,7 @@
  *
  * A backend asks while work is running (job.unwanted), and the tasks are examined again only some
  * milliseconds after the last time, so that small work does not pay for this. */
-#include "compute/engine/engine_int.h"
+#include "compute/memory/memory_int.h"
 
 #include <assert.h>
 #include <stdio.h>

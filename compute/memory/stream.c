@@ -2,11 +2,11 @@
  *
  * A stream is freed with its last reference, which may be dropped in a callback of the stream
  * itself: it is put on a list then, and freed by the next thread that submits. */
-#include "compute/engine/engine_int.h"
+#include "compute/memory/memory_int.h"
 
 #include "compute/base/mem.h"
-#include "compute/engine/export.h"
-#include "compute/engine/reclaim.h"
+#include "compute/memory/export.h"
+#include "compute/memory/reclaim.h"
 
 int engine_device_count(const struct engine *g)
 {

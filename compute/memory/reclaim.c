@@ -1,7 +1,7 @@
 /* Lists by next_dead: dead storage is released, kept storage may be reused. A thread that releases
  * takes a list as a whole; `grave` makes a thread that needs memory wait for what another is
  * releasing. */
-#include "compute/engine/reclaim.h"
+#include "compute/memory/reclaim.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -10,7 +10,7 @@
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
 #include "compute/base/worker.h"
-#include "compute/engine/engine_int.h"
+#include "compute/memory/memory_int.h"
 
 #define KEPT_PART 8                  /* at most this part of a device's memory is kept, */
 #define KEPT_HOST (INT64_C(2) << 30) /* but on a CPU no more than this; */

@@ -7,8 +7,8 @@
  * backend's transfers do: a download whose contents are still being computed is the `fetch` of the
  * job that waits for them. A storage is released only when the backend says that no copy uses it
  * any more; until then it counts as a job in flight. */
-#include "compute/engine/transfer.h"
-#include "compute/engine/engine_int.h"
+#include "compute/memory/transfer.h"
+#include "compute/memory/memory_int.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,8 +7,8 @@
 
 #include "compute/engine/engine.h"
 #include "compute/engine/plan_cache.h"
-#include "compute/engine/storage.h"
-#include "compute/engine/task.h"
+#include "compute/memory/storage.h"
+#include "compute/memory/task.h"
 #include "compute/ir/fuse.h"
 
 /* See struct export_figures. */

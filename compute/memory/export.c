@@ -5,15 +5,15 @@
  * memory that they can, done as in move.c. The descriptor is made in the meantime; whichever of the
  * two is over last calls done(). The buffer counts the exports that keep its memory in place:
  * bind.c, upload.c, evaluate.c and move.c check them, with the engine's lock held. */
-#include "compute/engine/export.h"
+#include "compute/memory/export.h"
 
 #include <string.h>
 #include <unistd.h>
 
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
-#include "compute/engine/engine_int.h"
-#include "compute/engine/transfer.h"
+#include "compute/memory/memory_int.h"
+#include "compute/memory/transfer.h"
 
 /* Blocks smaller than config.device.shareable_least: beyond this many, arrays leave them as exports
  * end. */

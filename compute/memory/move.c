@@ -12,8 +12,8 @@
  * Making room: the least recently used arrays move to host memory until the missing bytes would
  * fit. Pinning host memory takes long, so a thread of its own does it, started when first needed.
  */
-#include "compute/engine/engine_int.h"
-#include "compute/engine/transfer.h"
+#include "compute/memory/memory_int.h"
+#include "compute/memory/transfer.h"
 
 #include <time.h>
 

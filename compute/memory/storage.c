@@ -1,14 +1,14 @@
 /* Storage: allocating and releasing its memory. Releasing is atomic reference counting without the
  * engine's lock, so completion callbacks may do it on any thread. */
-#include "compute/engine/engine_int.h"
+#include "compute/memory/memory_int.h"
 
 #include <assert.h>
 #include <string.h>
 
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
-#include "compute/engine/export.h"
-#include "compute/engine/reclaim.h"
+#include "compute/memory/export.h"
+#include "compute/memory/reclaim.h"
 
 static enum err_code alloc_once(struct storage *st, bool zero, struct err *e)
 {

@@ -1,6 +1,6 @@
 /* Arrays and buffers: which storage an array uses, and the order of last use. Dropping an array
  * takes no lock but a list's, so completion callbacks may do it on any thread. */
-#include "compute/engine/engine_int.h"
+#include "compute/memory/memory_int.h"
 
 #include <assert.h>
 #include <string.h>

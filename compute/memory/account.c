@@ -3,7 +3,7 @@
 
 #include "compute/base/mem.h"
 
-#include "compute/engine/storage.h"
+#include "compute/memory/storage.h"
 #include <assert.h>
 
 #define MEMORY_LIMIT  "the session's memory_limit"

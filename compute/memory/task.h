@@ -10,7 +10,7 @@
 
 #include <pthread.h>
 
-#include "compute/engine/storage.h"
+#include "compute/memory/storage.h"
 
 struct plan_entry;
 
