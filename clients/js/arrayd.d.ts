@@ -259,7 +259,7 @@ export interface EvaluateOptions extends RequestOptions, BindOptions {
 }
 
 export interface StatementsOptions extends RequestOptions, BindOptions {
-    /** Names whose results are wanted; else all that are assigned and are no arrays. */
+    /** Names whose results to return; by default all assigned names that are not arrays. */
     results?: readonly string[];
 }
 
@@ -388,7 +388,7 @@ export class Client {
     deleteFunction(name: string, options?: RequestOptions): Promise<void>;
 
     /**
-     * Runs statements `steps` times in the daemon, as a job that goes on by itself.
+     * Runs statements `steps` times in the daemon, as a job that does not depend on the client's connection.
      * @throws ArraydError with the statement, "/body/1", where one has a mistake; nothing has run then
      */
     start(lines: Infix | readonly Infix[], options: ProgramOptions): Promise<Job>;
@@ -397,7 +397,7 @@ export class Client {
     jobs(options?: RequestOptions & { limit?: number }): AsyncGenerator<Job, void>;
 }
 
-/** A session of its own: a Client that can be deleted; `await using` does so by itself. */
+/** A session that this client created: a Client that can be deleted, also by `await using`. */
 export class Session extends Client {
     constructor(client: Client, meta: SessionMeta);
     readonly id: string;
@@ -476,7 +476,7 @@ export interface ReadOptions extends RequestOptions, Region {
     end?: number;
 }
 
-/** A program that runs in the daemon, whether or not anybody looks. */
+/** A program that runs in the daemon, independently of the client's connection. */
 export class Job implements AsyncIterable<JobMeta> {
     constructor(client: Client, meta: Partial<JobMeta> & { id: string });
     readonly client: Client;
@@ -497,7 +497,7 @@ export class Job implements AsyncIterable<JobMeta> {
     refresh(options?: RequestOptions): Promise<this>;
     /** Resolves when it is done or cancelled, rejects with its error where it failed; `signal` ends the waiting alone. */
     wait(options?: { signal?: AbortSignal }): Promise<this>;
-    /** Stops it between two steps; one that has ended is left as it is. */
+    /** Stops the job between two steps; a job that has ended stays as it is. */
     cancel(options?: RequestOptions): Promise<this>;
     /** Goes on with the steps that are left. */
     resume(options?: RequestOptions): Promise<this>;

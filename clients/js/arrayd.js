@@ -507,7 +507,7 @@ async function* serverSentEvents(body) {
             }
         }
     } finally {
-        reader.cancel().catch(() => {}); // whoever stops reading closes the connection
+        reader.cancel().catch(() => {}); // a caller that stops reading closes the connection
     }
 }
 
@@ -522,7 +522,7 @@ function withRecords(meta) {
     return meta.records ? { ...meta, records: mapValues(meta.records, list => list.map(number)) } : meta;
 }
 
-/** A program that runs on the daemon, whether or not anybody looks. */
+/** A program that runs in the daemon, independently of the client's connection. */
 export class Job {
     constructor(client, meta) { Object.assign(this, { client, meta: withRecords(meta) }); }
 

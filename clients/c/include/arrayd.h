@@ -4,12 +4,12 @@
  * A client (struct arrayd) is a base address, a token, a session and one kept-alive connection.
  * Every call below is one request and returns when its reply is there, unless it says otherwise.
  *
- * Threads. There is no global state but what libcurl initializes once for itself. One client is
- * used by one thread at a time; different clients by different threads at once.
+ * Threads. There is no global state except libcurl's own, which it initializes once. A client may
+ * be used by one thread at a time; several threads can use different clients at the same time.
  *
- * Results. Functions that can fail return 0, or -1 with *err filled; err may be NULL where nobody
- * asks why. What a `ret_` argument points to is written only on success, except a caller's memory
- * of array data (arrayd_read, arrayd_evaluate_into), whose contents are unspecified after a
+ * Results. Functions that can fail return 0, or -1 with *err filled; err may be NULL. What a
+ * `ret_` argument points to is written only on success, except a caller's memory
+ * for array data (arrayd_read, arrayd_evaluate_into), whose contents are unspecified after a
  * failure.
  *
  * Memory. Structures are the caller's and hold no pointers to the library's memory, with three
@@ -25,8 +25,8 @@
  * complex numbers are (re, im), float16 and bfloat16 are 2 raw bytes. Sizes are 64 bits and
  * checked.
  *
- * Retries. None: who is told 429 or 503 finds in retry_after_s when to try again. (A request
- * without a body whose kept-alive connection turns out to be closed is sent once more by libcurl.)
+ * Retries. None: after 429 and 503, retry_after_s says when to try again. (If a kept-alive
+ * connection turns out to be closed, libcurl sends a request without a body once more.)
  */
 #ifndef ARRAYD_H
 #define ARRAYD_H
@@ -49,13 +49,13 @@ extern "C" {
 struct arrayd;
 
 /*
- * What went wrong. `status` is that of the daemon's reply, and `code` its stable token
+ * An error. `status` is that of the daemon's reply, and `code` its stable token
  * ("unknown_name", "quota_exceeded", ...; docs/errors.md lists them). With status 0 there was no
  * such reply, and code is one of the library's own:
  *
- * - "connection": nobody answers there, or the connection ended too early
+ * - "connection": the daemon cannot be reached, or the connection ended too early
  *
- * - "timeout": the client's own time was over
+ * - "timeout": the client's own timeout has passed
  *
  * - "tls": no trusted connection could be made
  *
@@ -130,7 +130,7 @@ struct arrayd_session_options {
     const int *device;    /* NULL: the one with most free memory */
 };
 
-/* Makes a session; the client goes on in the one that it is in. options may be NULL. */
+/* Creates a session; the client stays in its current one. options may be NULL. */
 ARRAYD_API int arrayd_session_create(struct arrayd *client,
                                      const struct arrayd_session_options *options,
                                      struct arrayd_session *ret_session, struct arrayd_error *err);
@@ -139,7 +139,8 @@ ARRAYD_API int arrayd_session_create(struct arrayd *client,
  * nothing. */
 ARRAYD_API int arrayd_session_use(struct arrayd *client, const char *id, struct arrayd_error *err);
 
-/* Deletes a session and releases all its arrays. A client that is in it goes on in the default one.
+/* Deletes a session and releases all its arrays. A client that is in it continues in the default
+ * one.
  */
 ARRAYD_API int arrayd_session_delete(struct arrayd *client, const char *id,
                                      struct arrayd_error *err);
@@ -168,10 +169,10 @@ enum arrayd_dtype {
     ARRAYD_COMPLEX128,
 };
 
-/* "float32" and so on; "" for ARRAYD_NONE and what is no type. Static. */
+/* "float32" and so on; "" for ARRAYD_NONE and unknown types. Static. */
 ARRAYD_API const char *arrayd_dtype_name(enum arrayd_dtype dtype);
 
-/* Bytes of an element; 0 for ARRAYD_NONE and what is no type. */
+/* Bytes of an element; 0 for ARRAYD_NONE and unknown types. */
 ARRAYD_API size_t arrayd_itemsize(enum arrayd_dtype dtype);
 
 /* An array as the daemon described it; it does not follow what happens to the array afterwards. */
@@ -370,9 +371,9 @@ struct arrayd_scalar {
 };
 
 /*
- * Evaluates into a new array, or into `out`. The reply does not wait for the work: what depends on
- * the result waits by itself. *ret_array (which may be NULL) is the result. A single number without
- * `name` or `out` makes no array; its id is "" then: arrayd_evaluate_scalar has its value. Mistakes
+ * Evaluates into a new array, or into `out`. The reply does not wait for the work; later
+ * requests that use the result do. *ret_array (which may be NULL) is the result. A single number
+ * without `name` or `out` creates no array, and its id is "": use arrayd_evaluate_scalar. Errors
  * have their place: err->pointer "/expr", err->offset the character.
  */
 ARRAYD_API int arrayd_evaluate(struct arrayd *client, const struct arrayd_expr *expr,
@@ -482,14 +483,14 @@ ARRAYD_API int arrayd_program_start(struct arrayd *client, const struct arrayd_p
 ARRAYD_API int arrayd_program_start_json(struct arrayd *client, const char *json,
                                          struct arrayd_job *ret_job, struct arrayd_error *err);
 
-/* A job as it is now. */
+/* The current state of a job. */
 ARRAYD_API int arrayd_job_poll(struct arrayd *client, const char *id, struct arrayd_job *ret_job,
                                struct arrayd_error *err);
 
 /*
- * Waits until the job has ended, `timeout_s` seconds at most, without a bound where that is
- * negative. A job that has not ended by then is no error: look at its state. The client's
- * timeout_ms counts besides.
+ * Waits until the job has ended, at most `timeout_s` seconds, or without limit if that is
+ * negative. It is not an error if the job has not ended by then: check its state. The client's
+ * timeout_ms also applies.
  */
 ARRAYD_API int arrayd_job_wait(struct arrayd *client, const char *id, double timeout_s,
                                struct arrayd_job *ret_job, struct arrayd_error *err);

@@ -12,7 +12,7 @@ static int create(struct arrayd *client, const char *name, enum arrayd_dtype dty
 {
     struct exchange x = {.method = "POST"};
     if (rank < 0 || rank > ARRAYD_MAX_RANK || (rank && !shape))
-        x.refused = "a shape has 0 to 32 extents";
+        x.refused = "a shape must have 0 to 32 extents";
     text_puts(&x.target, "/v1/arrays");
     text_puts(&x.json, "{");
     text_string_member(&x.json, "name", name);

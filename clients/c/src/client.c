@@ -52,18 +52,18 @@ static int check(const char *url, const struct arrayd_options *options, struct a
     if (!url || (strncasecmp(url, "http://", 7) && strncasecmp(url, "https://", 8) &&
                  strncmp(url, "unix:", 5)))
         return error_set(err, "bad_argument",
-                         "an address is http://HOST:PORT, https://HOST:PORT or unix:PATH");
+                         "an address must be http://HOST:PORT, https://HOST:PORT or unix:PATH");
     bool is_unix = !strncmp(url, "unix:", 5);
     if (is_unix ? !url[5] : !printable(url) || strpbrk(url, "?#@"))
-        return error_set(err, "bad_argument", "'%s' is not an address", url);
+        return error_set(err, "bad_argument", "'%s' is not a valid address", url);
     const char *given[] = {options->token, options->session, options->lease};
     for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++)
         if (given[i] && (!*given[i] || !printable(given[i])))
-            return error_set(
-                err, "bad_argument",
-                "tokens and ids are not empty and have no blanks or control characters");
+            return error_set(err, "bad_argument",
+                             "a token or id must not be empty and must not contain blanks or "
+                             "control characters");
     if (options->timeout_ms < 0 || options->connect_timeout_ms < 0)
-        return error_set(err, "bad_argument", "a timeout is not negative");
+        return error_set(err, "bad_argument", "a timeout must not be negative");
     return 0;
 }
 
@@ -125,7 +125,7 @@ int arrayd_session_use(struct arrayd *client, const char *id, struct arrayd_erro
     bool failed = false;
     char *fresh = NULL, *fresh_id = NULL;
     if (id && (!*id || !printable(id)))
-        return error_set(err, "bad_argument", "'%s' is not a session's id", id);
+        return error_set(err, "bad_argument", "'%s' is not a session id", id);
     if (id) {
         fresh = field("Arrayd-Session: ", id, &failed);
         fresh_id = copy(id, strlen(id), &failed);
@@ -158,11 +158,11 @@ int arrayd_request(struct arrayd *client, const char *method, const char *path, 
 {
     struct exchange x = {.method = method};
     if (!method || !*method || !path || path[0] != '/' || !printable(path) || strchr(path, '#'))
-        x.refused =
-            "a request has a method and a path that begins with '/' and has no blanks or '#'";
+        x.refused = "a request needs a method and a path; the path must begin with '/' and must "
+                    "not contain blanks or '#'";
     for (const char *c = method; c && *c; c++)
         if (!isupper((unsigned char)*c))
-            x.refused = "a method is in capital letters";
+            x.refused = "a method must be in capital letters";
     text_puts(&x.target, path ? path : "");
     x.accept = "application/json, */*;q=0.5";
     if (body)

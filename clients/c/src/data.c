@@ -21,18 +21,18 @@ static const char *check_size(enum arrayd_dtype dtype, int rank, const int64_t *
 {
     uint64_t size = arrayd_itemsize(dtype);
     if (!size)
-        return "the type of the data is missing";
+        return "the data type is missing";
     if (rank < 0 || rank > ARRAYD_MAX_RANK || (rank && !shape))
-        return "a shape has 0 to 32 extents";
+        return "a shape must have 0 to 32 extents";
     bool overflow = false, empty = false;
     for (int i = 0; i < rank; i++) {
         if (shape[i] < 0)
-            return "an extent is at least 0";
+            return "an extent must be at least 0";
         empty |= shape[i] == 0;
         overflow |= __builtin_mul_overflow(size, (uint64_t)shape[i], &size);
     }
     if (empty ? nbytes != 0 : overflow || size != nbytes)
-        return "the data have another size than their type and shape say";
+        return "the size of the data does not match the type and shape";
     return NULL;
 }
 
@@ -53,7 +53,7 @@ static int send_memory(struct arrayd *client, struct exchange *x, const void *da
     x->body = data;
     x->body_size = nbytes;
     if (nbytes && !data)
-        x->refused = "the data are missing";
+        x->refused = "the data is missing";
     return members_array_reply(client, x, ret_array, err);
 }
 
@@ -96,7 +96,7 @@ int arrayd_write(struct arrayd *client, const char *ref, const char *index, cons
 {
     struct exchange x = {.method = "PUT", .type = OCTETS_TYPE, .body = data, .body_size = nbytes};
     if (nbytes && !data)
-        x.refused = "the data are missing";
+        x.refused = "the data is missing";
     exchange_path(&x, "/v1/arrays", ref, "/data");
     exchange_query(&x, "index", index);
     return exchange_done(client, &x, err);
@@ -142,7 +142,7 @@ int arrayd_load_npy_path(struct arrayd *client, const char *name, const char *pa
                          struct arrayd_array *ret_array, struct arrayd_error *err)
 {
     if (!path)
-        return error_set(err, "bad_argument", "there is no path to read from");
+        return error_set(err, "bad_argument", "the path to read from is missing");
     FILE *file = fopen(path, "rbe");
     if (!file)
         return error_set(err, "file", "'%s' cannot be read: %s", path, strerror(errno));
@@ -187,7 +187,7 @@ int arrayd_save_npy_path(struct arrayd *client, const char *ref, const char *ind
                          const char *path, struct arrayd_error *err)
 {
     if (!path || !*path)
-        return error_set(err, "bad_argument", "there is no path to write to");
+        return error_set(err, "bad_argument", "the path to write to is missing");
     struct text part = {0};
     FILE *file = open_beside(path, &part, err);
     int ret = file ? arrayd_save_npy(client, ref, index, file, err) : -1;

@@ -43,7 +43,7 @@ int error_set(struct arrayd_error *err, const char *code, const char *format, ..
 
 int error_no_memory(struct arrayd_error *err)
 {
-    return error_set(err, "out_of_memory", "this process has no memory left");
+    return error_set(err, "out_of_memory", "this process is out of memory");
 }
 
 static void take(const struct cJSON *problem, const char *name, char *into, size_t size)
@@ -77,7 +77,7 @@ int error_from_reply(struct arrayd_error *err, long status, int64_t retry_after_
     error_from_problem(err, problem);
     json_free(problem);
     if (!err->code[0])
-        error_set(err, "bad_result", "the reply has the status %ld and is not arrayd's", status);
+        error_set(err, "bad_result", "the reply (status %ld) does not come from arrayd", status);
     err->status = (int)status;
     err->retry_after_s = retry_after_s;
     return -1;

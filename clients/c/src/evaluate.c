@@ -28,7 +28,8 @@ static void ask(struct exchange *x, const struct arrayd_expr *expr)
 static void refuse_target(struct exchange *x, const struct arrayd_expr *expr)
 {
     if (expr->name || expr->out || expr->index)
-        x->refused = "the result goes to the caller: it takes no name, out or index";
+        x->refused =
+            "the result is returned to the caller, so name, out and index must not be given";
 }
 
 int arrayd_evaluate(struct arrayd *client, const struct arrayd_expr *expr,
@@ -54,7 +55,7 @@ int arrayd_evaluate(struct arrayd *client, const struct arrayd_expr *expr,
     }
     json_free(tree);
     if (!ok)
-        return error_set(err, "bad_result", "the reply describes neither an array nor a number");
+        return error_set(err, "bad_result", "the reply is neither an array nor a number");
     if (ret_array)
         *ret_array = array;
     return 0;
@@ -125,7 +126,7 @@ int arrayd_run_statements(struct arrayd *client, const struct arrayd_statements 
                                  : members_scalar(one, &results[i].scalar);
     }
     json_free(tree);
-    return ok ? 0 : error_set(err, "bad_result", "the reply does not have the results");
+    return ok ? 0 : error_set(err, "bad_result", "the reply does not contain the results");
 }
 
 int arrayd_function_define(struct arrayd *client, const char *name, const char *const *params,

@@ -25,7 +25,7 @@ void exchange_path(struct exchange *x, const char *head, const char *name, const
     if (!name || !*name)
         x->refused = "the name or id is empty";
     else if (!strcmp(name, ".") || !strcmp(name, ".."))
-        x->refused = "that is not a name or id";
+        x->refused = "this is not a valid name or id";
     text_puts(&x->target, head);
     text_puts(&x->target, "/");
     text_escape(&x->target, name ? name : "");
@@ -193,24 +193,24 @@ static int failed(const struct exchange *x, CURLcode code, const char *why,
         return error_set(err, "file", "the file could not be %s", x->to ? "written" : "read");
     if (x->wrong_size)
         return error_set(err, "bad_result",
-                         "the data have another size than the %zu bytes of the memory",
-                         x->into_size);
+                         "the size of the data differs from the %zu bytes of memory", x->into_size);
     if (x->wrong_type)
         return error_set(err, "bad_result", "the reply is not %s", x->accept);
     switch (code) {
     case CURLE_OPERATION_TIMEDOUT:
-        return error_set(err, "timeout", "no reply from %s in time: %s", where, sentence);
+        return error_set(err, "timeout", "%s did not reply in time: %s", where, sentence);
     case CURLE_URL_MALFORMAT:
-        return error_set(err, "bad_argument", "'%s' cannot be asked: %s", where, sentence);
+        return error_set(err, "bad_argument", "cannot send a request to '%s': %s", where, sentence);
     case CURLE_SSL_CONNECT_ERROR:
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_CACERT_BADFILE:
     case CURLE_SSL_ISSUER_ERROR:
     case CURLE_SSL_CERTPROBLEM:
-        return error_set(err, "tls", "no trusted connection to %s: %s", where, sentence);
+        return error_set(err, "tls", "cannot establish a trusted connection to %s: %s", where,
+                         sentence);
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_CONNECT:
-        return error_set(err, "connection", "nobody answers at %s: %s", where, sentence);
+        return error_set(err, "connection", "cannot connect to %s: %s", where, sentence);
     default:
         return error_set(err, "connection", "the connection to %s failed: %s", where, sentence);
     }
@@ -243,7 +243,7 @@ int exchange_run(struct arrayd *client, struct exchange *x, struct arrayd_error 
     if (x->refused) {
         error_set(err, "bad_argument", "%s", x->refused);
     } else if (x->body_size > INT64_MAX) {
-        error_set(err, "bad_argument", "no request is as large as that");
+        error_set(err, "bad_argument", "the request is too large");
     } else if (x->target.failed || x->json.failed || url.failed) {
         error_no_memory(err);
     } else {

@@ -153,7 +153,8 @@ static int read_records(const struct cJSON *tree, const char *name, int64_t from
     if (!json_is_list(series))
         return error_set(err, "bad_result", "the job records nothing under '%s'", name);
     if (from < number)
-        return error_set(err, "bad_result", "the first value that is kept is number %lld",
+        return error_set(err, "bad_result",
+                         "earlier values are gone: the first one kept is number %lld",
                          (long long)number);
     for (const struct cJSON *at = json_first(series); at && count < capacity; at = json_next(at))
         if (number++ >= from && !json_value_real(at, &values[count++]))

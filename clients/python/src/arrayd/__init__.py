@@ -1,11 +1,11 @@
-"""Arrays that live in an arrayd daemon, by the Python Array API standard.
+"""A client for arrays in an arrayd daemon, with the interface of the Python Array API standard.
 
     import arrayd
     xp = arrayd.connect("http://127.0.0.1:7411")
     a = xp.asarray([[1.0, 2.0], [3.0, 4.0]])
     print((a - xp.mean(a)) / xp.std(a))
 
-What is listed here is loaded when it is first used: whoever needs no arrays, as most commands of arrayd-cli, does not wait for NumPy.
+Each name is loaded when it is first used, so that most commands of arrayd-cli, which need no arrays, do not load NumPy.
 """
 import importlib
 from typing import TYPE_CHECKING, Any, List

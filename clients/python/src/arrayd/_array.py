@@ -61,12 +61,12 @@ NUMBERS = (bool, int, float, complex, np.generic)
 
 
 class Array:
-    """Values in a daemon, or the expression that makes them.
+    """An array in a daemon, or the expression for one.
 
-    Operators and functions build an expression; it is evaluated when a value is needed (`float(x)`, `np.asarray(x)`,
-    `print(x)`, `if x:`) or `compute()` asks for it, in one request. Assignments (`x[…] = …`, `x += …`) change this object
-    alone: what was made of it before keeps the old values. Of an array by a name or an id, or by a pickle, they change the server's
-    array, which others share, in place.
+    Operators and functions build an expression, which is evaluated in one request when a value is needed (`float(x)`, `np.asarray(x)`,
+    `print(x)`, `if x:`) or by `compute()`. Assignments (`x[…] = …`, `x += …`) change only this
+    object: expressions made from it before keep the old values. For an array obtained by a name, an id or a pickle, they change the array
+    on the server, which others share, in place.
     """
 
     __slots__ = ("_node", "_client", "_shared", "__weakref__")
@@ -118,7 +118,7 @@ class Array:
     @property
     def T(self) -> "Array":
         if self.ndim != 2:
-            raise ValueError("T is of arrays of rank 2; mT turns the last two axes")
+            raise ValueError("T is for arrays of rank 2; mT transposes the last two axes")
         return self._client.permute_dims(self, (1, 0))
 
     @property
@@ -127,7 +127,7 @@ class Array:
 
     @property
     def id(self) -> str:
-        """The array's id on the server; it is evaluated for it."""
+        """The array's id on the server, after evaluating it."""
         return str(self.compute()._place().id)
 
     @property
@@ -148,19 +148,19 @@ class Array:
         return self
 
     def numpy(self) -> "np.ndarray[Any, Any]":
-        """The values; read-only where they are small and kept here."""
+        """The values; read-only if they are small and kept in this process."""
         return self._values()
 
     def exported(self, mode: str = "read") -> Exported:
-        """The array's memory in this process, without a copy: `with x.exported() as m:`. The daemon must allow it
-        (`--allow-export`), and the client be connected to its Unix socket.
+        """Maps the array's memory into this process, without a copy: `with x.exported() as m:`. The daemon must allow it
+        (`--allow-export`), and the client must be connected to its Unix socket.
 
-        With "read" others may read meanwhile, and nobody writes; with "write" nobody else touches the array, and what is written
-        is the array's when the `with` has ended. This client's own requests may use the array meanwhile. See `Exported`."""
+        With "read" other clients can read meanwhile, and none can write. With "write" no other client can use the array, and it has the
+        values written here when the `with` has ended. This client's own requests can use the array meanwhile. See `Exported`."""
         return Exported(self, mode)
 
     def leased(self, mode: str = "write", ttl_s: float = 60.0) -> Lease:
-        """The array for this client alone, or with "read" unchanged, for some requests: `with x.leased():`. See `Lease`."""
+        """Exclusive use of the array or, with "read", an unchanged array, for some requests: `with x.leased():`. See `Lease`."""
         return Lease(self, mode, ttl_s)
 
     @property
@@ -182,7 +182,7 @@ class Array:
 
     def item(self) -> Any:
         if self.size != 1:
-            raise ValueError(f"an array of {self.size} elements is no number")
+            raise ValueError(f"an array of {self.size} elements is not a single number")
         return dt.plain(self._values()).item()
 
     def tolist(self) -> Any:
@@ -190,7 +190,7 @@ class Array:
 
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> "np.ndarray[Any, Any]":
         if copy is False and self._node.value is None:
-            raise ValueError("the values are on the server: there is no array of them without a copy")
+            raise ValueError("the values are on the server: np.asarray cannot avoid a copy")
         value = self._values()
         if dtype is not None and np.dtype(dtype) != value.dtype:
             return dt.cast(value, np.dtype(dtype))
@@ -198,25 +198,25 @@ class Array:
 
     def _number(self, kinds: str, what: str) -> Any:
         if self.ndim:
-            raise TypeError(f"an array of rank {self.ndim} is no {what}")
+            raise TypeError(f"an array of rank {self.ndim} is not {what}")
         if dt.kind(self.dtype) not in kinds:
-            raise TypeError(f"{dt.name_of(self.dtype)} is no {what}")
+            raise TypeError(f"{dt.name_of(self.dtype)} is not {what}")
         return dt.plain(self._values())[()]
 
     def __bool__(self) -> bool:
-        return bool(self._number("biufc", "truth value"))
+        return bool(self._number("biufc", "a truth value"))
 
     def __int__(self) -> int:
-        return int(self._number("biuf", "integer"))
+        return int(self._number("biuf", "an integer"))
 
     def __index__(self) -> int:
-        return int(self._number("iu", "index"))
+        return int(self._number("iu", "an index"))
 
     def __float__(self) -> float:
-        return float(self._number("biuf", "real number"))
+        return float(self._number("biuf", "a real number"))
 
     def __complex__(self) -> complex:
-        return complex(self._number("biufc", "number"))
+        return complex(self._number("biufc", "a number"))
 
     def __format__(self, spec: str) -> str:
         if spec and self.ndim:
@@ -224,7 +224,7 @@ class Array:
         return format(self.item(), spec) if spec else str(self)
 
     def __round__(self, ndigits: Optional[int] = None) -> Any:
-        return round(self._number("biuf", "real number").item(), ndigits)
+        return round(self._number("biuf", "a real number").item(), ndigits)
 
     def __len__(self) -> int:
         if not self.ndim:
@@ -248,7 +248,7 @@ class Array:
         return f"arrayd.array({text}, {head})"
 
     def __reduce__(self) -> Any:
-        """A reference. The array is shared from now on, and stays until it is deleted: nobody knows how many pickles there are."""
+        """A reference. The array is shared from now on, and remains until it is deleted, because the number of pickles is unknown."""
         handle = self._place()
         handle.keep()
         self._node.share()
@@ -256,7 +256,7 @@ class Array:
         return self._client._by_reference, (handle.id, self.shape, dt.name_of(self.dtype))
 
     def __copy__(self) -> "Array":
-        """An array of its own, of the values of this moment."""
+        """An independent array with the current values."""
         return self._client._copied(self)
 
     def __deepcopy__(self, _: Any) -> "Array":
@@ -270,17 +270,17 @@ class Array:
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> "Array":
         if stream is not None:
-            raise ValueError("the server has streams of its own: stream must be None")
+            raise ValueError("stream must be None: the server has its own streams")
         self._client._check_device(device)
         return self
 
     def __dlpack__(self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Optional[bool] = None) -> Any:
         if dl_device is not None and tuple(dl_device) != (1, 0):
-            raise BufferError("the values come in this process' memory: dl_device can only be (1, 0)")
+            raise BufferError("the values are copied into host memory: dl_device can only be (1, 0)")
         if copy is False:
-            raise BufferError("the values are on the server: there is no view of them without a copy")
+            raise BufferError("the values are on the server: a view of them would be a copy")
         if stream is not None:
-            raise BufferError("memory of the CPU has no stream")
+            raise BufferError("stream must be None: host memory has no streams")
         return np.array(self._values()).__dlpack__()
 
     def __dlpack_device__(self) -> Tuple[int, int]:
@@ -491,7 +491,7 @@ class Array:
 def _no(*given: None) -> None:
     """Of what NumPy's functions may hand over."""
     if any(g is not None for g in given):
-        raise TypeError("there is no `out` here, and no `dtype` but of sum and prod")
+        raise TypeError("`out` is not supported, and `dtype` only for sum and prod")
 
 
 def _goes_into(a: dt.DType, b: dt.DType) -> bool:

@@ -1,4 +1,4 @@
-"""The client for asyncio: the same namespace, with `await` where the server is asked for something."""
+"""The client for asyncio: the same namespace, with `await` for everything that sends a request."""
 from __future__ import annotations
 
 import asyncio
@@ -50,9 +50,9 @@ class Opening(Generic[T]):
 class AsyncArray(Array):
     """An array whose values are awaited: `await x.numpy()`, `await x.item()`, `await x.compute()`.
 
-    Operators and functions build an expression, as with `Array`. `float(x)`, `np.asarray(x)` and their like are for values that are
-    here already (numbers and small arrays after `await x.compute()` or `numpy()`, if nobody else writes to them); else they are a RuntimeError, as is an assignment
-    that the server must make: `await x.assign(key, value)`.
+    Operators and functions build an expression, as with `Array`. `float(x)`, `np.asarray(x)` and the like work only for values that are
+    in this process already (numbers and small arrays after `await x.compute()` or `numpy()`, if no other client writes to them) and raise RuntimeError
+    otherwise. So does an assignment that needs the server: use `await x.assign(key, value)`.
     """
 
     __slots__ = ()
@@ -68,7 +68,7 @@ class AsyncArray(Array):
         return self
 
     async def numpy(self) -> "np.ndarray[Any, Any]":  # type: ignore[override]
-        """The values; read-only where they are small and kept here."""
+        """The values; read-only if they are small and kept in this process."""
         value: "np.ndarray[Any, Any]" = await self._mine._await(self._client._engine.fetch(self._node))
         return value
 
@@ -76,7 +76,7 @@ class AsyncArray(Array):
         """The value of an array of one element."""
         value = await self.numpy()
         if self.size != 1:
-            raise ValueError(f"an array of {self.size} elements is no number")
+            raise ValueError(f"an array of {self.size} elements is not a single number")
         return dt.plain(value).item()
 
     async def tolist(self) -> Any:
@@ -89,11 +89,11 @@ class AsyncArray(Array):
         return self
 
     def exported(self, mode: str = "read") -> "AsyncExported":  # type: ignore[override]
-        """The array's memory in this process, without a copy: `async with x.exported() as m:`. See `Array.exported`."""
+        """Maps the array's memory into this process, without a copy: `async with x.exported() as m:`. See `Array.exported`."""
         return AsyncExported(self, mode)
 
     def leased(self, mode: str = "write", ttl_s: float = 60.0) -> "AsyncLease":
-        """The array for this client alone, or with "read" unchanged, for some requests: `async with x.leased():`. See `Lease`."""
+        """Exclusive use of the array or, with "read", an unchanged array, for some requests: `async with x.leased():`. See `Lease`."""
         return AsyncLease(self, mode, ttl_s)
 
     def __repr__(self) -> str:
@@ -193,7 +193,7 @@ class AsyncJob(JobStatus):
                 bar.show(status)
 
     async def events(self) -> AsyncIterator[Dict[str, Any]]:
-        """The job each time something has changed, to its end (Server-Sent Events)."""
+        """The job's status each time it changes, until it ends (Server-Sent Events)."""
         request = self._request("GET", "/events", Accept="text/event-stream")
         events = Events(request)
         async for line in self._client._transport.stream(request):
@@ -212,7 +212,7 @@ class AsyncJob(JobStatus):
         return self
 
     async def resume(self) -> "AsyncJob":
-        """Goes on from the last whole step."""
+        """Continues from the last whole step."""
         self.status = (await self._client._transport.send(self._request("POST", "/resume"))).json(JOB)
         return self
 
@@ -220,9 +220,9 @@ class AsyncJob(JobStatus):
 class AsyncClient(Namespace):
     """The array namespace of `Client`, in an asyncio event loop.
 
-    `aconnect` makes one. The namespace's functions build expressions and wait for nothing; whatever asks the server is awaited.
-    Tasks may use it all at once: each request has a connection for itself, at most `connections` at a time. What is cancelled is
-    dropped by the daemon as well.
+    `aconnect` makes one. The namespace's functions build expressions without waiting; every call that sends a request is awaited.
+    Many tasks can use a client at the same time: each request has its own connection, up to `connections`. If a task is cancelled,
+    the daemon drops its work.
     """
 
     _transport: AsyncTransport
@@ -278,14 +278,14 @@ class AsyncClient(Namespace):
         return info
 
     async def request(self, method: str, path: str, value: Any = None) -> Any:
-        """Any request of the HTTP API: a JSON body, the JSON reply (None where there is none)."""
+        """Sends any request of the HTTP API: a JSON body in, the JSON reply out (None if it has none)."""
         return await self._await(self._requesting(method, path, value))
 
     # --- sessions ---
 
     def session(self, *, name: Optional[str] = None, ttl_s: Optional[float] = None, memory_limit: Optional[int] = None,
                 device: Optional[int] = None) -> "Opening[AsyncClient]":
-        """A session of its own, deleted with all its arrays at the end of an `async with`, or by close()."""
+        """Creates a session, which is deleted with all its arrays at the end of an `async with`, or by close()."""
         async def begin() -> AsyncClient:
             made = await self._await(self._beginning_session(name, ttl_s, memory_limit, device))
             return AsyncClient(self._transport, self._device_of(await self.info(), made), made["id"], "session")
@@ -297,13 +297,13 @@ class AsyncClient(Namespace):
         await self.request("POST", f"/v1/sessions/{self._engine.session or 'default'}/sync")
 
     async def release(self) -> None:
-        """Deletes what nobody refers to any more, now rather than in a moment."""
+        """Deletes arrays without references now rather than shortly."""
         await self._releaser.flush()
 
     async def close(self) -> None:
-        """Ends a session of its own, if it has not expired; of a client that aconnect() made, deletes its arrays without a name and
-        closes the connections: what then asks the daemon for something, its arrays' and its sessions' as well, is a ConnectionLost. In
-        a forked child the session is the parent's."""
+        """Deletes the session, if session() made this client. If aconnect() made it, deletes its arrays without a name and
+        closes the connections; later requests, including those for its arrays and of its sessions, raise ConnectionLost. In
+        a forked child the session is the parent's and remains."""
         owns, self._owns = self._owns, ""
         if owns == "session":
             self._releaser.forget()
@@ -327,12 +327,12 @@ class AsyncClient(Namespace):
     # --- arrays of the server ---
 
     async def array(self, ref: str) -> AsyncArray:
-        """The array of a name or an id; it stays when nobody here refers to it any more."""
+        """The array with a name or an id; it remains on the server when this process no longer refers to it."""
         found: AsyncArray = await self._await(self._finding(ref))
         return found
 
     async def arrays(self) -> AsyncIterator[Dict[str, Any]]:
-        """The metadata of all arrays of the session, in the order of their making: `async for m in xp.arrays()`."""
+        """The metadata of all arrays of the session, in order of creation: `async for m in xp.arrays()`."""
         after: Optional[str] = ""
         while after is not None:
             arrays, following = await self._await(self._page(after))
@@ -341,9 +341,9 @@ class AsyncClient(Namespace):
             after = following or None
 
     async def upload(self, x: Any, /) -> AsyncArray:
-        """An array on the server, as the functions `asarray` and `from_dlpack` of `Client` make one: of values of this process out of
-        the memory where they are, which nobody may change meanwhile; of a GPU's (of anything with `__dlpack__`) on the device alone,
-        where the daemon exports its memory. (This client's own `asarray` and `from_dlpack` wait for nothing: they copy.)"""
+        """Creates an array on the server, as `asarray` and `from_dlpack` of `Client` do. Values of this process are uploaded without a copy,
+        and must not change meanwhile. GPU memory (of any object with `__dlpack__`) is copied on the device if
+        the daemon exports its memory. (This client's own `asarray` and `from_dlpack` do not wait, and so copy the values.)"""
         if isinstance(x, Array):
             made = self.asarray(x)
         elif isinstance(x, (np.ndarray, np.generic)) or not hasattr(x, "__dlpack_device__"):
@@ -354,7 +354,7 @@ class AsyncClient(Namespace):
         return await made.compute()
 
     async def save(self, name: str, x: Union[Array, Any]) -> AsyncArray:
-        """Gives values a name on the server; a taken one is replaced. Named arrays stay until they are deleted."""
+        """Stores values as an array with a name; an existing array with this name is replaced. Named arrays remain until they are deleted."""
         saved: AsyncArray = await self._await(self._saving(name, x))
         return saved
 
@@ -363,7 +363,7 @@ class AsyncClient(Namespace):
         await self._await(self._deleting(ref))
 
     async def metadata(self, x: Ref) -> Dict[str, Any]:
-        """What the server says of an array."""
+        """An array's metadata from the server."""
         m: Dict[str, Any] = await self._await(self._describing(x))
         return m
 
@@ -371,19 +371,19 @@ class AsyncClient(Namespace):
 
     async def evaluate(self, expr: str, /, *, bind: Optional[Mapping[str, Bound]] = None, dtype: Any = None, fast_math: bool = False,
                        **named: Bound) -> AsyncArray:
-        """Evaluates an infix expression over the session's named arrays and what is bound here. See `Client.evaluate`."""
+        """Evaluates an infix expression over the session's named arrays and the values bound here. See `Client.evaluate`."""
         result: AsyncArray = await self._await(self._evaluating(expr, {**(bind or {}), **named}, dtype, fast_math))
         return result
 
     async def define(self, name: str, params: Sequence[str], expr: str) -> None:
-        """A function of the user's own, for expressions as text; a taken name is replaced."""
+        """Defines a function for use in expressions; an existing function with this name is replaced."""
         await self._await(self._defining(name, params, expr))
 
     async def program(self, body: Union[str, Sequence[str]], *, steps: int, bind: Optional[Mapping[str, Bound]] = None,
                       record: Optional[Mapping[str, str]] = None, record_every: Optional[int] = None,
                       snapshot: Optional[Mapping[str, int]] = None, until: Optional[str] = None, until_every: Optional[int] = None,
                       stop_on_nan: bool = False, fast_math: bool = False, **named: Bound) -> AsyncJob:
-        """Begins a time loop on the server: statements that are done `steps` times. See `Client.program`."""
+        """Starts a time loop on the server: statements that are run `steps` times. See `Client.program`."""
         optional = {"record": record, "record_every": record_every, "snapshot": snapshot, "until": until, "until_every": until_every,
                     "stop_on_nan": stop_on_nan, "fast_math": fast_math}
         return AsyncJob(self, *await self._await(self._beginning_program(body, steps, {**(bind or {}), **named}, optional)))
@@ -423,13 +423,15 @@ def aconnect(url: str = "http://127.0.0.1:7411", token: Optional[str] = None, *,
              context: Optional[ssl.SSLContext] = None, connections: int = 16) -> "Opening[AsyncClient]":
     """An asynchronous client: `async with arrayd.aconnect(url) as xp:`, or `xp = await arrayd.aconnect(url)`.
 
-    The arguments are those of `connect`; `connections` is how many requests are on their way at a time: further ones wait.
+    The arguments are those of `connect`; `connections` is the number of requests that can be under way at the same time; further ones wait.
     """
     async def connecting() -> AsyncClient:
         transport = AsyncTransport(url, token or os.environ.get("ARRAYD_TOKEN"), timeout, context, connections)
         client = AsyncClient(transport, "", None, "transport")
         try:
-            client.device = client._device_of(await client.info(), None)
+            info = await client.info()
+            client.device = client._device_of(info, None)
+            transport.started = info.get("process", {}).get("started")
         except BaseException:
             await transport.close()
             raise

@@ -1,6 +1,7 @@
 """What the functions of the namespace have in common."""
 from __future__ import annotations
 
+import operator
 from typing import Any, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
@@ -134,7 +135,10 @@ class Base:
     # --- axes and shapes ---
 
     def _axis(self, axis: Any, rank: int) -> int:
-        i = int(axis)
+        try:
+            i = operator.index(axis)
+        except TypeError:
+            raise TypeError(f"an axis is an integer, or None; not {axis!r}") from None
         if not -rank <= i < rank:
             raise IndexError(f"axis {i} is out of range for an array of rank {rank}")
         return i % rank

@@ -44,7 +44,7 @@ class Client(Namespace):
         return self._transport.run(steps)
 
     def _given(self, value: Any, dtype: Any) -> Array:
-        """Large ones are uploaded at once, out of the memory where they are."""
+        """Large arrays are uploaded at once, without a copy."""
         if value.nbytes < LARGE:
             return super()._given(value, dtype)
         uploaded: Array = self._run(self._uploading(value, dtype))
@@ -85,29 +85,29 @@ class Client(Namespace):
         return self._device
 
     def request(self, method: str, path: str, value: Any = None) -> Any:
-        """Any request of the HTTP API: a JSON body, the JSON reply (None where there is none)."""
+        """Sends any request of the HTTP API: a JSON body in, the JSON reply out (None if it has none)."""
         return self._run(self._requesting(method, path, value))
 
     # --- sessions ---
 
     def session(self, *, name: Optional[str] = None, ttl_s: Optional[float] = None, memory_limit: Optional[int] = None,
                 device: Optional[int] = None) -> "Client":
-        """A session of its own, deleted with all its arrays at the end of a `with`, or by close()."""
+        """Creates a session, which is deleted with all its arrays at the end of a `with`, or by close()."""
         made = self._run(self._beginning_session(name, ttl_s, memory_limit, device))
         return Client(self._transport, made["id"], "session")
 
     def sync(self) -> None:
-        """Waits until all work sent so far is done."""
+        """Waits until all work sent so far has finished."""
         self._ask("POST", f"/v1/sessions/{self._engine.session or 'default'}/sync")
 
     def release(self) -> None:
-        """Deletes what nobody refers to any more, now rather than in a moment."""
+        """Deletes arrays without references now rather than shortly."""
         self._releaser.flush()
 
     def close(self) -> None:
-        """Ends a session of its own, if it has not expired; of a client that connect() made, deletes its arrays without a name and
-        closes the connections: what then asks the daemon for something, its arrays' and its sessions' as well, is a ConnectionLost. In
-        a forked child the session is the parent's."""
+        """Deletes the session, if session() made this client. If connect() made it, deletes its arrays without a name and
+        closes the connections; later requests, including those for its arrays and of its sessions, raise ConnectionLost. In
+        a forked child the session is the parent's and remains."""
         owns, self._owns = self._owns, ""
         if owns == "session":
             self._releaser.forget()
@@ -131,12 +131,12 @@ class Client(Namespace):
     # --- arrays of the server ---
 
     def array(self, ref: str) -> Array:
-        """The array of a name or an id; it stays when nobody here refers to it any more."""
+        """The array with a name or an id; it remains on the server when this process no longer refers to it."""
         found: Array = self._run(self._finding(ref))
         return found
 
     def arrays(self) -> Iterator[Dict[str, Any]]:
-        """The metadata of all arrays of the session, in the order of their making."""
+        """The metadata of all arrays of the session, in order of creation."""
         arrays, after = self._run(self._page(""))
         yield from arrays
         while after:
@@ -144,7 +144,7 @@ class Client(Namespace):
             yield from arrays
 
     def save(self, name: str, x: Union[Array, Any]) -> Array:
-        """Gives values a name on the server; a taken one is replaced. Named arrays stay until they are deleted."""
+        """Stores values as an array with a name; an existing array with this name is replaced. Named arrays remain until they are deleted."""
         saved: Array = self._run(self._saving(name, x))
         return saved
 
@@ -153,7 +153,7 @@ class Client(Namespace):
         self._run(self._deleting(ref))
 
     def metadata(self, x: Ref) -> Dict[str, Any]:
-        """What the server says of an array."""
+        """An array's metadata from the server."""
         m: Dict[str, Any] = self._run(self._describing(x))
         return m
 
@@ -161,31 +161,31 @@ class Client(Namespace):
 
     def evaluate(self, expr: str, /, *, bind: Optional[Mapping[str, Bound]] = None, dtype: Any = None, fast_math: bool = False,
                  **named: Bound) -> Array:
-        """Evaluates an infix expression over the session's named arrays and what is bound here:
-        `client.evaluate("u + dt*laplacian(u)", u=u, dt=0.1)`. A mistake in it is shown with a mark below its place."""
+        """Evaluates an infix expression over the session's named arrays and the values bound here:
+        `client.evaluate("u + dt*laplacian(u)", u=u, dt=0.1)`. The message for an error marks its place in the expression."""
         result: Array = self._run(self._evaluating(expr, {**(bind or {}), **named}, dtype, fast_math))
         return result
 
     def define(self, name: str, params: Sequence[str], expr: str) -> None:
-        """A function of the user's own, for expressions as text; a taken name is replaced."""
+        """Defines a function for use in expressions; an existing function with this name is replaced."""
         self._run(self._defining(name, params, expr))
 
     def program(self, body: Union[str, Sequence[str]], *, steps: int, bind: Optional[Mapping[str, Bound]] = None,
                 record: Optional[Mapping[str, str]] = None, record_every: Optional[int] = None,
                 snapshot: Optional[Mapping[str, int]] = None, until: Optional[str] = None, until_every: Optional[int] = None,
                 stop_on_nan: bool = False, fast_math: bool = False, **named: Bound) -> Job:
-        """Begins a time loop on the server: statements, or one, that are done `steps` times.
+        """Starts a time loop on the server: one or more statements that are run `steps` times.
 
-        `client.program(["u += 0.1*laplacian(u)"], steps=1000, u=u).wait()` changes u's memory: an array that is bound to an
-        assigned name is written to. `record` collects values of expressions, `until` ends it. A mistake in a statement or an
-        expression is shown with a mark below its place.
+        `client.program(["u += 0.1*laplacian(u)"], steps=1000, u=u).wait()` writes to u: an array that is bound to an
+        assigned name is changed in place. `record` collects values of expressions, `until` ends the program. The message for an error
+        marks its place in the statement or expression.
         """
         optional = {"record": record, "record_every": record_every, "snapshot": snapshot, "until": until, "until_every": until_every,
                     "stop_on_nan": stop_on_nan, "fast_math": fast_math}
         return Job(self, *self._run(self._beginning_program(body, steps, {**(bind or {}), **named}, optional)))
 
     def job(self, id_: str) -> Job:
-        """A job of this user's, by its id."""
+        """One of the user's jobs, by its id."""
         return Job(self, self._ask("GET", f"/v1/jobs/{id_}").json(JOB), [])
 
     def __reduce__(self) -> Any:
@@ -217,15 +217,17 @@ def again(url: str, session: Optional[str], key: str) -> Client:
 
 def connect(url: str = "http://127.0.0.1:7411", token: Optional[str] = None, *, timeout: Optional[float] = None,
             context: Optional[ssl.SSLContext] = None) -> Client:
-    """A client of the daemon at http://host:port, https://host:port or unix:/path.
+    """Connects to the daemon at http://host:port, https://host:port or unix:/path.
 
-    `token` is the bearer token of an account (else the environment's ARRAYD_TOKEN, else none); `timeout` how many seconds a
-    request may take without a byte moving (none by itself); `context` what TLS is to trust. ConnectionLost where nobody is there, Denied
-    where the token is none of the daemon's, BadReply where it is something else than arrayd.
+    `token` is the bearer token of an account (by default that of the environment's ARRAYD_TOKEN, if set). `timeout` is the number of seconds that
+    a request may take without any byte being transferred (by default unlimited). `context` sets what TLS trusts. Raises ConnectionLost if
+    the daemon cannot be reached, Denied if it does not accept the token, BadReply if the server is not arrayd.
     """
     client = Client(Transport(url, token or os.environ.get("ARRAYD_TOKEN"), timeout, context), None, "transport")
     try:
-        client._device = client._device_of(client.info(), None)
+        info = client.info()
+        client._device = client._device_of(info, None)
+        client._transport.started = info.get("process", {}).get("started")
     except BaseException:
         client._transport.close()
         raise

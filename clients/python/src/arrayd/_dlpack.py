@@ -155,7 +155,7 @@ class Taken:
         at = id(capsule_)
         versioned = bool(_is(at, _NAME_VERSIONED))
         if not versioned and not _is(at, _NAME):
-            raise BufferError("this is no DLPack capsule, or it has been taken before")
+            raise BufferError("this is not a DLPack capsule, or it was consumed before")
         where = _pointer(at, _NAME_VERSIONED if versioned else _NAME)
         managed: Any = (_Versioned if versioned else _Managed).from_address(where)
         if versioned and managed.major > VERSION[0]:

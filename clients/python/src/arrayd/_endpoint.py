@@ -16,8 +16,9 @@ import urllib.parse
 import weakref
 from typing import Any, Callable, Deque, Dict, Generator, Iterator, List, NamedTuple, Optional, Tuple, TypeVar
 
-from ._errors import ArraydError, ConnectionLost, error_of
+from ._errors import ArraydError, ConnectionLost, NotFound, after_restart, error_of
 from ._http import Body, Garbled, Head, Inbox, Reading, head_from, length_of
+from ._replies import PROCESS
 from ._requests import Request, Response, Steps
 from ._version import __version__
 
@@ -70,6 +71,7 @@ class Endpoint:
                 raise ValueError("a token is printable ASCII")
             self.always["Authorization"] = f"Bearer {token}"
         self._fixed = "".join(f"{k}: {v}\r\n" for k, v in (("Host", self.host), *self.always.items()))
+        self.started: Optional[str] = None  # when the daemon was, as it said at the first `connect`
         self.closed = False
         self.open: "weakref.WeakSet[Any]" = weakref.WeakSet()  # its connections, idle or in use, and those of exports
         self.leases: Dict[str, None] = {}  # of exports, and taken: each request is their holder's; any thread puts in and takes out
@@ -147,6 +149,23 @@ class Endpoint:
 
     def sending(self, r: Request, last: bool = False) -> Moves[Response]:
         """The reply; an ArraydError where it is none of success. `last`: also where the client is closed."""
+        try:
+            return (yield from self._exchanging(r, last))
+        except NotFound as e:
+            raise (yield from self._explained(e)) from None
+
+    def _explained(self, e: NotFound) -> Moves[NotFound]:
+        """With the cause, where the daemon was restarted since this client connected."""
+        if self.started is None or after_restart(e, "") is None:
+            return e
+        try:
+            info = (yield from self._exchanging(Request("GET", "/v1/info"), False)).json(PROCESS)
+        except ArraydError:
+            return e
+        now = info["process"]["started"]
+        return (after_restart(e, now) or e) if now != self.started else e
+
+    def _exchanging(self, r: Request, last: bool) -> Moves[Response]:
         if not last:
             self._check_open()
         while True:

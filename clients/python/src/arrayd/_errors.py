@@ -1,4 +1,4 @@
-"""What the server refuses, as exceptions."""
+"""The exceptions for requests that fail."""
 from __future__ import annotations
 
 import json
@@ -43,11 +43,11 @@ class ArraydError(Exception):
 
 
 class BadValue(ArraydError, ValueError):
-    """422: shapes, values or expressions that do not go together."""
+    """422: shapes, values or expressions that are invalid or do not match."""
 
 
 class BadType(ArraydError, TypeError):
-    """422 dtype_mismatch: an operation that these dtypes do not have."""
+    """422 dtype_mismatch: an operation that is not defined for these dtypes."""
 
 
 class BadIndex(ArraydError, IndexError):
@@ -55,7 +55,7 @@ class BadIndex(ArraydError, IndexError):
 
 
 class NotFound(ArraydError, LookupError):
-    """404: no such array, session, job or function; or another's. Also an array in an expression that has gone meanwhile."""
+    """404: the array, session, job or function does not exist, or belongs to another user. Also for an array in an expression that no longer exists."""
 
 
 class Denied(ArraydError, PermissionError):
@@ -63,28 +63,28 @@ class Denied(ArraydError, PermissionError):
 
 
 class Conflict(ArraydError):
-    """409: a taken name, a lease, something read-only."""
+    """409: a taken name, a lease, a read-only array."""
 
 
 class Busy(ArraydError):
-    """429 and 503: a quota, a full queue, a daemon that is ending. `retry_after` says in how many seconds to come again."""
+    """429 and 503: a quota, a full queue, a daemon that is shutting down. `retry_after` is the number of seconds to wait before trying again."""
 
 
 class OutOfMemory(ArraydError, MemoryError):
-    """507: the device's memory does not suffice."""
+    """507: there is not enough memory."""
 
 
 class ConnectionLost(ArraydError, ConnectionError):
-    """The daemon is not there, or went away before it had answered; or the client is closed (`code` is "client_closed")."""
+    """The daemon cannot be reached, or the connection broke before its reply; or the client is closed (`code` is "client_closed")."""
 
 
 class BadReply(ArraydError):
-    """A reply that cannot be understood: it is no JSON, or has not the members that it should have. It may have come from something else
-    than an arrayd daemon, or from one of another version."""
+    """A reply that the client cannot use: it is not JSON, or lacks members. It may have come from a server other than arrayd,
+    or from a daemon of another version."""
 
 
 class DeviceError(ArraydError, RuntimeError):
-    """Memory of the GPU could not be taken into this process: what the CUDA driver said, or why it was not asked."""
+    """GPU memory could not be mapped into this process: the CUDA driver's error, or the reason why it was not called."""
 
 
 _BY_CODE: Dict[str, Type[ArraydError]] = {"dtype_mismatch": BadType, "bad_index": BadIndex}
@@ -93,6 +93,16 @@ _BY_STATUS: Dict[int, Type[ArraydError]] = {400: BadValue, 401: Denied, 403: Den
 
 
 _ID = re.compile(r"'(a-[0-9A-Za-z]+)'\Z")  # no name has a hyphen
+_MISSING = re.compile(r"there is no ([a-z]+ '[a-z]-[0-9A-Za-z]+')")
+
+
+def after_restart(e: NotFound, started: str) -> Optional[NotFound]:
+    """The same error with its cause, where what is missing had an id that an earlier daemon gave; None: it has none."""
+    missing = _MISSING.match(e.detail)
+    if missing is None:
+        return None
+    detail = f"there is no {missing[1]} any more: the daemon was restarted at {started}, after this client had connected"
+    return NotFound(e.status, e.code, detail, e.pointer, e.offset, e.expression, e.request_id, e.retry_after)
 
 
 def error_of(status: int, headers: Dict[str, str], body: bytes) -> ArraydError:
@@ -106,7 +116,7 @@ def error_of(status: int, headers: Dict[str, str], body: bytes) -> ArraydError:
     cls = _BY_CODE.get(code) or _BY_STATUS.get(status, ArraydError)
     gone = _ID.search(detail) if code == "unknown_name" else None
     if gone:
-        cls, detail = NotFound, f"there is no array {gone[0]} any more: it was deleted, or its session or the daemon has ended"
+        cls, detail = NotFound, f"there is no array {gone[0]} any more: it was deleted, its session ended, or the daemon was restarted"
     pointer, offset = p.get("pointer"), p.get("offset")
     return cls(status, code, detail, pointer if isinstance(pointer, str) else None, offset if isinstance(offset, int) else None, None,
                headers.get("x-request-id"), float(after) if after and after.isascii() and after.isdigit() else None)

@@ -1,15 +1,15 @@
 """An array's memory in this process, without a copy: the daemon's own, by a file descriptor over its Unix socket.
 
-    with x.exported() as m:             # others may read meanwhile, nobody writes
+    with x.exported() as m:             # other clients can read meanwhile, none can write
         total = np.asarray(m).sum()     # on the CPU backend
         t = torch.from_dlpack(m)        # on CUDA; CuPy and JAX likewise
 
-`Exported` asks for the memory (one request), fetches the descriptor (one exchange on the daemon's descriptor socket) and maps it; the
-lease lives as long as that connection. When the daemon answers, its own work on the memory is done: there is nothing that a stream
-here would have to wait for. At the end the device's work of this process is waited for, then the memory is unmapped, unless a
-view or a tensor of another library still holds it, and the daemon is told; when it has answered, others see what was written.
-A view of host memory that is used later has a copy under it by then. In a forked child all of this is the parent's: the child has the
-memory, but neither the lease nor a say in its end.
+`Exported` sends one request for the export, receives the descriptor on the daemon's descriptor socket, and maps it; the
+lease lasts as long as that connection. When the daemon replies, its own work on the memory has finished, so no stream
+needs to wait for it. At the end, this process's work on the device is waited for, then the memory is unmapped (unless a
+view, or a tensor of another library, still holds it), and the daemon is told; after its answer other clients see what was written.
+A view of host memory that is used later refers to a copy. After a fork the export belongs to the parent: the child has the
+memory, but not the lease, and cannot end the export.
 """
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 WAIT_S = 30.0  # for the daemon to hand a descriptor over, or to end an export
 
 
-OUTLIVED = "views or tensors of its memory are in use: they keep the memory, which is no longer theirs to look at"
-COPIED = "views or tensors of its memory are in use: they have a copy of this moment, and what is written to them stays here"
-HELD = ("somebody holds it still: what was made of its __cuda_array_interface__ is in use, it seems, and keeps the memory, which is no longer "
-        "its own to look at")
+OUTLIVED = "views or tensors of its memory are still in use: they keep the memory, which is no longer the array's"
+COPIED = "views or tensors of its memory are still in use: they now have a copy, and writes to them do not reach the array"
+HELD = ("the export is still referenced: objects made from its __cuda_array_interface__ seem to be in use, and keep the memory, which is no longer "
+        "the array's")
 
 _MREMAP_MAYMOVE, _MREMAP_FIXED = 1, 2  # <sys/mman.h> of Linux
 _MAP_FAILED = ctypes.c_void_p(-1).value
@@ -56,6 +56,22 @@ def _libc() -> ctypes.CDLL:
     libc.mprotect.argtypes = (address, size, number)
     libc.munmap.argtypes = (address, size)
     return libc
+
+
+def _ended(s: socket.socket) -> bool:
+    """Whether the daemon has closed its side already."""
+    wait = s.gettimeout()
+    s.setblocking(False)
+    try:
+        while s.recv(4096):  # that it is shutting down
+            pass
+        return True
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    finally:
+        s.settimeout(wait)
 
 
 class _Loan:
@@ -148,18 +164,19 @@ class DeviceMemory:
 class Exported:
     """An array's memory, for as long as the `with` lasts.
 
-    `mode` is "read" (others read too) or "write" (nobody else touches the array); `shape`, `dtype`, `strides` (bytes), `nbytes`;
-    A program that writes to the array, or with "write" one that reads it, rests meanwhile.
-    `lease`, while it lasts, the lease's token. This client gives it with its requests, so that they may use the array: in mode "write"
-    all that they write to it is in this memory (in "read" where nothing else here has the same values, else x gets memory of its
-    own), once `client.sync()` has waited for it; and what is written here they see, on a GPU once this process has waited for its own
-    work. Another export of the array is asked for without it.
-    On the CPU backend `array`, or `np.asarray(m)`, is a NumPy view of it, read-only in mode "read"; on CUDA there are `__dlpack__`
-    and `__cuda_array_interface__`, which torch.from_dlpack, cupy.from_dlpack, cupy.asarray and jax.dlpack.from_dlpack take. CUDA
-    cannot keep a reader from writing: there the daemon hands memory out only to those who may write to the array.
+    `mode` is "read" (other clients can read too) or "write" (no other client can use the array). `shape`, `dtype`, `strides` (in bytes)
+    and `nbytes` describe the array. A program that writes to it, or with "write" also one that reads it, pauses meanwhile.
+    `lease` is the lease's token while the export lasts. This client sends it with its requests, so that they can use the array. In mode "write"
+    what they write is in this memory after `client.sync()` (in mode "read" only if no other array of this client shares the values;
+    otherwise x gets its own memory), and they see what is written here, on a GPU after this process has waited for its own
+    work. A second export of the array is requested without the token.
+    On the CPU backend `array`, or `np.asarray(m)`, is a NumPy view, read-only in mode "read". On CUDA the export has `__dlpack__`
+    and `__cuda_array_interface__`, for torch.from_dlpack, cupy.from_dlpack, cupy.asarray and jax.dlpack.from_dlpack. CUDA
+    cannot protect memory from writes, so there the daemon exports an array only to users who may write to it.
 
-    Errors: PermissionError (`Denied`) where the daemon does not export, or not over this connection; `Conflict` where the array is
-    leased, or another client has given it another shape; `DeviceError` where the driver refuses, or the daemon's GPU is not among this process'.
+    Errors: PermissionError (`Denied`) if the daemon does not export, or not over this connection; `Conflict` if the array is
+    leased, or another client has changed its shape; `DeviceError` if the driver refuses, or this process does not see the daemon's GPU;
+    `ConnectionLost` at the end of mode "write" if the daemon ended the export first.
     """
 
     def __init__(self, x: "Array", mode: str = "read"):
@@ -283,6 +300,7 @@ class Exported:
         s, self._socket = self._socket, None
         if s is None:
             return
+        early = _ended(s)
         try:
             s.shutdown(socket.SHUT_WR)
             while s.recv(4096):
@@ -293,6 +311,9 @@ class Exported:
             pass
         finally:
             s.close()
+        if early and self.mode == "write":
+            raise ConnectionLost(0, "connection_lost", "the daemon closed the export before its end here (it stopped, or the array was taken "
+                                                       "back): what was written to the memory may be lost")
 
     def _end(self, held: bool = False) -> None:
         """Waits for the device, unmaps, and tells the daemon; others may go on when it has answered. `held`: others than the `with` have

@@ -43,7 +43,7 @@ def head_of(raw: bytes, method: str) -> Head:
     first, *lines = raw.decode("latin-1").split("\r\n")
     version, code = first[:9], first[9:12]
     if version not in ("HTTP/1.1 ", "HTTP/1.0 ") or not _is_number(code):
-        raise Garbled(f"this is no HTTP/1.1 reply: {first[:40]!r}")
+        raise Garbled(f"this is not an HTTP/1.1 reply: {first[:40]!r}")
     headers: Dict[str, str] = {}
     for line in lines:
         name, _, value = line.partition(":")
@@ -61,7 +61,7 @@ def head_of(raw: bytes, method: str) -> Head:
     if length is None:
         return Head(status, headers, False, -1, False)
     if not _is_number(length) or len(length) > DIGITS:
-        raise Garbled(f"the reply's length is no number: {length[:40]!r}")
+        raise Garbled(f"the reply's length is not a number: {length[:40]!r}")
     return Head(status, headers, False, int(length), stays)
 
 
@@ -298,7 +298,7 @@ class Body:
             try:
                 view = memoryview(bytearray(self._left))
             except (MemoryError, OverflowError):
-                raise Garbled(f"there is no memory for the reply of {self._left} bytes") from None
+                raise Garbled(f"there is not enough memory for the reply of {self._left} bytes") from None
             yield from self._inbox.exactly(view)
             return bytes(view)
         parts: List[bytes] = []

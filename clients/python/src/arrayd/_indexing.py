@@ -9,6 +9,9 @@ import numpy as np
 from ._graph import Shape
 
 
+INDICES = "integers, slices (`:`), an ellipsis (`...`), None, and arrays of integers or a mask"
+
+
 class Basic(NamedTuple):
     key: Tuple[Any, ...]  # for NumPy
     text: str  # for the server

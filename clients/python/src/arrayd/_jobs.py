@@ -19,7 +19,7 @@ ENDED = ("done", "failed", "cancelled")
 
 
 def failure_of(status: Dict[str, Any]) -> ArraydError:
-    """Why a job failed; its place is one of the program's request."""
+    """The error with which a job failed; its place is in the program's request."""
     p: Dict[str, Any] = status.get("error") or {}
     statement = status.get("failed_statement")
     pointer = p.get("pointer") or (None if statement is None else f"/body/{statement}")
@@ -28,13 +28,13 @@ def failure_of(status: Dict[str, Any]) -> ArraydError:
 
 
 def failed_at(status: Dict[str, Any]) -> str:
-    """How far a job came that failed, in words."""
+    """At which step a job failed, in words."""
     return f"at step {status['failed_step']}" if status.get("failed_step") else f"after step {status.get('step', 0)}"
 
 
 class JobFailed(ArraydError, RuntimeError):
-    """A program that came to no good end: the daemon's `code` and `detail`, and the statement, with a mark below the place where that is
-    known. `job` has all that the daemon said: `job.status["failed_step"]`."""
+    """A program that failed: the daemon's `code` and `detail`, and the statement, with a mark below the place if it is
+    known. `job` has the daemon's full status, for example `job.status["failed_step"]`."""
 
     def __init__(self, job: "JobStatus"):
         self.job = job
@@ -52,9 +52,9 @@ class JobFailed(ArraydError, RuntimeError):
 
 
 class JobStatus:
-    """A program on its way. `status` is what the server last said of it."""
+    """A program that runs on the server. `status` is the latest status from the server."""
 
-    LONGEST = 30.0  # seconds that one request waits for its end, unless the transport's patience is shorter
+    LONGEST = 30.0  # seconds that one request waits for its end, unless the transport's timeout is shorter
     PAUSE_S = 0.05  # between requests where it waits for less than HTTP can say
 
     def __init__(self, client: "Namespace", status: Dict[str, Any], arrays: List["Array"], texts: Optional[Mapping[str, str]] = None):
@@ -83,7 +83,7 @@ class JobStatus:
 
     @property
     def records(self) -> Dict[str, List[Any]]:
-        """What was recorded so far: value k is that after step (k + 1)*record_every."""
+        """The values recorded so far: value k is from after step (k + 1)*record_every."""
         records: Dict[str, List[Any]] = self.status.get("records", {})
         return records
 
@@ -96,14 +96,14 @@ class JobStatus:
         left = self.LONGEST if until is None else until - time.monotonic()
         if left <= 0:
             raise TimeoutError(f"job {self.id} goes on: step {self.step} of {self.status.get('steps')}")
-        patience = self._namespace._transport.timeout
-        whole = int(min(left, self.LONGEST if patience is None else patience / 2, self.LONGEST))  # RFC 7240: whole seconds
+        timeout = self._namespace._transport.timeout
+        whole = int(min(left, self.LONGEST if timeout is None else timeout / 2, self.LONGEST))  # RFC 7240: whole seconds
         if whole < 1:
             return self._request("GET"), min(left, self.PAUSE_S)
         return self._request("GET", "?wait=1", Prefer=f"wait={whole}"), 0.0
 
     def _cancelling(self) -> Steps[None]:
-        """DELETE, unless it has ended: then the daemon would forget it."""
+        """DELETE, unless the job has ended: then DELETE would remove it."""
         if not self.ended:
             self.status = (yield self._request("GET")).json(JOB)
         if self.ended:
@@ -112,7 +112,7 @@ class JobStatus:
             r = yield self._request("DELETE")
         except NotFound:
             r = None
-        # It may have ended in between: then it is forgotten, and nobody knows any more how it ended.
+        # It may have ended in between: then DELETE removed it, and how it ended is unknown.
         self.status = r.json(JOB) if r and r.body else {**self.status, "state": "cancelled"}
 
     def _said(self, status: Dict[str, Any]) -> None:
@@ -173,7 +173,7 @@ class StepsBar:
 
 
 class Job(JobStatus):
-    """A program on its way."""
+    """A program that runs on the server."""
 
     def __init__(self, client: "Client", status: Dict[str, Any], arrays: List["Array"], texts: Optional[Mapping[str, str]] = None):
         super().__init__(client, status, arrays, texts)
@@ -184,8 +184,8 @@ class Job(JobStatus):
         return self
 
     def wait(self, timeout: Optional[float] = None, *, progress: bool = False) -> "Job":
-        """Until it ends, or TimeoutError; JobFailed if it failed. With `progress` a bar is shown on standard error: tqdm's, where that is
-        installed, else one of this package's own."""
+        """Waits until the job ends. Raises TimeoutError after `timeout` seconds, and JobFailed if the job failed. With `progress`, a progress
+        bar is shown on standard error: tqdm's if it is installed, otherwise this package's own."""
         until = None if timeout is None else time.monotonic() + timeout
         if progress and not self.ended:
             self._show(until)
@@ -204,7 +204,7 @@ class Job(JobStatus):
                     bar.show(status)
 
     def events(self) -> Iterator[Dict[str, Any]]:
-        """The job each time something has changed, to its end (Server-Sent Events)."""
+        """The job's status each time it changes, until it ends (Server-Sent Events)."""
         return self._events(None)
 
     def _events(self, until: Optional[float]) -> Iterator[Dict[str, Any]]:
@@ -226,11 +226,11 @@ class Job(JobStatus):
         self.refresh()
 
     def cancel(self) -> "Job":
-        """Ends it after a whole step. One that has ended stays as it is."""
+        """Stops the job after a whole step. A job that has ended stays as it is."""
         self._client._transport.run(self._cancelling())
         return self
 
     def resume(self) -> "Job":
-        """Goes on from the last whole step."""
+        """Continues from the last whole step."""
         self.status = self._client._transport.send(self._request("POST", "/resume")).json(JOB)
         return self

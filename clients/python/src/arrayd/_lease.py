@@ -1,11 +1,11 @@
-"""An array for this client alone, or unchanged, for some requests: leases, over any connection.
+"""Leases: exclusive use of an array, or an array kept unchanged, for some requests, over any connection.
 
-    with x.leased():                # nobody else touches x
+    with x.leased():                # no other client can use x
         if float(xp.max(x)) > 1:
             x[...] = x / xp.max(x)
 
-An export has a lease of its own, which lasts as long as its connection; this one lasts `ttl_s` seconds unless it is renewed, whatever
-becomes of the client.
+An export has its own lease, which lasts as long as its connection. This one lasts `ttl_s` seconds unless it is renewed, even if the
+client disconnects.
 """
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class Lease:
-    """A lease on an array's memory. With "write" nobody else reads or writes it, and what this client assigns to the array is written
-    to that memory; with "read" others read too, and nobody writes but a holder who is alone. All requests of the client are its holder's.
+    """A lease on an array's memory. With "write" no other client can read or write it, and what this client assigns to the array is written
+    to that memory. With "read" other clients can read too, and only a sole holder can write. All requests of this client use the lease.
 
-    `token` is None before and after. Errors: `Conflict` where somebody else has one, or this client an export or another lease of it."""
+    `token` is None before and after. Errors: `Conflict` if another client holds a lease, or this client has an export or another lease of it."""
 
     def __init__(self, x: "Array", mode: str = "write", ttl_s: float = 60.0):
         if mode not in ("read", "write"):
@@ -76,14 +76,14 @@ class Lease:
             self._x._written_no_more(self._handle)
 
     def renew(self) -> None:
-        """It lasts another `ttl_s` seconds. `NotFound` where the array has gone; where its time was over, it is a new one."""
+        """Renews the lease for another `ttl_s` seconds; one that has expired is taken anew. `NotFound` if the array no longer exists."""
         if self.token is None:
             raise ValueError("the array is leased within `with x.leased():` only")
         self._x._client._run(self._taking())
 
     def __enter__(self) -> "Lease":
         if self.token is not None:
-            raise ValueError("it is held already: x.leased() makes another one")
+            raise ValueError("the lease is held already: x.leased() makes another one")
         self._x._client._run(self._taking())
         return self
 

@@ -43,7 +43,7 @@ class Creation(Base):
         if value.dtype == object:
             wrong = [type(v).__name__ for v in value.flat if not isinstance(v, (int, float, complex))]
             if wrong:
-                raise TypeError(f"{wrong[0]} is no number" + (": from_dlpack takes it" if hasattr(obj, "__dlpack__") else ""))
+                raise TypeError(f"{wrong[0]} is not a number" + (": use from_dlpack" if hasattr(obj, "__dlpack__") else ""))
             raise OverflowError("an integer is too large: more than 64 bits")
         if t is None:
             t = dt.dtype_of(value.dtype)

@@ -139,7 +139,7 @@ class Elementwise(Base):
         they are 0, but for those of 1 and -1."""
         power = self._power(x1, x2)
         if dt.is_integer(power.dtype) and isinstance(x2, (int, np.integer)) and x2 < 0:
-            raise ValueError("integers to negative integer powers are no integers: astype makes floating numbers of them")
+            raise ValueError("integers to negative integer powers are not integers: convert them with astype first")
         return power
 
     def clip(self, x: Array, /, min: Union[int, float, Array, None] = None, max: Union[int, float, Array, None] = None) -> Array:

@@ -73,7 +73,7 @@ class Exchange(Manipulation):
             raise BufferError(f"DLPack's device type {kind} is neither the CPU's memory nor CUDA's")
         on = _cuda.ordinal_device(int(ordinal))
         if on is None:
-            raise BufferError(f"there is no GPU {ordinal} here")
+            raise BufferError(f"this process sees no GPU {ordinal}")
         taken = dl.take(x, _cuda.LEGACY_STREAM)  # the copies are behind the producer's work in that stream
         try:
             there = (yield from self._on_device(taken.tensor, on)) if waits else None

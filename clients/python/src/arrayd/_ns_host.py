@@ -85,7 +85,7 @@ class Host(Base):
         if dt.kind(x1.dtype) == "b" or dt.kind(x2.dtype) == "b":
             raise TypeError("matmul is not for bool")
         if not x1.ndim or not x2.ndim:
-            raise ValueError("numbers are no matrices")
+            raise ValueError("matmul needs arrays of rank 1 or more, not numbers")
         with np.errstate(all="ignore"):
             return self._from_host(np.matmul(_as(x1, t), _as(x2, t)), t)
 

@@ -9,7 +9,7 @@ from . import _dtypes as dt
 from ._array import Array
 from ._base import Axis, refusal
 from ._graph import Node
-from ._indexing import broadcasts
+from ._indexing import INDICES, broadcasts
 from ._ns_creation import Creation, Number
 from ._ns_elementwise import Elementwise
 
@@ -22,7 +22,7 @@ class Manipulation(Elementwise, Creation):
         self._check_device(device)
         t = dt.dtype_of(dtype)
         if dt.is_complex(self._check(x).dtype) and not dt.is_complex(t) and t != dt.BOOL:
-            raise TypeError("complex numbers are no reals: take real(x) or imag(x)")
+            raise TypeError("complex numbers cannot be cast to real ones: use real(x) or imag(x)")
         if t == x.dtype:
             return self._wrap(x._node) if copy else x
         return self._wrap(self._cast(x._node, t))
@@ -224,11 +224,14 @@ class Manipulation(Elementwise, Creation):
         return self._array("take", (flat._node, p._node), front + p.shape + behind, x.dtype, axis=first)
 
     def _places(self, key: Any) -> Array:
-        i = key if isinstance(key, Array) else self.asarray(key)
+        try:
+            i = key if isinstance(key, Array) else self.asarray(key)
+        except (TypeError, ValueError):  # not numbers, or lists of different lengths
+            raise IndexError(f"only {INDICES} are valid indices, not {key!r}") from None
         if not i.size and isinstance(key, list):  # NumPy has no dtype for nothing
             i = self._from_host(np.empty(i.shape, np.int64))
         if not dt.is_integer(i.dtype):
-            raise IndexError(f"{dt.name_of(i.dtype)} is no index")
+            raise IndexError(f"only {INDICES} are valid indices, not {dt.name_of(i.dtype)}")
         return self.astype(i, dt.INT64)
 
     def _flat(self, places: List[Array], extents: Sequence[int], size: int) -> Array:

@@ -63,7 +63,8 @@ ARRAY = {**MADE, **LAID}
 RESULT = ({**LAID, **MADE}, {**LAID, "value": VALUE})
 ARRAYS = {"arrays": [OBJECT], "next": Maybe(NAME)}
 SESSION = {"id": ID, "device": Maybe(COUNT)}
-INFO = {"backend": TEXT}
+INFO = {"backend": TEXT, "process": Maybe({"started": TEXT})}  # older daemons do not say when they started
+PROCESS = {"process": {"started": TEXT}}
 _EXPORT = {**LAID, "socket": TEXT, "token": TEXT, "lease": ID, "offset": COUNT, "strides": [WHOLE]}
 EXPORT = ({**_EXPORT, "kind": Kind("'memfd'", lambda v: v == "memfd")}, {**_EXPORT, "kind": Kind("'cuda'", lambda v: v == "cuda"), "uuid": TEXT})
 LEASE = {"token": ID}
@@ -97,7 +98,7 @@ def parsed(text: bytes, form: Any, what: str, status: int = 0) -> Any:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as e:
-        raise BadReply(status, "bad_reply", f"{what}: the reply is no JSON: {e}") from e
+        raise BadReply(status, "bad_reply", f"{what}: the reply is not JSON: {e}") from e
     wrong = fault(value, form)
     if wrong:
         raise BadReply(status, "bad_reply", f"{what}: {wrong}")

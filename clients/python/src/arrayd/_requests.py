@@ -51,7 +51,7 @@ Steps = Generator[Request, Response, T]
 _SEGMENT = re.compile(r"[A-Za-z0-9_.~-]+\Z")
 
 
-def segment(text: str, wrong: str = "is no name: letters, digits and _, 64 at most, no digit first") -> str:
+def segment(text: str, wrong: str = "is not a name: at most 64 letters, digits and _, not beginning with a digit") -> str:
     """What a user wrote, as a part of a path. What could only be taken for something else is a ValueError; the rest the daemon judges."""
     if not _SEGMENT.match(str(text)):
         raise ValueError(f"{text!r} {wrong}")

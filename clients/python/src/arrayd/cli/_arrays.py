@@ -35,9 +35,13 @@ def put(context: Context) -> int:
         print(name)
         return 0
     if name is None and path != "-" and not args.unnamed:
-        name = re.sub(r"\.(npy|raw|bin)\Z", "", os.path.basename(path))
+        stem, suffix = os.path.splitext(os.path.basename(path))
+        name = stem if suffix in (".npy", ".raw", ".bin") else stem + suffix
+        if suffix not in ("", ".npy") and not args.raw:
+            raise Failure(f"put: {path}: the suffix {suffix} is not supported: put takes .npy files and, with --raw, --dtype and --shape, "
+                          f"files of bare elements; an .npy file with another suffix needs a name, as in put {path} NAME", 2)
         if not NAME.match(name):
-            raise Failure(f"put: {name!r}, of {path}, is no name of an array: give it one, as in put {path} NAME", 2)
+            raise Failure(f"put: {name!r}, of {path}, cannot be an array's name: give it one, as in put {path} NAME", 2)
     m = upload(context, path, name, dtype=args.dtype, shape=args.shape, raw=args.raw, clobber=not args.no_clobber)
     print(json.dumps(m) if args.json else m.get("name") or m["id"])
     return 0

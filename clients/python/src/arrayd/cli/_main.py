@@ -57,7 +57,7 @@ class _CommandParser(argparse.ArgumentParser):
         mistaken = [w for w in self._words if w.startswith("-") and len(w) > 1 and w.split("=")[0] not in known
                     and not (w[:2] in known and w[2:].partition("=")[0].isalnum())]
         if mistaken and "--" not in self._words:
-            message += f"\nwhat begins with - and is no option comes behind --: {self.prog} -- {shlex.quote(mistaken[0])}"
+            message += f"\nan argument that begins with - and is not an option must follow --: {self.prog} -- {shlex.quote(mistaken[0])}"
         super().error(message)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:

@@ -22,7 +22,7 @@ def run(context: Context) -> int:
     args = context.args
     where = "standard input" if args.file == "-" else args.file
     if args.save and args.detach:
-        raise Failure("run: --save is for who waits, not with --detach", 2)
+        raise Failure("run: --save cannot be used with --detach", 2)
     if args.file == "-":
         text = sys.stdin.read()
     else:
@@ -30,7 +30,7 @@ def run(context: Context) -> int:
             try:
                 text = f.read()
             except UnicodeDecodeError as e:
-                raise Failure(f"{where} is no text: {e}") from e
+                raise Failure(f"{where} is not text: {e}") from e
     program = read(text, where)
     _options(context, program)
     files = {n: text for n, text in program.bind}
@@ -164,7 +164,7 @@ def _ended(context: Context, job: Job, program: Program) -> int:
         context.say(f"{job.step} steps{why}, {took}")
         return 0
     if job.state == "cancelled":
-        complain(f"{job.id} was cancelled by somebody else after step {job.step} of {s['steps']}")
+        complain(f"{job.id} was cancelled by another client after step {job.step} of {s['steps']}")
         return 1
     e, at = failure_of(s), failed_at(s)
     where, text = place_of(e, program.places) or ("", None)

@@ -41,7 +41,7 @@ def _exactly(f: BinaryIO, n: int, where: str) -> bytes:
     while len(data) < n:
         more = f.read(n - len(data))
         if not more:
-            raise Failure(f"{where} is no .npy file" + (": it ends in its head" if data else ": it is empty"))
+            raise Failure(f"{where} is not an .npy file" + (": it ends in its head" if data else ": it is empty"))
         data += more
     return data
 
@@ -50,8 +50,8 @@ def read_head(f: BinaryIO, where: str) -> Npy:
     """Of versions 1 to 3; the file is at the first element then."""
     head = _exactly(f, 8, where)
     if head[:6] != MAGIC or head[6] not in (1, 2, 3):
-        raise Failure(f"{where} is no .npy file" + ("; --raw with --dtype and --shape takes bytes without a head"
-                                                    if head[:6] != MAGIC else " of a version that is known"))
+        raise Failure(f"{where} is not an .npy file" + (", and other formats are not supported; --raw with --dtype and --shape takes bare elements"
+                                                        if head[:6] != MAGIC else " of a known version"))
     wide = head[6] > 1
     head += _exactly(f, 4 if wide else 2, where)
     (length,) = struct.unpack("<I" if wide else "<H", head[8:])
@@ -240,7 +240,7 @@ def _written(context: Context, reply: Reply, out: Output, label: str, nbytes: Op
         whole = bar.done
         if nbytes is None:
             if not first.startswith(MAGIC):
-                raise Failure("the reply is no .npy file: it may have come from something else than an arrayd daemon")
+                raise Failure("the reply is not an .npy file: it may have come from something else than an arrayd daemon")
             npy = read_head(io.BytesIO(first), "the reply")
             whole = len(npy.head) + npy.nbytes
         elif not reply.ends:

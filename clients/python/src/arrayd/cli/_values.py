@@ -18,7 +18,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}\Z")
 def name(text: str) -> str:
     """An argument that is to become an array's name."""
     if not NAME.match(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no name: letters, digits and _, 64 at most, no digit first")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a name: at most 64 letters, digits and _, not beginning with a digit")
     return text
 
 
@@ -65,7 +65,7 @@ def whole(text: str) -> int:
         except (ValueError, OverflowError):
             n = 0
     if n < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return n
 
 
@@ -75,7 +75,7 @@ def seconds(text: str) -> float:
     except ValueError:
         s = 0
     if not 0 < s < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
     return s
 
 
@@ -84,7 +84,7 @@ def extents(text: str) -> str:
     parts = [p.strip() for p in text.strip().strip("()[]").split(",")]
     parts = [p for p in parts if p]
     if not all(p.isdigit() for p in parts):
-        raise argparse.ArgumentTypeError(f"{text!r} is no shape: 100,200")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a shape such as 100,200")
     return ",".join(parts)
 
 
