@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "compute/base/trace.h"
+#include "compute/type/layout.h"
 
 void backend_close(struct backend *b)
 {
@@ -74,7 +75,7 @@ static const char *wrong_memory(const struct ir_kernel *k, void *const *slots)
 }
 
 /* An invalid kernel is our mistake, never a client's: it ends a debug build with its listing. */
-static void validate(const struct backend *b, const struct stream *s, const struct job *job)
+static void validate(const struct backend *b, const struct backend_stream *s, const struct job *job)
 {
     for (uint32_t i = 0; i < job->n_kernels; i++) {
         const struct ir_kernel *k = job->kernels[i];
@@ -91,11 +92,11 @@ static void validate(const struct backend *b, const struct stream *s, const stru
     }
     assert(job->loop_n == 0 || (job->repeats && job->loop_from + job->loop_n <= job->n_kernels));
     for (uint32_t i = 0; i < job->n_waits; i++)
-        assert(job->waits[i].stream && job->waits[i].stream != s && job->waits[i].ticket);
+        assert(job->waits[i].stream && job->waits[i].stream != s && job->waits[i].seq);
     for (uint32_t i = 0; i < job->n_copies; i++)
         assert(job->copies[i].to && job->copies[i].from && job->copies[i].n > 0);
     assert(!job->fetch || b->ops->download_new);
-    assert(!job->next && !job->ticket && !job->stream && !job->private_data);
+    assert(!job->next && !job->seq && !job->stream && !job->private_data);
     assert(job->done);
 }
 #endif
@@ -116,7 +117,7 @@ static void trace_launch(const struct job *job)
     }
 }
 
-uint64_t backend_submit(struct backend *b, struct stream *s, struct job *job)
+uint64_t backend_submit(struct backend *b, struct backend_stream *s, struct job *job)
 {
 #ifndef NDEBUG
     validate(b, s, job);

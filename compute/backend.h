@@ -14,10 +14,11 @@
 
 #include "compute/base/err.h"
 #include "compute/base/strb.h"
+#include "compute/culprit/culprit.h"
 #include "compute/ir/ir.h"
 
 struct backend;
-struct stream;
+struct backend_stream;
 struct transfer;
 
 struct backend_device {
@@ -25,6 +26,7 @@ struct backend_device {
     char name[128];
     char architecture[32];             /* "sm_90", "x86_64 avx2" */
     int64_t memory_total, memory_free; /* bytes */
+    int64_t memory_limit;              /* of them, what this process may use */
 };
 
 /* The work on a device when it was found lost: jobs with kernels launched that were not seen to
@@ -32,7 +34,7 @@ struct backend_device {
 struct fault_kernel {
     char key[65];     /* its name in the kernel cache */
     const char *form; /* as in kernel_explanation */
-    bool refused;     /* it is not run again: ERR_FAULTED */
+    bool refused;     /* it is not run again */
 };
 struct fault_work {
     void *asker;                        /* of its job */
@@ -43,15 +45,10 @@ struct backend_fault {
     int device;
     const struct fault_work *work;
     uint32_t n_work;
-    bool launching; /* the device was idle: the work is what was just being launched */
-    bool forgotten; /* the refusals could not be saved: another process will run these kernels */
+    bool launching;  /* the device was idle: the work is what was just being launched */
+    bool forgotten;  /* the refusals could not be saved: another process will run these kernels */
+    bool of_kernels; /* the error is one that kernels make, and nothing else was there */
 };
-
-/* In the kernel cache's folder: a line for each kernel that was on a device when it faulted,
- * "refused …" or "suspect …"; any line, and the file, may be deleted at any time. */
-#define FAULTED_FILE "faulted"
-/* How many kernels and plans that file refuses. Also 0 if it cannot be read. */
-int backend_refused(const char *kernel_cache);
 
 struct backend_config {
     int threads;                /* CPU: worker threads, 0 = one per core this process may use */
@@ -67,8 +64,14 @@ struct backend_config {
     bool shareable;               /* memory may be exported to other processes (export.h) */
     int64_t
         shareable_least; /* bytes: arrays of that size and more are shareable from their creation */
-    /* seconds that unused shareable memory is kept for new arrays (reclaim.h) */
+    /* unused shareable memory that is kept for new arrays (reclaim.h), on each device, and for how
+     * many seconds; 0: chosen by the kind of device */
+    int64_t shareable_keep_bytes;
     double shareable_keep_s;
+    /* CUDA: processes, 0 at the end, whose memory will be imported: opening waits until the driver
+     * says that they have left the devices, and fails if it goes on saying that they have not.
+     * NULL: none. */
+    const int *before;
     /* Called once, from any thread, when a device is lost; must not block. May be NULL. */
     void (*lost)(void *user, const char *why);
     /* Called once when the work on the device is known, before `fault`, which may take as long as a
@@ -78,6 +81,11 @@ struct backend_config {
      * there, now saved to disk. Any thread; must not call the backend. May be NULL. */
     void (*fault)(void *user, const struct backend_fault *fault);
     void *lost_user;
+    /* What is refused and suspected, and what runs (culprit.h). NULL: the CUDA backend has a list
+     * of its own, in the kernel cache's folder; the CPU backend has none. */
+    struct culprits *culprits;
+    /* The user whose work it is (job.asker), for that list; NULL: nobody is named. */
+    const char *(*who)(const void *asker);
 };
 
 /* The access that memory is exported with, where the system can enforce it. */
@@ -109,10 +117,10 @@ struct kernel_explanation {
     int registers, shared, local; /* per thread, bytes per block, bytes per thread; −1: unknown */
 };
 
-/* A point in a stream's order: all work up to and including `ticket`. */
+/* A point in a stream's order: all work up to and including `seq`. */
 struct fence {
-    struct stream *stream;
-    uint64_t ticket; /* 1, 2, … in the order submitted */
+    struct backend_stream *stream;
+    uint64_t seq; /* 1, 2, … in the order submitted */
 };
 
 enum copy_way { COPY_IN, COPY_OUT, COPY_WITHIN }; /* relative to the device */
@@ -155,7 +163,7 @@ struct job {
     void *asker; /* whose work it is, for fault reports (backend_fault); opaque, the submitter's */
     struct transfer *fetch; /* a download that begins right behind the kernels, or NULL */
     enum err_code result; /* ERR_OK, ERR_DEVICE_LOST, ERR_OUT_OF_MEMORY, ERR_INTERNAL, ERR_FAULTED,
-                             ERR_NOT_FOUND */
+                             ERR_PLAN_FAULTED, ERR_NOT_FOUND */
     int64_t wanted;       /* ERR_OUT_OF_MEMORY: bytes of device memory it lacked; 0: other memory */
     bool untouched;    /* it failed before any kernel that writes the last one's output began: that
                           memory is unchanged */
@@ -166,9 +174,11 @@ struct job {
 
     /* private to the backend, zero on entry */
     struct job *next;
-    uint64_t ticket;
-    struct stream *stream;
+    uint64_t seq;
+    struct backend_stream *stream;
     void *private_data;
+    uint32_t running; /* culprits_begin's number */
+    bool alone;       /* it is suspected: nothing runs beside it */
 };
 
 static inline void *const *job_slots(const struct job *job, uint32_t kernel)
@@ -211,6 +221,12 @@ struct backend_ops {
      * as it takes to give pages back: do not call it under a lock or on a thread that serves
      * requests; nothing may use the memory any more. */
     const char *(*share_problem)(struct backend *b, int device);
+    /* Maps memory of a process that is gone: `fd` (borrowed) was got there by share_export with
+     * SHARE_WRITE, from a block of `size` bytes. It is a block like any other then, with its old
+     * contents. *ret_sealed: it was exported SHARE_SEALED, too, and can only be read. ERR_STATE:
+     * the descriptor is of no such memory; ERR_OUT_OF_MEMORY, ERR_OVERLOADED as share_alloc. */
+    enum err_code (*share_import)(struct backend *b, int device, int fd, int64_t size,
+                                  struct shared_block *ret, bool *ret_sealed, struct err *e);
     enum err_code (*share_alloc)(struct backend *b, int device, int64_t size, bool zero, bool must,
                                  struct shared_block *ret, struct err *e);
     bool (*share_fits)(struct backend *b, int device, const struct shared_block *share,
@@ -218,15 +234,23 @@ struct backend_ops {
     enum err_code (*share_export)(struct backend *b, int device, const struct shared_block *share,
                                   enum share_mode mode, int *ret_fd, struct err *e);
     void (*share_free)(struct backend *b, int device, const struct shared_block *share);
+    /* Zeroes memory that no work uses. */
+    enum err_code (*zero)(struct backend *b, int device, void *p, int64_t size, struct err *e);
     /* "GPU-…" as NVIDIA writes it; "" for a device without one. */
     void (*uuid)(struct backend *b, int device, char ret[DEVICE_UUID]);
 
     /* Host memory, 64-byte aligned, whose contents copies (job_copy) bring from a device and back;
      * the host reads and writes it at its address. ERR_OUT_OF_MEMORY. Both calls may take as long
      * as pages take to be pinned or released, and wait for the device: do not call them under a
-     * lock or on a thread that serves requests. */
-    enum err_code (*host_alloc)(struct backend *b, int64_t size, void **ret, struct err *e);
-    void (*host_free)(struct backend *b, void *p, int64_t size);
+     * lock or on a thread that serves requests. ret_fd: NULL, or the memory is to be a file's, so
+     * that it can outlive the process, and the caller closes the descriptor in *ret_fd whenever it
+     * likes; `size` is of whole pages then. host_import maps it in another process, with its old
+     * contents: `fd` is borrowed; ERR_STATE: it is of no such memory. */
+    enum err_code (*host_alloc)(struct backend *b, int64_t size, int *ret_fd, void **ret,
+                                struct err *e);
+    enum err_code (*host_import)(struct backend *b, int fd, int64_t size, void **ret,
+                                 struct err *e);
+    void (*host_free)(struct backend *b, void *p, int64_t size, bool of_file);
 
     /* The host address of device memory, or NULL if the host cannot reach it. Contents are valid
      * once the fences of their writers have passed. */
@@ -252,7 +276,7 @@ struct backend_ops {
                                 struct err *e);
     void *(*upload_reserve)(struct transfer *t, size_t *ret_n);
     void (*upload_advance)(struct transfer *t, size_t n);
-    enum err_code (*upload_join)(struct transfer *t, struct stream *s, struct err *e);
+    enum err_code (*upload_join)(struct transfer *t, struct backend_stream *s, struct err *e);
     enum err_code (*download_new)(struct backend *b, int device, void *from,
                                   const struct view *view, size_t itemsize,
                                   void (*wake)(void *user), void *user, struct transfer **ret,
@@ -290,13 +314,13 @@ struct backend_ops {
 
     /* background: its kernels have lower priority than those of other streams, if the device can do
      * that. */
-    enum err_code (*stream_new)(struct backend *b, int device, bool background, struct stream **ret,
-                                struct err *e);
-    void (*stream_free)(struct stream *s); /* nothing may be queued or running */
+    enum err_code (*stream_new)(struct backend *b, int device, bool background,
+                                struct backend_stream **ret, struct err *e);
+    void (*stream_free)(struct backend_stream *s); /* nothing may be queued or running */
 
-    /* Queues a job; returns its ticket (0: it has failed already). Never fails itself: job->result
-     * reports a failure. */
-    uint64_t (*submit)(struct stream *s, struct job *job);
+    /* Queues a job; returns its sequence number (0: it has failed already). Never fails itself:
+     * job->result reports a failure. */
+    uint64_t (*submit)(struct backend_stream *s, struct job *job);
     /* Whether everything up to the fence has run. */
     bool (*passed)(struct fence f);
 
@@ -340,7 +364,7 @@ void backend_diagnose(finding_fn *say, void *user);
 /* The validating front of ops->submit. Debug builds check that every kernel is valid (ir_verify),
  * that its slots exist, that it reads nothing that is written at another point, and that the job is
  * as described above. ARRAYD_TRACE=launch prints each job. */
-uint64_t backend_submit(struct backend *b, struct stream *s, struct job *job);
+uint64_t backend_submit(struct backend *b, struct backend_stream *s, struct job *job);
 
 extern const struct backend_ops backend_cpu_ops, backend_cuda_ops;
 

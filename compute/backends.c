@@ -4,7 +4,6 @@
 
 #include "compute/backend.h"
 #include "compute/gpu/api/diagnose.h"
-#include "compute/gpu/code/refused.h"
 
 enum err_code backend_open(const char *name, const struct backend_config *config,
                            struct backend **ret, char *note, size_t n, struct err *e)
@@ -18,18 +17,13 @@ enum err_code backend_open(const char *name, const struct backend_config *config
     if (!strcmp(name, "auto")) {
         struct err why = ERR_INIT;
         if (backend_cuda_ops.open(config, ret, &why) == ERR_OK) {
-            snprintf(note, n, "a GPU is there");
+            snprintf(note, n, "a GPU was found");
             return ERR_OK;
         }
-        snprintf(note, n, "no GPU is used: %s", why.message);
+        snprintf(note, n, "not using a GPU: %s", why.message);
         return backend_cpu_ops.open(config, ret, e);
     }
-    return err_set(e, ERR_BAD_FIELD, "There is no backend \"%s\": auto, cpu or cuda", name);
-}
-
-int backend_refused(const char *kernel_cache)
-{
-    return refused_count_in(kernel_cache);
+    return err_set(e, ERR_BAD_FIELD, "unknown backend \"%s\": it must be auto, cpu or cuda", name);
 }
 
 void backend_diagnose(finding_fn *say, void *user)

@@ -4,7 +4,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 # Debian's and Ubuntu's packages, by what they are for.
 build_packages=(gcc libc6-dev meson ninja-build pkg-config libmicrohttpd-dev libcjson-dev
-    nettle-dev libgnutls28-dev uthash-dev libsleef-dev)
+    nettle-dev libgnutls28-dev uthash-dev libxxhash-dev libsleef-dev)
 # What the built daemon is linked with, of the release that the images are made from.
 run_packages=(libmicrohttpd12 libgnutls30 libnettle8 libsleef3)
 nvrtc_packages=(python3 python3-pip unzip ca-certificates)

@@ -46,6 +46,16 @@ struct config {
     int64_t slab_memory, compile_threads;
     double lost_exit_delay; /* seconds */
 
+    /* the keeper */
+    bool no_keeper, keep_arrays;
+    int64_t restart_limit, restart_rate, journal_size, max_chunks, max_kept_arrays, job_restarts;
+    int64_t reuse_memory; /* bytes on each device; 0, as for the time: see reclaim.h */
+    double reuse_time;    /* seconds */
+
+    /* faults */
+    int64_t fault_limit; /* 0: none */
+    double fault_window; /* seconds */
+
     /* state */
     char *state_dir;      /* NULL: nothing is saved */
     double state_timeout; /* seconds, 0: no limit */

@@ -13,7 +13,9 @@
 
 #include "compute/base/clock.h"
 #include "compute/base/mem.h"
+#include "compute/culprit/culprit.h"
 #include "compute/engine/engine.h"
+#include "compute/memory/memory.h"
 #include "protocol/json/json_writer.h"
 #include "protocol/text/infix.h"
 #include "server/config.h"
@@ -22,7 +24,7 @@
 #include "server/store/accounts.h"
 
 #define ELEMENTS  100000
-#define PATIENCE  120 /* seconds: a first compilation may take a while on a busy machine */
+#define TIMEOUT_S 120 /* seconds: a first compilation may take a while on a busy machine */
 #define SELF_TEST "u + 1"
 
 static const char *const levels[] = {"ok", "warn", "fail"};
@@ -65,7 +67,7 @@ static void print(struct doctor *d, bool json)
 {
     bool ok = d->n[FINDING_FAIL] == 0;
     if (d->text.failed || d->json.failed)
-        puts("there is no memory for the report");
+        puts("out of memory for the report");
     else if (json)
         printf("{\"version\":\"%s\",\"ok\":%s,\"checks\":[%s]}\n", ARRAYD_VERSION,
                ok ? "true" : "false", d->json.data);
@@ -117,7 +119,7 @@ static enum err_code compute(struct engine_stream *s, struct account *account, s
 /* Waits for the next bytes of a download; 0: none came in time. */
 static int64_t pull(struct download *d, sem_t *more, int64_t at, void *buf, size_t n)
 {
-    const struct timespec until = clock_after(PATIENCE);
+    const struct timespec until = clock_after(TIMEOUT_S);
     for (;;) {
         int64_t got = download_pull(d, at, buf, n);
         if (got)
@@ -146,7 +148,7 @@ static enum err_code compare(struct engine_stream *s, struct array *a, struct er
             if (got > 0)
                 have += (size_t)got;
             else if (got == 0)
-                code = err_set(e, ERR_INTERNAL, "no result within %d seconds", PATIENCE);
+                code = err_set(e, ERR_INTERNAL, "no result within %d seconds", TIMEOUT_S);
             else
                 code =
                     err_set(e, ERR_INTERNAL, "the device failed: %s", err_name(download_result(d)));
@@ -182,6 +184,16 @@ static enum err_code test_device(struct engine *g, int device, struct err *e)
     return code;
 }
 
+/* Whether the device's arrays outlive a daemon that dies. */
+static void say_kept(struct doctor *d, const char *backend, int device, const char *problem)
+{
+    char text[600];
+    snprintf(text, sizeof text, "%s, device %d: arrays %s a daemon that dies%s%s", backend, device,
+             problem ? "do not outlive" : "outlive", problem ? ": " : "", problem ? problem : "");
+    doctor_say(d, problem ? FINDING_WARN : FINDING_OK, "keep-arrays", text,
+               "the memory of this device cannot be kept: set state-dir, and have snapshots made");
+}
+
 void doctor_self_test(struct doctor *d, const struct config *c, const char *backend,
                       enum finding unfit)
 {
@@ -189,27 +201,31 @@ void doctor_self_test(struct doctor *d, const struct config *c, const char *back
     struct err e = ERR_INIT;
     struct engine *g;
     char what[32], text[1200];
+    const bool keeps = c->keep_arrays && !c->no_keeper;
     ec.backend = backend;
     ec.device.threads = (int)c->threads;
     ec.device.slab_memory = c->slab_memory;
     ec.device.compile_threads = (int)c->compile_threads;
+    ec.device.shareable = keeps;
     snprintf(what, sizeof what, "self-test");
     double begun = clock_ms();
     if (engine_open(&ec, &g, &e) != ERR_OK) {
-        snprintf(text, sizeof text, "%s: it does not open: %s", backend, e.message);
+        snprintf(text, sizeof text, "%s: cannot be opened: %s", backend, e.message);
         doctor_say(d, unfit, what, text, "see the lines above; arrayd --backend cpu needs no GPU");
         return;
     }
     for (int i = 0; i < engine_device_count(g); i++) {
         enum err_code code = test_device(g, i, &e);
         snprintf(text, sizeof text, "%s, device %d: " SELF_TEST " of %d elements: %s", backend, i,
-                 ELEMENTS, code ? e.message : "right");
+                 ELEMENTS, code ? e.message : "correct");
         if (code == ERR_OK)
-            snprintf(text + strlen(text), sizeof text - strlen(text), " (%.0f ms with the start)",
-                     clock_ms() - begun);
+            snprintf(text + strlen(text), sizeof text - strlen(text),
+                     " (%.0f ms including startup)", clock_ms() - begun);
         doctor_say(d, code ? FINDING_FAIL : FINDING_OK, what, text,
-                   "do not compute with this device; look at the kernel's log, and run the same "
-                   "with ARRAYD_TRACE=nvrtc,launch");
+                   "do not use this device; check the kernel log, and run this command again with "
+                   "ARRAYD_TRACE=nvrtc,launch");
+        if (keeps)
+            say_kept(d, backend, i, engine_keep_problem(g, i));
     }
     (void)engine_close(g);
 }
@@ -222,16 +238,18 @@ static bool taken(const struct err *e)
     return strstr(e->message, strerror(EADDRINUSE)) || strstr(e->message, "another daemon");
 }
 
-static void say_address(struct doctor *d, const char *what, const char *address, enum err_code rc,
+static void say_address(struct doctor *d, const char *what, const char *address, enum err_code code,
                         const struct err *e)
 {
-    if (rc == ERR_OK)
+    if (code == ERR_OK)
         doctor_say(d, FINDING_OK, what, address, "");
     else if (taken(e))
         doctor_say(d, FINDING_WARN, what, e->message,
-                   "right where arrayd is running; else find the process that has it: ss -ltnp");
+                   "this is expected if arrayd is running; if not, find the process that uses the "
+                   "address: ss -ltnp");
     else
-        doctor_say(d, FINDING_FAIL, what, e->message, "change listen, or what is in its way");
+        doctor_say(d, FINDING_FAIL, what, e->message,
+                   "change the listen option, or remove what prevents it");
 }
 
 /* The export socket PATH.fd beside each Unix socket. */
@@ -255,7 +273,7 @@ static void look_at_exports(struct doctor *d, const struct config *c)
         n++;
     }
     if (c->allow_export && !n)
-        doctor_say(d, FINDING_WARN, "export", "allow-export, but no Unix socket",
+        doctor_say(d, FINDING_WARN, "export", "allow-export is set, but there is no Unix socket",
                    "no client can export memory: add listen = unix:PATH");
 }
 
@@ -284,15 +302,16 @@ static void look_at_accounts(struct doctor *d, const struct config *c)
 {
     if (!c->accounts) {
         doctor_say(d, FINDING_OK, "accounts",
-                   "none: every client that reaches the addresses is served", "");
+                   "none: every client that can reach the addresses is served", "");
         return;
     }
     struct accounts a = {0};
     struct err e = ERR_INIT;
     char text[128];
     if (accounts_read(c->accounts, &a, &e) != ERR_OK) {
-        doctor_say(d, FINDING_FAIL, "accounts", e.message,
-                   "the daemon does not start so, and keeps what it had on SIGHUP");
+        doctor_say(
+            d, FINDING_FAIL, "accounts", e.message,
+            "the daemon will not start with this file, and on SIGHUP keeps the accounts it has");
         return;
     }
     size_t operators = 0;
@@ -301,7 +320,7 @@ static void look_at_accounts(struct doctor *d, const struct config *c)
     snprintf(text, sizeof text, "%zu accounts, %zu of operators, %zu tokens", a.n_users, operators,
              a.n_tokens);
     doctor_say(d, a.n_tokens ? FINDING_OK : FINDING_WARN, "accounts", text,
-               "no client can use it: arrayd token add makes a token");
+               "no client can use the daemon: create a token with arrayd token add");
     accounts_free(&a);
 }
 
@@ -309,19 +328,19 @@ static void look_at_accounts(struct doctor *d, const struct config *c)
 static void look_at_faulted(struct doctor *d, const struct config *c)
 {
     char text[600];
-    int n = backend_refused(c->kernel_cache);
+    int n = culprits_count_in(c->kernel_cache);
     snprintf(text, sizeof text, "%d kernels or plans are refused: %s/" FAULTED_FILE, n,
              c->kernel_cache);
     if (n)
         doctor_say(d, FINDING_WARN, "faulted", text,
-                   "they were on a device that faulted; delete a line, or the file, to allow what "
-                   "it names again");
+                   "they were running on a device that faulted; delete a line, or the file, to "
+                   "allow them again");
 }
 
 static void look_at_gpu(struct doctor *d, const struct config *c)
 {
     if (!strcmp(c->backend, "cpu")) {
-        doctor_say(d, FINDING_OK, "gpu", "none is asked for: backend = cpu", "");
+        doctor_say(d, FINDING_OK, "gpu", "none requested: backend = cpu", "");
         return;
     }
     doctor_devices(d, "");
@@ -329,19 +348,19 @@ static void look_at_gpu(struct doctor *d, const struct config *c)
     if (d->without_gpu != FINDING_OK)
         doctor_self_test(d, c, "cuda", d->without_gpu);
     else
-        doctor_say(d, FINDING_OK, "gpu", "this machine has none: backend = auto takes the CPU", "");
+        doctor_say(d, FINDING_OK, "gpu", "none on this machine: backend = auto uses the CPU", "");
 }
 
 static void examine(struct doctor *d, const struct config *c)
 {
     char text[512];
     snprintf(text, sizeof text, "%s%s", c->file ? c->file : "no file",
-             c->file ? " is understood" : ", options and defaults only");
+             c->file ? " is understood" : ", only options and defaults");
     doctor_say(d, FINDING_OK, "config", text, "");
     if (strcmp(c->backend, "auto") != 0 && strcmp(c->backend, "cpu") != 0 &&
         strcmp(c->backend, "cuda") != 0) {
-        snprintf(text, sizeof text, "there is no backend '%.64s'", c->backend);
-        doctor_say(d, FINDING_FAIL, "config", text, "backend is auto, cpu or cuda");
+        snprintf(text, sizeof text, "unknown backend '%.64s'", c->backend);
+        doctor_say(d, FINDING_FAIL, "config", text, "backend must be auto, cpu or cuda");
         return;
     }
     d->without_gpu = !strcmp(c->backend, "cuda")  ? FINDING_FAIL
@@ -350,6 +369,7 @@ static void examine(struct doctor *d, const struct config *c)
                                                   : FINDING_OK;
     doctor_limits(d, c);
     doctor_memory(d, c, "");
+    doctor_huge_pages(d, c, "");
     doctor_request_memory(d, c);
     look_at_accounts(d, c);
     look_at_addresses(d, c);
@@ -365,9 +385,10 @@ static void examine(struct doctor *d, const struct config *c)
 
 static void usage(void)
 {
-    puts("usage: arrayd doctor [--json] [option]...\n\n"
-         "Looks at everything the daemon would need with these options (see arrayd --help) and\n"
-         "says what to do. Exit status: 0, 1 where a check failed, 2 for a wrong option.");
+    puts("usage: arrayd doctor [--json] [option]...\n"
+         "\n"
+         "Checks everything the daemon would need with these options (see arrayd --help) and\n"
+         "says what to fix. Exit status: 0, 1 if a check failed, 2 for a wrong option.");
 }
 
 int doctor_main(int argc, char **argv)

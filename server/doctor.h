@@ -44,6 +44,7 @@ void doctor_limits(struct doctor *d, const struct config *c);
 
 /* The control group's memory limit against what the configuration allows for arrays. */
 void doctor_memory(struct doctor *d, const struct config *c, const char *root);
+void doctor_huge_pages(struct doctor *d, const struct config *c, const char *root);
 void doctor_request_memory(struct doctor *d, const struct config *c);
 
 /* A folder the daemon writes to: `unfit` is the level if it cannot. `own`: the daemon uses the

@@ -19,17 +19,17 @@
 #define GIB          ((double)(1 << 30))
 #define OTHER_FILES  128 /* descriptors besides connections: libraries, devices, logs */
 #define CGROUP_DEPTH 16
-#define PATH_ROOM    1024
+#define PATH_SIZE    1024
 
-static bool join(char out[PATH_ROOM], const char *root, const char *path)
+static bool join(char out[PATH_SIZE], const char *root, const char *path)
 {
-    int n = snprintf(out, PATH_ROOM, "%s%s", root, path);
-    return n > 0 && n < PATH_ROOM;
+    int n = snprintf(out, PATH_SIZE, "%s%s", root, path);
+    return n > 0 && n < PATH_SIZE;
 }
 
 static bool exists(const char *root, const char *path)
 {
-    char full[PATH_ROOM];
+    char full[PATH_SIZE];
     return join(full, root, path) && access(full, F_OK) == 0;
 }
 
@@ -59,10 +59,10 @@ static bool is_gpu_file(const char *name)
 /* A display controller by NVIDIA on the PCI bus. */
 static bool gpu_on_the_bus(const char *root)
 {
-    char folder[PATH_ROOM], path[PATH_ROOM + 300], vendor[32], class[32];
+    char folder[PATH_SIZE], path[PATH_SIZE + 300], vendor[32], class[32];
     DIR *d = join(folder, root, "/sys/bus/pci/devices") ? opendir(folder) : NULL;
     bool found = false;
-    for (struct dirent *f; d && !found && (f = readdir(d));) {
+    for (struct dirent *f = d ? readdir(d) : NULL; f && !found; f = readdir(d)) {
         snprintf(path, sizeof path, "%s/%s/vendor", folder, f->d_name);
         if (!first_line(path, vendor, sizeof vendor) || strcmp(vendor, "0x10de") != 0)
             continue;
@@ -97,10 +97,10 @@ static const char *container_kind(const char *root)
 /* Adds to `out` the device files that this process may not use; returns how many exist. */
 static int look_at_files(const char *root, struct strb *out)
 {
-    char folder[PATH_ROOM], path[PATH_ROOM + 300];
+    char folder[PATH_SIZE], path[PATH_SIZE + 300];
     DIR *d = join(folder, root, "/dev") ? opendir(folder) : NULL;
     int n = 0;
-    for (struct dirent *f; d && (f = readdir(d));) {
+    for (struct dirent *f = d ? readdir(d) : NULL; f; f = readdir(d)) {
         if (!is_gpu_file(f->d_name))
             continue;
         n++;
@@ -123,17 +123,17 @@ void doctor_devices(struct doctor *d, const char *root)
     doctor_say(d, FINDING_OK, "container", text, "");
     if (closed.len) {
         doctor_say(d, d->without_gpu, "devices", closed.failed ? "unusable" : closed.data,
-                   "this user may not read and write them: add it to the group that may (ls -l "
-                   "/dev/nvidia*), or start the container with --gpus all");
+                   "this user cannot read and write them: add the user to the group that can (ls "
+                   "-l /dev/nvidia*), or start the container with --gpus all");
     } else if (n) {
-        snprintf(text, sizeof text, "%d device files of NVIDIA's, readable and writable", n);
+        snprintf(text, sizeof text, "%d NVIDIA device files, readable and writable", n);
         doctor_say(d, FINDING_OK, "devices", text, "");
     } else {
         const char *advice =
             d->without_gpu == FINDING_OK ? ""
             : kind ? "start it with --gpus all (Docker, Podman with the NVIDIA container "
                      "toolkit), or ask for nvidia.com/gpu (Kubernetes)"
-                   : "install the NVIDIA driver, and nvidia-modprobe, which makes the files";
+                   : "install the NVIDIA driver, and nvidia-modprobe, which creates the files";
         doctor_say(d, d->without_gpu, "devices", "there are no files /dev/nvidia*", advice);
     }
 }
@@ -151,7 +151,7 @@ void doctor_limits(struct doctor *d, const struct config *c)
                  (unsigned long long)r.rlim_max, need, (long long)c->max_connections);
         doctor_say(d, enough ? FINDING_OK : FINDING_WARN, "descriptors", text,
                    enough ? ""
-                          : "raise it (LimitNOFILE= of the unit, --ulimit nofile= of the "
+                          : "raise the limit (LimitNOFILE= of the unit, --ulimit nofile= of the "
                             "container, ulimit -Hn) or lower max-connections");
     }
     if (d->without_gpu == FINDING_OK || getrlimit(RLIMIT_MEMLOCK, &r) != 0)
@@ -159,19 +159,19 @@ void doctor_limits(struct doctor *d, const struct config *c)
     if (r.rlim_max == RLIM_INFINITY)
         snprintf(text, sizeof text, "locked memory is not limited");
     else
-        snprintf(text, sizeof text, "%.2f GiB of locked memory, slab-memory is %.2f GiB a device",
+        snprintf(text, sizeof text, "%.2f GiB of locked memory; slab-memory is %.2f GiB per device",
                  (double)r.rlim_max / GIB, (double)c->slab_memory / GIB);
     bool enough = r.rlim_max == RLIM_INFINITY || r.rlim_max >= (rlim_t)c->slab_memory;
     doctor_say(d, enough ? FINDING_OK : FINDING_WARN, "memlock", text,
                enough ? ""
-                      : "most drivers pin memory without regard to it; where the daemon "
-                        "cannot pin its slabs: LimitMEMLOCK=infinity, --ulimit memlock=-1");
+                      : "most drivers ignore this limit; if the daemon cannot pin its slabs, set "
+                        "LimitMEMLOCK=infinity or --ulimit memlock=-1");
 }
 
 /* The smallest memory.max from this process's group up to the root; -1: none. */
 static double cgroup_limit(const char *root)
 {
-    char path[PATH_ROOM + 300], line[PATH_ROOM], group[PATH_ROOM], own[PATH_ROOM];
+    char path[PATH_SIZE + 300], line[PATH_SIZE], group[PATH_SIZE], own[PATH_SIZE];
     double least = -1;
     if (!join(own, root, "/proc/self/cgroup"))
         return -1;
@@ -200,19 +200,36 @@ void doctor_memory(struct doctor *d, const struct config *c, const char *root)
     double limit = cgroup_limit(root),
            host = (double)c->host_memory + (double)c->slab_memory + (double)c->total_request_memory;
     if (limit < 0) {
-        doctor_say(d, FINDING_OK, "memory", "no control group limits the memory", "");
+        doctor_say(d, FINDING_OK, "memory", "no control group limits memory", "");
         return;
     }
     bool enough = host <= limit;
-    snprintf(
-        text, sizeof text,
-        "the control group has %.2f GiB, host-memory, slab-memory and total-request-memory may "
-        "take %.2f GiB",
-        limit / GIB, host / GIB);
+    snprintf(text, sizeof text,
+             "the control group allows %.2f GiB; host-memory, slab-memory and total-request-memory "
+             "may take %.2f GiB",
+             limit / GIB, host / GIB);
     doctor_say(d, enough ? FINDING_OK : FINDING_WARN, "memory", text,
                enough ? ""
-                      : "lower host-memory, or raise the container's limit: past it the kernel "
-                        "ends the daemon");
+                      : "lower host-memory, or raise the container's limit: the kernel kills the "
+                        "daemon when it is exceeded");
+}
+
+/* The CPU backend's arrays that outlive the daemon are in shared memory. */
+void doctor_huge_pages(struct doctor *d, const struct config *c, const char *root)
+{
+    static const char file[] = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+    char path[PATH_SIZE], line[128], text[512];
+    if (c->no_keeper || !c->keep_arrays || !join(path, root, file) ||
+        !first_line(path, line, sizeof line))
+        return;
+    const bool small = strstr(line, "[never]") || strstr(line, "[deny]");
+    snprintf(text, sizeof text,
+             small
+                 ? "shared memory gets none, so large new arrays on the CPU take longer at first: "
+                   "echo advise > %s"
+                 : "shared memory may have them: %s says %s",
+             file, line);
+    doctor_say(d, FINDING_OK, "huge-pages", text, "");
 }
 
 /* A bound larger than the one around it has no effect: requests would see the other's error. */
@@ -228,18 +245,20 @@ void doctor_request_memory(struct doctor *d, const struct config *c)
     for (size_t i = 0; i < 2; i++)
         if (pairs[i].least > pairs[i].most) {
             snprintf(text, sizeof text,
-                     "%s is %lld bytes, more than %s, of which it is a part: %lld", pairs[i].inner,
-                     (long long)pairs[i].least, pairs[i].outer, (long long)pairs[i].most);
-            doctor_say(d, FINDING_WARN, "request memory", text, "lower the one or raise the other");
+                     "%s (%lld bytes) is more than %s, of which it is a part (%lld bytes)",
+                     pairs[i].inner, (long long)pairs[i].least, pairs[i].outer,
+                     (long long)pairs[i].most);
+            doctor_say(d, FINDING_WARN, "request memory", text,
+                       "lower the first or raise the second");
         }
 }
 
 /* --- folders --- */
 
 /* The nearest existing folder above `path`. */
-static void existing_parent(const char *path, char out[PATH_ROOM])
+static void existing_parent(const char *path, char out[PATH_SIZE])
 {
-    snprintf(out, PATH_ROOM, "%s", path);
+    snprintf(out, PATH_SIZE, "%s", path);
     while (access(out, F_OK) != 0) {
         char *slash = strrchr(out, '/');
         if (!slash) {
@@ -255,7 +274,7 @@ static void existing_parent(const char *path, char out[PATH_ROOM])
 /* Writes a file there and removes it: permissions, a read-only mount and a full disk all show. */
 static int try_write(const char *folder)
 {
-    char path[PATH_ROOM + 32];
+    char path[PATH_SIZE + 32];
     snprintf(path, sizeof path, "%s/.arrayd-doctor-XXXXXX", folder);
     int fd = mkostemp(path, O_CLOEXEC);
     if (fd < 0)
@@ -269,14 +288,14 @@ static int try_write(const char *folder)
 void doctor_folder(struct doctor *d, const char *what, const char *path, bool own,
                    enum finding unfit)
 {
-    char text[PATH_ROOM + 128], parent[PATH_ROOM];
+    char text[PATH_SIZE + 128], parent[PATH_SIZE];
     struct stat st;
     struct statvfs fs;
     existing_parent(path, parent);
     bool there = !strcmp(parent, path);
     if (there && stat(path, &st) == 0 && !S_ISDIR(st.st_mode)) {
         snprintf(text, sizeof text, "%s is not a folder", path);
-        doctor_say(d, unfit, what, text, "name another, or move the file away");
+        doctor_say(d, unfit, what, text, "choose another path, or move the file away");
         return;
     }
     int why = try_write(parent);
@@ -284,14 +303,14 @@ void doctor_folder(struct doctor *d, const char *what, const char *path, bool ow
         snprintf(text, sizeof text, "%s: %s", parent, strerror(why));
         doctor_say(d, unfit, what, text,
                    why == ENOSPC || why == EDQUOT
-                       ? "make room on that file system"
-                       : "give this user the folder (chown), or mount a volume there");
+                       ? "free space on that file system"
+                       : "make this user the owner (chown), or mount a volume there");
         return;
     }
     double left = statvfs(parent, &fs) == 0 ? (double)fs.f_bavail * (double)fs.f_frsize : 0;
     snprintf(text, sizeof text, "%s%s, %.1f GiB free", path,
-             there ? " is writable" : " can be made", left / GIB);
+             there ? " is writable" : " can be created", left / GIB);
     bool open = own && there && stat(path, &st) == 0 && (st.st_mode & 022);
     doctor_say(d, open ? FINDING_WARN : FINDING_OK, what, text,
-               open ? "others may write there, so it is not used: chmod 0700" : "");
+               open ? "not used, because other users may write to it: chmod 0700" : "");
 }

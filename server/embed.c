@@ -13,7 +13,7 @@ int main(int argc, char **argv)
     unsigned long n = 0;
     fprintf(out, "extern const char %s[];\nextern const unsigned long %s_len;\n", argv[3], argv[3]);
     fprintf(out, "const char %s[] =\n\"", argv[3]);
-    for (int c; (c = getc(in)) != EOF; n++) {
+    for (int c = getc(in); c != EOF; c = getc(in), n++) {
         if (c == '\n')
             fputs("\\n\"\n\"", out);
         else if (c == '"' || c == '\\' || c == '?')

@@ -1,14 +1,17 @@
 /* One short function for each call. None has state of its own. */
 #include "server/front.h"
 
+#include "compute/culprit/culprit.h"
 #include "server/api/handlers.h"
 #include "server/api/metrics.h"
+#include "server/keeper/hold.h"
 #include "server/lost.h"
 #include "server/store/auth.h"
 #include "server/store/session.h"
 #include "server/work/asker.h"
 #include "server/work/device_turn.h"
 #include "server/work/memory_pressure.h"
+#include "server/work/memory_retry.h"
 
 #define STUCK_S 30.0 /* at the end: how long to wait for work that cannot be cancelled */
 
@@ -27,7 +30,7 @@ static enum err_code identify(struct request *req, struct principal **whose, str
 
 static enum err_code refuse(struct request *req, struct err *e)
 {
-    return auth_refuse(req, "the token that the request came with was revoked", e);
+    return auth_refuse(req, "the request's token was revoked", e);
 }
 
 static void ended(struct request *req, int status, double seconds, int64_t in, int64_t out)
@@ -45,9 +48,12 @@ static void release(struct request *req)
     asker_unref(req->asker);
 }
 
-static void say_lost(const struct request *req, struct err *e)
+static void explain(const struct request *req, struct err *e)
 {
-    lost_say(req->server->lost, req->asker, e);
+    if (e->code == ERR_DEVICE_LOST)
+        lost_say(req->server->lost, req->asker, e);
+    else
+        memory_explain(req->server->engine, req->server->config->evict, e);
 }
 
 static void session_release(void *session)
@@ -61,7 +67,13 @@ static bool turn_take(struct request *req, handler_fn *then)
 {
     struct session *s = NULL;
     struct err e = ERR_INIT;
-    if (device_turn_asked(req) || session_of(req, &s, &e) != ERR_OK)
+    if (device_turn_asked(req))
+        return true;
+    if (culprits_admit(req->server->culprits, req->principal->name, &e) != ERR_OK) {
+        http_reply_error(req, &e);
+        return false;
+    }
+    if (session_of(req, &s, &e) != ERR_OK)
         return true;
     if (s->lane)
         return device_turn_take(req, s->lane, session_release, s, then);
@@ -83,10 +95,30 @@ struct http_calls front_calls(void)
         .release = release,
         .works_for = asker_request,
         .retry = memory_pressure_repeat,
-        .say_lost = say_lost,
+        .explain = explain,
         .turn_take = turn_take,
         .turn_leave = device_turn_leave,
     };
+}
+
+static int take_socket(void *user, const char *name)
+{
+    return hold_take(user, name);
+}
+
+static enum err_code put_socket(void *user, const char *name, int fd, struct err *e)
+{
+    return hold_put(user, name, fd, e);
+}
+
+static void drop_socket(void *user, const char *name)
+{
+    hold_drop(user, name);
+}
+
+static const char *next_socket(void *user)
+{
+    return hold_next(user, HTTP_SOCKETS);
 }
 
 enum err_code front_start(const struct config *c, struct server *s, struct err *e)
@@ -125,5 +157,7 @@ enum err_code front_start(const struct config *c, struct server *s, struct err *
         .drain_timeout_s = c->drain_timeout,
         .stuck_s = STUCK_S,
     };
+    if (s->hold)
+        hc.keep = (struct http_keep){take_socket, put_socket, drop_socket, next_socket, s->hold};
     return http_start(s, &hc, &calls, &s->http, e);
 }

@@ -17,6 +17,8 @@
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
 #include "compute/base/strb.h"
+#include "compute/base/worker.h"
+#include "server/blame.h"
 #include "server/server.h"
 #include "server/work/asker.h"
 
@@ -62,7 +64,7 @@ static void say(struct lost *l)
     snprintf(seconds, sizeof seconds, "%.1f", l->delay_s);
     pthread_mutex_lock(&l->saying);
     if (!l->said)
-        log_event(LOG_ERROR, "the device is lost, the process will end for a restart", "reason",
+        log_event(LOG_ERROR, "the device is lost; the process will exit to be restarted", "reason",
                   l->why, "exit_status", "75", "seconds", seconds, NULL);
     l->said = true;
     pthread_mutex_unlock(&l->saying);
@@ -130,15 +132,15 @@ static void log_named(const struct lost *l, const struct backend_fault *f)
                                : "on the device when it was lost",
                   "device", device, "job", a->job, "request", a->request, "principal", a->principal,
                   "session", a->session, "asked", a->text, "kernels",
-                  n->kernels.data ? n->kernels.data : "none, but copies", NULL);
+                  n->kernels.data ? n->kernels.data : "none, only copies", NULL);
     }
     if (l->n_named == 0)
-        log_event(LOG_ERROR, "nothing that is known of was on the device when it was lost",
-                  "device", device, NULL);
+        log_event(LOG_ERROR, "no known work was on the device when it was lost", "device", device,
+                  NULL);
     if (f->forgotten)
         log_event(LOG_ERROR,
-                  "what was on the device could not be written to the kernel cache's "
-                  "folder: it will be run again after the restart",
+                  "the kernels that were on the device could not be recorded in the kernel cache "
+                  "folder: they will not be refused after the restart",
                   NULL);
 }
 
@@ -156,6 +158,7 @@ void lost_fault(void *lost, const struct backend_fault *f)
     name_all(l, f);
     l->launching = f->launching;
     log_named(l, f);
+    blame_fault(l->server->culprits, f);
     pthread_mutex_lock(&l->lock);
     l->is_named = true;
     pthread_cond_broadcast(&l->named_changed);
@@ -196,20 +199,21 @@ void lost_say(struct lost *l, const struct asker *asker, struct err *e)
     if (!asker || !wait_for_names(l))
         return;
     const struct named *n = find_named(l, asker);
-    const char *kernels = n && n->kernels.data ? n->kernels.data : "copies alone";
-    char others[64] = "nothing else was";
+    const char *kernels = n && n->kernels.data ? n->kernels.data : "only copies";
+    char others[64] = "with no other work";
     if (n && l->n_named > 1)
-        snprintf(others, sizeof others, "so was work of %zu other%s", l->n_named - 1,
+        snprintf(others, sizeof others, "with work of %zu other request%s", l->n_named - 1,
                  l->n_named > 2 ? "s" : "");
     if (!n)
         err_set(e, ERR_DEVICE_LOST,
-                "the device was lost (%s) while %s was on it, and none of this: it can be asked "
-                "for again when the device is back",
-                l->why, l->n_named ? "work of others" : "nothing that is known of");
+                "the device was lost (%s) while %s on it, but no work of this request: send the "
+                "request again when the device is back",
+                l->why, l->n_named ? "work of other requests was" : "no known work was");
     else
-        err_set(e, ERR_DEVICE_LOST, "the device was lost (%s) while this was %s, and %s: %.600s%s",
-                l->why, l->launching ? "being launched" : "on it", others, kernels,
-                n->refused ? "; what is refused is not run any more" : "");
+        err_set(e, ERR_DEVICE_LOST,
+                "the device was lost (%s) while this request's work was %s, %s: %.600s%s", l->why,
+                l->launching ? "being launched" : "on it", others, kernels,
+                n->refused ? "; a refused kernel will not be run again" : "");
 }
 
 /* --- the exit --- */
@@ -234,7 +238,8 @@ static void *watch(void *arg)
     pause_for(STOP_S);
     wait_for_writing(l);
     if (!is_closed(l))
-        log_event(LOG_ERROR, "what is open does not end; leaving without it", NULL);
+        log_event(LOG_ERROR,
+                  "open connections and work did not end in time; exiting without waiting", NULL);
     _exit(LOST_EXIT);
 }
 
@@ -248,7 +253,7 @@ enum err_code lost_watch(struct server *s, double delay_s, struct lost **ret, st
     pthread_mutex_init(&lost.lock, NULL);
     clock_cond_init(&lost.named_changed);
     pthread_mutex_init(&lost.saying, NULL);
-    if (pthread_create(&thread, NULL, watch, &lost) != 0)
+    if (!thread_start(&thread, "arrayd-lost", watch, &lost))
         return err_set(e, ERR_OUT_OF_MEMORY, "cannot start a thread");
     pthread_detach(thread);
     *ret = &lost;

@@ -1,12 +1,17 @@
-/* The daemon: configuration, parts in order, ready, signals, parts in reverse order.
+/* The daemon: configuration, parts in order, ready, signals, parts in reverse order. Unless it is
+ * to run alone, the process that is started becomes the keeper (server/keeper/keeper.h), which runs
+ * this program once more as the daemon.
  *
  * The main thread takes signals by sigwait and all other threads block them, so no handler ever
  * interrupts anything. SIGHUP reads accounts and certificate again. The first SIGTERM or SIGINT
- * drains, a second one cuts open connections, a third ends the process at once. */
+ * drains, a second one cuts open connections, a third ends the process at once. SIGUSR2, from the
+ * keeper, ends it for another process that takes over what is held. */
+#include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -14,14 +19,21 @@
 #include "compute/base/clock.h"
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
+#include "compute/base/worker.h"
+#include "compute/culprit/culprit.h"
 #include "compute/engine/engine.h"
 #include "server/api/handlers.h"
 #include "server/api/metrics.h"
+#include "server/blame.h"
 #include "server/config.h"
 #include "server/doctor.h"
 #include "server/front.h"
 #include "server/http/http.h"
 #include "server/jobs/jobs.h"
+#include "server/journal/journal.h"
+#include "server/keeper/hold.h"
+#include "server/keeper/keeper.h"
+#include "server/keeper/upgrade.h"
 #include "server/lost.h"
 #include "server/server.h"
 #include "server/state/state.h"
@@ -32,9 +44,12 @@
 #include "server/store/lease.h"
 #include "server/store/lease_use.h"
 #include "server/store/share.h"
+#include "server/survive.h"
 #include "server/token_cmd.h"
 #include "server/work/asker.h"
 #include "server/work/scheduler.h"
+
+#define LEAVE_S 5.0 /* beyond drain-timeout and state-timeout, for an upgrade */
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
@@ -53,10 +68,12 @@ static bool exports_memory(const struct config *c)
     return c->allow_export && local;
 }
 
-static enum err_code open_engine(const struct config *c, struct lost *lost, struct engine **ret,
-                                 struct err *e)
+static enum err_code open_engine(const struct config *c, struct server *s, struct err *e)
 {
     struct engine_config ec = ENGINE_CONFIG_DEFAULT;
+    survive_configure(s->survive, &ec);
+    ec.max_chunks = c->max_chunks;
+    ec.max_kept = (uint32_t)c->max_kept_arrays;
     ec.backend = c->backend;
     ec.device.threads = (int)c->threads;
     ec.device.memory_limit = c->memory_limit;
@@ -69,19 +86,23 @@ static enum err_code open_engine(const struct config *c, struct lost *lost, stru
     ec.device.compile_threads = (int)c->compile_threads;
     ec.device.shareable = exports_memory(c);
     ec.device.shareable_least = c->export_threshold;
+    ec.device.shareable_keep_bytes = c->reuse_memory;
+    ec.device.shareable_keep_s = c->reuse_time;
     ec.device.lost = lost_told;
     ec.device.noted = lost_noted;
     ec.device.fault = lost_fault;
     ec.asker = asker_now;
     ec.asker_unref = asker_unref;
-    ec.device.lost_user = lost;
+    ec.device.lost_user = s->lost;
+    ec.device.culprits = s->culprits;
+    ec.device.who = blame_who;
     ec.max_inputs = (uint32_t)c->max_inputs;
     ec.max_kernel_nodes = (uint32_t)c->max_kernel_nodes;
     ec.max_cost = c->max_cost;
     ec.plan_cache = (uint32_t)c->plan_cache;
     ec.plan_cache_bytes = c->plan_cache_size;
     ec.max_kernel_inputs = (uint32_t)c->max_kernel_inputs;
-    return engine_open(&ec, ret, e);
+    return engine_open(&ec, &s->engine, e);
 }
 
 static enum err_code open_auth(const struct config *c, struct server *s, struct err *e)
@@ -92,6 +113,7 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
     limits.max_functions = (uint32_t)c->max_functions;
     limits.session_memory = c->session_memory;
     limits.request_memory = c->request_memory;
+    limits.observer = survive_observer(s->survive);
     limits.memory = s->memory =
         meter_new(NULL, "total_request_memory", c->total_request_memory, ERR_OVERLOADED);
     struct sched_config sched = {.n_devices = engine_device_count(s->engine),
@@ -101,16 +123,23 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
                                  .max_waiting_all = c->max_waiting_all};
     s->leases = leases_new((uint32_t)c->max_leases);
     s->shares = shares_new((uint32_t)c->max_shares);
+    if (s->leases && s->shares) {
+        leases_observe(s->leases, limits.observer);
+        shares_observe(s->shares, limits.observer);
+    }
     struct jobs_config jobs = {.max_jobs = (uint32_t)c->max_jobs,
                                .record_memory = c->record_memory,
                                .retention = c->job_retention,
                                .slice = JOB_SLICE,
-                               .patience = c->drain_timeout,
+                               .stop_timeout = c->drain_timeout,
                                .keep_alive = JOB_KEEP_ALIVE,
                                .say_lost = lost_say,
                                .lost = s->lost,
+                               .culprits = s->culprits,
                                .engine = s->engine,
-                               .evict = c->evict};
+                               .evict = c->evict,
+                               .keep = s->keep,
+                               .most_tries = c->job_restarts};
     struct accounts accounts = {0};
     jobs.uses = s->uses = lease_uses_new();
     enum err_code code = s->leases && s->shares && s->uses && s->memory ? ERR_OK : err_oom(e);
@@ -128,8 +157,16 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
 /* Before the first request. */
 static enum err_code open_state(struct server *s, struct err *e)
 {
-    enum err_code code = state_open(s, &s->state, e);
-    return code == ERR_OK && s->state ? state_restore(s->state, e) : code;
+    bool taken_over;
+    TRY(state_open(s, &s->state, e));
+    TRY(survive_recover(s->survive, s, &taken_over, e));
+    jobs_go_on(s->jobs);
+    if (!s->state)
+        return ERR_OK;
+    if (!taken_over)
+        return state_restore(s->state, e);
+    state_recovered(s->state);
+    return ERR_OK;
 }
 
 /* Called when no request and no job is left, or only those that do not end. False where the
@@ -140,14 +177,14 @@ static bool save_state(struct server *s)
     struct err e = ERR_INIT;
     enum err_code code = s->state ? state_save(s->state, &report, &e) : ERR_OK;
     if (code != ERR_OK) {
-        log_event(LOG_ERROR, "the state was not written; the last snapshot is as it was", "reason",
-                  e.message, NULL);
+        log_event(LOG_ERROR, "the state could not be saved; the last snapshot is unchanged",
+                  "reason", e.message, NULL);
         return false;
     }
     return !s->state || report.missing + report.earlier == 0;
 }
 
-/* Before HTTP starts: requests read it. */
+/* Before what the process before left is taken over: its exports go on. */
 static enum err_code open_exports(const struct config *c, struct server *s, struct err *e)
 {
     struct export_socket_config socket = {
@@ -156,10 +193,12 @@ static enum err_code open_exports(const struct config *c, struct server *s, stru
         .mode = (int)c->unix_mode,
         .timeout = c->export_timeout,
         .max_connections = (size_t)c->max_export_connections,
+        .hold = s->hold,
+        .exports_stay = s->survive,
     };
     if (!exports_memory(c)) {
         if (c->allow_export)
-            log_event(LOG_WARN, "allow-export is for clients on a Unix socket, and there is none",
+            log_event(LOG_WARN, "allow-export has no effect: the daemon listens on no Unix socket",
                       NULL);
         return ERR_OK;
     }
@@ -178,16 +217,28 @@ static enum err_code open_exports(const struct config *c, struct server *s, stru
                                      .changed = export_socket_wake,
                                      .user = s->export_socket};
     s->exports = exports_new(&exports);
-    if (!s->exports)
-        return err_oom(e);
-    return export_socket_start(s->export_socket, s->exports, e);
+    return s->exports ? ERR_OK : err_oom(e);
+}
+
+/* Before HTTP starts: requests read it. */
+static enum err_code start_exports(struct server *s, struct err *e)
+{
+    return s->exports ? export_socket_start(s->export_socket, s->exports, e) : ERR_OK;
+}
+
+/* Whether another process goes on with them. */
+static bool exports_go_on(const struct server *s, bool began)
+{
+    return s->survive && (!began || atomic_load(&s->leaving) || atomic_load(&s->device_lost));
 }
 
 /* Called when no request is left: write exports that clients still hold may continue until then,
  * unless a second signal comes. */
-static void stop_exports(struct server *s, uint64_t until_ns)
+static void stop_exports(struct server *s, bool began, uint64_t until_ns)
 {
-    if (s->export_socket)
+    if (s->export_socket && exports_go_on(s, began))
+        export_socket_leave(s->export_socket);
+    else if (s->export_socket)
         export_socket_stop(s->export_socket, until_ns, &s->hurry);
 }
 
@@ -231,6 +282,14 @@ static void keep_heap(int bytes)
 #endif
 }
 
+/* Else the log would go to whatever else gets the number of standard error. */
+static void open_standard(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)!open("/dev/null", O_RDWR);
+}
+
 /* Each connection needs a descriptor. */
 static void raise_descriptors(void)
 {
@@ -250,14 +309,16 @@ static void reload_accounts(const struct server *s)
     enum err_code code = accounts_read(path, &accounts, &e);
     /* an editor may empty a file just before it writes it */
     if (code == ERR_OK && accounts.n_users == 0)
-        code = err_set(&e, ERR_BAD_FIELD, "%s has no account: every session and array would end",
-                       path);
+        code = err_set(&e, ERR_BAD_FIELD,
+                       "%s contains no account: every session and array would be deleted", path);
     if (code == ERR_OK)
         code = auth_apply(s->auth, &accounts, &e);
+    shares_sweep(s->shares);
+    leases_sweep(s->leases);
     if (code != ERR_OK)
-        log_event(LOG_ERROR, "SIGHUP: the accounts stay as they were", "why", e.message, NULL);
+        log_event(LOG_ERROR, "SIGHUP: the accounts are unchanged", "why", e.message, NULL);
     else
-        log_event(LOG_INFO, "SIGHUP: the accounts were read again", "file", path, NULL);
+        log_event(LOG_INFO, "SIGHUP: the accounts were reloaded", "file", path, NULL);
     accounts_free(&accounts);
 }
 
@@ -266,17 +327,17 @@ static void reload(const struct server *s)
     struct err e = ERR_INIT;
     if (s->config->tls_cert) {
         if (http_reload(s->http, &e) != ERR_OK)
-            log_event(LOG_ERROR, "SIGHUP: the certificate stays as it was", "why", e.message, NULL);
+            log_event(LOG_ERROR, "SIGHUP: the certificate is unchanged", "why", e.message, NULL);
         else
-            log_event(LOG_INFO, "SIGHUP: the certificate was read again", NULL);
+            log_event(LOG_INFO, "SIGHUP: the certificate was reloaded", NULL);
     }
     if (s->config->accounts)
         reload_accounts(s);
     else if (!s->config->tls_cert)
-        log_event(LOG_INFO, "SIGHUP: there are no accounts to read again", NULL);
+        log_event(LOG_INFO, "SIGHUP: there are no accounts to reload", NULL);
 }
 
-struct impatience {
+struct signal_thread {
     sigset_t *signals;
     struct server *server;
 };
@@ -290,6 +351,8 @@ static int next_end(const struct server *s, const sigset_t *signals, bool ending
         sigwait(signals, &sig);
         if (sig == SIGHUP && !ending)
             reload(s);
+        else if (sig == SIGUSR2 && (ending || !s->hold))
+            continue;
         else if (sig != SIGHUP && (sig != LOST_SIGNAL || atomic_load(&s->device_lost)))
             return sig;
     }
@@ -297,9 +360,9 @@ static int next_end(const struct server *s, const sigset_t *signals, bool ending
 
 /* Takes signals while the daemon drains: the second cuts connections, the third ends the
  * process. */
-static void *impatient(void *arg)
+static void *take_signals(void *arg)
 {
-    struct impatience *i = arg;
+    struct signal_thread *i = arg;
     next_end(i->server, i->signals, true);
     atomic_store(&i->server->hurry, true);
     next_end(i->server, i->signals, true);
@@ -310,14 +373,42 @@ static void wait_for_signal(struct server *s, sigset_t *signals)
 {
     int sig = next_end(s, signals, false);
     atomic_store(&s->draining, true);
+    atomic_store(&s->leaving, sig == SIGUSR2);
     if (sig != LOST_SIGNAL)
-        log_event(LOG_INFO, "stopping", "signal", sig == SIGTERM ? "SIGTERM" : "SIGINT", NULL);
+        log_event(LOG_INFO, "stopping", "signal",
+                  sig == SIGTERM  ? "SIGTERM"
+                  : sig == SIGINT ? "SIGINT"
+                                  : "SIGUSR2 (another process takes over)",
+                  NULL);
     /* static: the thread may live as long as the process */
-    static struct impatience i;
-    i = (struct impatience){signals, s};
+    static struct signal_thread i;
+    i = (struct signal_thread){signals, s};
     pthread_t t;
-    if (pthread_create(&t, NULL, impatient, &i) == 0)
+    if (thread_start(&t, "arrayd-signals", take_signals, &i))
         pthread_detach(t);
+}
+
+/* Once the work under way is done: what outlives the process stays as it is. If that does not end
+ * in time, the process does, and what is being written is known by its cells. */
+static void bequeath(struct server *s, int status, uint64_t until_ns)
+{
+    while (engine_jobs_in_flight(s->engine) > 0 && clock_ns() < until_ns)
+        usleep(1000);
+    const bool ended = engine_jobs_in_flight(s->engine) == 0;
+    engine_bequeath(s->engine);
+    survive_stop(s->survive);
+    if (ended)
+        return;
+    log_event(LOG_WARN, "exiting while work is still running", NULL);
+    _exit(status);
+}
+
+/* Whether it is known that another process will take over: after an upgrade, the loss of the
+ * device, and where the service manager stores what is held (sd_pid_notify_with_fds(3)). */
+static bool is_followed(const struct server *s)
+{
+    return s->survive && (atomic_load(&s->leaving) || atomic_load(&s->device_lost) ||
+                          (s->hold && getenv("FDSTORE")));
 }
 
 static int run(struct config *config)
@@ -331,18 +422,28 @@ static int run(struct config *config)
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGHUP);
     sigaddset(&signals, LOST_SIGNAL);
+    sigaddset(&signals, SIGUSR2);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
     s.started_us = clock_date_us();
 
     int status = EXIT_OK;
+    uint64_t until_ns = 0;
     s.metrics = metrics_new(route_table, route_count);
-    enum err_code code = s.metrics ? ERR_OK : err_oom(&e);
+    enum err_code code = s.metrics ? hold_open(&s.hold, &e) : err_oom(&e);
     if (code == ERR_OK)
-        code = lost_watch(&s, config->lost_exit_delay, &s.lost, &e);
+        code = lost_watch(&s, s.hold ? 0 : config->lost_exit_delay, &s.lost, &e);
     if (code == ERR_OK)
-        code = open_engine(config, s.lost, &s.engine, &e);
+        code = survive_open(config, s.hold, &s.survive, &e);
     if (code == ERR_OK)
+        code = blame_open(config, s.hold, &s.culprits, &e);
+    if (code == ERR_OK)
+        code = open_engine(config, &s, &e);
+    if (code == ERR_OK) {
+        blame_crash(s.culprits, s.hold);
         config->max_cost = engine_max_cost(s.engine); /* if unset, the backend has decided */
+        s.keep_problem = survive_problem(s.survive, &s);
+        s.keep = survive_keep(s.survive);
+    }
     /* A resource the machine lacks is not a wrong option. */
     int failed =
         code == ERR_BAD_FIELD && !strcmp(config->backend, "cuda") ? EXIT_FAILED : EXIT_USAGE;
@@ -351,27 +452,32 @@ static int run(struct config *config)
     if (code == ERR_OK)
         code = open_auth(config, &s, &e);
     if (code == ERR_OK)
+        code = open_exports(config, &s, &e);
+    if (code == ERR_OK)
         code = open_state(&s, &e);
     if (code == ERR_OK)
-        code = open_exports(config, &s, &e);
+        code = start_exports(&s, &e);
     if (code == ERR_OK)
         code = front_start(config, &s, &e);
     if (code != ERR_OK) {
-        stop_exports(&s, 0);
+        survive_stop(s.survive); /* what ends now is to go on in the next process */
+        stop_exports(&s, false, 0);
         status = complain(&e, code == ERR_BAD_FIELD ? failed : EXIT_FAILED);
     } else {
         log_report(s.engine);
         log_ready(&s);
+        hold_drop_rest(s.hold);
+        hold_ready(s.hold);
         wait_for_signal(&s, &signals);
         bool gone = atomic_load(&s.device_lost);
-        uint64_t until_ns = gone ? 0 : clock_ns() + (uint64_t)(config->drain_timeout * 1e9);
-        if (s.export_socket)
+        until_ns = gone ? 0 : clock_ns() + (uint64_t)(config->drain_timeout * 1e9);
+        if (s.export_socket && !exports_go_on(&s, true))
             export_socket_drain(s.export_socket);
         sched_open(s.sched); /* requests waiting for a turn must end within drain-timeout */
-        jobs_stop(s.jobs);
+        (is_followed(&s) ? jobs_leave : jobs_stop)(s.jobs);
         state_stop(s.state);
         bool ended = http_stop(s.http);
-        stop_exports(&s, until_ns);
+        stop_exports(&s, true, until_ns);
         if (!atomic_load(&s.device_lost)) {
             jobs_free(ended ? s.jobs : NULL);
             s.jobs = ended ? NULL : s.jobs;
@@ -380,12 +486,14 @@ static int run(struct config *config)
         }
         lost_leave(s.lost);
         if (!ended) {
-            log_event(LOG_ERROR, "work does not end; leaving without it", NULL);
+            log_event(LOG_ERROR, "work did not end in time; exiting without waiting", NULL);
             _exit(EXIT_FAILED);
         }
     }
     exports_free(s.exports);
     export_socket_free(s.export_socket);
+    if (s.survive && s.engine)
+        bequeath(&s, status, until_ns);
     jobs_free(s.jobs);
     lease_uses_free(s.uses);
     state_close(s.state);
@@ -395,14 +503,38 @@ static int run(struct config *config)
     shares_free(s.shares);
     meter_unref(s.memory);
     if (!engine_close(s.engine)) {
-        log_event(LOG_WARN, "stopped while work is still running; its memory is left to it", NULL);
+        log_event(LOG_WARN, "exiting while work is still running", NULL);
         _exit(status);
     }
     sched_free(s.sched);
     metrics_free(s.metrics);
+    survive_free(s.survive);
+    culprits_close(s.culprits);
+    hold_close(s.hold);
     if (code == ERR_OK)
         log_event(LOG_INFO, "stopped", NULL);
     return status;
+}
+
+/* The first process, which starts this program again as the daemon. */
+static int keep(struct config *config, char *const *argv)
+{
+    /* 0: as long as it takes */
+    double saving = !config->state_dir ? 0 : config->state_timeout ? config->state_timeout : 1e9;
+    struct keeper_config k = {.argv = argv,
+                              .most_failures = config->restart_limit,
+                              .most_deaths = config->restart_rate,
+                              .leave_s = config->drain_timeout + saving + LEAVE_S};
+    config_free(config);
+    return keeper_run(&k);
+}
+
+/* Asked by the keeper before an upgrade: the options have been understood. */
+static int check_upgrade(int journal)
+{
+    struct err e = ERR_INIT;
+    return journal >= 0 && journal_check(journal, &e) != ERR_OK ? complain(&e, EXIT_FAILED)
+                                                                : EXIT_OK;
 }
 
 /* The commands that the first argument may name instead of an option. */
@@ -413,10 +545,12 @@ static const struct {
     {"doctor", doctor_main},
     {"token", token_main},
     {"account", account_main},
+    {"upgrade", upgrade_main},
 };
 
 int main(int argc, char **argv)
 {
+    open_standard();
     for (size_t i = 0; argc > 1 && i < sizeof commands / sizeof *commands; i++)
         if (!strcmp(argv[1], commands[i].name))
             return commands[i].main(argc - 1, argv + 1);
@@ -426,16 +560,20 @@ int main(int argc, char **argv)
     if (config_load(argc, argv, &config, &action, &e))
         return complain(&e, EXIT_USAGE);
     int status = EXIT_OK;
-    if (action == CONFIG_HELP) {
+    if (getenv(KEEPER_CHECK_ENV)) {
+        status = check_upgrade(atoi(getenv(KEEPER_CHECK_ENV)));
+    } else if (action == CONFIG_HELP) {
         _cleanup_strb_ struct strb text = {0};
         config_help(&text);
         fputs(text.failed ? "" : text.data, stdout);
     } else if (action == CONFIG_VERSION) {
         puts("arrayd " ARRAYD_VERSION);
     } else {
-        config_fill(&config);
         log_set_level(config.log_level);
         log_set_json(config.log_json);
+        if (!config.no_keeper && !hold_expected())
+            return keep(&config, argv);
+        config_fill(&config);
         raise_descriptors();
         signal(SIGXFSZ, SIG_IGN); /* a file over the size limit is an error, like a full disk */
         keep_heap(4 << 20);

@@ -14,17 +14,21 @@
 
 struct auth;
 struct config;
+struct culprits;
 struct engine;
 struct export_socket;
 struct exports;
+struct hold;
 struct http;
 struct jobs;
+struct keep;
 struct lease_uses;
 struct lost;
 struct leases;
 struct shares;
 struct sched;
 struct state;
+struct survive;
 struct meter;
 struct metrics;
 
@@ -38,16 +42,22 @@ struct server {
     struct exports *exports; /* NULL: exports are off */
     struct lease_uses *uses;
     struct export_socket *export_socket;
-    struct sched *sched; /* the devices' scheduler */
-    struct jobs *jobs;   /* running programs (server/jobs/jobs.h) */
-    struct state *state; /* on disk; NULL: nothing is saved (server/state/state.h) */
-    struct lost *lost;   /* handles the loss of the device (server/lost.h) */
+    struct sched *sched;       /* the devices' scheduler */
+    struct jobs *jobs;         /* running programs (server/jobs/jobs.h) */
+    struct state *state;       /* on disk; NULL: nothing is saved (server/state/state.h) */
+    struct keep *keep;         /* writes changes to the journal; NULL without keep-arrays */
+    struct culprits *culprits; /* what faulted, and whose work it was (server/blame.h) */
+    struct lost *lost;         /* handles the loss of the device (server/lost.h) */
+    struct survive *survive;   /* what the next process takes over (server/survive.h) */
+    struct hold *hold; /* what outlives this process; NULL: nothing (server/keeper/hold.h) */
     struct http *http;
     struct metrics *metrics;           /* server/api/metrics.h */
     _Atomic bool draining;             /* SIGTERM came: /readyz says 503 */
+    _Atomic bool leaving;              /* for another process, which takes over what is held */
     _Atomic bool hurry;                /* a second signal: open connections are cut, not drained */
     _Atomic bool device_lost;          /* only health and metrics are served */
     _Atomic(const char *) lost_reason; /* readable reason for it; NULL until it is known */
+    const char *keep_problem;          /* why arrays do not outlive the process; NULL: they do */
     int64_t started_us;                /* microseconds since 1970 */
 };
 

@@ -30,25 +30,25 @@ static const char usage[] =
     "       arrayd token list\n"
     "       arrayd token remove NAME [ID]\n"
     "\n"
-    "each with --accounts FILE, or --config FILE of a daemon whose accounts they are\n"
+    "Each needs --accounts FILE, or the --config FILE of the daemon.\n"
     "\n"
-    "add     makes a token for NAME, with an account where there is none, and prints it this once\n"
-    "list    names, roles, and the ids of their tokens\n"
-    "remove  the token with this id, or all of NAME's; the account stays, with all its arrays:\n"
-    "        'arrayd account remove NAME' ends it\n"
+    "add     creates a token for NAME, and the account if it does not exist, and prints the token "
+    "once\n"
+    "list    prints names, roles, and the ids of tokens\n"
+    "remove  removes the token with this ID, or all of NAME's; the account stays, with all its\n"
+    "        arrays: 'arrayd account remove NAME' removes it\n"
     "\n"
-    "A daemon that runs takes notice on SIGHUP.\n";
+    "A running daemon reloads the file on SIGHUP.\n";
 
 static const char account_usage[] =
     "usage: arrayd account remove NAME\n"
     "\n"
-    "with --accounts FILE, or --config FILE of a daemon whose accounts they are\n"
+    "Needs --accounts FILE, or the --config FILE of the daemon.\n"
     "\n"
-    "remove  takes NAME's section out of the file: with it end the account, its tokens and all it "
-    "has,\n"
-    "        arrays too\n"
+    "remove  removes NAME's section from the file, which deletes the account, its tokens and\n"
+    "        everything it owns, arrays included\n"
     "\n"
-    "A daemon that runs takes notice on SIGHUP.\n";
+    "A running daemon reloads the file on SIGHUP.\n";
 
 struct command {
     char *path; /* the accounts file, links resolved */
@@ -177,8 +177,9 @@ static enum err_code add(struct command *c, struct err *e)
     TRY(read_accounts(c, false, e));
     const struct user *u = find_user(c);
     if (u && c->role_given && u->role != c->role)
-        return err_set(e, ERR_BAD_FIELD, "'%s' is there already, with the role %s: change it in %s",
-                       c->name, role_name(u->role), c->path);
+        return err_set(e, ERR_BAD_FIELD,
+                       "'%s' already exists with the role %s: change the role in %s", c->name,
+                       role_name(u->role), c->path);
     char token[TOKEN_SIZE];
     uint8_t hash[TOKEN_HASH_SIZE];
     token_make(token);
@@ -224,7 +225,7 @@ static enum err_code remove_token(struct command *c, struct err *e)
 {
     const char *id = c->id ? c->id : "";
     if (c->id && strlen(c->id) < TOKEN_ID_LEN)
-        return err_set(e, ERR_BAD_FIELD, "an id has %d digits: see 'arrayd token list'",
+        return err_set(e, ERR_BAD_FIELD, "an id must have %d digits: see 'arrayd token list'",
                        TOKEN_ID_LEN);
     TRY(lock_folder(c, e));
     TRY(read_accounts(c, true, e));
@@ -239,8 +240,8 @@ static enum err_code remove_token(struct command *c, struct err *e)
     TRY(write_accounts(c, &text, e));
     if (tokens_of(c, find_user(c)) == n)
         fprintf(stderr,
-                "'%s' has no token any more, and is still an account, with all it has: 'arrayd "
-                "account remove %s' ends it\n",
+                "'%s' has no tokens left, but the account and everything it owns remain: use "
+                "'arrayd account remove %s' to remove it\n",
                 c->name, c->name);
     return ERR_OK;
 }
@@ -255,9 +256,9 @@ static enum err_code remove_account(struct command *c, struct err *e)
     TRY(accounts_end(c->text.data, c->name, &text, e));
     TRY(write_accounts(c, &text, e));
     if (c->accounts.n_users == 1)
-        fputs(
-            "that was the last account: a daemon that runs keeps those it has on SIGHUP, stop it\n",
-            stderr);
+        fputs("that was the last account: on SIGHUP a running daemon keeps the accounts it has, so "
+              "stop it\n",
+              stderr);
     return ERR_OK;
 }
 
@@ -281,7 +282,8 @@ static enum err_code find_path(struct command *c, char *accounts, char *config, 
     char *real = cfg.accounts ? realpath(cfg.accounts, NULL) : NULL; /* a link stays a link */
     c->path = cfg.accounts ? mem_strdup(real ? real : cfg.accounts) : NULL;
     if (!cfg.accounts)
-        code = err_set(e, ERR_BAD_FIELD, "which accounts? Say --accounts FILE, or --config FILE");
+        code = err_set(e, ERR_BAD_FIELD,
+                       "the accounts file is missing: give --accounts FILE or --config FILE");
     else if (!c->path)
         code = err_oom(e);
     (free)(real); /* allocated by libc */
@@ -298,7 +300,10 @@ static enum err_code command_line(int argc, char *const *argv, struct command *c
     char *accounts = NULL, *config = NULL;
     optind = 0;
     opterr = 0;
-    for (int k; (k = getopt_long(argc, argv, ":", options, NULL)) != -1;) {
+    for (;;) {
+        int k = getopt_long(argc, argv, ":", options, NULL);
+        if (k == -1)
+            break;
         if (k == 'a') {
             accounts = optarg;
         } else if (k == 'c') {
@@ -307,7 +312,7 @@ static enum err_code command_line(int argc, char *const *argv, struct command *c
             c->role_given = true;
             TRY(role_parse(optarg, &c->role, e));
         } else {
-            return err_set(e, ERR_BAD_FIELD, "an unknown option, or one without a value");
+            return err_set(e, ERR_BAD_FIELD, "unknown option, or an option without its value");
         }
     }
     c->first = optind; /* parsing the other command line will change it */

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <time.h>
 
 static inline uint64_t clock_ns(void)
@@ -56,6 +57,23 @@ static inline int64_t clock_date_us(void)
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+#define CLOCK_DATE_SIZE 48
+
+/* A time in microseconds since 1970 as text: UTC, to the millisecond (RFC 3339). */
+static inline void clock_date_text(int64_t us, char ret[CLOCK_DATE_SIZE])
+{
+    const time_t s = (time_t)(us / 1000000);
+    struct tm tm;
+    gmtime_r(&s, &tm);
+    size_t n = strftime(ret, CLOCK_DATE_SIZE, "%Y-%m-%dT%H:%M:%S", &tm);
+    snprintf(ret + n, CLOCK_DATE_SIZE - n, ".%03dZ", (int)(us / 1000 % 1000));
+}
+
+static inline time_t clock_date(void)
+{
+    return (time_t)(clock_date_us() / 1000000);
 }
 
 #endif

@@ -41,6 +41,7 @@ __attribute__((format(printf, 5, 0))) static enum err_code set(struct err *e, en
     e->code = code;
     e->offset = offset;
     e->wanted = 0;
+    e->retry_s = 0;
     snprintf(e->pointer, sizeof e->pointer, "%s", pointer);
     int n = vsnprintf(e->message, sizeof e->message, fmt, ap);
     trim_utf8(e->message, sizeof e->message, n);
@@ -90,7 +91,7 @@ enum err_code err_oom(struct err *e)
 {
     if (e && meter_refusal(e))
         return e->code;
-    return err_set(e, ERR_OUT_OF_MEMORY, "the daemon has no memory left for this request");
+    return err_set(e, ERR_OUT_OF_MEMORY, "the daemon is out of memory");
 }
 
 int err_status(enum err_code code)

@@ -5,6 +5,7 @@
 #ifndef ARRAYD_BASE_ERR_H
 #define ARRAYD_BASE_ERR_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum err_code {
@@ -25,6 +26,7 @@ struct err {
     long long wanted;
     int device;
     unsigned long long until;
+    int retry_s; /* 429 and 503: after so many seconds it may be different; 0: soon */
 };
 
 #define ERR_INIT                                                                                   \
@@ -61,6 +63,12 @@ enum err_code err_prefix(struct err *e, const char *prefix);
 
 /* Sets the usual error after a failed allocation; returns ERR_OUT_OF_MEMORY. */
 enum err_code err_oom(struct err *e);
+
+/* Of these the engine may know more: why a kernel did not compile, or is refused. */
+static inline bool err_has_reason(enum err_code code)
+{
+    return code == ERR_INTERNAL || code == ERR_FAULTED || code == ERR_PLAN_FAULTED;
+}
 
 int err_status(enum err_code code);        /* HTTP status, 200 for ERR_OK */
 const char *err_name(enum err_code code);  /* wire token, "ok" for ERR_OK */

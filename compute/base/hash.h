@@ -1,5 +1,5 @@
-/* FNV-1a, for tables in memory and for marks that only have to differ: nothing relies on a hash
- * alone, and no hash is stored. Pure. */
+/* FNV-1a, for tables in memory and for marks that only have to differ: nothing but the list of
+ * suspected work (ir_identity) relies on a hash alone, and no other hash is stored. Pure. */
 #ifndef ARRAYD_BASE_HASH_H
 #define ARRAYD_BASE_HASH_H
 
@@ -18,6 +18,13 @@ static inline uint64_t hash_bytes(uint64_t h, const void *p, size_t n)
     return h;
 }
 
+/* Adds eight bytes at once. */
+static inline uint64_t hash_word(uint64_t h, uint64_t w)
+{
+    h = (h ^ w) * 1099511628211u;
+    return h ^ h >> 29;
+}
+
 /* The same for long keys, eight bytes a step. */
 static inline uint64_t hash_words(const void *p, size_t n)
 {
@@ -26,8 +33,7 @@ static inline uint64_t hash_words(const void *p, size_t n)
     for (; n >= 8; n -= 8, b += 8) {
         uint64_t w;
         memcpy(&w, b, 8);
-        h = (h ^ w) * 1099511628211u;
-        h ^= h >> 29;
+        h = hash_word(h, w);
     }
     return hash_bytes(h, b, n);
 }

@@ -46,21 +46,21 @@ static enum ini_kind parse(struct ini_line *l, const char *from, const char *to)
     if (to > from && to[-1] == '\r')
         to--;
     if (memchr(from, '\0', (size_t)(to - from)))
-        return mistake(l, "there is a NUL character");
+        return mistake(l, "the line contains a NUL character");
     if (memchr(from, '\r', (size_t)(to - from)))
-        return mistake(l, "there is a CR without an LF behind it");
+        return mistake(l, "the line contains a CR without an LF after it");
     struct ini_part all = trim(from, before_comment(from, to));
     const char *equals = memchr(all.at, '=', all.n);
     if (!all.n)
         return INI_EMPTY;
     if (all.at[0] == '[') {
         if (all.at[all.n - 1] != ']')
-            return mistake(l, "a section is '[name]', with nothing but a comment behind it");
+            return mistake(l, "a section must be '[name]', followed by nothing but a comment");
         l->name = trim(all.at + 1, all.at + all.n - 1);
-        return l->name.n ? INI_SECTION : mistake(l, "there is no name within the brackets");
+        return l->name.n ? INI_SECTION : mistake(l, "the brackets contain no name");
     }
     if (!equals)
-        return mistake(l, "this is not 'name = value'");
+        return mistake(l, "expected 'name = value'");
     l->name = trim(all.at, equals);
     l->value = trim(equals + 1, all.at + all.n);
     return INI_VALUE;

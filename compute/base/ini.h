@@ -39,6 +39,10 @@ bool ini_is(struct ini_part p, const char *text);
 
 /* Parses a size such as "1.5GiB" into bytes; false: not a size. */
 bool ini_size(const char *text, double *ret);
+/* What it accepts, for error messages. */
+#define INI_SIZE_FORM                                                                              \
+    "a number of bytes, or a number with one of the units KiB, MiB, GiB, TiB (K, M, G, T for "     \
+    "short) and kB, MB, GB, TB"
 
 /* Reads a descriptor to its end, up to a size that no such file needs. Errors (ERR_BAD_FIELD) call
  * the file `name`. */

@@ -1,5 +1,5 @@
-/* Which instruction set to run on, for loops that are built for several. Callers ask once for many
- * elements. Depends only on the processor and the environment; thread-safe.
+/* Which instruction set to run on, for loops that are built for several.
+ * Depends only on the processor and the environment; thread-safe.
  *
  * A level is a whole bundle of extensions, as processors have them together: AVX2 with FMA and F16C
  * (2013 on), AVX-512 with F, BW, CD, DQ, VL (2017 on). Finer choices would multiply the builds for
@@ -7,6 +7,7 @@
 #ifndef ARRAYD_BASE_ISA_H
 #define ARRAYD_BASE_ISA_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,10 +51,26 @@ static inline enum isa isa_choose(const char *wanted)
     return b;
 }
 
-/* The level of this process; the environment variable ARRAYD_CPU_ISA can lower it. */
+/* The level of this process; the environment variable ARRAYD_CPU_ISA can lower it. Read once. */
 static inline enum isa isa_now(void)
 {
-    return isa_choose(getenv("ARRAYD_CPU_ISA"));
+    static _Atomic int known; /* 1 + the level */
+    int level = atomic_load_explicit(&known, memory_order_relaxed);
+    if (level == 0) {
+        level = 1 + (int)isa_choose(getenv("ARRAYD_CPU_ISA"));
+        atomic_store_explicit(&known, level, memory_order_relaxed);
+    }
+    return (enum isa)(level - 1);
 }
+
+/* Of name_baseline, name_avx2 and name_avx512 the function of this process's level. */
+#if defined(__x86_64__)
+#define ISA_PICK(name)                                                                             \
+    (isa_now() == ISA_AVX512 ? name##_avx512                                                       \
+     : isa_now() == ISA_AVX2 ? name##_avx2                                                         \
+                             : name##_baseline)
+#else
+#define ISA_PICK(name) name##_baseline
+#endif
 
 #endif

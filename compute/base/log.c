@@ -7,7 +7,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "compute/base/clock.h"
@@ -96,13 +95,8 @@ void log_event(enum log_level level, const char *message, ...)
     struct line l;
     l.len = 0;
     l.full = false;
-    const int64_t now_us = clock_date_us();
-    const time_t now_s = now_us / 1000000;
-    struct tm tm;
-    gmtime_r(&now_s, &tm);
-    char stamp[48];
-    size_t n = strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &tm);
-    snprintf(stamp + n, sizeof stamp - n, ".%03ldZ", (long)(now_us / 1000 % 1000));
+    char stamp[CLOCK_DATE_SIZE];
+    clock_date_text(clock_date_us(), stamp);
 
     bool json = atomic_load(&as_json);
     if (json) {
@@ -121,7 +115,7 @@ void log_event(enum log_level level, const char *message, ...)
     }
     va_list ap;
     va_start(ap, message);
-    for (const char *key; (key = va_arg(ap, const char *));) {
+    for (const char *key = va_arg(ap, const char *); key; key = va_arg(ap, const char *)) {
         const char *value = va_arg(ap, const char *);
         if (!value)
             value = "";

@@ -2,17 +2,25 @@
  * and a test switch, never used for synchronisation. */
 #include "compute/base/mem.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
 
 #include "compute/base/clock.h"
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8u /* Linux 6.3 */
+#endif
 
 static _Atomic int64_t live;
 static _Atomic int64_t fail_countdown; /* 0 = off, n = the nth from now fails, -1 = all fail */
@@ -189,4 +197,31 @@ int64_t mem_machine(void)
             total = v;
     }
     return total;
+}
+
+int mem_file(const char *name)
+{
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+    if (fd < 0 && errno == EINVAL)
+        fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    return fd;
+}
+
+static bool is_strict(void)
+{
+    char mode = '0';
+    int fd = open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        if (read(fd, &mode, 1) != 1)
+            mode = '0';
+        close(fd);
+    }
+    return mode == '2';
+}
+
+bool mem_file_size(int fd, int64_t size)
+{
+    return fchmod(fd, 0600) == 0 && ftruncate(fd, size) == 0 &&
+           (!is_strict() || fallocate(fd, 0, 0, size) == 0) &&
+           fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0;
 }

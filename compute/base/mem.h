@@ -20,6 +20,12 @@ char *mem_strndup(const char *s, size_t n) __attribute__((warn_unused_result));
 /* Bytes of memory of the machine, or of the container this process runs in. */
 int64_t mem_machine(void);
 
+/* A new, empty file in memory (memfd) that is closed on exec; −1 with errno. mem_file_size gives it
+ * its size for good: nobody can change that any more, and where the kernel promises no more memory
+ * than there is, all of it is allocated at once, so that no store can fail; false with errno. */
+int mem_file(const char *name);
+bool mem_file_size(int fd, int64_t size);
+
 /* mem_gave_back records that n bytes were freed, if in a large piece: libc may keep them. mem_trim
  * returns what libc keeps to the system once that is much, and not too often. It takes some
  * milliseconds: do not call it on a thread that serves requests. */

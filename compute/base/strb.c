@@ -72,7 +72,12 @@ void strb_add(struct strb *b, const char *s)
 
 void strb_addc(struct strb *b, char c)
 {
-    strb_addn(b, &c, 1);
+    if (b->failed || b->cap - b->len < 2) {
+        strb_addn(b, &c, 1);
+        return;
+    }
+    b->data[b->len++] = c;
+    b->data[b->len] = '\0';
 }
 
 void strb_addf(struct strb *b, const char *fmt, ...)
@@ -101,9 +106,10 @@ void strb_add_u64(struct strb *b, uint64_t v)
 {
     char tmp[20];
     size_t i = sizeof tmp;
-    do
+    do {
         tmp[--i] = (char)('0' + v % 10);
-    while (v /= 10);
+        v /= 10;
+    } while (v);
     strb_addn(b, tmp + i, sizeof tmp - i);
 }
 

@@ -1,10 +1,15 @@
 /* A loop around the step. The mutex is the owner's, so that one lock covers both the step's view of
- * its work and the wait for more. */
+ * its work and the wait for more.
+ *
+ * Several threads that wait for one condition variable may miss a signal in glibc before 2.41
+ * (https://sourceware.org/bugzilla/show_bug.cgi?id=25847), so they look again after a while. */
 #include "compute/base/worker.h"
 
 #include "compute/base/clock.h"
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
+
+#define LOOK_AGAIN_S 2.0
 
 static void *run(void *arg)
 {
@@ -14,9 +19,11 @@ static void *run(void *arg)
         double wait = w->step(w->user);
         if (wait == WORKER_AGAIN)
             continue;
+        if (w->stop && (wait < 0 || !w->finishes))
+            break;
+        if (wait < 0 && w->n > 1)
+            wait = LOOK_AGAIN_S;
         if (wait < 0) {
-            if (w->stop)
-                break;
             pthread_cond_wait(&w->wake, w->lock);
         } else {
             const struct timespec until = clock_after(wait);
@@ -51,6 +58,7 @@ void worker_init(struct worker *w)
     w->stop = false;
     w->threads = NULL;
     clock_cond_init(&w->wake);
+    pthread_mutex_init(&w->stopping, NULL); /* cannot fail here */
 }
 
 bool worker_start(struct worker *w)
@@ -80,6 +88,7 @@ bool worker_is_stopped(const struct worker *w)
 
 void worker_stop(struct worker *w)
 {
+    pthread_mutex_lock(&w->stopping);
     pthread_mutex_lock(w->lock);
     const int n = w->running;
     w->stop = true;
@@ -88,11 +97,13 @@ void worker_stop(struct worker *w)
     pthread_mutex_unlock(w->lock);
     for (int i = 0; i < n; i++)
         pthread_join(w->threads[i], NULL);
+    pthread_mutex_unlock(&w->stopping);
 }
 
 void worker_destroy(struct worker *w)
 {
     if (w->threads != &w->only)
         mem_free(w->threads);
+    pthread_mutex_destroy(&w->stopping);
     pthread_cond_destroy(&w->wake);
 }

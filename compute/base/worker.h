@@ -15,8 +15,8 @@
 #include <stddef.h>
 
 /* What a step returns: seconds until the next step, unless a wake comes first; WORKER_AGAIN:
- * immediately; WORKER_RESTS: only when woken. A stopped worker ends when its step returns
- * WORKER_RESTS. */
+ * immediately; WORKER_RESTS: only when woken. A stopped worker ends when its step returns anything
+ * but WORKER_AGAIN: a queue is worked off, and nothing is waited for. */
 #define WORKER_AGAIN 0.0
 #define WORKER_RESTS (-1.0)
 typedef double worker_step(void *user);
@@ -26,11 +26,13 @@ struct worker {
     pthread_mutex_t *lock;
     worker_step *step;
     void *user;
-    int n;        /* number of threads; 0: one */
-    size_t stack; /* bytes per thread; 0: the default */
+    int n;         /* number of threads; 0: one */
+    size_t stack;  /* bytes per thread; 0: the default */
+    bool finishes; /* when stopped it waits, too, and ends when its step returns WORKER_RESTS */
 
     /* private to the worker */
     pthread_cond_t wake;
+    pthread_mutex_t stopping; /* held until the threads are joined; taken before `lock` */
     pthread_t *threads, only;
     int running;
     bool stop;
@@ -43,11 +45,11 @@ void worker_init(struct worker *w);
 bool worker_start(struct worker *w) __attribute__((warn_unused_result));
 /* Wakes one of its threads: there may be work. With or without the mutex. */
 void worker_wake(struct worker *w);
-/* Whether the worker is stopped, and its step should skip what is no longer necessary. With the
- * mutex held. */
+/* Whether the worker is stopped, and work that is queued would only be refused. With the mutex
+ * held. */
 bool worker_is_stopped(const struct worker *w);
-/* Wakes the threads and returns when they have ended. Without the mutex; a second call does
- * nothing. */
+/* Wakes the threads and returns when they have ended, also if another thread has called it before.
+ * Without the mutex. */
 void worker_stop(struct worker *w);
 /* Only after worker_stop, or if it was never started. */
 void worker_destroy(struct worker *w);

@@ -47,7 +47,7 @@ enum err_code elementwise_astype(struct checker *c, const struct call *call, str
     const char *name = check_text(c, call->param[1]);
     if (!name)
         return expr_err(c->x, call->param[1], c->e, ERR_BAD_DTYPE,
-                        "astype() takes a dtype's name, as in astype(x, \"float32\")");
+                        "astype() takes the name of a dtype, as in astype(x, \"float32\")");
     enum dtype t;
     TRY(check_place(c, call->param[1], dtype_read(name, strlen(name), &t, c->e)));
     TRY(check_value(c, call->param[0], &x));

@@ -34,7 +34,7 @@ static enum err_code mode_param(struct checker *c, uint32_t node, enum take_mode
             *ret = (enum take_mode)i;
             return ERR_OK;
         }
-    return expr_err(c->x, node, c->e, ERR_BAD_EXPRESSION, "mode is 'raise', 'clip' or 'wrap'");
+    return expr_err(c->x, node, c->e, ERR_BAD_EXPRESSION, "mode must be 'raise', 'clip' or 'wrap'");
 }
 
 static enum err_code out_of_range(struct checker *c, uint32_t place, int64_t i,
@@ -77,7 +77,7 @@ static enum err_code index_operand(struct checker *c, const struct cval *v,
     enum dtype t = c->t->nodes[id].dtype;
     if (!dtype_is_integer(t))
         return expr_err(c->x, v->place, c->e, ERR_DTYPE_MISMATCH,
-                        "indices are of an integer type, not %s", dtype_name(t));
+                        "indices must have an integer type, not %s", dtype_name(t));
     TRY(graph_close_operand(c, v->place, id, &id));
     if (t == DT_U64) { /* a value that does not fit is out of range anyway, except for TAKE_WRAP */
         bool wrap = taking->mode == TAKE_WRAP && taking->extent > 0;
@@ -163,7 +163,7 @@ static enum err_code literal_indices(struct checker *c, uint32_t node, const str
             const struct expr_node *x = &c->x->nodes[items[i]];
             if (x->kind != EXPR_LIST || x->n_args != each || ret->rank == MAX_RANK)
                 return expr_err(c->x, items[i], c->e, ERR_SHAPE_MISMATCH,
-                                "lists of indices at one depth are of one length");
+                                "lists of indices at the same depth must have the same length");
             for (uint32_t j = 0; deeper && j < each; j++)
                 deeper[i * each + j] = c->x->links[x->first_arg + j].node;
         }
@@ -313,7 +313,7 @@ static enum err_code take_nodes(struct checker *c, const struct taking *t, uint3
         return empty(c, t, rank, shape, ret);
     if (t->extent == 0)
         return expr_err(c->x, place, c->e, ERR_BAD_INDEX,
-                        "nothing can be taken along axis %d, which is empty", t->axis);
+                        "cannot take elements along axis %d: it is empty", t->axis);
     uint32_t front = j;
     if (!known)
         TRY(from_the_front(c, t->place, t, j, &front));
@@ -362,7 +362,7 @@ static enum err_code taking_of(struct checker *c, const struct call *call, uint3
     ret->shape = n->shape;
     if (n->rank == 0)
         return expr_err(c->x, call->param[0], c->e, ERR_SHAPE_MISMATCH,
-                        "%s() takes from an array of rank 1 or more", call->name);
+                        "%s() needs an array of rank 1 or more", call->name);
     if (!check_absent(c, axis_node))
         TRY(check_axis(c, axis_node, n->rank, &ret->axis));
     ret->extent = ret->shape[ret->axis];
@@ -377,7 +377,7 @@ enum err_code gather_take(struct checker *c, const struct call *call, struct cva
     TRY(taking_of(c, call, call->param[2], &t));
     if (check_absent(c, call->param[2]) && t.rank > 1)
         return expr_err(c->x, call->node, c->e, ERR_BAD_AXIS,
-                        "take() needs its axis here: the array has rank %d", t.rank);
+                        "take() needs an axis here, because the array has rank %d", t.rank);
     TRY(mode_param(c, call->param[3], &t.mode));
     if (is_literal(c, node)) {
         TRY(take_literal(c, &t, node, &id));
@@ -439,8 +439,8 @@ enum err_code gather_take_along(struct checker *c, const struct call *call, stru
     }
     if (!fits)
         return expr_err(c->x, node, c->e, ERR_SHAPE_MISMATCH,
-                        "take_along_axis(): indices of shape %s do not go with an array of shape "
-                        "%s: only the extents along the axis may differ",
+                        "take_along_axis(): indices of shape %s do not match an array of shape %s: "
+                        "only the extents along the axis may differ",
                         shape_text(n.rank, n.shape, a, sizeof a),
                         shape_text(t.rank, t.shape, b, sizeof b));
     TRY(graph_fits(c, call->node, c->t->nodes[t.x].dtype, t.rank, shape));
@@ -449,7 +449,7 @@ enum err_code gather_take_along(struct checker *c, const struct call *call, stru
     } else {
         if (t.extent == 0)
             return expr_err(c->x, node, c->e, ERR_BAD_INDEX,
-                            "nothing can be taken along axis %d, which is empty", t.axis);
+                            "cannot take elements along axis %d: it is empty", t.axis);
         front = j;
         if (!known)
             TRY(from_the_front(c, t.place, &t, j, &front));

@@ -63,7 +63,7 @@ static enum err_code frame_for(struct pushing *p, uint32_t place, int rank, cons
         }
     if (++p->n_frames > MAX_FRAMES)
         return expr_err(p->c->x, place, p->c->e, ERR_EXPRESSION_TOO_LARGE,
-                        "too many views of views under a shift by ghosts");
+                        "too many nested views inside a shift with boundary 'ghost'");
     struct frame *f = arena_alloc(p->c->arena, sizeof *f);
     uint32_t *moved = arena_alloc_array(p->c->arena, p->n_nodes, sizeof *moved);
     if (!f || !moved)
@@ -90,7 +90,7 @@ static bool own_offsets(const struct frame *f, const struct typed_node *n, int64
 static enum err_code outside(const struct pushing *p, uint32_t id, const char *what)
 {
     return expr_err(p->c->x, p->c->origin[id], p->c->e, ERR_GHOST_WIDTH,
-                    "boundary 'ghost' would read outside of %s, which has no ghost cells", what);
+                    "boundary 'ghost' would read outside %s, which has no ghost cells", what);
 }
 
 /* An operand, read at offset o. */
@@ -106,11 +106,10 @@ static enum err_code moved_input(const struct pushing *p, uint32_t place, uint32
         int64_t width = g && !g->whole ? g->ghost[k] : 0;
         moves |= o[k] != 0;
         if (o[k] > width || o[k] < -width)
-            return expr_err(c->x, place, c->e, ERR_GHOST_WIDTH,
-                            "an offset of %lld along axis %d needs as many ghost cells, '%s' has "
-                            "%lld there",
-                            (long long)o[k], k, in->name ? in->name : "the array",
-                            (long long)width);
+            return expr_err(
+                c->x, place, c->e, ERR_GHOST_WIDTH,
+                "an offset of %lld along axis %d needs that many ghost cells; '%s' has %lld there",
+                (long long)o[k], k, in->name ? in->name : "the array", (long long)width);
     }
     if (!moves) {
         *ret = id;
@@ -162,7 +161,7 @@ static enum err_code arg_frame(struct pushing *p, struct frame *f, uint32_t id, 
         (void)own_offsets(f, n, o);
         for (int k = 0; k < n->rank; k++)
             if (o[k] && n->shift.offsets[k])
-                return outside(p, id, "a shift of another boundary along the same axis");
+                return outside(p, id, "a shift with another boundary along the same axis");
         return frame_for(p, p->c->origin[id], n->rank, n->shape, o, ret);
     case T_CONST:
     case T_INPUT:
@@ -206,7 +205,7 @@ static enum err_code move_node(struct pushing *p, struct frame *f, uint32_t id, 
     case T_REDUCE:
     case T_RANDOM:
     default:
-        return outside(p, id, n.kind == T_REDUCE ? "a reduction" : "a result of its own");
+        return outside(p, id, n.kind == T_REDUCE ? "a reduction" : "a computed result");
     }
     for (int a = 0; a < n.n_args; a++) {
         struct frame *inner;
@@ -333,10 +332,10 @@ enum err_code array_boundary(struct checker *c, uint32_t at, uint32_t x, const s
     const struct grid *g = ghost_grid(c, x);
     if (n->kind != T_INPUT)
         return expr_err(c->x, at, c->e, ERR_BAD_BOUNDARY,
-                        "boundary 'array' is of an array: it takes its name, not an expression");
+                        "boundary 'array' needs the name of an array, not an expression");
     if (!g || !g->has_boundary)
         return expr_err(c->x, at, c->e, ERR_BAD_BOUNDARY,
-                        "boundary 'array' takes the array's own boundary, and '%s' has none",
+                        "boundary 'array' uses the array's own boundary, but '%s' has none",
                         c->t->inputs[n->input].name ? c->t->inputs[n->input].name : "it");
     *ret = g;
     return ERR_OK;
@@ -351,8 +350,8 @@ enum err_code array_shift(struct checker *c, uint32_t place, uint32_t at, uint32
     for (int k = 0; k < n->rank; k++)
         if (offsets[k] > n->shape[k] || offsets[k] < -n->shape[k])
             return expr_err(c->x, place, c->e, ERR_BAD_BOUNDARY,
-                            "an offset of %lld along axis %d of extent %lld: boundary 'array' "
-                            "reaches as far as the axis is long",
+                            "an offset of %lld along axis %d of extent %lld: with boundary 'array' "
+                            "an offset cannot exceed the extent",
                             (long long)offsets[k], k, (long long)n->shape[k]);
     uint32_t id = x;
     for (int k = 0, rank = n->rank; k < rank; k++)
@@ -367,7 +366,7 @@ enum err_code array_spacing(struct checker *c, uint32_t at, uint32_t x, int axis
     const struct grid *g = ghost_grid(c, x);
     if (c->t->nodes[x].kind != T_INPUT)
         return expr_err(c->x, at, c->e, ERR_BAD_EXPRESSION,
-                        "spacing \"array\" is of an array: here stands an expression");
+                        "spacing \"array\" needs an array, but this is an expression");
     *ret = cval_int(1, at);
     if (g && g->spacing[axis] != 1)
         ret->lit = (struct literal){.kind = LIT_FLOAT, .re = g->spacing[axis]};

@@ -478,7 +478,7 @@ static enum err_code close_node(struct checker *c, uint32_t id, int rank, const 
         char text[SHAPE_TEXT_MAX];
         if (n.axis < -rank || n.axis >= rank)
             return expr_err(c->x, c->origin[id], c->e, ERR_BAD_AXIS,
-                            "axis %d is out of range for the shape %s around it", n.axis,
+                            "axis %d is out of range for the surrounding shape %s", n.axis,
                             shape_text(rank, shape, text, sizeof text));
         n.axis += n.axis < 0 ? rank : 0;
     }
@@ -496,8 +496,8 @@ enum err_code graph_close(struct checker *c, uint32_t place, uint32_t a, uint32_
     }
     if (c->t->nodes[a].open)
         return expr_err(c->x, place, c->e, ERR_BAD_EXPRESSION,
-                        "index() and unravel_index() take the shape of the arrays around them, "
-                        "and here there is none");
+                        "index() and unravel_index() take the shape of the arrays around them, but "
+                        "there is no array here");
     int rank = c->t->nodes[a].rank;
     const int64_t *shape = c->t->nodes[a].shape;
     c->pass++;

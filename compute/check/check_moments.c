@@ -148,13 +148,14 @@ enum err_code moments_dot(struct checker *c, const struct call *call, struct cva
         char text[SHAPE_TEXT_MAX];
         if (n->rank != 1)
             return expr_err(c->x, call->param[k], c->e, ERR_SHAPE_MISMATCH,
-                            "dot takes two arrays of one axis, not of shape %s: for more axes "
+                            "dot takes two arrays of rank 1, not one of shape %s: for more axes "
                             "write sum(x*y, axis)",
                             shape_text(n->rank, n->shape, text, sizeof text));
         if (extent >= 0 && n->shape[0] != extent)
-            return expr_err(c->x, call->node, c->e, ERR_SHAPE_MISMATCH,
-                            "dot takes arrays of one length, not of %lld and %lld elements",
-                            (long long)extent, (long long)n->shape[0]);
+            return expr_err(
+                c->x, call->node, c->e, ERR_SHAPE_MISMATCH,
+                "dot takes two arrays of the same length, not of %lld and %lld elements",
+                (long long)extent, (long long)n->shape[0]);
         extent = n->shape[0];
     }
     enum dtype t =

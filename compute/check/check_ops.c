@@ -89,7 +89,7 @@ enum err_code ops_astype(struct checker *c, const struct cval *v, enum dtype t, 
     enum dtype from = c->t->nodes[id].dtype;
     if (dtype_is_complex(from) && !dtype_is_complex(t) && t != DT_BOOL)
         return expr_err(c->x, place, c->e, ERR_DTYPE_MISMATCH,
-                        "%s is not cast to %s: take real(x), imag(x) or abs(x)", dtype_name(from),
+                        "%s cannot be cast to %s: use real(x), imag(x) or abs(x)", dtype_name(from),
                         dtype_name(t));
     return graph_cast(c, place, id, t, ret);
 }
@@ -198,8 +198,8 @@ static enum err_code known_power(struct checker *c, uint32_t place, const struct
     *ret_done = false;
     if (args[1].weak && p->kind <= LIT_INT && p->i < 0 && dtype_is_integer(t))
         return expr_err(c->x, args[1].place, c->e, ERR_LITERAL_RANGE,
-                        "integers to a negative integer power: write a float exponent (x ** -1.0) "
-                        "or divide");
+                        "an integer cannot be raised to a negative integer power: write a float "
+                        "exponent (x ** -1.0) or divide");
     bool cube = dtype_is_integer(t) || t == DT_F32 || t == DT_F64;
     bool real = dtype_is_real_float(t) && (n == -1 || n == 0.5);
     if (n != 2 && !real && !(cube && (n == 3 || n == 4)))

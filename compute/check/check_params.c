@@ -61,7 +61,7 @@ enum err_code check_ints(struct checker *c, uint32_t node, const char *what, enu
     const struct expr_link *items;
     uint32_t n = check_items(c, node, &items, &one);
     if (n > most)
-        return expr_err(c->x, node, c->e, code, "%u values are too many here, at most %u", n, most);
+        return expr_err(c->x, node, c->e, code, "too many values here: %u, at most %u", n, most);
     for (uint32_t k = 0; k < n; k++) {
         TRY(check_int(c, items[k].node, what, code, &ret_values[k]));
         if (ret_nodes)
@@ -115,9 +115,9 @@ enum err_code check_shape(struct checker *c, uint32_t node, enum dtype t, int *u
             continue;
         if (!unknown || ret[k] != -1 || *unknown >= 0)
             return expr_err(c->x, nodes[k], c->e, ERR_BAD_SHAPE, "%s",
-                            !unknown       ? "an extent is at least 0"
-                            : ret[k] != -1 ? "an extent is at least 0, or -1 for what is left"
-                                           : "only one extent can be -1");
+                            !unknown       ? "an extent must be at least 0"
+                            : ret[k] != -1 ? "an extent must be at least 0, or -1 for what remains"
+                                           : "only one extent may be -1");
         *unknown = (int)k;
     }
     *ret_rank = (int)n;
@@ -150,8 +150,8 @@ enum err_code check_edge(struct checker *c, uint32_t boundary, uint32_t value, s
         edge.array = name && strcmp(name, "array") == 0;
         if (!name || (i == n && !edge.array))
             return expr_err(c->x, boundary, c->e, ERR_BAD_BOUNDARY,
-                            "%s%s%s is no boundary mode: they are self, clamp (edge, nearest), "
-                            "wrap, reflect (mirror), symmetric, constant, ghost, array",
+                            "%s%s%s is not a boundary mode: use self, clamp (edge, nearest), wrap, "
+                            "reflect (mirror), symmetric, constant, ghost or array",
                             name ? "'" : "", name ? name : "this", name ? "'" : "");
         if (!edge.array)
             edge.mode = modes[i].mode;

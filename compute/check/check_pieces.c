@@ -10,7 +10,7 @@
 
 static enum err_code concat(struct checker *c, const struct call *call, uint32_t *ret)
 {
-    static const char what[] = "the list of concat()";
+    static const char what[] = "the list passed to concat()";
     uint32_t *parts, n, list = call->param[0], axis_node = call->param[1];
     int axis = 0;
     TRY(check_parts(c, list, what, &parts, &n));
@@ -25,9 +25,8 @@ static enum err_code concat(struct checker *c, const struct call *call, uint32_t
         }
     } else {
         if (rank == 0)
-            return expr_err(
-                c->x, list, c->e, ERR_SHAPE_MISMATCH,
-                "concat() takes arrays of rank 1 or more; stack() makes one of scalars");
+            return expr_err(c->x, list, c->e, ERR_SHAPE_MISMATCH,
+                            "concat() takes arrays of rank 1 or more; use stack() for scalars");
         if (!check_absent(c, axis_node))
             TRY(check_axis(c, axis_node, rank, &axis));
         TRY(check_parts_agree(c, list, what, parts, n, axis));
@@ -38,7 +37,7 @@ static enum err_code concat(struct checker *c, const struct call *call, uint32_t
 /* Concatenates arrays of one shape along a new axis. */
 static enum err_code stack(struct checker *c, const struct call *call, uint32_t *ret)
 {
-    static const char what[] = "the list of stack()";
+    static const char what[] = "the list passed to stack()";
     uint32_t *parts, n, axis_node = call->param[1];
     int axis = 0;
     TRY(check_parts(c, call->param[0], what, &parts, &n));
@@ -100,7 +99,7 @@ static enum err_code again(struct checker *c, uint32_t place, uint32_t x, int ra
     }
     if (rank + more > MAX_RANK)
         return expr_err(c->x, place, c->e, ERR_BAD_SHAPE,
-                        "too many axes to repeat: at most %d with those that are added", MAX_RANK);
+                        "too many axes: at most %d, counting those that are added", MAX_RANK);
     for (int k = 0; k < rank; k++) {
         if (each[k] == 1 || shape[k] == 1) { /* stretching it suffices */
             spread[n++] = shape[k] * each[k];
@@ -177,9 +176,10 @@ static enum err_code repeat_each(struct checker *c, const struct call *call, uin
     if (!ends)
         return err_oom(c->e);
     if (list->n_args != n->shape[axis])
-        return expr_err(c->x, call->param[1], c->e, ERR_SHAPE_MISMATCH,
-                        "repeat() takes one number, or one for each element: %u for %lld",
-                        list->n_args, (long long)n->shape[axis]);
+        return expr_err(
+            c->x, call->param[1], c->e, ERR_SHAPE_MISMATCH,
+            "repeat() takes one number, or one for each element: got %u for %lld elements",
+            list->n_args, (long long)n->shape[axis]);
     for (uint32_t k = 0; k < list->n_args; k++) {
         uint32_t node = c->x->links[list->first_arg + k].node;
         TRY(check_int(c, node, "a number of repetitions", ERR_BAD_EXPRESSION, &times));

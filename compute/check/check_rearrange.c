@@ -33,7 +33,8 @@ static enum err_code permute(struct checker *c, const struct call *call, uint32_
     struct affine a = affine_same(n->rank);
     if (count != (uint32_t)n->rank)
         return expr_err(c->x, call->param[1], c->e, ERR_BAD_AXIS,
-                        "permute_dims() takes every axis once: %u for rank %d", count, n->rank);
+                        "permute_dims() takes every axis once: got %u axes for rank %d", count,
+                        n->rank);
     for (int k = 0; k < n->rank; k++) {
         int from;
         TRY(check_axis(c, items[k].node, n->rank, &from));
@@ -77,7 +78,7 @@ static enum err_code squeeze(struct checker *c, const struct call *call, uint32_
         }
         if ((axes >> k & 1) && !all)
             return expr_err(c->x, call->param[1], c->e, ERR_SHAPE_MISMATCH,
-                            "squeeze() drops axes of extent 1, axis %d has %lld", k,
+                            "squeeze() drops axes of extent 1, but axis %d has extent %lld", k,
                             (long long)n->shape[k]);
         a.src[k] = (int8_t)rank;
         shape[rank++] = n->shape[k];
@@ -117,8 +118,8 @@ static enum err_code reshape(struct checker *c, const struct call *call, uint32_
         known *= shape[unknown] = count / known;
     if (!fits || known != count || (unknown >= 0 && shape[unknown] < 0))
         return expr_err(c->x, call->param[1], c->e, ERR_SHAPE_MISMATCH,
-                        "%lld elements of shape %s do not fill the shape %s", (long long)count,
-                        shape_text(n->rank, n->shape, from, sizeof from),
+                        "an array of %lld elements and shape %s cannot be reshaped to %s",
+                        (long long)count, shape_text(n->rank, n->shape, from, sizeof from),
                         shape_text(rank, shape, to, sizeof to));
     if (unknown >= 0) /* of an empty array the others may be anything */
         TRY(graph_fits(c, call->param[1], n->dtype, rank, shape));
@@ -141,7 +142,7 @@ static enum err_code roll_axes(struct checker *c, const struct call *call, uint3
     uint32_t n_axes = check_items(c, call->param[2], &items, &one);
     if (n_axes != n_by && n_axes != 1 && n_by != 1)
         return expr_err(c->x, call->param[2], c->e, ERR_SHAPE_MISMATCH,
-                        "roll() takes one shift for each axis: %u for %u", n_by, n_axes);
+                        "roll() takes one shift for each axis: got %u for %u axes", n_by, n_axes);
     bool moves = false;
     uint32_t n_turns = n_axes == 1 ? n_by : n_axes; /* with one axis and no shifts, none */
     for (uint32_t i = 0; i < n_turns; i++) {
@@ -186,7 +187,7 @@ static enum err_code triangle(struct checker *c, const struct call *call, uint32
     int64_t k = 0;
     if (n.rank < 2)
         return expr_err(c->x, call->param[0], c->e, ERR_SHAPE_MISMATCH,
-                        "%s() takes an array of rank 2 or more, this has rank %d", call->name,
+                        "%s() takes an array of rank 2 or more; this one has rank %d", call->name,
                         n.rank);
     if (!check_absent(c, call->param[1]))
         TRY(check_int(c, call->param[1], "k", ERR_BAD_EXPRESSION, &k));

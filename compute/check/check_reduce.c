@@ -30,7 +30,7 @@ static enum err_code keepdims_param(struct checker *c, uint32_t node, bool *ret)
     struct cval v;
     TRY(check_value(c, node, &v));
     if (!v.weak || v.lit.kind > LIT_INT || v.lit.i < 0 || v.lit.i > 1)
-        return expr_err(c->x, node, c->e, ERR_BAD_EXPRESSION, "keepdims is True or False");
+        return expr_err(c->x, node, c->e, ERR_BAD_EXPRESSION, "keepdims must be True or False");
     *ret = v.lit.i != 0;
     return ERR_OK;
 }
@@ -68,7 +68,7 @@ static enum err_code comparable(struct checker *c, const struct call *call, uint
     char text[SHAPE_TEXT_MAX];
     if (nothing)
         return expr_err(c->x, call->node, c->e, ERR_EMPTY_REDUCTION,
-                        "%s of nothing: the operand's shape is %s", call->name,
+                        "%s of an empty array: the operand has shape %s", call->name,
                         shape_text(n->rank, n->shape, text, sizeof text));
     return ERR_OK;
 }
@@ -139,7 +139,7 @@ static enum err_code axes_param(struct checker *c, const struct call *call, int 
         return code;
     return expr_err(
         c->x, call->param[1], c->e, code,
-        "axis must be an integer; %s of two arrays, element by element, is %simum(x, y)",
+        "axis must be an integer; for the elementwise %s of two arrays write %simum(x, y)",
         call->name, call->name);
 }
 
@@ -191,11 +191,11 @@ enum err_code scan_call(struct checker *c, const struct call *call, struct cval 
     TRY(graph_close(c, v.place, x, &x));
     int rank = c->t->nodes[x].rank;
     if (rank == 0)
-        return expr_err(c->x, call->node, c->e, ERR_BAD_AXIS, "%s takes an array with axes",
+        return expr_err(c->x, call->node, c->e, ERR_BAD_AXIS, "%s needs an array of rank 1 or more",
                         call->name);
     if (check_absent(c, node) && rank != 1)
         return expr_err(c->x, call->node, c->e, ERR_BAD_AXIS,
-                        "%s of an array of %d axes needs to be told along which", call->name, rank);
+                        "%s of an array of rank %d needs an axis", call->name, rank);
     if (!check_absent(c, node))
         TRY(check_axis(c, node, rank, &axis));
     enum dtype t = reduce_sum_dtype(c->t->nodes[x].dtype);

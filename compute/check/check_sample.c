@@ -467,7 +467,8 @@ static enum err_code method_param(struct checker *c, uint32_t node, bool *ret_ne
         return ERR_OK;
     const char *text = check_text(c, node);
     if (!text || (strcmp(text, "linear") != 0 && strcmp(text, "nearest") != 0))
-        return expr_err(c->x, node, c->e, ERR_BAD_EXPRESSION, "method is 'linear' or 'nearest'");
+        return expr_err(c->x, node, c->e, ERR_BAD_EXPRESSION,
+                        "method must be 'linear' or 'nearest'");
     *ret_nearest = *text == 'n';
     return ERR_OK;
 }
@@ -485,8 +486,8 @@ static enum err_code boundary_params(struct sampling *s, const struct call *call
     }
     if (edge.mode == BOUNDARY_SELF || edge.mode == BOUNDARY_GHOST)
         return expr_err(c->x, call->param[3], c->e, ERR_BAD_BOUNDARY,
-                        "sample() shifts nothing: its boundary modes are clamp, wrap, "
-                        "reflect, symmetric, constant, array");
+                        "sample() takes the boundary modes clamp, wrap, reflect, symmetric, "
+                        "constant and array only");
     s->mode = edge.mode;
     const struct cval zero = cval_int(0, call->node);
     return ops_convert(c, edge.valued ? &edge.value : &zero, s->calc, &s->value);
@@ -501,7 +502,7 @@ static enum err_code points_param(struct sampling *s, uint32_t node)
     const struct typed_node *p = &c->t->nodes[s->points];
     if (dtype_is_complex(p->dtype) || p->dtype == DT_BOOL)
         return expr_err(c->x, node, c->e, ERR_DTYPE_MISMATCH,
-                        "coordinates are real numbers, not %s", dtype_name(p->dtype));
+                        "coordinates must be real numbers, not %s", dtype_name(p->dtype));
     if (p->rank != 2 || p->shape[1] != s->rank)
         return expr_err(c->x, node, c->e, ERR_SHAPE_MISMATCH,
                         "sample() of an array of rank %d takes points of shape (m, %d), not %s",
@@ -532,7 +533,7 @@ enum err_code sample_call(struct checker *c, const struct call *call, struct cva
     const int64_t *m = c->t->nodes[s.points].shape;
     if (stride == 0 && *m != 0)
         return expr_err(c->x, call->param[0], c->e, ERR_SHAPE_MISMATCH,
-                        "sample() of an array without elements");
+                        "sample() of an empty array");
     if (x.rank == 0 || stride == 0) { /* a single value, or no point */
         const struct affine nothing = {.rank = 0};
         id = s.x;

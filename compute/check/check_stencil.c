@@ -154,8 +154,8 @@ enum err_code stencil_shift(struct checker *c, const struct call *call, struct c
     uint32_t n = check_items(c, call->param[1], &items, &one);
     if (n != (uint32_t)c->t->nodes[x].rank)
         return expr_err(c->x, call->param[1], c->e, ERR_SHAPE_MISMATCH,
-                        "shift() takes one offset for each axis of its operand: %u for rank %d", n,
-                        c->t->nodes[x].rank);
+                        "shift() takes one offset for each axis of its operand: got %u for rank %d",
+                        n, c->t->nodes[x].rank);
     for (uint32_t k = 0; k < n; k++)
         TRY(check_int(c, items[k].node, "an offset", ERR_BAD_EXPRESSION, &offsets[k]));
     TRY(check_edge(c, call->param[2], call->param[3], &edge));
@@ -290,9 +290,9 @@ enum err_code stencil_laplacian(struct checker *c, const struct call *call, stru
         list = c->x->nodes[call->param[1]].kind == EXPR_LIST;
         uint32_t n = check_items(c, call->param[1], &items, &one);
         if (list && n != (uint32_t)rank)
-            return expr_err(c->x, call->param[1], c->e, ERR_SHAPE_MISMATCH,
-                            "laplacian() takes one spacing, or one for each axis: %u for rank %d",
-                            n, rank);
+            return expr_err(
+                c->x, call->param[1], c->e, ERR_SHAPE_MISMATCH,
+                "laplacian() takes one spacing, or one for each axis: got %u for rank %d", n, rank);
         for (uint32_t k = 0; k < n; k++)
             TRY(spacing_value(c, items[k].node, x, (int)k, &h[k]));
         if (!list && names_array(c, call->param[1])) {
@@ -333,8 +333,8 @@ enum err_code stencil_gradient(struct checker *c, const struct call *call, struc
         TRY(spacing_value(c, call->param[2], x, axis, &h));
     if (shape[axis] < 2)
         return expr_err(c->x, call->param[0], c->e, ERR_SHAPE_MISMATCH,
-                        "gradient() takes at least two elements along axis %d, here %s %lld", axis,
-                        shape[axis] ? "is" : "are", (long long)shape[axis]);
+                        "gradient() needs at least two elements along axis %d, but there %s %lld",
+                        axis, shape[axis] ? "is" : "are", (long long)shape[axis]);
     for (int k = 0; k < 2; k++) {
         TRY(shifted_by_one(c, place, x, axis, k ? -1 : 1, &edge, &id[k]));
         TRY(as_float(c, place, &id[k]));
@@ -367,10 +367,11 @@ static enum err_code weights_param(struct checker *c, uint32_t node, int rank, i
         for (int64_t i = 0; i < n; i++) {
             const struct expr_node *x = &c->x->nodes[items[i]];
             if (x->kind != EXPR_LIST || x->n_args == 0 || (i > 0 && x->n_args != each))
-                return expr_err(c->x, items[i], c->e, ERR_SHAPE_MISMATCH,
-                                "the weights are lists nested as deep as x has axes (%d), those "
-                                "at one depth of one length, and not empty",
-                                rank);
+                return expr_err(
+                    c->x, items[i], c->e, ERR_SHAPE_MISMATCH,
+                    "the weights must be lists nested as deep as x has axes (%d); lists at the "
+                    "same depth must have the same length, and none may be empty",
+                    rank);
             each = x->n_args;
             total += each;
         }

@@ -62,7 +62,7 @@ static enum err_code unknown_name(struct checker *c, uint32_t node, const char *
     size_t n = strlen(name);
     if (op_from_name(name, n) >= 0 || func_from_name(name, n) >= 0)
         return expr_err(c->x, node, c->e, ERR_UNKNOWN_NAME,
-                        "'%s' is a function: it wants arguments in brackets", name);
+                        "'%s' is a function and needs arguments in brackets", name);
     return expr_err(c->x, node, c->e, ERR_UNKNOWN_NAME,
                     "no array, let, bound scalar or constant is called '%s'", name);
 }
@@ -112,7 +112,7 @@ enum err_code check_parts(struct checker *c, uint32_t node, const char *what, ui
     const struct expr_link *items = expr_args(c->x, &c->x->nodes[node]);
     uint32_t n = c->x->nodes[node].kind == EXPR_LIST ? c->x->nodes[node].n_args : 0;
     if (n == 0)
-        return expr_err(c->x, node, c->e, ERR_BAD_EXPRESSION, "%s is of one array or more", what);
+        return expr_err(c->x, node, c->e, ERR_BAD_EXPRESSION, "%s needs at least one array", what);
     struct cval *values = arena_alloc_array(c->arena, n, sizeof *values);
     uint32_t *parts = arena_alloc_array(c->arena, n, sizeof *parts);
     enum dtype t = DT_BOOL;
@@ -146,7 +146,7 @@ enum err_code check_parts_agree(struct checker *c, uint32_t node, const char *wh
                             "%s of the shapes %s and %s%s", what,
                             shape_text(first->rank, first->shape, a, sizeof a),
                             shape_text(x->rank, x->shape, b, sizeof b),
-                            axis < 0 ? "" : ": all extents but the axis's must agree");
+                            axis < 0 ? "" : ": all extents except along the axis must agree");
     }
     return ERR_OK;
 }
@@ -204,16 +204,15 @@ enum err_code check_value(struct checker *c, uint32_t node, struct cval *ret)
             return resolve(c, node, ret);
         if (is_boundary(n->name))
             return expr_err(c->x, node, c->e, ERR_BAD_EXPRESSION,
-                            "the text '%s' stands where a value is wanted: a boundary is given by "
-                            "name, boundary='%s'",
+                            "a value is expected here, not the text '%s'; write boundary='%s' to "
+                            "give a boundary",
                             n->name, n->name);
         return expr_err(c->x, node, c->e, ERR_BAD_EXPRESSION,
-                        "the text '%s' stands where a value is wanted", n->name);
+                        "a value is expected here, not the text '%s'", n->name);
     case EXPR_LIST:
         return list_value(c, node, ret);
     case EXPR_NONE:
-        return expr_err(c->x, node, c->e, ERR_BAD_EXPRESSION,
-                        "None stands where a value is wanted");
+        return expr_err(c->x, node, c->e, ERR_BAD_EXPRESSION, "a value is expected here, not None");
     }
     *ret = v;
     return ERR_OK;

@@ -7,11 +7,13 @@
 
 #include "compute/backend.h"
 #include "compute/base/mem.h"
+#include "compute/cpu/ahead.h"
 #include "compute/cpu/cpu_memory.h"
 #include "compute/cpu/interp/interp.h"
 #include "compute/cpu/loops/loops.h"
 #include "compute/cpu/pool.h"
 #include "compute/cpu/share.h"
+#include "compute/ir/ir.h"
 
 #define KEPT_MS 5e3 /* how long freed memory is kept for reuse */
 
@@ -19,7 +21,9 @@ struct cpu {
     struct backend base;
     struct pool *pool;
     struct cpu_memory *memory;
+    struct ahead *ahead;
     const char *share_problem;
+    struct culprits *culprits; /* or NULL */
 };
 
 static struct cpu *cpu_of(struct backend *b)
@@ -40,6 +44,7 @@ static void cpu_close(struct backend *b)
 {
     struct cpu *c = cpu_of(b);
     pool_free(c->pool);
+    ahead_free(c->ahead);
     cpu_memory_free(c->memory);
     mem_free(c);
 }
@@ -53,11 +58,14 @@ static enum err_code cpu_open(const struct backend_config *config, struct backen
         return err_oom(e);
     c->base.ops = &backend_cpu_ops;
     c->memory = cpu_memory_new(config->memory_limit);
+    c->ahead = ahead_new();
     c->pool = pool_new(threads, config->inline_elements);
-    if (!c->memory || !c->pool) {
+    if (!c->memory || !c->ahead || !c->pool) {
         cpu_close(&c->base);
-        return err_set(e, ERR_OUT_OF_MEMORY, "The CPU backend could not start %d threads", threads);
+        return err_set(e, ERR_OUT_OF_MEMORY, "the CPU backend could not start %d threads", threads);
     }
+    c->culprits = config->culprits;
+    pool_watch(c->pool, config->culprits, config->who);
     if (config->shareable)
         c->share_problem = cpu_share_problem();
     *ret = &c->base;
@@ -76,8 +84,10 @@ static void cpu_device_info(struct backend *b, int device, struct backend_device
     struct pool_stats p;
     cpu_memory_get_stats(cpu_of(b)->memory, &m);
     pool_get_stats(cpu_of(b)->pool, &p);
-    *ret = (struct backend_device){
-        .index = device, .memory_total = m.limit, .memory_free = m.limit - m.live};
+    *ret = (struct backend_device){.index = device,
+                                   .memory_total = m.limit,
+                                   .memory_limit = m.limit,
+                                   .memory_free = m.limit - m.live};
     snprintf(ret->name, sizeof ret->name, "CPU, %d thread%s, %s", p.threads,
              p.threads == 1 ? "" : "s", loop_isa());
 }
@@ -88,7 +98,7 @@ static enum err_code cpu_alloc(struct backend *b, int device, int64_t size, bool
     (void)device;
     void *p = cpu_memory_get(cpu_of(b)->memory, size, zero);
     if (!p)
-        return err_set(e, ERR_OUT_OF_MEMORY, "No memory for an array of %lld bytes",
+        return err_set(e, ERR_OUT_OF_MEMORY, "out of memory for an array of %lld bytes",
                        (long long)size);
     *ret = p;
     return ERR_OK;
@@ -100,6 +110,13 @@ static void cpu_free(struct backend *b, int device, void *p, int64_t size)
     cpu_memory_put(cpu_of(b)->memory, p, size);
 }
 
+static enum err_code cpu_zero(struct backend *b, int device, void *p, int64_t size, struct err *e)
+{
+    (void)b, (void)device, (void)e;
+    memset(p, 0, (size_t)size);
+    return ERR_OK;
+}
+
 static const char *share_problem(struct backend *b, int device)
 {
     (void)device;
@@ -109,8 +126,18 @@ static const char *share_problem(struct backend *b, int device)
 static enum err_code share_alloc(struct backend *b, int device, int64_t size, bool zero, bool must,
                                  struct shared_block *ret, struct err *e)
 {
-    (void)device, (void)zero; /* always zeroed */
-    return cpu_share_alloc(cpu_of(b)->memory, size, must, ret, e);
+    (void)device; /* always zeroed */
+    TRY(cpu_share_alloc(cpu_of(b)->memory, size, must, ret, e));
+    if (!zero) /* else it may never be touched */
+        ahead_begin(cpu_of(b)->ahead, ret->data, ret->size);
+    return ERR_OK;
+}
+
+static enum err_code share_import(struct backend *b, int device, int fd, int64_t size,
+                                  struct shared_block *ret, bool *ret_sealed, struct err *e)
+{
+    (void)device;
+    return cpu_share_import(cpu_of(b)->memory, fd, size, ret, ret_sealed, e);
 }
 
 static bool share_fits(struct backend *b, int device, const struct shared_block *share,
@@ -130,6 +157,7 @@ static enum err_code share_export(struct backend *b, int device, const struct sh
 static void share_free(struct backend *b, int device, const struct shared_block *share)
 {
     (void)device;
+    ahead_end(cpu_of(b)->ahead, share->data);
     cpu_share_free(cpu_of(b)->memory, share);
 }
 
@@ -139,19 +167,32 @@ static void cpu_uuid(struct backend *b, int device, char ret[DEVICE_UUID])
     ret[0] = '\0';
 }
 
-static enum err_code cpu_host_alloc(struct backend *b, int64_t size, void **ret, struct err *e)
+static enum err_code cpu_host_alloc(struct backend *b, int64_t size, int *ret_fd, void **ret,
+                                    struct err *e)
 {
+    if (ret_fd)
+        return cpu_share_out(cpu_of(b)->memory, size, ret_fd, ret, e);
     void *p = cpu_memory_get_out(cpu_of(b)->memory, size);
     if (!p)
-        return err_set(e, ERR_OUT_OF_MEMORY, "the machine has no %lld bytes left for this array",
+        return err_set(e, ERR_OUT_OF_MEMORY,
+                       "this array needs %lld bytes, which the machine does not have",
                        (long long)size);
     *ret = p;
     return ERR_OK;
 }
 
-static void cpu_host_free(struct backend *b, void *p, int64_t size)
+static enum err_code cpu_host_import(struct backend *b, int fd, int64_t size, void **ret,
+                                     struct err *e)
 {
-    cpu_memory_put_out(cpu_of(b)->memory, p, size);
+    return cpu_share_out_import(cpu_of(b)->memory, fd, size, ret, e);
+}
+
+static void cpu_host_free(struct backend *b, void *p, int64_t size, bool of_file)
+{
+    if (of_file)
+        cpu_share_out_free(cpu_of(b)->memory, p, size);
+    else
+        cpu_memory_put_out(cpu_of(b)->memory, p, size);
 }
 
 static void *cpu_host(struct backend *b, void *p)
@@ -161,14 +202,22 @@ static void *cpu_host(struct backend *b, void *p)
 }
 
 static enum err_code cpu_stream_new(struct backend *b, int device, bool background,
-                                    struct stream **ret, struct err *e)
+                                    struct backend_stream **ret, struct err *e)
 {
     (void)device, (void)background;
-    struct stream *s = pool_stream_new(cpu_of(b)->pool);
+    struct backend_stream *s = pool_stream_new(cpu_of(b)->pool);
     if (!s)
         return err_oom(e);
     *ret = s;
     return ERR_OK;
+}
+
+static void cpu_reason(struct backend *b, uint64_t refusal, char *ret, size_t n)
+{
+    char why[CULPRITS_TEXT] = "";
+    if (cpu_of(b)->culprits)
+        culprits_reason(cpu_of(b)->culprits, refusal, why);
+    snprintf(ret, n, "%s", why);
 }
 
 static void cpu_explain(struct backend *b, int device, const struct ir_kernel *k,
@@ -215,13 +264,16 @@ static void cpu_metrics(struct backend *b, struct strb *out)
     } lines[] = {
         {"arrayd_cpu_threads", "gauge", "Worker threads.", p.threads},
         {"arrayd_cpu_jobs_total", "counter", "Jobs completed.", p.jobs},
-        {"arrayd_cpu_inline_jobs_total", "counter", "Jobs run by their submitter.", p.inline_jobs},
+        {"arrayd_cpu_inline_jobs_total", "counter",
+         "Device jobs run by the thread that submitted them.", p.inline_jobs},
         {"arrayd_cpu_kernels_total", "counter", "Kernels run.", p.kernels},
-        {"arrayd_cpu_units_total", "counter", "Units of kernels run by workers.", p.units},
+        {"arrayd_cpu_units_total", "counter", "Units of work of kernels run by the worker threads.",
+         p.units},
         {"arrayd_cpu_memory_live_bytes", "gauge", "Array memory in use.", m.live},
         {"arrayd_cpu_memory_cached_bytes", "gauge", "Freed array memory kept for reuse.", m.cached},
-        {"arrayd_cpu_memory_cache_hits_total", "counter", "Large blocks reused.", m.hits},
-        {"arrayd_cpu_memory_cache_misses_total", "counter", "Large blocks mapped.", m.misses},
+        {"arrayd_cpu_memory_cache_hits_total", "counter", "Large blocks of memory reused.", m.hits},
+        {"arrayd_cpu_memory_cache_misses_total", "counter", "Large blocks of memory mapped.",
+         m.misses},
     };
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
         strb_addf(out, "# HELP %s %s\n# TYPE %s %s\n%s %lld\n", lines[i].name, lines[i].help,
@@ -243,11 +295,14 @@ const struct backend_ops backend_cpu_ops = {
     .free = cpu_free,
     .share_problem = share_problem,
     .share_alloc = share_alloc,
+    .share_import = share_import,
     .share_fits = share_fits,
     .share_export = share_export,
     .share_free = share_free,
+    .zero = cpu_zero,
     .uuid = cpu_uuid,
     .host_alloc = cpu_host_alloc,
+    .host_import = cpu_host_import,
     .host_free = cpu_host_free,
     .host = cpu_host,
     .recompute = 32,
@@ -256,6 +311,7 @@ const struct backend_ops backend_cpu_ops = {
     .stream_free = pool_stream_free,
     .submit = pool_submit,
     .passed = pool_passed,
+    .reason = cpu_reason,
     .explain = cpu_explain,
     .metrics = cpu_metrics,
     .tidy = cpu_tidy,

@@ -11,6 +11,7 @@
  * one-off work leaves nothing behind. */
 #include "compute/cpu/cpu_memory.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -27,6 +28,7 @@
 #define CACHE_MOST   (INT64_C(2) << 30)
 #define CACHE_BLOCKS 64
 #define TIDY_MS      20
+#define PIECE        (INT64_C(16) << 20) /* unmapped at a time */
 #define SMALL_LEAST  (INT64_C(16) << 20)
 
 struct cached {
@@ -64,6 +66,21 @@ static int64_t rounded(int64_t size)
     return size < LARGE ? size : (size + GRAIN - 1) / GRAIN * GRAIN;
 }
 
+/* After a change of the counts. */
+static void check(const struct cpu_memory *m)
+{
+    lock_held(&m->lock);
+#ifndef NDEBUG
+    const struct cpu_memory_stats *s = &m->stats;
+    int64_t cached = 0;
+    for (int i = 0; i < m->n_cached; i++)
+        cached += m->cache[i].size;
+    assert(m->n_cached <= CACHE_BLOCKS && cached == s->cached && m->small >= 0);
+    assert(s->live >= 0 && s->blocks >= 0 && s->moved_out >= 0);
+    assert(s->live + s->cached <= s->limit && s->live + s->cached + s->moved_out <= m->most);
+#endif
+}
+
 /* With the lock held. */
 static void count_small(struct cpu_memory *m, int64_t whole, int64_t bytes)
 {
@@ -91,6 +108,7 @@ static int64_t small_surplus(struct cpu_memory *m)
 /* Takes entry i out of the cache. */
 static void *uncache(struct cpu_memory *m, int i)
 {
+    lock_held(&m->lock);
     struct cached c = m->cache[i];
     m->n_cached--;
     for (; i < m->n_cached; i++)
@@ -102,6 +120,7 @@ static void *uncache(struct cpu_memory *m, int i)
 /* Unmaps cached blocks, the oldest first, until at most `most` bytes are cached. */
 static void trim(struct cpu_memory *m, int64_t most)
 {
+    lock_held(&m->lock);
     while (m->n_cached && m->stats.cached > most) {
         int64_t size = m->cache[0].size;
         munmap(uncache(m, 0), (size_t)size);
@@ -121,7 +140,9 @@ void cpu_memory_free(struct cpu_memory *m)
 {
     if (!m)
         return;
+    pthread_mutex_lock(&m->lock);
     trim(m, 0);
+    pthread_mutex_unlock(&m->lock);
     pthread_mutex_destroy(&m->lock);
     mem_free(m);
 }
@@ -186,6 +207,7 @@ bool cpu_memory_book(struct cpu_memory *m, int64_t size)
     bool fits = book(m, size);
     if (fits)
         make_way(m);
+    check(m);
     pthread_mutex_unlock(&m->lock);
     return fits;
 }
@@ -202,6 +224,7 @@ void cpu_memory_unbook(struct cpu_memory *m, int64_t size)
 {
     pthread_mutex_lock(&m->lock);
     unbook(m, size);
+    check(m);
     pthread_mutex_unlock(&m->lock);
 }
 
@@ -218,8 +241,9 @@ void *cpu_memory_get(struct cpu_memory *m, int64_t size, bool zero)
     if (whole >= LARGE) {
         p = zero ? NULL : take_cached(m, whole);
         *(p ? &m->stats.hits : &m->stats.misses) += 1;
-        make_way(m);
     }
+    make_way(m);
+    check(m);
     pthread_mutex_unlock(&m->lock);
     if (p)
         return p;
@@ -229,6 +253,7 @@ void *cpu_memory_get(struct cpu_memory *m, int64_t size, bool zero)
     pthread_mutex_lock(&m->lock);
     unbook(m, whole);
     count_small(m, whole, -whole);
+    check(m);
     pthread_mutex_unlock(&m->lock);
     return NULL;
 }
@@ -264,44 +289,70 @@ void cpu_memory_put(struct cpu_memory *m, void *p, int64_t size)
         m->stats.cached += whole;
         trim(m, m->cache_most);
     }
+    check(m);
     pthread_mutex_unlock(&m->lock);
+}
+
+/* Unmaps the end of the oldest cached block, if that is old enough. The lock is held meanwhile:
+ * allocations may use the room once it counts as free, so it must be, and they do not wait long. */
+static bool unmap_piece(struct cpu_memory *m, double before)
+{
+    pthread_mutex_lock(&m->lock);
+    struct cached *c = &m->cache[0];
+    const bool any = m->n_cached && c->since < before;
+    if (any && c->size > PIECE) {
+        const int64_t left = (c->size - 1) / PIECE * PIECE, gone = c->size - left;
+        c->size = left;
+        m->stats.cached -= gone;
+        munmap((char *)c->p + left, (size_t)gone);
+    } else if (any) {
+        trim(m, m->stats.cached - 1);
+    }
+    check(m);
+    pthread_mutex_unlock(&m->lock);
+    return any;
 }
 
 void cpu_memory_tidy(struct cpu_memory *m, double ms)
 {
     const double begun = clock_ms();
-    double now = begun;
-    for (bool any = true; any && now - begun < TIDY_MS; now = clock_ms()) {
-        pthread_mutex_lock(&m->lock);
-        any = m->n_cached && m->cache[0].since < now - ms;
-        int64_t size = any ? m->cache[0].size : 0;
-        void *p = any ? uncache(m, 0) : NULL;
-        pthread_mutex_unlock(&m->lock);
-        if (any)
-            munmap(p, (size_t)size); /* without the lock: no allocation waits for it */
-    }
+    while (clock_ms() - begun < TIDY_MS && unmap_piece(m, begun - ms))
+        ;
     pthread_mutex_lock(&m->lock);
     int64_t surplus = small_surplus(m);
     pthread_mutex_unlock(&m->lock);
     mem_gave_back((size_t)surplus); /* mem_trim decides: others use the heap too */
 }
 
+bool cpu_memory_book_out(struct cpu_memory *m, int64_t size)
+{
+    pthread_mutex_lock(&m->lock);
+    bool fits = size <= m->most - m->stats.live - m->stats.moved_out;
+    if (fits) {
+        m->stats.moved_out += size;
+        make_way(m);
+    }
+    check(m);
+    pthread_mutex_unlock(&m->lock);
+    return fits;
+}
+
+void cpu_memory_unbook_out(struct cpu_memory *m, int64_t size)
+{
+    pthread_mutex_lock(&m->lock);
+    m->stats.moved_out -= size;
+    check(m);
+    pthread_mutex_unlock(&m->lock);
+}
+
 void *cpu_memory_get_out(struct cpu_memory *m, int64_t size)
 {
     int64_t whole = rounded(size);
-    pthread_mutex_lock(&m->lock);
-    bool fits = whole <= m->most - m->stats.live - m->stats.moved_out;
-    if (fits) {
-        m->stats.moved_out += whole;
-        make_way(m);
-    }
-    pthread_mutex_unlock(&m->lock);
-    void *p = !fits ? NULL : whole >= LARGE ? map_large(whole) : get_small(size, false);
-    if (fits && !p) {
-        pthread_mutex_lock(&m->lock);
-        m->stats.moved_out -= whole;
-        pthread_mutex_unlock(&m->lock);
-    }
+    if (!cpu_memory_book_out(m, whole))
+        return NULL;
+    void *p = whole >= LARGE ? map_large(whole) : get_small(size, false);
+    if (!p)
+        cpu_memory_unbook_out(m, whole);
     return p;
 }
 
@@ -309,9 +360,7 @@ void cpu_memory_put_out(struct cpu_memory *m, void *p, int64_t size)
 {
     int64_t whole = rounded(size);
     give_back(p, whole);
-    pthread_mutex_lock(&m->lock);
-    m->stats.moved_out -= whole;
-    pthread_mutex_unlock(&m->lock);
+    cpu_memory_unbook_out(m, whole);
 }
 
 void cpu_memory_get_stats(struct cpu_memory *m, struct cpu_memory_stats *ret)

@@ -30,6 +30,9 @@ void cpu_memory_unbook(struct cpu_memory *m, int64_t size);
  * live memory and they together must fit the machine. Not zeroed. */
 void *cpu_memory_get_out(struct cpu_memory *m, int64_t size);
 void cpu_memory_put_out(struct cpu_memory *m, void *p, int64_t size);
+/* Counts such memory that was allocated elsewhere; false: it does not fit. */
+bool cpu_memory_book_out(struct cpu_memory *m, int64_t size);
+void cpu_memory_unbook_out(struct cpu_memory *m, int64_t size);
 /* Unmaps blocks that have been in the cache for longer than `ms`; stops after some milliseconds and
  * leaves the rest to the next call. Tells mem_trim how much small-block memory was freed since. */
 void cpu_memory_tidy(struct cpu_memory *m, double ms);

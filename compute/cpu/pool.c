@@ -1,23 +1,23 @@
 /* Threads that run units, and streams that decide which job may run.
  *
- * Every stream has at most one running job, its head, and therefore one `task`, which is part of
- * the stream. The thread that takes up a job opens it: everything its kernels need is laid out and
- * reserved before the first of them runs. From then on nothing can fail, and a job that did not get
- * its memory has written nothing. A task's units run in the workers' own scratch; a worker whose
- * scratch cannot be made large enough borrows the task's, which is large enough, one worker at a
- * time.
+ * Every stream has at most one running job, its head, and therefore one `active_job`, which is part
+ * of the stream. The thread that takes up a job opens it: everything its kernels need is laid out
+ * and reserved before the first of them runs. From then on nothing can fail, and a job that did not
+ * get its memory has written nothing. An active job's units run in the workers' own scratch; a
+ * worker whose scratch cannot be made large enough borrows the job's, which is large enough, one
+ * worker at a time.
  *
- * A task whose current kernel still has units to hand out stands in a ring. Workers take tasks from
- * the ring round robin, grab units by atomic counters, and move to the next task after each unit
- * when there are several, so that a small job does not wait for a large one. The units are dealt
- * out in as many lanes as there are threads: a worker follows its own lane, so that it finds its
- * neighbourhood's data in its cache, and helps with the others when its own is empty. The last
- * worker to leave a task without units left closes the kernel and opens the next one or completes
- * the job. A new job enters the ring as a task without a kernel.
+ * An active job whose current kernel still has units to hand out stands in a ring. Workers take
+ * jobs from the ring round robin, grab units by atomic counters, and move to the next job after
+ * each unit when there are several, so that a small job does not wait for a large one. The units
+ * are dealt out in as many lanes as there are threads: a worker follows its own lane, so that it
+ * finds its neighbourhood's data in its cache, and helps with the others when its own is empty. The
+ * last worker to leave an active job without units left closes the kernel and opens the next one or
+ * completes the job. A new job enters the ring as one without a kernel.
  *
- * No thread ever sleeps for a particular job: a head whose fences have not passed is in the
- * `blocked` list, which every completion checks. One mutex guards all of this; a unit is some tens
- * of microseconds of work, so it is not contended.
+ * No thread ever sleeps for a particular job: a head whose fences have not passed, or which must
+ * not run beside what runs (alone.h), is in the `blocked` list, which every completion checks. One
+ * mutex guards all of this; a unit is some tens of microseconds of work, so it is not contended.
  *
  * The thread that opens a small kernel runs it itself: signalling another takes longer. And a
  * thread that finds the ring empty while jobs are running polls for a moment before it sleeps,
@@ -30,144 +30,22 @@
  * Now and then the workers ask whether a job's result is still wanted. If it is not, no more of its
  * units are handed out, those running return early, and the job ends.
  *
- * A freed stream is kept for reuse and continues its tickets, so that a fence that outlives its
+ * A freed stream is kept for reuse and continues its numbering, so that a fence that outlives its
  * stream still reads as passed. */
-#include "compute/cpu/pool.h"
-
 #include <assert.h>
-#include <pthread.h>
-#include <stdatomic.h>
 
 #include "compute/base/clock.h"
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
 #include "compute/base/worker.h"
 #include "compute/cpu/idle.h"
-#include "compute/cpu/interp/interp.h"
-#include "compute/cpu/lanes.h"
+#include "compute/cpu/pool_int.h"
 
 #define MOST_LANES 64
 
-struct scratch_node {
-    struct interp_scratch *scratch;
-    struct scratch_node *next;
-};
-
-struct task {
-    struct interp_run **runs; /* of the job's kernels, once it is open; kept for the next job */
-    uint32_t n_runs, cap_runs;
-    uint32_t at;     /* the running one */
-    uint32_t passes; /* passes of the job's loop completed */
-    bool is_open;
-    struct scratch_node *scratch; /* large enough for all of them; NULL where there are none */
-    struct interp_watch watch;    /* of the job: whether its result is still wanted */
-    bool has_begun;               /* something may have been written */
-    struct lanes units;           /* the lanes are the stream's, pool->n_lanes of them */
-    int users;                    /* workers on it, under the lock */
-    bool in_ring;
-    struct task *next, *prev;
-    double start; /* clock_ms */
-};
-
-struct stream {
-    struct task task;
-    struct pool *pool;
-    struct job *head, *tail; /* head is running or blocked */
-    uint64_t last_ticket;
-    _Atomic uint64_t passed;
-    struct stream *next; /* blocked list or free list */
-    struct stream *all;
-};
-
-struct pool_worker {
-    struct pool *pool;
-    int lane;
-    pthread_t thread;
-    struct interp_scratch *scratch;
-};
-
-struct pool {
-    int n_lanes;
-    pthread_mutex_t lock;
-    pthread_cond_t work;
-    bool stop;
-    struct task *ring; /* the next to take from */
-    _Atomic int n_ring;
-    int n_open; /* running jobs */
-    struct stream *blocked, *free_streams, *streams;
-    struct scratch_node *spare; /* for tasks */
-    pthread_mutex_t borrowing;  /* a task's scratch, lent; never taken with `lock` held */
-    int64_t inline_elements;
-    struct pool_stats stats;
-    int n_workers;
-    struct pool_worker workers[];
-};
-
-static struct stream *stream_of(struct task *t)
-{
-    return (struct stream *)t; /* its first member */
-}
-
-/* ---- the ring (under the lock) ---- */
-
-static void ring_add(struct pool *p, struct task *t)
-{
-    lock_held(&p->lock);
-    t->in_ring = true;
-    if (!p->ring) {
-        t->next = t->prev = t;
-        p->ring = t;
-    } else {
-        t->next = p->ring;
-        t->prev = p->ring->prev;
-        t->prev->next = t;
-        t->next->prev = t;
-    }
-    atomic_fetch_add_explicit(&p->n_ring, 1, memory_order_relaxed);
-}
-
-static void ring_remove(struct pool *p, struct task *t)
-{
-    lock_held(&p->lock);
-    if (!t->in_ring)
-        return;
-    t->in_ring = false;
-    if (t->next == t) {
-        p->ring = NULL;
-    } else {
-        t->prev->next = t->next;
-        t->next->prev = t->prev;
-        if (p->ring == t)
-            p->ring = t->next;
-    }
-    atomic_fetch_sub_explicit(&p->n_ring, 1, memory_order_relaxed);
-}
-
 /* ---- jobs ---- */
 
-static bool fences_passed(const struct job *job)
-{
-    for (uint32_t i = 0; i < job->n_waits; i++)
-        if (!pool_passed(job->waits[i]))
-            return false;
-    return true;
-}
-
-/* Queues the stream's head to run, or puts it on the blocked list (under the lock). */
-static void consider_head(struct pool *p, struct stream *s)
-{
-    lock_held(&p->lock);
-    if (!s->head)
-        return;
-    if (fences_passed(s->head)) {
-        ring_add(p, &s->task);
-    } else {
-        s->next = p->blocked;
-        p->blocked = s;
-    }
-}
-
-static bool is_over(const struct task *t)
+static bool is_over(const struct active_job *t)
 {
     return atomic_load_explicit(&t->watch.is_over, memory_order_relaxed);
 }
@@ -175,14 +53,16 @@ static bool is_over(const struct task *t)
 static bool job_unwanted(void *user)
 {
     struct job *job = user;
+    if (atomic_load_explicit(&job->stream->pool->holds, memory_order_relaxed))
+        pool_look_at_held(job->stream->pool);
     return job->unwanted && job->unwanted(job);
 }
 
 /* Ends the stream's head, which is done or could not be opened; heads that waited for it may start.
  * Calls done() last, without the lock. */
-static void complete(struct pool *p, struct stream *s, bool in_line, bool opened)
+static void complete(struct pool *p, struct backend_stream *s, bool in_line, bool opened)
 {
-    struct task *t = &s->task;
+    struct active_job *t = &s->active;
     enum err_code result = !opened ? ERR_OUT_OF_MEMORY : is_over(t) ? ERR_NOT_FOUND : ERR_OK;
     struct job *job = s->head;
     struct scratch_node *scratch = t->scratch;
@@ -192,6 +72,7 @@ static void complete(struct pool *p, struct stream *s, bool in_line, bool opened
     job->in_submit = in_line;
     job->untouched = result != ERR_OK && !t->has_begun;
     job->device_ms = clock_ms() - t->start;
+    suspect_ends(&p->watch, job);
     if (job->measured)
         job->measured(job);
 
@@ -201,6 +82,8 @@ static void complete(struct pool *p, struct stream *s, bool in_line, bool opened
         p->spare = scratch;
     }
     p->n_open--;
+    p->n_started--;
+    alone_over(&p->alone, job);
     p->stats.jobs++;
     p->stats.inline_jobs += in_line;
     p->stats.kernels += job->n_kernels;
@@ -209,18 +92,11 @@ static void complete(struct pool *p, struct stream *s, bool in_line, bool opened
     s->head = job->next;
     if (!s->head)
         s->tail = NULL;
-    *t = (struct task){.units = t->units, .runs = t->runs, .cap_runs = t->cap_runs};
-    atomic_store(&s->passed, job->ticket);
-    consider_head(p, s);
-    for (struct stream **at = &p->blocked; *at;) {
-        struct stream *waiting = *at;
-        if (fences_passed(waiting->head)) {
-            *at = waiting->next;
-            ring_add(p, &waiting->task);
-        } else {
-            at = &waiting->next;
-        }
-    }
+    *t = (struct active_job){.units = t->units, .runs = t->runs, .cap_runs = t->cap_runs};
+    atomic_store(&s->passed, job->seq);
+    pool_consider_head(p, s);
+    pool_start_blocked(p);
+    atomic_store_explicit(&p->holds, p->alone.waits, memory_order_relaxed);
     if (atomic_load_explicit(&p->n_ring, memory_order_relaxed) > before)
         pthread_cond_broadcast(&p->work);
     pthread_mutex_unlock(&p->lock);
@@ -254,7 +130,7 @@ static void copy_blocks(const struct job *job)
         mem_copy_away(job->copies[i].to, job->copies[i].from, (size_t)job->copies[i].n);
 }
 
-static bool reserve_runs(struct task *t, uint32_t n)
+static bool reserve_runs(struct active_job *t, uint32_t n)
 {
     if (n <= t->cap_runs)
         return true;
@@ -268,10 +144,11 @@ static bool reserve_runs(struct task *t, uint32_t n)
 
 /* Takes all the memory of the head's kernels. False: there is not enough, and nothing has been
  * done. */
-static bool open_job(struct pool *p, struct task *t, bool in_line)
+static bool open_job(struct pool *p, struct active_job *t, bool in_line)
 {
-    struct job *job = stream_of(t)->head;
+    struct job *job = pool_stream_of(t)->head;
     t->is_open = true;
+    suspect_begins(&p->watch, job);
     t->watch.ask = job_unwanted;
     t->watch.user = job;
     atomic_store(&t->watch.is_over, !in_line && job_unwanted(job));
@@ -301,20 +178,20 @@ static bool open_job(struct pool *p, struct task *t, bool in_line)
 /* Prepares the next kernel that is worth several threads; false: the job ran to its end. Smaller
  * kernels, and all of them when `in_line`, are run at once. `done`: all units of the current one
  * have run. */
-static bool advance(struct task *t, bool done, bool in_line)
+static bool advance(struct active_job *t, bool done, bool in_line)
 {
     struct interp_scratch *scratch = t->scratch ? t->scratch->scratch : NULL; /* NULL: no kernels */
     if (is_over(t))
         return false;
     t->has_begun = true;
     if (t->at == 0 && !done)
-        copy_blocks(stream_of(t)->head);
+        copy_blocks(pool_stream_of(t)->head);
     while (t->at < t->n_runs && !is_over(t)) {
         struct interp_run *run = t->runs[t->at];
         if (done && !interp_again(run, scratch)) {
             interp_finish(run, scratch);
             interp_rewind(run);
-            t->at = job_next(stream_of(t)->head, t->at, &t->passes);
+            t->at = job_next(pool_stream_of(t)->head, t->at, &t->passes);
             done = false;
             continue;
         }
@@ -332,8 +209,8 @@ static bool advance(struct task *t, bool done, bool in_line)
 
 /* ---- workers ---- */
 
-/* Runs units until none are left or other tasks wait. */
-static int64_t run_units(struct pool *p, struct task *t, struct interp_scratch *own, int lane)
+/* Runs units until none are left or other jobs wait. */
+static int64_t run_units(struct pool *p, struct active_job *t, struct interp_scratch *own, int lane)
 {
     struct interp_run *run = t->runs[t->at];
     bool borrows = !interp_fit(run, own);
@@ -374,11 +251,11 @@ static void *work(void *user)
         wait_for_work(p);
         if (!p->ring)
             break;
-        struct task *t = p->ring;
+        struct active_job *t = p->ring;
         p->ring = t->next;
         bool was_open = t->is_open, opened = true;
         if (!was_open) {
-            ring_remove(p, t);
+            pool_ring_remove(p, t);
             p->n_open++;
             pthread_mutex_unlock(&p->lock);
             t->start = clock_ms();
@@ -391,17 +268,17 @@ static void *work(void *user)
             p->stats.units += n;
             bool empty = lanes_empty(&t->units) || is_over(t);
             if (empty)
-                ring_remove(p, t);
+                pool_ring_remove(p, t);
             if (--t->users || !empty)
                 continue;
             pthread_mutex_unlock(&p->lock);
         }
         bool goes_on = opened && advance(t, was_open, false);
         if (!goes_on)
-            complete(p, stream_of(t), false, opened);
+            complete(p, pool_stream_of(t), false, opened);
         pthread_mutex_lock(&p->lock);
         if (goes_on) {
-            ring_add(p, t);
+            pool_ring_add(p, t);
             p->ring = t; /* this thread continues with it */
             pthread_cond_broadcast(&p->work);
         }
@@ -427,71 +304,83 @@ static bool is_small(const struct pool *p, const struct job *job)
     return left >= 0 && p->inline_elements > 0;
 }
 
-uint64_t pool_submit(struct stream *s, struct job *job)
+uint64_t pool_submit(struct backend_stream *s, struct job *job)
 {
     struct pool *p = s->pool;
     bool small = is_small(p, job);
     job->next = NULL;
     job->stream = s;
+    job->result = suspect_judge(&p->watch, job);
+    if (job->result != ERR_OK) {
+        job->untouched = job->in_submit = true;
+        if (job->measured)
+            job->measured(job);
+        job->done(job);
+        return 0;
+    }
 
     pthread_mutex_lock(&p->lock);
-    uint64_t ticket = job->ticket = ++s->last_ticket;
+    uint64_t seq = job->seq = ++s->last_seq;
     if (s->head) {
         s->tail->next = job;
         s->tail = job;
         pthread_mutex_unlock(&p->lock);
-        return ticket;
+        return seq;
     }
     s->head = s->tail = job;
-    if (!small || !fences_passed(job)) {
-        consider_head(p, s);
-        if (s->task.in_ring)
+    if (!small || !pool_start_head(p, s)) {
+        pool_consider_head(p, s);
+        if (s->active.in_ring)
             pthread_cond_signal(&p->work);
         pthread_mutex_unlock(&p->lock);
-        return ticket;
+        return seq;
     }
     p->n_open++;
     pthread_mutex_unlock(&p->lock);
 
-    s->task.start = clock_ms();
-    bool opened = open_job(p, &s->task, true);
+    s->active.start = clock_ms();
+    bool opened = open_job(p, &s->active, true);
     if (opened) {
-        bool goes_on = advance(&s->task, false, true);
+        bool goes_on = advance(&s->active, false, true);
         assert(!goes_on);
         (void)goes_on;
     }
     complete(p, s, true, opened);
-    return ticket;
+    return seq;
 }
 
 bool pool_passed(struct fence f)
 {
-    return atomic_load(&f.stream->passed) >= f.ticket;
+    return atomic_load(&f.stream->passed) >= f.seq;
 }
 
 /* ---- opening and closing ---- */
 
 /* The lanes are allocated behind the stream. */
-static struct stream *stream_alloc(int n_lanes)
+static struct backend_stream *stream_alloc(int n_lanes)
 {
-    struct stream *s = mem_calloc(1, sizeof *s + (size_t)(n_lanes + 1) * sizeof(struct lane));
+    struct backend_stream *s =
+        mem_calloc(1, sizeof *s + (size_t)(n_lanes + 1) * sizeof(struct lane));
     if (s)
-        s->task.units = (struct lanes){
+        s->active.units = (struct lanes){
             .all = (struct lane *)(((uintptr_t)(s + 1) + 63) & ~(uintptr_t)63), .n = n_lanes};
     return s;
 }
 
-struct stream *pool_stream_new(struct pool *p)
+struct backend_stream *pool_stream_new(struct pool *p)
 {
     pthread_mutex_lock(&p->lock);
-    struct stream *s = p->free_streams;
+    struct backend_stream *s = p->free_streams;
     if (s) {
         p->free_streams = s->next;
         s->next = NULL;
-    } else if ((s = stream_alloc(p->n_lanes))) {
-        s->pool = p;
-        s->all = p->streams;
-        p->streams = s;
+    } else {
+        s = stream_alloc(p->n_lanes);
+        if (s) {
+            s->pool = p;
+            s->all = p->streams;
+            p->streams = s;
+        }
     }
     if (s)
         p->stats.streams++;
@@ -499,7 +388,7 @@ struct stream *pool_stream_new(struct pool *p)
     return s;
 }
 
-void pool_stream_free(struct stream *s)
+void pool_stream_free(struct backend_stream *s)
 {
     if (!s)
         return;
@@ -562,15 +451,20 @@ struct pool *pool_new(int threads, int64_t inline_elements)
     return p;
 }
 
+void pool_watch(struct pool *p, struct culprits *culprits, const char *(*who)(const void *asker))
+{
+    p->watch = (struct suspect_watch){culprits, who};
+}
+
 void pool_free(struct pool *p)
 {
     if (!p)
         return;
     stop_workers(p);
-    for (struct stream *s = p->streams, *next; s; s = next) {
+    for (struct backend_stream *s = p->streams, *next; s; s = next) {
         next = s->all;
         assert(!s->head);
-        mem_free(s->task.runs);
+        mem_free(s->active.runs);
         mem_free(s);
     }
     for (struct scratch_node *n = p->spare, *next; n; n = next) {

@@ -19,11 +19,14 @@ struct pool_stats {
 
 /* threads ≥ 1; inline_elements as in struct backend_config. NULL without memory or threads. */
 struct pool *pool_new(int threads, int64_t inline_elements);
+/* From now on the list says what is refused and what runs alone, and is told what runs; before the
+ * first job. who: as in struct backend_config. */
+void pool_watch(struct pool *p, struct culprits *culprits, const char *(*who)(const void *asker));
 void pool_free(struct pool *p); /* call when every job is done and every stream freed */
 
-struct stream *pool_stream_new(struct pool *p); /* NULL without memory */
-void pool_stream_free(struct stream *s);
-uint64_t pool_submit(struct stream *s, struct job *job);
+struct backend_stream *pool_stream_new(struct pool *p); /* NULL without memory */
+void pool_stream_free(struct backend_stream *s);
+uint64_t pool_submit(struct backend_stream *s, struct job *job);
 bool pool_passed(struct fence f);
 void pool_get_stats(struct pool *p, struct pool_stats *ret);
 

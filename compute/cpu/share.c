@@ -1,8 +1,6 @@
 /* A memfd's pages are allocated, zeroed, when they are first touched, like anonymous memory; they
  * are huge pages where the system allows that for shared memory (shmem_enabled). The file has its
- * final length from the start and is sealed at it, so that no client can cause a SIGBUS. Where the
- * kernel promises no more memory than there is (overcommit_memory 2), a page that cannot be
- * allocated would also kill the process: there all of it is allocated at once.
+ * final length from the start and is sealed at it, so that no client can cause a SIGBUS.
  *
  * Descriptors: each block keeps one, which is handed out for writing. For reading, the file is
  * reopened read-only by its name in /proc. A client with that descriptor that runs as the same user
@@ -24,9 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 8u /* Linux 6.3 */
-#endif
+#include "compute/base/mem.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 16 /* Linux 5.1 */
@@ -55,44 +51,17 @@ static enum err_code no_descriptor(struct err *e, const char *what)
                    number == EMFILE ? " (LimitNOFILE of the service, or ulimit -n)" : "");
 }
 
-static int create(void)
+/* Maps large ones on 2 MiB boundaries, so that huge pages fit; and those that are made of such
+ * pages, as chunks for small arrays are. */
+static void *map(int fd, int64_t size, int access)
 {
-    int fd = memfd_create("arrayd", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-    if (fd < 0 && errno == EINVAL)
-        fd = memfd_create("arrayd", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    return fd;
-}
-
-static bool is_strict(void)
-{
-    char mode = '0';
-    int fd = open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        if (read(fd, &mode, 1) != 1)
-            mode = '0';
-        close(fd);
-    }
-    return mode == '2';
-}
-
-static bool prepare(int fd, int64_t size)
-{
-    return fchmod(fd, 0600) == 0 && ftruncate(fd, size) == 0 &&
-           (!is_strict() || fallocate(fd, 0, 0, size) == 0) &&
-           fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0;
-}
-
-/* Maps large ones on 2 MiB boundaries, so that huge pages fit. */
-static void *map(int fd, int64_t size)
-{
-    int64_t slack = size < HUGE_LEAST ? 0 : HUGE_PAGE;
+    int64_t slack = size < HUGE_LEAST && size % HUGE_PAGE ? 0 : HUGE_PAGE;
     char *raw = mmap(NULL, (size_t)(size + slack), PROT_NONE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (raw == MAP_FAILED)
         return NULL;
     size_t head = slack ? (size_t)(-(uintptr_t)raw & (uintptr_t)(HUGE_PAGE - 1)) : 0;
-    if (mmap(raw + head, (size_t)size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
-        MAP_FAILED) {
+    if (mmap(raw + head, (size_t)size, access, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
         munmap(raw, (size_t)(size + slack));
         return NULL;
     }
@@ -107,13 +76,13 @@ static void *map(int fd, int64_t size)
 
 const char *cpu_share_problem(void)
 {
-    int fd = create();
+    int fd = mem_file("arrayd");
     if (fd < 0)
-        return errno == EMFILE || errno == ENFILE ? NULL : "the kernel gives out no memfd";
+        return errno == EMFILE || errno == ENFILE ? NULL : "the kernel cannot create a memfd";
     close(fd);
     return access("/proc/self/fd", X_OK) == 0
                ? NULL
-               : "/proc is not mounted, by which a memfd is opened read-only";
+               : "/proc is not mounted; it is needed to open a memfd read-only";
 }
 
 /* Whether one more block is allowed. */
@@ -131,18 +100,19 @@ static bool count_block(bool must)
     return true;
 }
 
-/* The file and its mapping. */
+/* The file and its mapping. Other errors than a lack of memory: too many descriptors, or a file
+ * that is too large (LimitFSIZE). */
 static enum err_code make(int64_t size, struct shared_block *ret, struct err *e)
 {
     char why[64];
-    int fd = create();
+    int fd = mem_file("arrayd");
     if (fd < 0)
-        return no_descriptor(e, "no memory can be made for sharing");
-    void *p = prepare(fd, size) ? map(fd, size) : NULL;
+        return no_descriptor(e, "cannot allocate shared memory");
+    void *p = mem_file_size(fd, size) ? map(fd, size, PROT_READ | PROT_WRITE) : NULL;
     if (!p) {
-        bool none = errno == ENOMEM || errno == ENOSPC; /* else: file too large (LimitFSIZE) */
+        bool none = errno == ENOMEM || errno == ENOSPC;
         enum err_code code = err_set(e, none ? ERR_OUT_OF_MEMORY : ERR_OVERLOADED,
-                                     "No shared memory for an array of %lld bytes: %s",
+                                     "cannot allocate shared memory for an array of %lld bytes: %s",
                                      (long long)size, failure(errno, why));
         close(fd);
         return code;
@@ -151,27 +121,70 @@ static enum err_code make(int64_t size, struct shared_block *ret, struct err *e)
     return ERR_OK;
 }
 
+/* Counts a block of that size, and its descriptor. */
+static enum err_code count(struct cpu_memory *m, int64_t size, bool must, struct err *e)
+{
+    if (!count_block(must))
+        return err_set(e, ERR_OVERLOADED,
+                       "shared arrays already use as many file descriptors as they may "
+                       "(LimitNOFILE of the service, or ulimit -n)");
+    if (cpu_memory_book(m, size))
+        return ERR_OK;
+    atomic_fetch_sub(&blocks, 1);
+    return err_set(e, ERR_OUT_OF_MEMORY, "out of memory for an array of %lld bytes",
+                   (long long)size);
+}
+
+static void uncount(struct cpu_memory *m, int64_t size)
+{
+    cpu_memory_unbook(m, size);
+    atomic_fetch_sub(&blocks, 1);
+}
+
 enum err_code cpu_share_alloc(struct cpu_memory *m, int64_t size, bool must,
                               struct shared_block *ret, struct err *e)
 {
     if (size > INT64_MAX - HUGE_PAGE - PAGE)
-        return err_set(e, ERR_OUT_OF_MEMORY, "No memory for an array of %lld bytes",
+        return err_set(e, ERR_OUT_OF_MEMORY, "out of memory for an array of %lld bytes",
                        (long long)size);
     size = (size + PAGE - 1) / PAGE * PAGE;
-    if (!count_block(must))
-        return err_set(e, ERR_OVERLOADED,
-                       "arrays that are shared have taken as many file descriptors as they may "
-                       "(LimitNOFILE of the service, or ulimit -n)");
-    if (!cpu_memory_book(m, size)) {
-        atomic_fetch_sub(&blocks, 1);
-        return err_set(e, ERR_OUT_OF_MEMORY, "No memory for an array of %lld bytes",
+    TRY(count(m, size, must, e));
+    enum err_code code = make(size, ret, e);
+    if (code != ERR_OK)
+        uncount(m, size);
+    return code;
+}
+
+/* The file as it was made here, by a process that is gone. */
+static bool is_block(int fd, int64_t size, int *ret_seals)
+{
+    struct stat st;
+    *ret_seals = fcntl(fd, F_GET_SEALS);
+    return *ret_seals >= 0 && (*ret_seals & F_SEAL_SHRINK) && (*ret_seals & F_SEAL_GROW) &&
+           fstat(fd, &st) == 0 && st.st_size == size;
+}
+
+enum err_code cpu_share_import(struct cpu_memory *m, int fd, int64_t size, struct shared_block *ret,
+                               bool *ret_sealed, struct err *e)
+{
+    int seals, own;
+    if (!is_block(fd, size, &seals))
+        return err_set(e, ERR_STATE, "this is not memory of %lld bytes", (long long)size);
+    TRY(count(m, size, true, e));
+    *ret_sealed = seals & (F_SEAL_FUTURE_WRITE | F_SEAL_WRITE);
+    own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    enum err_code code = own < 0 ? no_descriptor(e, "memory cannot be taken over") : ERR_OK;
+    void *p = own < 0 ? NULL : map(own, size, *ret_sealed ? PROT_READ : PROT_READ | PROT_WRITE);
+    if (p) {
+        *ret = (struct shared_block){p, size, own};
+        return ERR_OK;
+    }
+    if (own >= 0) {
+        close(own);
+        code = err_set(e, ERR_OUT_OF_MEMORY, "no addresses for an array of %lld bytes",
                        (long long)size);
     }
-    enum err_code code = make(size, ret, e);
-    if (code != ERR_OK) {
-        cpu_memory_unbook(m, size);
-        atomic_fetch_sub(&blocks, 1);
-    }
+    uncount(m, size);
     return code;
 }
 
@@ -203,7 +216,7 @@ enum err_code cpu_share_export(const struct shared_block *share, enum share_mode
     int fd = mode == SHARE_WRITE ? fcntl((int)share->handle, F_DUPFD_CLOEXEC, 0)
                                  : open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return no_descriptor(e, "the array's memory cannot be handed out");
+        return no_descriptor(e, "the array's memory cannot be exported");
     *ret_fd = fd;
     return ERR_OK;
 }
@@ -212,6 +225,51 @@ void cpu_share_free(struct cpu_memory *m, const struct shared_block *share)
 {
     munmap(share->data, (size_t)share->size);
     close((int)share->handle);
-    cpu_memory_unbook(m, share->size);
-    atomic_fetch_sub(&blocks, 1);
+    uncount(m, share->size);
+}
+
+/* --- moved out of the device --- */
+
+static enum err_code not_out(int64_t size, struct err *e)
+{
+    return err_set(e, ERR_OUT_OF_MEMORY,
+                   "this array needs %lld bytes, which the machine does not have", (long long)size);
+}
+
+enum err_code cpu_share_out(struct cpu_memory *m, int64_t size, int *ret_fd, void **ret,
+                            struct err *e)
+{
+    struct shared_block block;
+    if (!cpu_memory_book_out(m, size))
+        return not_out(size, e);
+    enum err_code code = make(size, &block, e);
+    if (code != ERR_OK) {
+        cpu_memory_unbook_out(m, size);
+        return code;
+    }
+    *ret_fd = (int)block.handle;
+    *ret = block.data;
+    return ERR_OK;
+}
+
+enum err_code cpu_share_out_import(struct cpu_memory *m, int fd, int64_t size, void **ret,
+                                   struct err *e)
+{
+    int seals;
+    if (!is_block(fd, size, &seals))
+        return err_set(e, ERR_STATE, "this is not memory of %lld bytes", (long long)size);
+    if (!cpu_memory_book_out(m, size))
+        return not_out(size, e);
+    *ret = map(fd, size, PROT_READ | PROT_WRITE);
+    if (*ret)
+        return ERR_OK;
+    cpu_memory_unbook_out(m, size);
+    return err_set(e, ERR_OUT_OF_MEMORY, "no addresses for an array of %lld bytes",
+                   (long long)size);
+}
+
+void cpu_share_out_free(struct cpu_memory *m, void *p, int64_t size)
+{
+    munmap(p, (size_t)size);
+    cpu_memory_unbook_out(m, size);
 }

@@ -19,10 +19,13 @@
 
 #include "compute/base/lock.h"
 #include "compute/base/trace.h"
-#include "compute/memory/memory_int.h"
+#include "compute/engine/engine.h"
+#include "compute/engine/plan_cache.h"
 #include "compute/engine/run.h"
-#include "compute/memory/transfer.h"
 #include "compute/ir/lower.h"
+#include "compute/memory/memory_int.h"
+#include "compute/memory/transfer.h"
+#include "compute/type/dtype.h"
 
 /* --- the plan --- */
 
@@ -118,13 +121,12 @@ int64_t plan_cost(const struct ir_plan *plan)
 enum err_code cost_check(const struct engine *g, const struct expr *x, const char *what,
                          int64_t cost, struct err *e)
 {
-    if (cost <= g->config.max_cost)
+    if (cost <= g->max_cost)
         return ERR_OK;
     return expr_err(x, x->root, e, ERR_EXPRESSION_TOO_LARGE,
                     "%s takes %s%.3g operations on elements, more than the %.3g allowed "
                     "(max-cost)",
-                    what, cost == INT64_MAX ? "more than " : "", (double)cost,
-                    (double)g->config.max_cost);
+                    what, cost == INT64_MAX ? "more than " : "", (double)cost, (double)g->max_cost);
 }
 
 /* --- its memory --- */
@@ -376,12 +378,12 @@ static enum err_code bind_arrays(struct run *r, enum write_mode mode, struct sto
 
     struct buffer *b = r->out->buffer;
     struct storage *old = buffer_storage(b);
-    if (mode != WRITE_FRESH && old->host) {
-        enum err_code code = fetch_add(r->task, b, !r->covers, e);
+    if (mode != WRITE_FRESH || (storage_is_sealed(old) && atomic_load(&b->exports) > 0)) {
+        enum err_code code = fetch_to_write(r->task, b, !r->covers, e);
         if (code != ERR_OK)
             return code;
+        r->out_remade = r->covers && b->storage != old;
         old = b->storage;
-        r->out_remade = r->covers;
     }
     bool pinned = atomic_load(&old->pins) > 0;
     if (mode != WRITE_FRESH && !pinned) {
@@ -393,11 +395,11 @@ static enum err_code bind_arrays(struct run *r, enum write_mode mode, struct sto
         return ERR_OK;
     }
     if (r->task->result_at)
-        return err_set(e, ERR_INTERNAL, "a region that moves is not the caller's own");
+        return err_set(e, ERR_INTERNAL, "the region to write to is not the caller's own array");
     if (atomic_load(&b->exports) > 0)
         return pinned ? err_set(e, ERR_CONFLICT,
                                 "the array is exported and a download is reading it: its memory "
-                                "can be neither replaced nor written until that has ended")
+                                "can be neither replaced nor written until the download has ended")
                       : bind_copied_back(r, old, e);
     TRY(bind_renamed(r, old, e));
     *ret_renamed = r->storages[p->result_slot];

@@ -2,8 +2,9 @@
  * that every backend has them without extra code and large ones run at memory speed. The random
  * ones add a node for Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
  * SC 2011). */
-#include "compute/memory/memory_int.h"
+#include "compute/engine/engine.h"
 #include "compute/engine/run.h"
+#include "compute/memory/memory_int.h"
 
 #include <math.h>
 #include <string.h>
@@ -122,6 +123,7 @@ static enum err_code new_array(struct engine_stream *s, struct account *account,
     struct storage *st = NULL;
     TRY(storage_new(s->engine, account, s->device, nbytes, zero ? STORAGE_ZERO : STORAGE_PLAIN, &st,
                     e));
+    st->blank = !zero;
     struct array *a = array_over(s->engine, st, dtype, &v, nbytes);
     if (!a) {
         storage_unref(st);
@@ -222,20 +224,21 @@ enum err_code engine_arange(struct engine_stream *s, struct account *account, en
     if (literal_integral(step) ? step->i == 0 : !(fabs(step->re) > 0))
         return err_field(e, ERR_BAD_FIELD, "/arange/step", "a step must not be 0");
     if (start->kind == LIT_COMPLEX || stop->kind == LIT_COMPLEX || step->kind == LIT_COMPLEX)
-        return err_field(e, ERR_BAD_FIELD, "/arange", "arange takes real numbers");
+        return err_field(e, ERR_BAD_FIELD, "/arange", "arange takes real numbers only");
     const __int128 limit = (__int128)1 << 64;
     if (!in_range(start, -limit, limit) || !in_range(stop, -limit, limit) ||
         !in_range(step, -limit, limit))
-        return err_field(e, ERR_LITERAL_RANGE, "/arange", "integers beyond 64 bits");
+        return err_field(e, ERR_LITERAL_RANGE, "/arange", "the integers exceed 64 bits");
     int64_t n = arange_count(start, stop, step);
     if (n < 0)
-        return err_field(e, ERR_BAD_SHAPE, "/arange", "more elements than an array can have");
+        return err_field(e, ERR_BAD_SHAPE, "/arange",
+                         "this is more elements than an array can have");
     struct view v;
     enum err_code code = view_contiguous(1, &n, dtype_size(dtype), &v, e);
     if (code != ERR_OK)
         return err_prefix(e, "/arange");
     if (n > 0 && dtype_is_integer(dtype) && !range_fits(dtype, start, step, n))
-        return err_field(e, ERR_LITERAL_RANGE, "/arange", "values beyond the range of %s",
+        return err_field(e, ERR_LITERAL_RANGE, "/arange", "the values exceed the range of %s",
                          dtype_name(dtype));
 
     struct draft d;
@@ -267,7 +270,8 @@ enum err_code engine_linspace(struct engine_stream *s, struct account *account, 
 {
     bool complex_ = start->kind == LIT_COMPLEX || stop->kind == LIT_COMPLEX;
     if (complex_ && !dtype_is_complex(dtype))
-        return err_field(e, ERR_BAD_DTYPE, "/dtype", "complex ends need a complex dtype, not %s",
+        return err_field(e, ERR_BAD_DTYPE, "/dtype",
+                         "complex end points need dtype complex64 or complex128, not %s",
                          dtype_name(dtype));
     if (num < 0)
         return err_field(e, ERR_BAD_FIELD, "/linspace/num", "num must not be negative");
@@ -349,9 +353,10 @@ static enum err_code integer_bound(enum dtype dtype, bool has, const struct lite
     enum dtype wide = dtype_kind(dtype) == KIND_UINT ? DT_U64 : DT_I64;
     struct scalar narrow;
     if (!has)
-        return err_field(e, ERR_BAD_FIELD, pointer, "integers need low and high");
+        return err_field(e, ERR_BAD_FIELD, pointer,
+                         "the distribution \"integers\" needs low and high");
     if (!literal_integral(l))
-        return err_field(e, ERR_BAD_FIELD, pointer, "bounds of integers are integers");
+        return err_field(e, ERR_BAD_FIELD, pointer, "the bounds of integers must be integers");
     /* `high` is exclusive: one past the type's largest value is allowed where 64 bits hold it */
     struct literal within = *l;
     if (pointer[strlen(pointer) - 1] == 'h')
@@ -374,14 +379,15 @@ static enum err_code random_params(enum dtype dtype, const struct random_spec *s
                 spec->dist == RANDOM_UNIFORM ? "uniform" : "normal", dtype_name(dtype));
         if (spec->dist == RANDOM_NORMAL && (spec->has_low || spec->has_high))
             return err_field(e, ERR_BAD_FIELD, spec->has_low ? "/random/low" : "/random/high",
-                             "normal has no bounds");
+                             "a normal distribution has no bounds");
         if ((spec->has_low && spec->low.kind == LIT_COMPLEX) ||
             (spec->has_high && spec->high.kind == LIT_COMPLEX))
-            return err_field(e, ERR_BAD_FIELD, "/random", "bounds are real numbers");
+            return err_field(e, ERR_BAD_FIELD, "/random", "bounds must be real numbers");
         return ERR_OK;
     }
     if (!dtype_is_integer(dtype))
-        return err_field(e, ERR_BAD_DTYPE, "/dtype", "integers needs an integer dtype, not %s",
+        return err_field(e, ERR_BAD_DTYPE, "/dtype",
+                         "the distribution \"integers\" needs an integer dtype, not %s",
                          dtype_name(dtype));
     struct literal zero = {.kind = LIT_INT};
     enum err_code code =
@@ -389,7 +395,7 @@ static enum err_code random_params(enum dtype dtype, const struct random_spec *s
     if (code == ERR_OK)
         code = integer_bound(dtype, spec->has_high, &spec->high, "/random/high", &p->high, e);
     if (code == ERR_OK && spec->high.i <= (spec->has_low ? spec->low.i : 0))
-        return err_field(e, ERR_BAD_FIELD, "/random/high", "high must be above low");
+        return err_field(e, ERR_BAD_FIELD, "/random/high", "high must be greater than low");
     return code;
 }
 

@@ -19,41 +19,24 @@
 #ifndef ARRAYD_ENGINE_H
 #define ARRAYD_ENGINE_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "compute/backend.h"
 #include "compute/base/arena.h"
-#include "compute/base/err.h"
 #include "compute/base/strb.h"
 #include "compute/check/check.h"
 #include "compute/lang/expr.h"
-#include "compute/type/grid.h"
-#include "compute/type/layout.h"
-
-struct engine;
-struct engine_stream;
-struct buffer;
-
-/* Bytes in use against a limit. Owned by the caller (a session). Reference-counted: storage holds a
- * reference, so it may outlive its session. limit 0: none. A charge also counts for the account's
- * owner (a principal's account, which has no owner), whose limits cover all accounts that it owns;
- * the owner's bytes in host memory have a limit of their own. */
-struct account;
-struct account *account_new(int64_t limit);
-struct account *account_new_of(struct account *owner, int64_t limit); /* NULL: as account_new */
-/* Applies to charges from now on; any thread. */
-void account_set_limits(struct account *a, int64_t limit, int64_t host_limit);
-int64_t account_host_used(const struct account *a); /* of an owner */
-void account_ref(struct account *a);
-void account_unref(struct account *a);
-int64_t account_used(const struct account *a);
-int64_t account_limit(const struct account *a);
-uint64_t account_device_ns(const struct account *a); /* see engine_stream_account */
+#include "compute/memory/memory.h"
 
 struct engine_config {
     const char *backend; /* "auto", "cpu", "cuda" */
+    struct engine_keep keep;
+    /* with a keeper: arrays of so many bytes and more have a chunk of memory each, others are
+     * pieces of one; chunks at most, kept ones included, and buffers: arrays beyond either do not
+     * outlive the process */
+    int64_t chunk_own, max_chunks;
+    uint32_t max_kept;
+    int cells; /* with a keeper: what it had from the process before, taken over; −1: nothing */
     struct backend_config device;
     uint32_t max_inputs; /* distinct arrays in an expression */
     /* a kernel larger than these is split by a temporary; never an error */
@@ -74,9 +57,8 @@ struct engine_config {
     {                                                                                              \
         .backend = "auto", .max_inputs = 64, .max_kernel_nodes = 400, .max_kernel_inputs = 64,     \
         .plan_cache = 512, .plan_cache_bytes = 32 << 20, .close_wait_ms = 10000,                   \
-        .max_cost = INT64_MAX,                                                                     \
-        .device = {                                                                                \
-            .inline_elements = 1 << 16, .shareable_least = 32 << 20, .shareable_keep_s = 60},      \
+        .max_cost = INT64_MAX, .chunk_own = 2 << 20, .max_chunks = 4096, .max_kept = 1 << 17,      \
+        .cells = -1, .device = {.inline_elements = 1 << 16, .shareable_least = 32 << 20},          \
     }
 
 enum err_code engine_open(const struct engine_config *config, struct engine **ret,
@@ -85,100 +67,18 @@ enum err_code engine_open(const struct engine_config *config, struct engine **re
  * nothing is freed, because that work may use any of it, until the process ends. */
 bool engine_close(struct engine *g);
 
-const char *engine_backend(const struct engine *g); /* "cpu", "cuda" */
-/* Whether the host can access arrays directly: there is no device behind a bus. */
-bool engine_in_host_memory(const struct engine *g);
-const char *engine_note(const struct engine *g); /* why `auto` chose it */
-int engine_device_count(const struct engine *g);
-void engine_device_info(const struct engine *g, int device, struct backend_device *ret);
+const char *engine_backend(const struct engine *g);  /* "cpu", "cuda" */
+const char *engine_note(const struct engine *g);     /* why `auto` chose it */
 int64_t engine_bytes_in_use(const struct engine *g); /* storage alive, temporaries included */
 int64_t engine_host_bytes(const struct engine *g);   /* arrays in host memory; not included above */
 int64_t engine_host_limit(const struct engine *g);   /* most bytes that these may use */
 int64_t engine_jobs_in_flight(const struct engine *g);
-/* The device with the most free memory; the first of equals. */
-int engine_roomiest_device(const struct engine *g);
 int64_t engine_max_cost(const struct engine *g);
 void engine_report(const struct engine *g, struct backend_report *ret);
 void engine_metrics(struct engine *g, struct strb *out); /* Prometheus text */
 void engine_tidy(struct engine *g);                      /* every second or so; see backend.h */
 
-/* --- streams (one a session) --- */
-enum err_code engine_stream_new(struct engine *g, int device, struct engine_stream **ret,
-                                struct err *e) must_check;
-/* Another stream on the same device, with the same account, at a lower priority if the device
- * supports that. */
-enum err_code engine_stream_background(struct engine_stream *of, struct engine_stream **ret,
-                                       struct err *e) must_check;
-/* Charges the device time of the stream's work to this account and its owner. Call before any work
- * is submitted. */
-void engine_stream_account(struct engine_stream *s, struct account *a);
-/* Callbacks for the stream's work. begun: in the order submitted, with the engine's lock held.
- * ended: for each, on any thread, without the lock. Neither may call the engine. ended returns the
- * work's own share of device_ms, its time on the device: streams run side by side, and
- * account_device_ns counts that share. release(user) when the stream is freed. Set once, before any
- * work is submitted. */
-struct work_watch {
-    void (*begun)(void *user);
-    double (*ended)(void *user, double device_ms);
-    void (*release)(void *user);
-};
-void engine_stream_watch(struct engine_stream *s, const struct work_watch *watch, void *user);
-/* Drops the caller's reference; queued work still runs. */
-void engine_stream_unref(struct engine_stream *s);
-
-/* Called once when the work is done (ERR_OK) or failed; on any thread, possibly before the call
- * that took the callback returns; must not block. Not called if that call itself fails. device_ms:
- * time on the device. */
-typedef void engine_done(void *user, enum err_code result, double device_ms);
-
-/* done() when all work submitted to the stream so far is done. */
-void engine_sync(struct engine_stream *s, engine_done *done, void *user);
-
-/* --- arrays --- */
-
-/* An immutable description of elements in a buffer; the contents change, this does not. */
-struct array {
-    _Atomic uint32_t refs;
-    struct buffer *buffer;
-    enum dtype dtype;
-    struct view view;
-    struct grid *grid; /* a reference, or NULL: no ghosts, boundary, spacing or padding */
-};
-
-struct array *array_ref(struct array *a); /* returns a */
-void array_unref(struct array *a);        /* NULL allowed */
-static inline void array_unrefp(struct array **a)
-{
-    array_unref(*a);
-}
-#define _cleanup_array_ __attribute__((cleanup(array_unrefp)))
-
-/* A view: shares the buffer. `v` must be derived from array->view by layout.h's functions (with
- * another `dtype` only after view_reinterpret). NULL without memory. */
-struct array *array_view(struct array *a, enum dtype dtype, const struct view *v);
-/* The same with a grid (a reference is taken; NULL: none) that fits the view. */
-struct array *array_view_grid(struct array *a, const struct view *v, struct grid *grid);
-
-int64_t array_nbytes(const struct array *a); /* size × itemsize */
-bool array_same_buffer(const struct array *a, const struct array *b);
-/* The same elements: one buffer, dtype and view, whatever their grids. */
-bool array_same_elements(const struct array *a, const struct array *b);
-/* Identifies the memory that an array and its views share: for locks. Unique in the process. */
-uint64_t array_buffer_id(const struct array *a);
-/* The same, but an array that replaces another keeps an id of its own: for what is known about the
- * bytes. */
-uint64_t array_memory_id(const struct array *a);
-/* A new array, not yet visible to others, will replace another: its memory gets the other's
- * array_buffer_id. */
-void array_take_place(struct array *a, const struct array *of);
-uint32_t array_buffer_refs(const struct array *a); /* arrays on its buffer, including this one */
-bool array_is_held(const struct array *a);         /* by a download */
-bool array_buffer_shared(const struct array *a);   /* other arrays use the buffer */
-int array_device(const struct array *a);
-bool array_in_host_memory(const struct array *a); /* engine_move */
-/* Changes with every accepted write, never repeats within the process: for ETag. Work that is
- * refused or fails at once, with nothing written, does not change it. */
-uint64_t array_version(const struct array *a);
+/* --- new arrays --- */
 
 /* A new contiguous array, zeroed. */
 enum err_code engine_zeros(struct engine_stream *s, struct account *account, enum dtype dtype,
@@ -256,47 +156,16 @@ enum err_code engine_swap(struct engine_stream *s, struct array *a, struct array
                           struct err *e) must_check;
 /* The same for several pairs, all or none; ERR_PRECONDITION_FAILED if the contents of a pair's `a`
  * have another version (0: any), or an array of it was exported in the meantime. Afterwards
- * `version` is the new version of `a`. */
+ * `version` is the new version of `a`. `with`: passed to engine_keep.placed with the exchange,
+ * which is told of `with` even if n is 0; NULL: nothing. */
 struct exchange {
     struct array *a, *b;
     uint64_t version;
 };
 enum err_code engine_exchange(struct engine_stream *s, struct exchange *x, uint32_t n,
-                              struct err *e) must_check;
+                              const void *with, struct err *e) must_check;
 /* Whether they may be exchanged. */
 bool array_exchanges(const struct array *a, const struct array *b);
-
-/* --- where arrays live (move.c) --- */
-
-/* Moves the contents of an array (and so of its views) to host memory, or back, in the stream's
- * order; contents and version do not change. Work that uses the array brings it back by itself.
- * Takes as long as pinning the memory: do not call it on a serving thread. done() is called when
- * the array has moved. On failure the array stays where it was. ERR_OUT_OF_MEMORY; ERR_CONFLICT for
- * one that is exported. */
-enum err_code engine_move(struct engine_stream *s, struct array *a, bool host, engine_done *done,
-                          void *user, struct err *e) must_check;
-
-/* Makes room on a device: moves the least recently used arrays to host memory until `bytes` more
- * would fit; or (`stay`) waits briefly for running work, which may release memory. Owned by the
- * caller until done() is called, on any thread: ERR_OK if something moved; ERR_OVERLOADED if
- * everything was just in use, or work is running (worth retrying now); ERR_OUT_OF_MEMORY if there
- * is nothing to move, or nowhere to move it. */
-struct eviction {
-    int device;
-    int64_t bytes;
-    bool stay;      /* move nothing */
-    bool again;     /* a previous eviction did not free enough */
-    uint64_t until; /* engine_clock: arrays used after that stay */
-    engine_done *done;
-    void *user;
-    /* the engine's own */
-    struct eviction *next;
-    _Atomic int pending;
-    int64_t out;
-    bool others;
-};
-void engine_evict(struct engine *g, struct eviction *v);
-uint64_t engine_clock(const struct engine *g); /* counts uses of arrays */
 
 /* --- evaluation --- */
 
@@ -373,47 +242,7 @@ void engine_explain_kernel(struct engine_stream *s, const struct ir_kernel *k,
                            struct kernel_explanation *ret);
 bool engine_compiles(const struct engine *g); /* explaining a kernel may take long */
 
-/* --- transfers --- */
-
-/* A snapshot of an array being read in C order. After pull() has returned 0, `wake` is called (any
- * thread, perhaps at once) whenever pull() may have more; it is never called after download_free.
- */
-struct download;
-enum err_code download_new(struct engine_stream *s, struct array *a, void (*wake)(void *user),
-                           void *user, struct download **ret, struct err *e) must_check;
-/* Up to n bytes from byte `offset` of the C-order contents; > 0 bytes written, 0: not ready yet
- * (never at the end: the caller knows the length), -1: the device failed. Takes about a millisecond
- * at most for n ≤ 1 MiB. One thread at a time. */
-int64_t download_pull(struct download *d, int64_t offset, void *buf, size_t n);
-/* Once *given_up is true the contents are no longer wanted, as in eval_request. It outlives the
- * download. */
-void download_given_up(struct download *d, const _Atomic bool *given_up);
-uint64_t download_version(const struct download *d); /* array_version at the snapshot */
-/* Device time of the work that produced the contents, once pull() has returned bytes; 0 if that
- * work was over before the download began, unless `own`: the caller had submitted that work itself.
- */
-double download_device_ms(const struct download *d, bool own);
-/* The same for compiling its kernels. */
-double download_compile_ms(const struct download *d, bool own);
-/* Why pull() returned -1: ERR_DEVICE_LOST, ERR_OUT_OF_MEMORY, ERR_INTERNAL for a kernel that could
- * not be compiled, ERR_FAULTED for one that is barred from running. */
-enum err_code download_result(const struct download *d);
-/* Text for a person, in the last two cases. */
-#define DOWNLOAD_REASON 640
-void download_reason(const struct download *d, char ret[DOWNLOAD_REASON]);
-void download_free(struct download *d);
-
-/* The whole memory that an array and its views share, byte for byte: its size, its download, and
- * the dtype to restore it with (upload_finish_new, one axis, then array_view): DT_U8, or DT_BOOL if
- * its bools are known to be 0 and 1. */
-int64_t array_buffer_nbytes(const struct array *a);
-/* Whether the array, with its ghosts and padding, covers all of that memory. */
-bool array_is_whole(const struct array *a);
-enum dtype array_buffer_dtype(const struct array *a);
-enum err_code download_buffer(struct engine_stream *s, struct array *a, void (*wake)(void *user),
-                              void *user, struct download **ret, struct err *e) must_check;
-/* Whether the work that writes it is over, so that a download need not wait. */
-bool array_is_settled(const struct array *a);
+/* --- uploads --- */
 
 /* Bytes on their way into an array: staged, then published whole by one of the finishes. Aborting,
  * or failing half-way, changes nothing. */

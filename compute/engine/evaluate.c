@@ -5,12 +5,14 @@
 #include "compute/base/clock.h"
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
-#include "compute/memory/memory_int.h"
-#include "compute/memory/export.h"
+#include "compute/engine/engine.h"
+#include "compute/engine/plan_cache.h"
 #include "compute/engine/run.h"
+#include "compute/memory/export.h"
+#include "compute/memory/memory_int.h"
 #include "compute/memory/transfer.h"
 
-#define KEY_ROOM 1000 /* bytes, enough for most keys */
+#define KEY_USUAL 1000 /* bytes, enough for most keys */
 
 static bool loose_target(const struct eval_request *req)
 {
@@ -145,14 +147,14 @@ static enum err_code fit_target(struct arena *arena, struct typed *t,
     const struct view *target = req->out_view ? req->out_view : &req->out->view;
     if (view_self_overlaps(target))
         return err_field(e, ERR_OVERLAP, "/out",
-                         "elements of the target overlap each other (a broadcast view?)");
+                         "elements of the target overlap in memory (is it a broadcast view?)");
     const struct typed_node *root = &t->nodes[t->root];
     struct view have, spread;
     TRY(view_contiguous(root->rank, root->shape, dtype_size(root->dtype), &have, e));
     if (view_broadcast_to(&have, target->rank, target->shape, &spread, NULL) != ERR_OK) {
         char a[SHAPE_TEXT_MAX], b[SHAPE_TEXT_MAX];
         return err_field(e, ERR_SHAPE_MISMATCH, "/out",
-                         "a result of shape %s does not broadcast to the target's %s",
+                         "a result of shape %s does not broadcast to the target's shape %s",
                          shape_text(root->rank, root->shape, a, sizeof a),
                          shape_text(target->rank, target->shape, b, sizeof b));
     }
@@ -227,7 +229,7 @@ static enum err_code plan_for(struct engine *g, int device, struct arena *arena,
     _cleanup_strb_ struct strb key = {0};
     struct plan_names names;
     double start = clock_ms();
-    (void)strb_reserve(&key, KEY_ROOM);
+    (void)strb_reserve(&key, KEY_USUAL);
     put_target(&key, device, req);
     bool keep = plan_key_expr(&key, req->expr);
     enum err_code code = ERR_OK;
@@ -495,10 +497,10 @@ static enum err_code require_unexported(const struct exchange *x, struct err *e)
     if (!was_exported(x->a) && !was_exported(x->b))
         return ERR_OK;
     if (x->version)
-        return err_set(e, ERR_PRECONDITION_FAILED, "the array has been exported meanwhile");
+        return err_set(e, ERR_PRECONDITION_FAILED, "the array was exported in the meantime");
     return err_field(e, ERR_CONFLICT, "/with",
-                     "an array that is exported cannot exchange its memory: another process has it "
-                     "mapped; a copy can");
+                     "an exported array cannot be swapped, because another process has its memory "
+                     "mapped; swap a copy instead");
 }
 
 static enum err_code may_exchange(const struct exchange *x, struct err *e)
@@ -507,16 +509,20 @@ static enum err_code may_exchange(const struct exchange *x, struct err *e)
     return require_unexported(x, e);
 }
 
-/* With the lock held. Work already queued holds the storage it was bound to; only later work sees
- * the exchange. Returns the new version of `a`. */
-static uint64_t exchange(struct engine *g, struct array *a, struct array *b)
+/* The storage of a buffer after so many placings. */
+static struct storage *placed(const struct placing *all, uint32_t n, struct buffer *b)
+{
+    while (n--)
+        if (all[n].buffer == b)
+            return all[n].storage;
+    return buffer_storage(b);
+}
+
+/* What belongs to the exchange of two arrays besides their memory. Returns the new version of `a`.
+ */
+static uint64_t exchanged(struct engine *g, struct array *a, struct array *b)
 {
     lock_held(&g->lock);
-    struct storage *st = buffer_storage(a->buffer), *other = buffer_storage(b->buffer);
-    a->buffer->storage = other;
-    b->buffer->storage = st;
-    /* of one size: each session keeps paying for its own array's contents */
-    storage_swap_charges(st, other);
     if (atomic_load(&a->buffer->loose_bool) || atomic_load(&b->buffer->loose_bool)) {
         atomic_store(&a->buffer->loose_bool, true);
         atomic_store(&b->buffer->loose_bool, true);
@@ -527,22 +533,53 @@ static uint64_t exchange(struct engine *g, struct array *a, struct array *b)
     return version;
 }
 
+/* Work already queued holds the storage it was bound to; only later work sees the exchange. */
+static enum err_code exchange(struct engine *g, struct exchange *x, uint32_t n, struct placing *all,
+                              struct engine_placed *room, const void *with, struct err *e)
+{
+    lock_held(&g->lock);
+    for (uint32_t i = 0; i < n; i++)
+        TRY(may_exchange(&x[i], e));
+    for (uint32_t i = 0; i < n; i++) {
+        struct buffer *a = x[i].a->buffer, *b = x[i].b->buffer;
+        struct storage *st = placed(all, 2 * i, a), *other = placed(all, 2 * i, b);
+        all[2 * i] = (struct placing){a, other};
+        all[2 * i + 1] = (struct placing){b, st};
+        /* of one size: each session keeps paying for its own array's contents */
+        storage_swap_charges(st, other);
+    }
+    buffers_place(all, 2 * n, room, with);
+    for (uint32_t i = 0; i < n; i++)
+        x[i].version = exchanged(g, x[i].a, x[i].b);
+    return ERR_OK;
+}
+
 enum err_code engine_exchange(struct engine_stream *s, struct exchange *x, uint32_t n,
-                              struct err *e)
+                              const void *with, struct err *e)
 {
     struct engine *g = s->engine;
-    enum err_code code = ERR_OK;
     for (uint32_t i = 0; i < n; i++)
         if (!same_layout(x[i].a, x[i].b))
             return err_field(e, ERR_CONFLICT, "/with",
                              "only arrays of one dtype, shape, strides, ghosts, offset and buffer "
                              "size can exchange their memory");
-    pthread_mutex_lock(&g->lock);
-    for (uint32_t i = 0; i < n && code == ERR_OK; i++)
-        code = may_exchange(&x[i], e);
-    for (uint32_t i = 0; i < n && code == ERR_OK; i++)
-        x[i].version = exchange(g, x[i].a, x[i].b);
-    pthread_mutex_unlock(&g->lock);
+    if (n == 0) {
+        if (with && g->keep.placed)
+            g->keep.placed(g->keep.user, NULL, 0, with);
+        return ERR_OK;
+    }
+    struct placing *all = mem_calloc(2 * n, sizeof *all);
+    struct engine_placed *room = mem_calloc(2 * n, sizeof *room);
+    enum err_code code = ERR_OUT_OF_MEMORY;
+    if (all && room) {
+        pthread_mutex_lock(&g->lock);
+        code = exchange(g, x, n, all, room, with, e);
+        pthread_mutex_unlock(&g->lock);
+    } else {
+        (void)err_oom(e);
+    }
+    mem_free(all);
+    mem_free(room);
     return code;
 }
 
@@ -552,5 +589,5 @@ enum err_code engine_swap(struct engine_stream *s, struct array *a, struct array
         TRY(engine_export_forget(s, a, e));
         TRY(engine_export_forget(s, b, e));
     }
-    return engine_exchange(s, &(struct exchange){a, b, 0}, 1, e);
+    return engine_exchange(s, &(struct exchange){a, b, 0}, 1, NULL, e);
 }

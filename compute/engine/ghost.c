@@ -11,8 +11,11 @@
  * request that fails has changed nothing. */
 #include <string.h>
 
-#include "compute/memory/memory_int.h"
+#include "compute/engine/engine.h"
+#include "compute/engine/plan_cache.h"
 #include "compute/engine/run.h"
+#include "compute/memory/memory_int.h"
+#include "compute/type/grid.h"
 
 #define FILL_KEY -1 /* distinguishes fill keys: an expression's begins with the device */
 

@@ -3,8 +3,10 @@
 #include <string.h>
 
 #include "compute/base/lock.h"
-#include "compute/memory/memory_int.h"
+#include "compute/engine/engine.h"
+#include "compute/engine/plan_cache.h"
 #include "compute/engine/run.h"
+#include "compute/memory/memory_int.h"
 #include "compute/memory/transfer.h"
 
 /* The new array over the result's storage. */
@@ -30,18 +32,37 @@ void run_prepare_kernels(const struct engine_stream *s, struct ir_kernel *const 
         b->ops->prepare(b, s->device, kernels[i], user);
 }
 
+void kernels_release(struct engine *g, struct ir_kernel *const *kernels, uint32_t n)
+{
+    const struct backend_ops *ops = g->backend->ops;
+    for (uint32_t i = 0; ops->release && i < n; i++)
+        ops->release(g->backend, kernels[i]);
+}
+
+void run_freed(struct task *t)
+{
+    for (uint32_t i = 0; i < t->job.n_kernels && !t->loan; i++)
+        if (!t->entry || !plan_entry_has(t->entry, t->job.kernels[i]))
+            kernels_release(t->stream->engine, &t->job.kernels[i], 1);
+    plan_entry_unref(t->entry);
+}
+
 enum err_code run_refused(struct task *t, enum err_code code, struct err *e)
 {
     lock_held(&t->stream->engine->lock);
     char why[ENGINE_REASON];
     t->done = NULL; /* the return value reports it */
-    if (code == ERR_INTERNAL || code == ERR_FAULTED) {
+    if (err_has_reason(code) || code == ERR_CONTENTS_LOST) {
         engine_reason(t->stream->engine, code, t->job.refusal, why);
         return err_set(e, code, "%s", why);
     }
     if (code != ERR_OUT_OF_MEMORY)
-        return err_set(e, code, "the device failed during the work");
-    err_oom(e);
+        return err_set(e, code, "the device failed while it ran this work");
+    if (t->job.wanted)
+        err_set(e, code, "this work needs %lld bytes that the device does not have left",
+                (long long)t->job.wanted);
+    else
+        err_oom(e);
     if (e) {
         e->wanted = t->job.wanted;
         e->device = t->stream->device;
@@ -74,7 +95,7 @@ static struct storage *take_effect(const struct run *r, struct storage *renamed,
         return NULL;
     }
     struct storage *old = b->storage;
-    b->storage = storage_ref(renamed);
+    buffer_place(b, storage_ref(renamed));
     if (r->in_place)
         storage_swap_charges(renamed, old);
     storage_replaced(old, true);
@@ -175,7 +196,7 @@ enum err_code require_version(const struct buffer *b, uint64_t version, struct e
     lock_held(&b->engine->lock);
     if (!version || atomic_load(&b->version) == version)
         return ERR_OK;
-    return err_set(e, ERR_PRECONDITION_FAILED, "the array's contents have changed meanwhile");
+    return err_set(e, ERR_PRECONDITION_FAILED, "the array's contents changed in the meantime");
 }
 
 enum err_code require_device(const struct engine_stream *s, const struct array *a, const char *name,
@@ -185,7 +206,7 @@ enum err_code require_device(const struct engine_stream *s, const struct array *
     if (device == s->device)
         return ERR_OK;
     return err_set(e, ERR_CONFLICT,
-                   "the array%s%s is on device %d and this session works on device %d: use a "
+                   "the array%s%s is on device %d, but this session works on device %d: use a "
                    "session on that device, or download the array and upload it here",
                    name && *name ? " " : "", name ? name : "", device, s->device);
 }

@@ -6,8 +6,9 @@
 #ifndef ARRAYD_RUN_H
 #define ARRAYD_RUN_H
 
-#include "compute/memory/task.h"
+#include "compute/engine/engine.h"
 #include "compute/ir/ir.h"
+#include "compute/memory/task.h"
 
 /* Runs a typed graph: the core of evaluate, copy, creators and region uploads. `t` has an arena
  * that holds `typed`; always taken. out/out_view as in struct eval_request. */
@@ -111,6 +112,10 @@ enum err_code run_require_device(const struct run *r, struct err *e) must_check;
 /* Prepares the kernels for the device; call without the lock. */
 void run_prepare_kernels(const struct engine_stream *s, struct ir_kernel *const *kernels,
                          uint32_t n);
+/* Releases what a backend keeps for the kernels. */
+void kernels_release(struct engine *g, struct ir_kernel *const *kernels, uint32_t n);
+/* The task is being freed: releases its entry and the kernels of its own. */
+void run_freed(struct task *t);
 /* With the lock held: the error for a task that task_submit reported as failed at once; `done` is
  * not called then. Returns its code. */
 enum err_code run_refused(struct task *t, enum err_code code, struct err *e) must_check;

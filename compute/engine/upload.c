@@ -4,8 +4,9 @@
  * If the host can access the memory, the caller's thread writes the bytes itself. Else they pass
  * through the backend's transfers, and the storage is "written" by an empty job behind the copies,
  * so that everything later is ordered by marks as always. */
-#include "compute/memory/memory_int.h"
+#include "compute/engine/engine.h"
 #include "compute/engine/run.h"
+#include "compute/memory/memory_int.h"
 #include "compute/memory/transfer.h"
 
 #include <string.h>
@@ -41,10 +42,11 @@ enum err_code upload_new(struct engine_stream *s, struct account *account, int64
         mem_free(u);
         return code;
     }
+    storage_writing(u->storage); /* until all of it is there, or is work's to write */
     if (u->transfer)
         u->target = storage_ref(u->storage);
     u->stream = s;
-    stream_ref(s);
+    engine_stream_ref(s);
     u->account = account;
     account_ref(account);
     u->nbytes = nbytes;
@@ -157,8 +159,11 @@ static enum err_code land(struct upload *u, struct buffer *b, bool *ret_kept, st
     if (b && t)
         atomic_store(&u->target->before, storage_ref(old));
     code = t ? task_submit(t) : ERR_OK;
+    if (code == ERR_OK)
+        /* the task may have failed by now: that is not for this to forgive */
+        storage_written(u->transfer ? u->target : u->storage, true, !t);
     if (b && code == ERR_OK) {
-        b->storage = u->storage;
+        buffer_place(b, u->storage);
         storage_replaced(old, true);
         u->storage = NULL;
         atomic_store(&b->version, engine_next_version(g));
@@ -184,8 +189,9 @@ static enum err_code staged_view(const struct upload *u, enum dtype dtype, int r
         return err_set(e, code, "the data could not be copied to the device");
     int64_t size = view_size(ret) * (int64_t)dtype_size(dtype);
     if (size != u->nbytes || u->filled != u->nbytes)
-        return err_set(e, ERR_LENGTH_MISMATCH, "%lld bytes were staged for an array of %lld",
-                       (long long)u->filled, (long long)size);
+        return err_set(e, ERR_LENGTH_MISMATCH,
+                       "%lld bytes were uploaded for an array of %lld bytes", (long long)u->filled,
+                       (long long)size);
     int64_t stride = 1;
     for (int i = 0; fortran && i < rank; i++) {
         ret->strides[i] = stride;
@@ -215,6 +221,8 @@ static enum err_code stage_array(struct upload *u, enum dtype dtype, const struc
     struct array *a = array_over(u->stream->engine, u->storage, dtype, v, u->nbytes);
     if (!a)
         return err_oom(e);
+    if (!u->transfer)
+        storage_written(u->storage, true, true);
     u->storage = NULL;
     enum err_code code = u->transfer ? land(u, NULL, NULL, e) : ERR_OK;
     if (code == ERR_OK)
@@ -267,7 +275,7 @@ enum err_code upload_finish_into(struct upload *take_u, struct array *a, const s
     struct view have;
     enum err_code code = require_device(take_u->stream, a, NULL, e);
     if (code == ERR_OK && view_self_overlaps(v))
-        code = err_set(e, ERR_OVERLAP, "elements of the target overlap each other");
+        code = err_set(e, ERR_OVERLAP, "elements of the target overlap in memory");
     if (code == ERR_OK)
         code = staged_view(take_u, a->dtype, v->rank, v->shape, fortran, &have, e);
     bool kept = false;

@@ -4,9 +4,11 @@
 #include "compute/ir/ir.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "compute/base/hash.h"
 #include "compute/ir/ir_build.h"
 
 /* Hashes the words of a node; nodes are zero-initialised, so padding compares equal. */
@@ -483,4 +485,56 @@ void ir_print(const struct ir_kernel *k, struct strb *out)
             strb_addf(out, " feeds in%u", o->feeds - 1);
         strb_addc(out, '\n');
     }
+}
+
+static uint64_t hash_view(uint64_t h, const struct view *v)
+{
+    h = hash_word(h, (uint64_t)v->offset);
+    for (int a = 0; a < v->rank; a++)
+        h = hash_word(hash_word(h, (uint64_t)v->shape[a]), (uint64_t)v->strides[a]);
+    return h;
+}
+
+static uint64_t hash_contexts(uint64_t h, const struct ir_kernel *k)
+{
+    for (uint32_t i = 0; i < k->n_ctxs; i++) {
+        const struct ir_ctx *c = &k->ctxs[i];
+        h = hash_word(h, (uint64_t)c->parent << 32 | (uint64_t)c->mode << 8 | (uint64_t)c->rank);
+        for (int a = 0; a < c->rank; a++) {
+            h = hash_word(h, (uint64_t)c->shape[a]);
+            h = hash_word(h, (uint64_t)(uint8_t)c->src[a] ^ (uint64_t)c->start[a] << 8);
+            h = hash_word(h, (uint64_t)c->step[a] ^ (uint64_t)c->offset[a] << 32);
+        }
+    }
+    return h;
+}
+
+static uint64_t hash_memory(uint64_t h, const struct ir_kernel *k)
+{
+    for (uint32_t i = 0; i < k->n_inputs; i++)
+        h = hash_view(hash_word(h, (uint64_t)k->inputs[i].dtype), &k->inputs[i].view);
+    for (uint32_t i = 0; i < k->n_outputs; i++) {
+        const struct ir_output *o = &k->outputs[i];
+        h = hash_word(h, (uint64_t)o->kind << 40 | (uint64_t)o->dtype << 32 | o->node);
+        h = hash_word(h, (uint64_t)o->reduce << 32 | o->axes);
+        h = hash_view(hash_word(h, o->feeds), &o->view);
+    }
+    return h;
+}
+
+uint64_t ir_identity(struct ir_kernel *k)
+{
+    uint64_t h = atomic_load_explicit(&k->identity, memory_order_relaxed);
+    if (h)
+        return h;
+    h = hash_bytes(HASH_SEED, ARRAYD_VERSION, sizeof ARRAYD_VERSION);
+    h = hash_word(h, (uint64_t)k->rank << 32 | (uint64_t)k->steps << 1 | k->fast_math);
+    for (int a = 0; a < k->rank; a++)
+        h = hash_word(h, (uint64_t)k->shape[a]);
+    for (uint32_t i = 0; i < k->n_nodes; i++)
+        h = hash_word(h, node_hash(&k->nodes[i]));
+    h = hash_memory(hash_contexts(h, k), k);
+    h = h ? h : 1;
+    atomic_store_explicit(&k->identity, h, memory_order_relaxed);
+    return h;
 }

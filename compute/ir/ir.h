@@ -134,9 +134,10 @@ struct ir_kernel {
     uint32_t n_tables, cap_tables;
     struct ir_output *outputs;
     uint32_t n_outputs, cap_outputs;
-    uint32_t steps;           /* 0 and 1: one step */
-    bool fast_math;           /* contraction allowed */
-    _Atomic(void *) prepared; /* private to the backend: what it made of the kernel (backend.h) */
+    uint32_t steps;            /* 0 and 1: one step */
+    bool fast_math;            /* contraction allowed */
+    _Atomic(void *) prepared;  /* private to the backend: what it made of the kernel (backend.h) */
+    _Atomic uint64_t identity; /* ir_identity's; 0: not computed yet */
 };
 
 enum slot_kind {
@@ -174,6 +175,10 @@ int64_t ir_reduced_stride(const struct ir_kernel *k, int axis);
 
 /* First and one-past-last element of the slot that an IR_LOAD may read, both 0 if none. */
 void ir_load_extent(const struct ir_kernel *k, uint32_t node, int64_t *ret_lo, int64_t *ret_hi);
+
+/* Identifies what the kernel does, its constants apart, in this process and in others of the same
+ * version; never 0. Computed once. */
+uint64_t ir_identity(struct ir_kernel *k);
 
 /* The kernel as text, one node a line, for explain, tests and ARRAYD_TRACE=ir. */
 void ir_print(const struct ir_kernel *k, struct strb *out);

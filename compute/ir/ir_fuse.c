@@ -12,17 +12,17 @@
  *
  * Each kernel looks back for one to join, the nearest first, and the merged kernel looks back
  * again; every merge removes a kernel, so it ends. Two that were not merged are not tried again:
- * numbers count up, and a kernel records the largest it has tried. WINDOW and PATIENCE bound the
- * work for long lists. Kernels are made in arenas of their own, freed with them; the final ones are
- * copied. */
+ * numbers count up, and a kernel records the largest it has tried. WINDOW and MOST_FAILURES bound
+ * the work for long lists. Kernels are made in arenas of their own, freed with them; the final ones
+ * are copied. */
 #include "compute/ir/ir_fuse.h"
 
 #include <string.h>
 
 #include "compute/ir/ir_merge.h"
 
-#define WINDOW   32
-#define PATIENCE 8 /* failed attempts per look back */
+#define WINDOW        32
+#define MOST_FAILURES 8 /* failed attempts per look back */
 /* For arrays up to this size, a kernel's cost is mostly its launch. */
 #define SMALL_BYTES (INT64_C(1) << 20)
 /* Merging two readers of the same arrays must save at least 1/WORTHWHILE of the traffic. */
@@ -233,9 +233,9 @@ static bool may_join(const struct fusing *z, uint32_t i, uint32_t j)
  * found. False without memory. */
 static bool look_back(struct fusing *z, uint32_t j, uint32_t *ret_place)
 {
-    int patience = PATIENCE;
+    int failures_left = MOST_FAILURES;
     *ret_place = j;
-    for (uint32_t i = j; i-- > 0 && j - i <= WINDOW && patience > 0;) {
+    for (uint32_t i = j; i-- > 0 && j - i <= WINDOW && failures_left > 0;) {
         bool later[WINDOW] = {0};
         if (!may_join(z, i, j) || !find_later(z, i, j, later))
             continue;
@@ -249,7 +249,7 @@ static bool look_back(struct fusing *z, uint32_t j, uint32_t *ret_place)
         arena_free(own);
         if (result == IR_NO_MEMORY)
             return false;
-        patience--;
+        failures_left--;
     }
     z->list[j].seen = z->next;
     return true;
@@ -375,8 +375,9 @@ static struct ir_kernel *copied(struct arena *arena, const struct ir_kernel *fro
         return NULL;
 #define COPY(array)                                                                                \
     k->cap_##array = k->n_##array;                                                                 \
-    if (k->n_##array &&                                                                            \
-        !(k->array = arena_dup(arena, from->array, sizeof *from->array * from->n_##array)))        \
+    if (k->n_##array)                                                                              \
+        k->array = arena_dup(arena, from->array, sizeof *from->array * from->n_##array);           \
+    if (!k->array && k->n_##array)                                                                 \
     return NULL
     COPY(nodes);
     COPY(ctxs);

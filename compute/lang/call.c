@@ -65,7 +65,7 @@ enum err_code call_unknown(const struct expr *x, uint32_t node, struct err *e)
                                             {"vecdot", "dot"}};
     if (!strcmp(name, "fill_ghost"))
         return expr_err(x, node, e, ERR_UNKNOWN_OPERATION,
-                        "fill_ghost(name) is a statement of its own, and nothing in an expression");
+                        "fill_ghost(name) is a statement and cannot be used in an expression");
     const char *best = NULL;
     size_t distance = strlen(name) < 4 ? 2 : 3; /* must be strictly nearer than this */
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
@@ -85,8 +85,8 @@ enum err_code call_unknown(const struct expr *x, uint32_t node, struct err *e)
     }
     if (best)
         return expr_err(x, node, e, ERR_UNKNOWN_OPERATION,
-                        "no operation is called '%s'; did you mean '%s'?", name, best);
-    return expr_err(x, node, e, ERR_UNKNOWN_OPERATION, "no operation is called '%s'", name);
+                        "there is no operation '%s'; did you mean '%s'?", name, best);
+    return expr_err(x, node, e, ERR_UNKNOWN_OPERATION, "there is no operation '%s'", name);
 }
 
 enum err_code call_match(const struct expr *x, uint32_t node, const char *signature, uint32_t least,
@@ -99,11 +99,13 @@ enum err_code call_match(const struct expr *x, uint32_t node, const char *signat
     uint32_t n_params = 0, positional = n->n_args - n->n_keywords;
     for (uint32_t p = 0; p < CALL_MAX_PARAMS; p++)
         ret[p] = EXPR_NOWHERE;
-    while (n_params < CALL_MAX_PARAMS &&
-           (names[n_params] = func_param(signature, (int)n_params, &lengths[n_params])))
-        n_params++;
+    for (; n_params < CALL_MAX_PARAMS; n_params++) {
+        names[n_params] = func_param(signature, (int)n_params, &lengths[n_params]);
+        if (!names[n_params])
+            break;
+    }
     if (positional > n_params)
-        return expr_err(x, node, e, ERR_BAD_ARITY, "%s takes at most %u arguments, here are %u: %s",
+        return expr_err(x, node, e, ERR_BAD_ARITY, "%s takes at most %u arguments but got %u: %s",
                         n->name, n_params, positional, signature);
     for (uint32_t i = 0; i < n->n_args; i++) {
         uint32_t p = i;
@@ -123,8 +125,8 @@ enum err_code call_match(const struct expr *x, uint32_t node, const char *signat
     }
     for (uint32_t p = 0; p < least; p++)
         if (ret[p] == EXPR_NOWHERE)
-            return expr_err(x, node, e, ERR_BAD_ARITY, "%s lacks its argument '%.*s': %s", n->name,
-                            (int)lengths[p], names[p], signature);
+            return expr_err(x, node, e, ERR_BAD_ARITY, "%s is missing the argument '%.*s': %s",
+                            n->name, (int)lengths[p], names[p], signature);
     return ERR_OK;
 }
 

@@ -90,7 +90,7 @@ enum err_code expr_append(struct expr *x, const struct expr *from, const struct 
     struct arena *a = x->arena;
     if (x->n_nodes + from->n_nodes > x->max_nodes)
         return err_set(e, ERR_EXPRESSION_TOO_LARGE,
-                       "with what it uses written out, the expression has more than %zu nodes",
+                       "with everything it uses expanded, the expression has more than %zu nodes",
                        x->max_nodes);
     if (!append_array(a, (void **)&x->nodes, &x->n_nodes, &x->cap_nodes, from->nodes, from->n_nodes,
                       sizeof *x->nodes) ||
@@ -171,7 +171,8 @@ static void say_expansions(const struct expr *x, uint32_t node, struct strb *out
     char pointer[sizeof((struct err *)0)->pointer];
     const char *what = " (in function";
     int n = 0;
-    for (uint32_t k; (k = x->nodes[node].expansion) && n < EXPANSIONS_SAID; n++) {
+    uint32_t k = x->nodes[node].expansion;
+    for (; k && n < EXPANSIONS_SAID; n++) {
         node_pointer(x, node, pointer, sizeof pointer);
         strb_addf(out, "%s '%s', at ", what, x->expansions[k - 1].function);
         if (x->nodes[node].offset >= 0)
@@ -179,9 +180,10 @@ static void say_expansions(const struct expr *x, uint32_t node, struct strb *out
         else
             strb_addf(out, "its %s", pointer);
         node = x->expansions[k - 1].call;
+        k = x->nodes[node].expansion;
         what = "; called in";
     }
-    strb_add(out, x->nodes[node].expansion ? "; and so on)" : n ? ")" : "");
+    strb_add(out, k ? "; and so on)" : n ? ")" : "");
 }
 
 enum err_code expr_err(const struct expr *x, uint32_t node, struct err *e, enum err_code code,

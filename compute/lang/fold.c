@@ -59,8 +59,8 @@ static enum err_code by_zero(struct err *e)
 static enum err_code too_large(struct err *e)
 {
     return err_set(e, ERR_BAD_EXPRESSION,
-                   "integers of literals are exact to 127 bits, this one is larger; "
-                   "write one operand as a float, as in 2.0**200");
+                   "integer literals are computed exactly up to 127 bits, and this result is "
+                   "larger; write one operand as a float, as in 2.0**200");
 }
 
 static enum err_code int_power(__int128 base, __int128 exp, struct literal *ret, struct err *e)

@@ -74,9 +74,11 @@ enum err_code function_new(struct arena *take_arena, const struct expr *body, co
     const char **copies = arena_alloc_array(arena, n_params + 1, sizeof *copies);
     if (!f || !copies || n_params > CALL_MAX_PARAMS)
         return err_oom(e);
-    for (uint32_t p = 0; p < n_params; p++)
-        if (!(copies[p] = arena_strndup(arena, params[p], strlen(params[p]))))
+    for (uint32_t p = 0; p < n_params; p++) {
+        copies[p] = arena_strndup(arena, params[p], strlen(params[p]));
+        if (!copies[p])
             return err_oom(e);
+    }
     atomic_init(&f->refs, 1);
     f->arena = arena;
     f->name = arena_strndup(arena, name, strlen(name));
@@ -131,7 +133,7 @@ struct frame {
 static enum err_code too_large(struct inliner *in, const char *what, size_t limit)
 {
     return expr_err(in->to, in->outermost, in->e, ERR_EXPRESSION_TOO_LARGE,
-                    "the expression has more than %zu %s when its functions are written out", limit,
+                    "the expression has more than %zu %s when its functions are expanded", limit,
                     what);
 }
 
@@ -157,8 +159,9 @@ static enum err_code copy_node(struct inliner *in, const struct frame *fr, uint3
     const struct expr_link *links = expr_args(fr->x, n);
     struct expr_link few[CALL_MAX_PARAMS], *to = few;
     struct made m = {0};
-    if (n->n_args > CALL_MAX_PARAMS &&
-        !(to = arena_alloc_array(in->to->arena, n->n_args, sizeof *to)))
+    if (n->n_args > CALL_MAX_PARAMS)
+        to = arena_alloc_array(in->to->arena, n->n_args, sizeof *to);
+    if (!to)
         return err_oom(in->e);
     for (uint32_t k = 0; k < n->n_args; k++) {
         const struct made *child = &fr->made[links[k].node];

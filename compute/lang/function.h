@@ -32,6 +32,7 @@ struct function {
     const struct expr *body;
     struct function_call *calls; /* of other functions */
     uint32_t n_calls;
+    const void *definition; /* its owner's, in the arena; NULL: none */
 };
 
 /* `body` was parsed in `take_arena` (taken on success) and has its root set; name and parameters

@@ -121,11 +121,11 @@ enum err_code account_check(const struct account *a, struct err *e)
     for (; a; a = a->owner) {
         int64_t limit = atomic_load(&a->limit), used = atomic_load(&a->used);
         if (limit && used > limit)
-            return err_set(
-                e, ERR_QUOTA,
-                "%lld bytes are in use, more than %s of %lld bytes: downloads of others' "
-                "arrays hold what these had before they were written",
-                (long long)used, a->owner ? MEMORY_LIMIT : DEVICE_MEMORY, (long long)limit);
+            return err_set(e, ERR_QUOTA,
+                           "%lld bytes are in use, more than %s of %lld bytes: unfinished "
+                           "downloads of other users' arrays still hold their earlier contents",
+                           (long long)used, a->owner ? MEMORY_LIMIT : DEVICE_MEMORY,
+                           (long long)limit);
     }
     return ERR_OK;
 }

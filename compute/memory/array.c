@@ -7,26 +7,113 @@
 
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
+#include "compute/memory/cells.h"
+#include "compute/memory/chunk.h"
 
 /* Every lookup restores a failed write's old storage: only here is it known which buffer has the
  * storage now. */
 struct storage *buffer_storage(struct buffer *b)
 {
     lock_held(&b->engine->lock);
-    struct storage *st = b->storage, *before;
-    while (atomic_load(&st->failed) != ERR_OK &&
-           (before = atomic_exchange(&st->before, NULL)) != NULL) {
+    for (;;) {
+        struct storage *st = b->storage;
+        if (atomic_load(&st->failed) == ERR_OK)
+            return st;
+        struct storage *before = atomic_exchange(&st->before, NULL);
+        if (!before)
+            return st;
         storage_swap_charges(before, st);
         storage_replaced(before, false);
-        b->storage = before;
+        buffer_place(b, before);
         storage_unref(st);
-        st = before;
     }
-    return st;
+}
+
+static struct cell *cell_of(const struct storage *st)
+{
+    return st && st->cell ? cells_at(st->engine->cells, st->cell) : NULL;
+}
+
+static struct engine_place place_of(const struct storage *st)
+{
+    if (!st->cell)
+        return (struct engine_place){0};
+    return (struct engine_place){.chunk = st->chunk->number,
+                                 .offset = (char *)st->data - (char *)st->chunk->share.data,
+                                 .bytes = st->size,
+                                 .cell = st->cell,
+                                 .device = st->device,
+                                 .own = !st->chunk->cut,
+                                 .host = st->host,
+                                 .exported = atomic_load(&st->exported),
+                                 .outstayed = st->outstayed};
+}
+
+/* Before the keeper is told, both what a buffer had and what it gets are its own; afterwards only
+ * the latter is. So a process that comes after this one believes what it was told last. What is
+ * being copied stays the buffer's own until the copy is there. */
+void buffers_place(const struct placing *all, uint32_t n, struct engine_placed *room,
+                   const void *with)
+{
+    const struct engine_keep *keep = &all->buffer->engine->keep;
+    for (uint32_t i = 0; i < n && keep->placed; i++) {
+        struct cell *cell = cell_of(all[i].storage);
+        if (cell)
+            atomic_store(&cell->coming, all[i].buffer->made);
+        room[i] = (struct engine_placed){.buffer = all[i].buffer->made,
+                                         .place = place_of(all[i].storage)};
+        if (all[i].copied)
+            room[i].was = place_of(all[i].buffer->storage);
+    }
+    if (keep->placed)
+        keep->placed(keep->user, room, n, with);
+    for (uint32_t i = 0; i < n; i++) {
+        struct cell *was = cell_of(all[i].buffer->storage);
+        uint64_t made = all[i].buffer->made;
+        if (was && !all[i].copied)
+            atomic_compare_exchange_strong(&was->owner, &made, 0);
+        all[i].buffer->storage = all[i].storage;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        struct cell *cell = cell_of(all[i].storage);
+        if (!cell)
+            continue;
+        atomic_store(&cell->owner, all[i].buffer->made);
+        atomic_store(&cell->coming, 0);
+    }
+}
+
+void buffer_place(struct buffer *b, struct storage *take_st)
+{
+    struct engine_placed room;
+    buffers_place(&(struct placing){.buffer = b, .storage = take_st}, 1, &room, NULL);
+}
+
+void buffer_place_copy(struct buffer *b, struct storage *take_st)
+{
+    struct engine_placed room;
+    take_st->copied_from = take_st->cell ? b->storage->cell : 0;
+    take_st->copied_for = b->made;
+    buffers_place(&(struct placing){b, take_st, true}, 1, &room, NULL);
+}
+
+void buffer_placed(struct buffer *b)
+{
+    lock_held(&b->engine->lock);
+    const struct engine_keep *keep = &b->engine->keep;
+    const struct engine_placed x = {.buffer = b->made, .place = place_of(b->storage)};
+    if (keep->placed && x.place.chunk)
+        keep->placed(keep->user, &x, 1, NULL);
 }
 
 struct array *array_over(struct engine *g, struct storage *take_st, enum dtype dtype,
                          const struct view *v, int64_t nbytes)
+{
+    return array_over_as(g, take_st, dtype, v, nbytes, engine_next_version(g));
+}
+
+struct array *array_over_as(struct engine *g, struct storage *take_st, enum dtype dtype,
+                            const struct view *v, int64_t nbytes, uint64_t id)
 {
     struct buffer *b = mem_calloc(1, sizeof *b);
     struct array *a = mem_calloc(1, sizeof *a);
@@ -37,11 +124,11 @@ struct array *array_over(struct engine *g, struct storage *take_st, enum dtype d
     }
     atomic_init(&b->refs, 1);
     b->engine = g;
-    b->storage = take_st;
     b->nbytes = nbytes;
     b->device = take_st->device;
-    b->id = b->made = engine_next_version(g);
-    atomic_init(&b->version, b->id);
+    b->id = b->made = id;
+    atomic_init(&b->version, id);
+    buffer_place(b, take_st);
     atomic_init(&a->refs, 1);
     a->buffer = b;
     a->dtype = dtype;
@@ -97,6 +184,9 @@ bool buffer_hold(struct buffer *b)
 static void buffer_free(struct buffer *b)
 {
     assert(b->held == 0 && atomic_load(&b->exports) == 0);
+    const struct engine_keep *keep = &b->engine->keep;
+    if (keep->gone)
+        keep->gone(keep->user, b->made);
     if (atomic_load(&b->storage->pins) > 0)
         storage_replaced(b->storage, true);
     storage_unref(b->storage); /* last reference to the buffer: no other thread can see it */

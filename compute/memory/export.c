@@ -15,7 +15,7 @@
 #include "compute/memory/memory_int.h"
 #include "compute/memory/transfer.h"
 
-/* Blocks smaller than config.device.shareable_least: beyond this many, arrays leave them as exports
+/* Blocks smaller than engine->own_least: beyond this many, arrays leave them as exports
  * end. */
 #define SMALL_MOST 64
 
@@ -59,9 +59,10 @@ static void pin(struct export *p, struct storage *st)
     struct buffer *b = p->array->buffer;
     struct export_counts *c = &b->engine->exports;
     p->storage = storage_ref(st);
-    atomic_store(&st->exported, true);
+    if (!atomic_exchange(&st->exported, true))
+        buffer_placed(b);
     if (atomic_fetch_add(&b->exports, 1) == 0)
-        atomic_fetch_add(&c->bytes, st->share.size);
+        atomic_fetch_add(&c->bytes, storage_share(st)->size);
     atomic_fetch_add(p->write ? &c->writers : &c->readers, 1);
     atomic_fetch_add(&b->exports_sealed, p->sealed);
     if (!p->write)
@@ -86,7 +87,7 @@ void engine_export_end(struct export *p)
     }
     atomic_fetch_sub(&b->exports_sealed, p->sealed);
     if (atomic_fetch_sub(&b->exports, 1) == 1)
-        atomic_fetch_sub(&c->bytes, p->storage->share.size);
+        atomic_fetch_sub(&c->bytes, storage_share(p->storage)->size);
     pthread_mutex_unlock(&g->lock);
     atomic_fetch_sub(p->write ? &c->writers : &c->readers, 1);
     storage_unref(p->storage);
@@ -94,13 +95,38 @@ void engine_export_end(struct export *p)
     mem_free(p);
 }
 
+enum err_code engine_export_adopt(struct array *a, bool write, struct export **ret, struct err *e)
+{
+    struct engine *g = a->buffer->engine;
+    struct export *p = mem_calloc(1, sizeof *p);
+    if (!p)
+        return err_oom(e);
+    pthread_mutex_lock(&g->lock);
+    struct storage *st = buffer_storage(a->buffer);
+    const bool sealed = storage_is_sealed(st);
+    const bool there = storage_share(st) && atomic_load(&st->exported) && !(write && sealed);
+    if (there) {
+        p->array = array_ref(a);
+        p->write = write;
+        p->sealed = sealed;
+        pin(p, st);
+    }
+    pthread_mutex_unlock(&g->lock);
+    if (!there) {
+        mem_free(p);
+        return err_set(e, ERR_STATE, "the memory was not exported");
+    }
+    *ret = p;
+    return ERR_OK;
+}
+
 /* --- an export --- */
 
 static void finish(struct exporting *x)
 {
     if (x->code == ERR_OK && x->worked != ERR_OK) {
-        char why[ENGINE_REASON] = "the work that the array's contents come from failed";
-        if (x->worked == ERR_INTERNAL || x->worked == ERR_FAULTED)
+        char why[ENGINE_REASON] = "the work that was to compute the array's contents failed";
+        if (err_has_reason(x->worked))
             engine_reason(x->engine, x->worked, atomic_load(&x->export->storage->refusal), why);
         x->code = err_set(&x->err, x->worked, "%s", why);
     }
@@ -152,18 +178,21 @@ static bool has_to_move(const struct exporting *x, const struct storage *st)
 {
     lock_held(&x->engine->lock);
     struct backend *b = x->engine->backend;
-    return !st->share.data || (x->write && atomic_load(&st->pins) > 0) || is_opposed(x) ||
-           (b->ops->share_fits && !b->ops->share_fits(b, st->device, &st->share, mode_of(x)));
+    return !storage_share(st) || (x->write && atomic_load(&st->pins) > 0) || is_opposed(x) ||
+           (b->ops->share_fits &&
+            !b->ops->share_fits(b, st->device, storage_share(st), mode_of(x)));
 }
 
 static enum err_code cannot_move(const struct exporting *x, struct err *e)
 {
     if (is_opposed(x))
-        return err_set(e, ERR_CONFLICT, "the array is exported for %s: not for both at once",
+        return err_set(e, ERR_CONFLICT,
+                       "the array is already exported for %s; it cannot be exported for reading "
+                       "and writing at once",
                        x->write ? "reading" : "writing");
     return err_set(e, ERR_CONFLICT,
-                   "the array is exported already, and a download is reading it, or a holder with "
-                   "write access has sealed it: that has to end first");
+                   "the array is already exported, and a download is reading it or a client with "
+                   "write access has sealed it; wait until that has ended");
 }
 
 /* With the lock held: builds the task to wait for. Takes `to` if the array has to move. */
@@ -175,6 +204,7 @@ static enum err_code order(struct exporting *x, struct task *t, struct storage *
     if (*to) {
         struct storage *take_to = *to;
         *to = NULL;
+        atomic_store(&take_to->exported, true); /* the keeper is told of it with the place */
         if (!move_add(t, b, take_to))
             return err_oom(e);
     } else {
@@ -197,7 +227,7 @@ static enum err_code submit(struct exporting *x, struct task *take_t, struct sto
     bool moves = has_to_move(x, st);
     enum err_code code = ERR_OK;
     *ret_moves = moves && !*to;
-    if (moves && st->share.data && atomic_load(&b->exports) > 0)
+    if (moves && storage_share(st) && atomic_load(&b->exports) > 0)
         code = cannot_move(x, e);
     struct storage *none = NULL;
     if (code == ERR_OK && !*ret_moves)
@@ -224,7 +254,7 @@ static enum err_code submit(struct exporting *x, struct task *take_t, struct sto
 }
 
 /* Memory to move to, if needed. */
-static enum err_code make_room(struct exporting *x, struct storage **ret, struct err *e)
+static enum err_code get_memory(struct exporting *x, struct storage **ret, struct err *e)
 {
     struct engine *g = x->engine;
     _cleanup_account_ struct account *payer = NULL;
@@ -260,8 +290,10 @@ void array_let_see_no_more(struct array *a)
     struct engine *g = a->buffer->engine;
     pthread_mutex_lock(&g->lock);
     struct storage *st = buffer_storage(a->buffer);
-    if (atomic_load(&st->exported))
+    if (atomic_load(&st->exported) && !st->outstayed) {
         st->outstayed = true;
+        buffer_placed(a->buffer);
+    }
     pthread_mutex_unlock(&g->lock);
 }
 
@@ -277,8 +309,8 @@ bool array_outstays_exports(const struct array *a)
 bool array_crowds_exports(const struct array *a)
 {
     const struct engine *g = a->buffer->engine;
-    return a->buffer->nbytes < g->config.device.shareable_least &&
-           atomic_load(&g->exports.small) > SMALL_MOST && array_may_be_mapped(a);
+    return a->buffer->nbytes < g->own_least && atomic_load(&g->exports.small) > SMALL_MOST &&
+           array_may_be_mapped(a);
 }
 
 /* Moves its contents to memory that was never exported, in the stream's order, unless it has been
@@ -340,12 +372,12 @@ static enum err_code begin(struct engine_stream *s, struct exporting *x, struct 
     if (problem)
         return err_set(e, ERR_FORBIDDEN, "%s", problem);
     if (a->buffer->nbytes == 0)
-        return err_set(e, ERR_CONFLICT, "an array without elements has no memory to export");
+        return err_set(e, ERR_CONFLICT, "an empty array has no memory to export");
     enum err_code code = engine_visit(&s, a->buffer->device, e);
     bool again = true;
     while (code == ERR_OK && again) {
         struct storage *to = NULL;
-        code = make_room(x, &to, e);
+        code = get_memory(x, &to, e);
         struct task *t = code == ERR_OK ? task_new(s) : NULL;
         if (code == ERR_OK && !t)
             code = err_oom(e);
@@ -366,11 +398,11 @@ static void describe(struct exporting *x)
     const struct storage *st = x->export->storage;
     struct exported *r = &x->exported;
     r->cuda = storage_is_remote(st);
-    r->size = st->share.size;
+    r->size = storage_share(st)->size;
     r->offset = a->view.offset * (int64_t)dtype_size(a->dtype);
     r->device = st->device;
     b->ops->uuid(b, st->device, r->uuid);
-    x->code = b->ops->share_export(b, st->device, &st->share, mode_of(x), &r->fd, &x->err);
+    x->code = b->ops->share_export(b, st->device, storage_share(st), mode_of(x), &r->fd, &x->err);
 }
 
 void engine_export(struct engine_stream *s, struct exporting *x)

@@ -24,7 +24,7 @@
 #ifndef ARRAYD_EXPORT_H
 #define ARRAYD_EXPORT_H
 
-#include "compute/engine/engine.h"
+#include "compute/memory/memory.h"
 
 /* Keeps an array exported. */
 struct export;
@@ -71,6 +71,11 @@ struct exporting {
 void engine_export(struct engine_stream *s, struct exporting *x);
 /* Takes the pin. An array that was exported for writing gets a new version. */
 void engine_export_end(struct export *take_pin); /* NULL allowed */
+
+/* An export of the process before this one goes on: the array is one that engine_adopt returned, or
+ * a view of one. ERR_STATE: its memory was not exported so; ERR_OUT_OF_MEMORY. */
+enum err_code engine_export_adopt(struct array *a, bool write, struct export **ret,
+                                  struct err *e) must_check;
 
 /* Moves an array that was exported, and no longer is, to memory that no other process has mapped;
  * to ordinary memory if it is smaller than shareable_least. The contents follow in the stream's

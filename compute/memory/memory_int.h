@@ -1,15 +1,16 @@
 /* The engine itself, for its own files and for program/, which builds on it. What its locks protect
  * and their order: storage.h, task.h. */
-#ifndef ARRAYD_ENGINE_INT_H
-#define ARRAYD_ENGINE_INT_H
+#ifndef ARRAYD_MEMORY_INT_H
+#define ARRAYD_MEMORY_INT_H
 
 #include <pthread.h>
 
-#include "compute/engine/engine.h"
-#include "compute/engine/plan_cache.h"
+#include "compute/ir/fuse.h"
+#include "compute/memory/memory.h"
 #include "compute/memory/storage.h"
 #include "compute/memory/task.h"
-#include "compute/ir/fuse.h"
+
+struct plan_cache;
 
 /* See struct export_figures. */
 struct export_counts {
@@ -19,7 +20,7 @@ struct export_counts {
 };
 
 /* Tasks in flight (task.c), in the order of their submission. */
-struct flight {
+struct task_list {
     pthread_mutex_t lock; /* a leaf: no other lock is taken under it */
     struct task *oldest, *newest;
     _Atomic uint64_t looked_ns;
@@ -37,28 +38,42 @@ struct kept {
 struct engine {
     struct backend *backend;
     char note[512];
-    struct engine_config config;
-    struct fuse_limits fuse;
-    size_t kernel_bytes; /* approximate memory that a backend keeps for a kernel */
-    struct plan_cache *plans;
-    struct kept *_Atomic loops; /* program/'s kept loops, made when first needed */
+    /* see struct engine_config */
+    struct backend_config device;
+    void *(*asker)(void);
+    void (*asker_unref)(void *asker);
     pthread_mutex_t lock;
     _Atomic uint64_t submissions;
-    struct flight flight;
+    struct task_list tasks;
+    void (*task_freed)(struct task *t);      /* run_freed: tasks know nothing of plans */
     struct engine_stream *_Atomic *visitors; /* by device, made when first needed (transfer.c) */
     pthread_mutex_t buffers_lock;            /* taken after `lock` */
     pthread_mutex_t pins_lock;               /* after both */
     struct buffer *oldest, *newest;
     _Atomic uint64_t clock; /* counts uses of arrays */
     struct mover *mover;
-    struct reclaim *reclaim;                 /* reclaim.h */
-    int64_t host_limit;                      /* bytes */
+    struct reclaim *reclaim; /* reclaim.h */
+    struct engine_keep keep;
+    struct chunks *chunks;         /* chunk.h */
+    struct cells *cells;           /* cells.h; NULL: no keeper */
+    int64_t chunk_own, max_chunks; /* see struct engine_config */
+    int64_t own_least;  /* bytes: arrays of that size and more have a chunk, or could, each */
+    int64_t host_limit; /* bytes */
     _Atomic int64_t bytes, host_bytes, jobs; /* bytes: on devices; in host memory */
-    _Atomic uint64_t version, evaluations, kernels, failures;
+    _Atomic uint64_t version, failures;
     _Atomic uint64_t evicted, evicted_bytes, fetched;
     struct export_counts exports;
     struct engine_stream
         *_Atomic dead; /* freed by the next thread that submits: never in a callback */
+
+    /* of engine/ and program/, which build on this room */
+    int close_wait_ms;
+    int64_t max_cost, plan_cache_bytes; /* see struct engine_config */
+    struct fuse_limits fuse;
+    size_t kernel_bytes; /* approximate memory that a backend keeps for a kernel */
+    struct plan_cache *plans;
+    struct kept *_Atomic loops; /* program/'s kept loops, made when first needed */
+    _Atomic uint64_t evaluations, kernels;
 };
 
 static inline uint64_t engine_next_version(struct engine *g)

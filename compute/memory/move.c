@@ -75,7 +75,13 @@ static bool add_move(struct task *t, struct buffer *b, struct storage *take_to, 
     storage_swap_charges(take_to, from);
     storage_replaced(from, true);
     atomic_store(&take_to->before, from);
-    b->storage = take_to;
+    if (contents) {
+        storage_awaits(take_to);
+        buffer_place_copy(b, take_to);
+    } else {
+        storage_spoil(take_to); /* nothing lies there yet */
+        buffer_place(b, take_to);
+    }
     return true;
 }
 
@@ -85,19 +91,36 @@ bool move_add(struct task *t, struct buffer *b, struct storage *take_to)
     return add_move(t, b, take_to, true);
 }
 
-enum err_code fetch_add(struct task *t, struct buffer *b, bool contents, struct err *e)
+/* To memory of the other kind; what can only be read, to memory of the same. */
+static enum err_code fetch(struct task *t, struct buffer *b, bool contents, struct err *e)
 {
     lock_held(&b->engine->lock);
-    struct storage *from = buffer_storage(b), *to;
-    if (!from->host)
-        return ERR_OK;
+    struct storage *from = b->storage, *to;
     if (contents && !t->fetch)
         t->fetch = task_new(t->stream);
     t = contents ? t->fetch : t;
     if (!t)
         return err_oom(e);
-    TRY(storage_elsewhere(from, from->account, &to, e));
+    TRY(from->host ? storage_elsewhere(from, from->account, &to, e)
+                   : storage_renewed(from, from->account, &to, e));
     return add_move(t, b, to, contents) ? ERR_OK : err_oom(e);
+}
+
+enum err_code fetch_add(struct task *t, struct buffer *b, bool contents, struct err *e)
+{
+    return buffer_storage(b)->host ? fetch(t, b, contents, e) : ERR_OK;
+}
+
+enum err_code fetch_to_write(struct task *t, struct buffer *b, bool contents, struct err *e)
+{
+    const struct storage *st = buffer_storage(b);
+    if (!st->host && !storage_is_sealed(st))
+        return ERR_OK;
+    if (!st->host && atomic_load(&b->exports) > 0)
+        return err_set(e, ERR_CONFLICT,
+                       "the array's memory was exported for reading only, and the daemon has been "
+                       "started anew since: it can be written when these exports have ended");
+    return fetch(t, b, contents, e);
 }
 
 /* Undoes the moves of this task alone. */
@@ -120,7 +143,7 @@ enum err_code fetch_submit(struct task *t, struct err *e)
     enum err_code code = task_submit(f);
     t->fetch_submitted = true;
     if (code != ERR_OK)
-        return err_set(e, code, "an array could not be brought back to the device");
+        return err_set(e, code, "an array could not be moved back to the device");
     atomic_fetch_add(&f->stream->engine->fetched, f->n_fetched);
     f->n_fetched = 0; /* nothing to undo any more */
     return ERR_OK;
@@ -153,9 +176,9 @@ static enum err_code submit_move(struct task *take_t, struct buffer *b, struct s
         pthread_mutex_unlock(&g->lock);
         task_free(take_t);
         storage_unref(take_to);
-        return stays
-                   ? err_set(e, ERR_CONFLICT, "the array is exported: its memory stays where it is")
-                   : ERR_OK;
+        return stays ? err_set(e, ERR_CONFLICT,
+                               "the array is exported, so its memory cannot be moved")
+                     : ERR_OK;
     }
     if (!add_move(take_t, b, take_to, true) || !task_reserve(take_t)) {
         fetch_undo(take_t);
@@ -232,7 +255,8 @@ static struct buffer *oldest_idle(struct engine *g, struct eviction *v, int64_t 
         struct storage *st = b->storage;
         if (used <= *after || b->device != v->device || st->host || st->size < least)
             continue;
-        bool idle = used <= v->until && is_idle(st) && atomic_load(&st->failed) == ERR_OK;
+        bool idle = used <= v->until && is_idle(st) && !storage_is_blank(st) &&
+                    atomic_load(&st->failed) == ERR_OK;
         v->others |= !idle;
         if (used > v->until)
             break;

@@ -1,5 +1,5 @@
-/* Lists by next_dead: dead storage is released, kept storage may be reused. A thread that releases
- * takes a list as a whole; `grave` makes a thread that needs memory wait for what another is
+/* Lists of chunks: retired ones are released, kept ones may be reused. A thread that releases
+ * takes a list as a whole; `releasing` makes a thread that needs memory wait for what another is
  * releasing. */
 #include "compute/memory/reclaim.h"
 
@@ -10,15 +10,18 @@
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
 #include "compute/base/worker.h"
+#include "compute/memory/chunk.h"
 #include "compute/memory/memory_int.h"
 
-#define KEPT_PART 8                  /* at most this part of a device's memory is kept, */
-#define KEPT_HOST (INT64_C(2) << 30) /* but on a CPU no more than this; */
-#define KEPT_MOST 64 /* and at most this many blocks, each of which may have a descriptor */
+#define KEPT_PART   8                  /* at most this part of a device's memory is kept, */
+#define KEPT_HOST   (INT64_C(2) << 30) /* but on a CPU no more than this; */
+#define KEPT_S      60.0
+#define KEPT_S_HOST 5.0
+#define KEPT_MOST   64 /* and at most this many blocks, each of which may have a descriptor */
 
-struct grave {
-    struct storage *dead;
-    pthread_mutex_t digging;
+struct retired {
+    struct chunk *first;
+    pthread_mutex_t releasing;
 };
 
 struct reclaim {
@@ -27,43 +30,44 @@ struct reclaim {
     int64_t *keep_most; /* bytes, by device */
     pthread_mutex_t lock;
     struct worker worker;
-    struct grave host, shares;
+    struct retired host, shares;
     _Atomic uint64_t shares_back; /* released so far */
-    struct storage *kept;         /* newest first */
+    struct chunk *kept;           /* newest first */
     int n_kept;
 };
 
 /* --- the pool; with the lock held --- */
 
-static void push(struct storage **list, struct storage *st)
+static void push(struct chunk **list, struct chunk *c)
 {
-    st->next_dead = *list;
-    *list = st;
+    c->next = *list;
+    *list = c;
 }
 
-static struct storage *unkeep(struct reclaim *r, struct storage **at)
+static struct chunk *unkeep(struct reclaim *r, struct chunk **at)
 {
     lock_held(&r->lock);
-    struct storage *st = *at;
-    *at = st->next_dead;
+    struct chunk *c = *at;
+    *at = c->next;
     r->n_kept--;
-    return st;
+    return c;
 }
 
 static int64_t kept_bytes(struct reclaim *r, int device)
 {
     lock_held(&r->lock);
     int64_t bytes = 0;
-    for (const struct storage *st = r->kept; st; st = st->next_dead)
-        bytes += st->device == device ? st->share.size : 0;
+    for (const struct chunk *c = r->kept; c; c = c->next)
+        bytes += c->device == device ? c->share.size : 0;
     return bytes;
 }
 
 /* The oldest, of all devices or of the given one. */
-static struct storage **oldest(struct reclaim *r, const int *device)
+static struct chunk **oldest(struct reclaim *r, const int *device)
 {
-    struct storage **found = NULL;
-    for (struct storage **at = &r->kept; *at; at = &(*at)->next_dead)
+    lock_held(&r->lock);
+    struct chunk **found = NULL;
+    for (struct chunk **at = &r->kept; *at; at = &(*at)->next)
         if (!device || (*at)->device == *device)
             found = at;
     return found;
@@ -71,15 +75,16 @@ static struct storage **oldest(struct reclaim *r, const int *device)
 
 static void keep_one_less(struct reclaim *r, const int *device)
 {
-    push(&r->shares.dead, unkeep(r, oldest(r, device)));
+    lock_held(&r->lock);
+    push(&r->shares.first, unkeep(r, oldest(r, device)));
 }
 
-static void keep(struct reclaim *r, struct storage *take_st)
+static void keep(struct reclaim *r, struct chunk *take_c)
 {
     lock_held(&r->lock);
-    const int device = take_st->device;
-    take_st->kept_ns = clock_ns();
-    push(&r->kept, take_st);
+    const int device = take_c->device;
+    take_c->kept_ns = clock_ns();
+    push(&r->kept, take_c);
     r->n_kept++;
     while (kept_bytes(r, device) > r->keep_most[device])
         keep_one_less(r, &device);
@@ -93,7 +98,7 @@ static double keep_no_longer(struct reclaim *r)
 {
     lock_held(&r->lock);
     const uint64_t now = clock_ns();
-    struct storage **at = oldest(r, NULL);
+    struct chunk **at = oldest(r, NULL);
     for (; at && now - (*at)->kept_ns >= r->keep_ns; at = oldest(r, NULL))
         keep_one_less(r, NULL);
     return at ? (double)(r->keep_ns - (now - (*at)->kept_ns)) * 1e-9 : WORKER_RESTS;
@@ -101,47 +106,44 @@ static double keep_no_longer(struct reclaim *r)
 
 /* --- releasing --- */
 
-void reclaim_bury(struct reclaim *r, struct storage *take_st)
+void reclaim_retire(struct reclaim *r, struct chunk *take_c, bool clean)
 {
     pthread_mutex_lock(&r->lock);
-    if (!take_st->share.data)
-        push(&r->host.dead, take_st);
-    else if (atomic_load(&take_st->exported) || take_st->share.size > r->keep_most[take_st->device])
-        push(&r->shares.dead, take_st);
+    if (take_c->host)
+        push(&r->host.first, take_c);
+    else if (!clean || take_c->share.size > r->keep_most[take_c->device])
+        push(&r->shares.first, take_c);
     else
-        keep(r, take_st);
-    if (r->host.dead || r->shares.dead || r->n_kept == 1)
+        keep(r, take_c);
+    if (r->host.first || r->shares.first || r->n_kept == 1)
         worker_wake(&r->worker);
     pthread_mutex_unlock(&r->lock);
 }
 
-static void give_back(struct reclaim *r, struct storage *take_st)
+static void give_back(struct reclaim *r, struct chunk *take_c)
 {
     struct engine *g = r->engine;
-    struct backend *b = g->backend;
-    if (take_st->share.data) {
-        b->ops->share_free(b, take_st->device, &take_st->share);
+    const int64_t host = take_c->host ? take_c->used : 0;
+    chunk_free(g, take_c);
+    if (host)
+        atomic_fetch_sub(&g->host_bytes, host);
+    else
         atomic_fetch_add(&r->shares_back, 1);
-    } else {
-        b->ops->host_free(b, take_st->data, take_st->size);
-        atomic_fetch_sub(&g->host_bytes, take_st->size);
-    }
-    mem_free(take_st);
 }
 
-static void dig(struct reclaim *r, struct grave *from)
+static void release(struct reclaim *r, struct retired *from)
 {
-    pthread_mutex_lock(&from->digging);
+    pthread_mutex_lock(&from->releasing);
     pthread_mutex_lock(&r->lock);
-    struct storage *st = from->dead;
-    from->dead = NULL;
+    struct chunk *c = from->first;
+    from->first = NULL;
     pthread_mutex_unlock(&r->lock);
-    while (st) {
-        struct storage *next = st->next_dead;
-        give_back(r, st);
-        st = next;
+    while (c) {
+        struct chunk *next = c->next;
+        give_back(r, c);
+        c = next;
     }
-    pthread_mutex_unlock(&from->digging);
+    pthread_mutex_unlock(&from->releasing);
 }
 
 static void keep_none(struct reclaim *r)
@@ -152,16 +154,16 @@ static void keep_none(struct reclaim *r)
     pthread_mutex_unlock(&r->lock);
 }
 
-void reclaim_dig_host(struct reclaim *r)
+void reclaim_host(struct reclaim *r)
 {
-    dig(r, &r->host);
+    release(r, &r->host);
 }
 
-void reclaim_dig(struct reclaim *r)
+void reclaim_all(struct reclaim *r)
 {
     keep_none(r);
-    dig(r, &r->shares);
-    dig(r, &r->host);
+    release(r, &r->shares);
+    release(r, &r->host);
 }
 
 uint64_t reclaim_shares_back(const struct reclaim *r)
@@ -169,28 +171,24 @@ uint64_t reclaim_shares_back(const struct reclaim *r)
     return atomic_load(&r->shares_back);
 }
 
-bool reclaim_dig_shares(struct reclaim *r, uint64_t since)
+bool reclaim_shares(struct reclaim *r, uint64_t since)
 {
     keep_none(r);
-    dig(r, &r->shares);
+    release(r, &r->shares);
     return reclaim_shares_back(r) != since;
 }
 
 /* --- reuse --- */
 
-bool reclaim_reuse(struct reclaim *r, int device, int64_t size, struct shared_block *ret)
+struct chunk *reclaim_reuse(struct reclaim *r, int device, int64_t size)
 {
     pthread_mutex_lock(&r->lock);
-    struct storage **at = &r->kept, *st = NULL;
-    while (*at && ((*at)->device != device || (*at)->size != size))
-        at = &(*at)->next_dead;
-    if (*at)
-        st = unkeep(r, at);
+    struct chunk **at = &r->kept;
+    while (*at && ((*at)->device != device || (*at)->used != size))
+        at = &(*at)->next;
+    struct chunk *c = *at ? unkeep(r, at) : NULL;
     pthread_mutex_unlock(&r->lock);
-    if (st)
-        *ret = st->share;
-    mem_free(st);
-    return st;
+    return c;
 }
 
 int64_t reclaim_kept(struct reclaim *r, int device)
@@ -207,11 +205,11 @@ static double reclaim_step(void *user)
 {
     struct reclaim *r = user;
     const double next = keep_no_longer(r);
-    if (!r->host.dead && !r->shares.dead)
-        return worker_is_stopped(&r->worker) ? WORKER_RESTS : next;
+    if (!r->host.first && !r->shares.first)
+        return next;
     pthread_mutex_unlock(&r->lock);
-    dig(r, &r->shares);
-    dig(r, &r->host);
+    release(r, &r->shares);
+    release(r, &r->host);
     pthread_mutex_lock(&r->lock);
     return WORKER_AGAIN;
 }
@@ -228,18 +226,22 @@ struct reclaim *reclaim_new(struct engine *g)
         return NULL;
     }
     r->engine = g;
-    r->keep_ns = (uint64_t)(g->config.device.shareable_keep_s * 1e9);
+    const bool on_host = !b->ops->upload_new;
+    const double usual = on_host ? KEPT_S_HOST : KEPT_S, s = g->device.shareable_keep_s;
+    r->keep_ns = (uint64_t)((s > 0 ? s : usual) * 1e9);
     r->keep_most = keep_most;
     for (int i = 0; i < n; i++) {
         struct backend_device d;
         b->ops->device_info(b, i, &d);
         keep_most[i] = d.memory_total / KEPT_PART;
-        if (!b->ops->upload_new && keep_most[i] > KEPT_HOST)
+        if (g->device.shareable_keep_bytes > 0)
+            keep_most[i] = g->device.shareable_keep_bytes;
+        else if (on_host && keep_most[i] > KEPT_HOST)
             keep_most[i] = KEPT_HOST;
     }
     pthread_mutex_init(&r->lock, NULL); /* none of these can fail here */
-    pthread_mutex_init(&r->host.digging, NULL);
-    pthread_mutex_init(&r->shares.digging, NULL);
+    pthread_mutex_init(&r->host.releasing, NULL);
+    pthread_mutex_init(&r->shares.releasing, NULL);
     r->worker = (struct worker){
         .name = "arrayd-reclaim", .lock = &r->lock, .step = reclaim_step, .user = r};
     worker_init(&r->worker);
@@ -260,10 +262,10 @@ void reclaim_free(struct reclaim *r)
 {
     if (!r)
         return;
-    reclaim_dig(r);
+    reclaim_all(r);
     worker_destroy(&r->worker);
-    pthread_mutex_destroy(&r->shares.digging);
-    pthread_mutex_destroy(&r->host.digging);
+    pthread_mutex_destroy(&r->shares.releasing);
+    pthread_mutex_destroy(&r->host.releasing);
     pthread_mutex_destroy(&r->lock);
     mem_free(r->keep_most);
     mem_free(r);

@@ -7,31 +7,52 @@
 
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
+#include "compute/memory/cells.h"
+#include "compute/memory/chunk.h"
 #include "compute/memory/export.h"
 #include "compute/memory/reclaim.h"
 
-static enum err_code alloc_once(struct storage *st, bool zero, struct err *e)
+/* Where memory comes from. `must`: it is about to be exported, not merely exportable. */
+typedef enum err_code source(struct storage *st, bool zero, bool must, struct err *e);
+
+static enum err_code from_backend(struct storage *st, bool zero, bool must, struct err *e)
 {
     struct backend *b = st->engine->backend;
+    (void)must;
     return b->ops->alloc(b, st->device, st->size, zero, &st->data, e);
 }
 
-/* `must`: it is about to be exported, not merely exportable. */
-static enum err_code share_once(struct storage *st, bool zero, bool must, struct err *e)
+static enum err_code from_own_chunk(struct storage *st, bool zero, bool must, struct err *e)
 {
-    struct backend *b = st->engine->backend;
-    if (!reclaim_start(st->engine->reclaim)) /* its thread releases this memory */
+    struct engine *g = st->engine;
+    if (!reclaim_start(g->reclaim)) /* its thread releases this memory */
         return err_oom(e);
-    bool kept = !zero && reclaim_reuse(st->engine->reclaim, st->device, st->size, &st->share);
-    enum err_code code =
-        kept ? ERR_OK : b->ops->share_alloc(b, st->device, st->size, zero, must, &st->share, e);
-    if (code == ERR_OK)
-        st->data = st->share.data;
-    return code;
+    if (!zero)
+        st->chunk = reclaim_reuse(g->reclaim, st->device, st->size);
+    if (!st->chunk)
+        TRY(chunk_new(g, st->device, st->size, zero, must, &st->chunk, e));
+    st->data = st->chunk->share.data;
+    return ERR_OK;
 }
 
-static enum err_code lacking(const struct storage *st, enum err_code code, struct err *e)
+static enum err_code from_piece(struct storage *st, bool zero, bool must, struct err *e)
 {
+    struct engine *g = st->engine;
+    (void)must;
+    if (!reclaim_start(g->reclaim))
+        return err_oom(e);
+    return chunk_cut(g, st->device, st->size, zero, &st->chunk, &st->data, e);
+}
+
+/* If there is no memory, or no descriptor, retired chunks may still have to be released. */
+static enum err_code obtain(struct storage *st, source *from, bool zero, bool must, struct err *e)
+{
+    struct reclaim *r = st->engine->reclaim;
+    const uint64_t back = reclaim_shares_back(r);
+    enum err_code code = from(st, zero, must, e);
+    const bool lacks = code == ERR_OUT_OF_MEMORY || code == ERR_OVERLOADED;
+    if (lacks && reclaim_shares(r, back))
+        code = from(st, zero, must, e);
     if (code == ERR_OUT_OF_MEMORY && e) {
         e->wanted = st->size;
         e->device = st->device;
@@ -40,37 +61,19 @@ static enum err_code lacking(const struct storage *st, enum err_code code, struc
     return code;
 }
 
-/* If there is no memory, dead storage may still have to be released. */
-static enum err_code device_alloc(struct storage *st, bool zero, struct err *e)
-{
-    uint64_t back = reclaim_shares_back(st->engine->reclaim);
-    enum err_code code = alloc_once(st, zero, e);
-    if (code == ERR_OUT_OF_MEMORY && reclaim_dig_shares(st->engine->reclaim, back))
-        code = alloc_once(st, zero, e);
-    return lacking(st, code, e);
-}
-
-static enum err_code share_alloc(struct storage *st, bool zero, bool must, struct err *e)
-{
-    uint64_t back = reclaim_shares_back(st->engine->reclaim);
-    enum err_code code = share_once(st, zero, must, e);
-    bool lacks = code == ERR_OUT_OF_MEMORY || code == ERR_OVERLOADED; /* memory, or descriptors */
-    if (lacks && reclaim_dig_shares(st->engine->reclaim, back))
-        code = share_once(st, zero, must, e);
-    return lacking(st, code, e);
-}
-
-/* Memory of a new array: exportable in place if it is large enough and the device can. */
+/* Memory of a new array: exportable in place if it is large enough and the device can; if there is
+ * a keeper, such as outlives the process. If there is none of that, it gets memory that does not.
+ */
 static enum err_code array_alloc(struct storage *st, bool zero, struct err *e)
 {
-    const struct backend_config *c = &st->engine->config.device;
-    if (c->shareable && st->size >= c->shareable_least &&
-        !engine_export_problem(st->engine, st->device)) {
-        enum err_code code = share_alloc(st, zero, false, e);
-        if (code != ERR_OVERLOADED)
-            return code;
-    }
-    return device_alloc(st, zero, e);
+    struct engine *g = st->engine;
+    const bool keeps = g->keep.put && !engine_keep_problem(g, st->device);
+    enum err_code code = ERR_OVERLOADED;
+    if (st->size >= g->own_least && (keeps || !engine_export_problem(g, st->device)))
+        code = obtain(st, from_own_chunk, zero, false, e);
+    else if (keeps && obtain(st, from_piece, zero, false, NULL) == ERR_OK)
+        code = ERR_OK;
+    return code == ERR_OVERLOADED ? obtain(st, from_backend, zero, false, e) : code;
 }
 
 /* A storage without memory yet. */
@@ -88,15 +91,85 @@ static struct storage *storage_begin(struct engine *g, int device, int64_t size)
     return st;
 }
 
+const struct shared_block *storage_share(const struct storage *st)
+{
+    return st->chunk && !st->host && !st->chunk->cut ? &st->chunk->share : NULL;
+}
+
+void storage_copied(struct storage *st)
+{
+    uint64_t made = st->copied_for;
+    if (!st->copied_from)
+        return;
+    atomic_compare_exchange_strong(&cells_at(st->engine->cells, st->copied_from)->owner, &made, 0);
+    st->copied_from = 0;
+}
+
+bool storage_is_sealed(const struct storage *st)
+{
+    return st->chunk && st->chunk->sealed;
+}
+
+void storage_writing(struct storage *st)
+{
+    if (st->cell)
+        atomic_fetch_add(&cells_at(st->engine->cells, st->cell)->writing, 1);
+}
+
+void storage_written(struct storage *st, bool fine, bool whole)
+{
+    if (!st->cell)
+        return;
+    if (!fine) {
+        atomic_fetch_add(&st->spoiled, 1);
+        return;
+    }
+    const uint64_t spoiled = whole ? atomic_exchange(&st->spoiled, 0) : 0;
+    atomic_fetch_sub(&cells_at(st->engine->cells, st->cell)->writing, spoiled + 1);
+}
+
+static void raise_writing(struct storage *st, uint64_t to)
+{
+    if (!st->cell)
+        return;
+    atomic_store(&cells_at(st->engine->cells, st->cell)->writing, to);
+    atomic_store(&st->spoiled, to);
+}
+
+void storage_spoil(struct storage *st)
+{
+    raise_writing(st, 1);
+}
+
+void storage_awaits(struct storage *st)
+{
+    raise_writing(st, CELL_COMES);
+}
+
+/* Gives its memory back. */
+static void storage_let_go(struct storage *st)
+{
+    struct engine *g = st->engine;
+    if (st->cell)
+        cells_give(g->cells, st->cell);
+    if (!st->chunk && st->size > 0)
+        g->backend->ops->free(g->backend, st->device, st->data, st->size);
+    else if (st->chunk && st->chunk->cut)
+        chunk_paste(g, st->chunk, st->data, st->size);
+    else if (st->chunk)
+        reclaim_retire(g->reclaim, st->chunk, !atomic_load(&st->exported) && !st->chunk->sealed);
+}
+
 /* How much larger a mappable block is than the array that it is for. */
 static int64_t padding(const struct storage *st)
 {
-    return st->share.data ? st->share.size - st->size : 0;
+    const struct shared_block *share = storage_share(st);
+    return share ? share->size - st->size : 0;
 }
 
 static bool is_small(const struct storage *st)
 {
-    return st->size < st->engine->config.device.shareable_least;
+    return st->size < st->engine->own_least;
 }
 
 /* Completes it and counts it; its padding is charged to the account, the rest by the caller.
@@ -107,15 +180,18 @@ static enum err_code storage_end(struct storage *take_st, struct account *accoun
     int64_t more = padding(take_st);
     enum err_code code = more ? account_charge(account, more, e) : ERR_OK;
     if (code != ERR_OK) {
-        reclaim_bury(g->reclaim, take_st);
+        storage_let_go(take_st);
+        mem_free(take_st);
         return code;
     }
     take_st->account = account;
     account_ref(account);
-    if (take_st->share.data) {
+    if (take_st->chunk && take_st->chunk->number && !take_st->cell)
+        take_st->cell = cells_take(g->cells);
+    if (storage_share(take_st)) {
         take_st->padded_by = account;
         account_ref(account);
-        atomic_fetch_add(&g->exports.shareable, take_st->share.size);
+        atomic_fetch_add(&g->exports.shareable, storage_share(take_st)->size);
         atomic_fetch_add(&g->exports.small, is_small(take_st));
     }
     if (!take_st->host)
@@ -136,7 +212,8 @@ enum err_code storage_new(struct engine *g, struct account *account, int device,
     }
     const bool zero = how & STORAGE_ZERO;
     if (size > 0)
-        code = how & STORAGE_SCRATCH ? device_alloc(st, zero, e) : array_alloc(st, zero, e);
+        code = how & STORAGE_SCRATCH ? obtain(st, from_backend, zero, false, e)
+                                     : array_alloc(st, zero, e);
     if (code != ERR_OK)
         mem_free(st);
     else
@@ -147,6 +224,47 @@ enum err_code storage_new(struct engine *g, struct account *account, int device,
     }
     st->charged = size;
     st->scratch = how & STORAGE_SCRATCH;
+    *ret = st;
+    return ERR_OK;
+}
+
+/* Counted as it was in the process before, whatever the limits are now. */
+static void adopt_host(struct storage *st, struct account *payer)
+{
+    struct account *owner = account_owner(payer);
+    st->host = true;
+    atomic_fetch_add(&st->engine->host_bytes, st->size);
+    if (!owner || account_charge_host(owner, st->size, NULL) != ERR_OK)
+        return;
+    st->host_payer = owner;
+    account_ref(owner);
+}
+
+enum err_code storage_adopt(struct engine *g, struct account *account,
+                            const struct engine_place *place, struct storage **ret, struct err *e)
+{
+    struct storage *st = storage_begin(g, place->device, place->bytes);
+    if (!st)
+        return err_oom(e);
+    st->chunk = chunk_adopted(g, place);
+    if (!st->chunk) {
+        mem_free(st);
+        return err_set(e, ERR_STATE, "the memory of an array is not there");
+    }
+    st->data = (char *)st->chunk->share.data + place->offset;
+    atomic_init(&st->exported, place->exported);
+    st->outstayed = place->outstayed;
+    if (cells_take_at(g->cells, place->cell))
+        st->cell = place->cell;
+    if (place->host)
+        adopt_host(st, account);
+    account_charge_anyway(account, st->size);
+    enum err_code code = storage_end(st, account, e);
+    if (code != ERR_OK) {
+        account_discharge(account, place->bytes);
+        return code;
+    }
+    st->charged = st->size;
     *ret = st;
     return ERR_OK;
 }
@@ -162,19 +280,23 @@ static bool host_book(struct engine *g, int64_t size)
     return true;
 }
 
-static enum err_code host_alloc(struct engine *g, int64_t size, void **ret, struct err *e)
+static enum err_code host_alloc(struct storage *st, struct err *e)
 {
+    struct engine *g = st->engine;
+    const int64_t size = st->size;
     if (!reclaim_start(g->reclaim))
         return err_oom(e);
-    reclaim_dig_host(g->reclaim);
+    reclaim_host(g->reclaim);
     if (!host_book(g, size))
         return err_set(e, ERR_OUT_OF_MEMORY,
-                       "%lld bytes more would exceed the limit of %lld bytes of arrays in host "
+                       "%lld bytes more would exceed the limit of %lld bytes for arrays in host "
                        "memory (%lld in use)",
                        (long long)size, (long long)g->host_limit,
                        (long long)atomic_load(&g->host_bytes));
-    enum err_code code = g->backend->ops->host_alloc(g->backend, size, ret, e);
-    if (code != ERR_OK)
+    enum err_code code = chunk_new_host(g, st->device, size, &st->chunk, e);
+    if (code == ERR_OK)
+        st->data = st->chunk->share.data;
+    else
         atomic_fetch_sub(&g->host_bytes, size);
     return code;
 }
@@ -196,7 +318,7 @@ enum err_code storage_elsewhere(const struct storage *of, struct account *payer,
     }
     st->host = !of->host;
     if (of->size > 0)
-        code = of->host ? array_alloc(st, false, e) : host_alloc(g, of->size, &st->data, e);
+        code = of->host ? array_alloc(st, false, e) : host_alloc(st, e);
     if (code != ERR_OK)
         mem_free(st);
     else
@@ -233,7 +355,7 @@ static enum err_code storage_beside(const struct storage *of, struct account *pa
 
 static enum err_code alloc_for_export(struct storage *st, struct err *e)
 {
-    return share_alloc(st, false, true, e);
+    return obtain(st, from_own_chunk, false, true, e);
 }
 
 enum err_code storage_shareable(const struct storage *of, struct account *payer,
@@ -376,17 +498,15 @@ struct storage *storage_ref(struct storage *st)
 static void storage_free(struct storage *st)
 {
     struct engine *g = st->engine;
-    bool shared = st->share.data;
+    const struct shared_block *share = storage_share(st);
     assert(atomic_load(&st->pins) == 0 && !st->pinned_by && st->charged >= 0);
-    if (st->size > 0 && !st->host && !shared)
-        g->backend->ops->free(g->backend, st->device, st->data, st->size);
     if (!st->host)
         atomic_fetch_sub(&g->bytes, st->size + padding(st));
     account_discharge(st->account, st->charged);
-    if (shared) {
+    if (share) {
         account_discharge(st->padded_by, padding(st));
         account_unref(st->padded_by);
-        atomic_fetch_sub(&g->exports.shareable, st->share.size);
+        atomic_fetch_sub(&g->exports.shareable, share->size);
         atomic_fetch_sub(&g->exports.small, is_small(st));
     }
     if (st->host_payer) {
@@ -399,10 +519,8 @@ static void storage_free(struct storage *st)
     for (uint32_t i = 0; i < st->n_readers; i++)
         engine_stream_unref(st->readers[i].stream);
     mem_free(st->readers);
-    if (shared || (st->size > 0 && st->host))
-        reclaim_bury(g->reclaim, st);
-    else
-        mem_free(st);
+    storage_let_go(st);
+    mem_free(st);
 }
 
 /* A loop, not recursion: there may be a long chain of failed writes. */
@@ -424,13 +542,13 @@ void storage_forget(struct storage *st)
     storage_unref(atomic_exchange(&st->before, NULL));
 }
 
+bool storage_is_blank(const struct storage *st)
+{
+    lock_held(&st->engine->lock);
+    return st->blank && !st->writer.stream;
+}
+
 bool storage_is_remote(const struct storage *st)
 {
     return st->engine->backend->ops->upload_new && st->size > 0 && !st->host;
-}
-
-void engine_tidy(struct engine *g)
-{
-    if (g->backend->ops->tidy)
-        g->backend->ops->tidy(g->backend);
 }

@@ -10,12 +10,12 @@
 
 #include <stdatomic.h>
 
-#include "compute/engine/engine.h"
+#include "compute/memory/memory.h"
 
 /* The place in a stream's order of a use of the storage. */
 struct mark {
     struct engine_stream *stream; /* holds a reference; NULL: none */
-    uint64_t ticket;
+    uint64_t seq;
 };
 
 /* A download that reads a storage, and its account. */
@@ -46,15 +46,18 @@ struct storage {
     struct account *host_payer; /* in host memory: charged for it; NULL: none */
     int64_t charged; /* to the account: the size, or 0 if another storage is charged in its place
                         (move.c) */
-    struct shared_block share; /* data: NULL, or what another process can map (export.h) */
-    struct account *padded_by; /* pays for the block's bytes beyond the size; or NULL */
+    struct chunk *chunk;       /* its memory, or what that is a piece of (chunk.h); or NULL */
+    uint32_t cell;             /* cells.h; 0: it does not outlive the process */
+    uint32_t copied_from;      /* while a move to here is not over: the cell of what it copies, */
+    uint64_t copied_for;       /* and the buffer (array_memory_id) */
+    _Atomic uint64_t spoiled;  /* of the cell's `writing`: by work that failed half-way */
+    struct account *padded_by; /* pays for its own chunk's bytes beyond the size; or NULL */
     _Atomic bool exported;     /* another process may have it mapped */
+    bool blank;                /* made with undefined contents, until work writes it */
     bool outstayed; /* by a process that has lost its permission; under the engine's lock */
     int device;
-    bool host; /* in host memory that the device copies to and from, not in device memory */
-    struct storage *next_dead; /* reclaim.c's own, */
-    uint64_t kept_ns;          /* as is this: the time it was put in the pool */
-    void *data;                /* never NULL; not to be dereferenced if size is 0 */
+    bool host;  /* in host memory that the device copies to and from, not in device memory */
+    void *data; /* never NULL; not to be dereferenced if size is 0 */
     int64_t size;
     struct mark writer;
     struct mark *readers; /* since the last write, one per stream */
@@ -126,6 +129,11 @@ enum err_code storage_shareable(const struct storage *of, struct account *payer,
 /* The same in memory as for a new array. ERR_OUT_OF_MEMORY, ERR_QUOTA. */
 enum err_code storage_renewed(const struct storage *of, struct account *payer, struct storage **ret,
                               struct err *e) must_check;
+/* Storage of a process before this one, in a chunk that it left (chunk.h); with its cell, unless
+ * that says nothing. ERR_STATE: nothing can lie there. */
+enum err_code storage_adopt(struct engine *g, struct account *account,
+                            const struct engine_place *place, struct storage **ret,
+                            struct err *e) must_check;
 /* The download `p`, to be undone by storage_unpin, reads the storage for `reader`. ERR_QUOTA if the
  * storage is another owner's and the reader is past its limits because of storage that it holds. */
 enum err_code storage_pin(struct storage *st, struct pin *p, struct account *reader,
@@ -133,7 +141,8 @@ enum err_code storage_pin(struct storage *st, struct pin *p, struct account *rea
 void storage_unpin(struct storage *st, struct pin *p);
 /* Pinned, and not by its owner: it may become the readers'. */
 bool storage_is_held_by_others(struct storage *st);
-/* The buffer got other storage, or (false) this one back; with the lock held. */
+/* The buffer got other storage, or (false) this one back; with the lock held, unless it was the
+ * buffer's last reference. */
 void storage_replaced(struct storage *st, bool replaced);
 /* Exchanges the charges of two storages of one size; with the lock held. */
 void storage_swap_charges(struct storage *a, struct storage *b);
@@ -144,8 +153,27 @@ static inline void storage_unrefp(struct storage **st)
     storage_unref(*st);
 }
 #define _cleanup_storage_ __attribute__((cleanup(storage_unrefp)))
+/* Nothing has been written to it, so there is nothing to move; with the lock held. */
+bool storage_is_blank(const struct storage *st);
 /* The storage was written: the previous one is no longer needed. */
 void storage_forget(struct storage *st);
+/* What another process can map where it is: its own chunk's memory; NULL: it cannot (export.h). */
+const struct shared_block *storage_share(const struct storage *st);
+/* Its cell says that its contents are being written, until storage_written: `fine` if they are what
+ * they should be, or what they were; `whole` if nothing of the old ones is left. */
+void storage_writing(struct storage *st);
+void storage_written(struct storage *st, bool fine, bool whole);
+/* Nothing writes it, but its contents are not what they should be: until it is written as a whole.
+ */
+void storage_spoil(struct storage *st);
+/* The same of new memory, until the contents have been copied there from where they are. */
+void storage_awaits(struct storage *st);
+/* If it was to get its contents by a copy: they are no longer where they were. After
+ * storage_written: at any time one of the two places is whole, unless a second move began before
+ * the first had ended. */
+void storage_copied(struct storage *st);
+/* It can only be read: the process before exported it SHARE_SEALED. Whoever writes moves first. */
+bool storage_is_sealed(const struct storage *st);
 /* Whether its bytes go through the backend's transfers. */
 bool storage_is_remote(const struct storage *st);
 
@@ -153,6 +181,20 @@ bool storage_is_remote(const struct storage *st);
 
 /* With the lock held: the storage with the buffer's contents, borrowed. */
 struct storage *buffer_storage(struct buffer *b);
+/* Makes storages the buffers' own, all at once for a process that comes after this one; with the
+ * lock held, unless nobody else has the buffer. Takes over a reference, and lets go of none.
+ * `room`: for n. `with`: for engine_keep.placed. */
+struct placing {
+    struct buffer *buffer;
+    struct storage *storage;
+    bool copied; /* it gets the contents by a copy that is about to be made: storage_copied */
+};
+void buffers_place(const struct placing *all, uint32_t n, struct engine_placed *room,
+                   const void *with);
+void buffer_place(struct buffer *b, struct storage *take_st);
+void buffer_place_copy(struct buffer *b, struct storage *take_st);
+/* With the lock held: tells the keeper again of the place that it has. */
+void buffer_placed(struct buffer *b);
 /* Marks the buffer as just used. */
 void buffer_touch(struct buffer *b);
 /* A reference that belongs to no array, unless the last one has been dropped; with buffers_lock
@@ -160,7 +202,10 @@ void buffer_touch(struct buffer *b);
 bool buffer_hold(struct buffer *b);
 void buffer_release(struct buffer *b);
 
-/* An array over the whole of a storage (reference taken over on success only), C-contiguous. */
+/* An array over the whole of a storage (reference taken over on success only), C-contiguous; _as:
+ * of a buffer with that id. */
+struct array *array_over_as(struct engine *g, struct storage *take_st, enum dtype dtype,
+                            const struct view *v, int64_t nbytes, uint64_t id);
 struct array *array_over(struct engine *g, struct storage *take_st, enum dtype dtype,
                          const struct view *v, int64_t nbytes);
 

@@ -42,15 +42,15 @@ int engine_roomiest_device(const struct engine *g)
 
 const char *engine_export_problem(const struct engine *g, int device)
 {
-    if (!g->config.device.shareable)
-        return "exports are off";
+    if (!g->device.shareable)
+        return "exports are disabled";
     const struct backend_ops *ops = g->backend->ops;
     return ops->share_alloc ? ops->share_problem(g->backend, device)
-                            : "this backend has no memory that others could map";
+                            : "this backend has no memory that other processes could map";
 }
 
 /* Streams whose last reference was dropped, possibly inside one of their own callbacks. */
-void stream_reap(struct engine *g)
+void engine_stream_reap(struct engine *g)
 {
     struct engine_stream *s = atomic_exchange(&g->dead, NULL);
     while (s) {
@@ -67,10 +67,10 @@ void stream_reap(struct engine *g)
 static enum err_code stream_new(struct engine *g, int device, bool background,
                                 struct engine_stream **ret, struct err *e)
 {
-    stream_reap(g);
+    engine_stream_reap(g);
     if (device < 0 || device >= engine_device_count(g))
-        return err_set(e, ERR_BAD_FIELD, "there is no device %d, only %d", device,
-                       engine_device_count(g));
+        return err_set(e, ERR_BAD_FIELD, "there is no device %d: the number of devices is %d",
+                       device, engine_device_count(g));
     struct engine_stream *s = mem_calloc(1, sizeof *s);
     if (!s)
         return err_oom(e);
@@ -113,7 +113,7 @@ void engine_stream_watch(struct engine_stream *s, const struct work_watch *watch
     s->watcher = user;
 }
 
-void stream_ref(struct engine_stream *s)
+void engine_stream_ref(struct engine_stream *s)
 {
     atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
 }

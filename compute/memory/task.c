@@ -32,13 +32,6 @@
 
 enum { TASK_SUBMITTING, TASK_SUBMITTED, TASK_DONE };
 
-void kernels_release(struct engine *g, struct ir_kernel *const *kernels, uint32_t n)
-{
-    const struct backend_ops *ops = g->backend->ops;
-    for (uint32_t i = 0; ops->release && i < n; i++)
-        ops->release(g->backend, kernels[i]);
-}
-
 struct task *task_new(struct engine_stream *s)
 {
     struct arena *arena = arena_new(0);
@@ -49,17 +42,9 @@ struct task *task_new(struct engine_stream *s)
     }
     t->arena = arena;
     t->stream = s;
-    t->job.asker = s->engine->config.asker ? s->engine->config.asker() : NULL;
-    stream_ref(s);
+    t->job.asker = s->engine->asker ? s->engine->asker() : NULL;
+    engine_stream_ref(s);
     return t;
-}
-
-/* Kernels of no entry of the plan cache: the task's own. */
-static void release_own_kernels(struct task *t)
-{
-    for (uint32_t i = 0; i < t->job.n_kernels && !t->loan; i++)
-        if (!t->entry || !plan_entry_has(t->entry, t->job.kernels[i]))
-            kernels_release(t->stream->engine, &t->job.kernels[i], 1);
 }
 
 void task_free(struct task *t)
@@ -71,13 +56,12 @@ void task_free(struct task *t)
         task_free(t->fetch);
     for (uint32_t i = 0; i < t->n_uses; i++)
         storage_unref(t->uses[i].storage);
-    release_own_kernels(t);
+    t->stream->engine->task_freed(t);
     if (t->loan)
         t->loan->end(t->loan);
     if (t->job.asker)
-        t->stream->engine->config.asker_unref(t->job.asker);
+        t->stream->engine->asker_unref(t->job.asker);
     engine_stream_unref(t->stream);
-    plan_entry_unref(t->entry);
     arena_free(t->arena);
 }
 
@@ -93,31 +77,31 @@ bool task_use(struct task *t, struct storage *st, bool write)
 
 /* --- in flight --- */
 
-static void flight_add(struct task *t)
+static void task_list_add(struct task *t)
 {
-    struct flight *f = &t->stream->engine->flight;
-    pthread_mutex_lock(&f->lock);
-    struct task *before = f->newest; /* mostly: several threads submit */
+    struct task_list *l = &t->stream->engine->tasks;
+    pthread_mutex_lock(&l->lock);
+    struct task *before = l->newest; /* mostly: several threads submit */
     while (before && before->number > t->number)
         before = before->older;
     t->older = before;
-    t->newer = before ? before->newer : f->oldest;
-    *(t->newer ? &t->newer->older : &f->newest) = t;
-    *(before ? &before->newer : &f->oldest) = t;
+    t->newer = before ? before->newer : l->oldest;
+    *(t->newer ? &t->newer->older : &l->newest) = t;
+    *(before ? &before->newer : &l->oldest) = t;
     t->in_flight = true;
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(&l->lock);
 }
 
-static void flight_remove(struct task *t)
+static void task_list_remove(struct task *t)
 {
-    struct flight *f = &t->stream->engine->flight;
+    struct task_list *l = &t->stream->engine->tasks;
     if (!t->in_flight)
         return;
-    pthread_mutex_lock(&f->lock);
-    *(t->newer ? &t->newer->older : &f->newest) = t->older;
-    *(t->older ? &t->older->newer : &f->oldest) = t->newer;
+    pthread_mutex_lock(&l->lock);
+    *(t->newer ? &t->newer->older : &l->newest) = t->older;
+    *(t->older ? &t->older->newer : &l->oldest) = t->newer;
     t->in_flight = false;
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(&l->lock);
 }
 
 /* Releases everything, then calls done: the memory is free when the caller learns of it. */
@@ -132,7 +116,7 @@ static void task_deliver(struct task *t)
     if (t->loan && result == ERR_OK)
         t->loan->took(t->loan, ms);
     const struct engine_stream *s = t->stream;
-    flight_remove(t);
+    task_list_remove(t);
     account_worked(s->account, s->watch ? s->watch->ended(s->watcher, ms) : ms);
     task_free(t);
     atomic_fetch_sub(&g->jobs, 1);
@@ -154,11 +138,18 @@ static enum err_code operand_failed(const struct task *t, const struct storage *
 static void job_wrote(const struct job *job, const struct storage_use *u)
 {
     struct storage *st = u->storage;
+    const bool kept = job->untouched && !u->fresh;
+    /* a process that follows a lost device must not take old contents for what was answered */
+    const bool forgotten = job->result == ERR_DEVICE_LOST && !job->in_submit;
+    storage_written(st, job->result == ERR_OK || (kept && !forgotten),
+                    job->result == ERR_OK && u->whole);
+    if (job->result == ERR_OK)
+        storage_copied(st);
     if (job->result != ERR_OK)
         atomic_store(&st->refusal, job->refusal);
     atomic_store(&st->written_ms, job->device_ms);
     atomic_store(&st->compile_ms, job->compile_ms);
-    if (job->untouched && !u->fresh) {
+    if (kept) {
         if (job->in_submit)
             return;
         atomic_store(&st->missed, job->result);
@@ -205,12 +196,17 @@ void engine_reason(const struct engine *g, enum err_code code, uint64_t refusal,
     char why[512] = "";
     if (refusal && g->backend->ops->reason)
         g->backend->ops->reason(g->backend, refusal, why, sizeof why);
-    if (code == ERR_FAULTED)
-        snprintf(ret, ENGINE_REASON, "a kernel of this is %s",
-                 *why ? why : "refused: it was on a device that faulted");
+    if (code == ERR_CONTENTS_LOST)
+        snprintf(ret, ENGINE_REASON,
+                 "an array that this needs was being written when the daemon ended: write all of "
+                 "it anew");
+    else if (code == ERR_FAULTED || code == ERR_PLAN_FAULTED)
+        snprintf(ret, ENGINE_REASON, "%s is %s",
+                 code == ERR_FAULTED ? "a kernel that this needs" : "this work",
+                 *why ? why : "refused, because it was running when the device faulted");
     else
-        snprintf(ret, ENGINE_REASON, "the kernels for this could not be compiled%s%s",
-                 *why ? ": " : "", why);
+        snprintf(ret, ENGINE_REASON, "the kernels could not be compiled%s%s", *why ? ": " : "",
+                 why);
 }
 
 static void job_done(struct job *job)
@@ -226,7 +222,7 @@ static bool mark_pending(const struct task *t, const struct mark *m)
 {
     const struct engine *g = t->stream->engine;
     return m->stream && m->stream != t->stream &&
-           !g->backend->ops->passed((struct fence){m->stream->stream, m->ticket});
+           !g->backend->ops->passed((struct fence){m->stream->stream, m->seq});
 }
 
 /* Adds the fence unless a later one of its stream is in the list. */
@@ -234,11 +230,11 @@ static void add_wait(struct fence *waits, uint32_t *n, const struct mark *m)
 {
     for (uint32_t i = 0; i < *n; i++)
         if (waits[i].stream == m->stream->stream) {
-            if (waits[i].ticket < m->ticket)
-                waits[i].ticket = m->ticket;
+            if (waits[i].seq < m->seq)
+                waits[i].seq = m->seq;
             return;
         }
-    waits[(*n)++] = (struct fence){m->stream->stream, m->ticket};
+    waits[(*n)++] = (struct fence){m->stream->stream, m->seq};
 }
 
 static bool reserve_reader(struct storage *st)
@@ -260,7 +256,7 @@ static void prune(struct storage *st, const struct task *t)
     const struct backend_ops *ops = t->stream->engine->backend->ops;
     for (uint32_t i = 0; i < st->n_readers;) {
         struct mark *m = &st->readers[i];
-        if (m->stream != t->stream && ops->passed((struct fence){m->stream->stream, m->ticket})) {
+        if (m->stream != t->stream && ops->passed((struct fence){m->stream->stream, m->seq})) {
             engine_stream_unref(m->stream);
             *m = st->readers[--st->n_readers];
         } else {
@@ -269,34 +265,34 @@ static void prune(struct storage *st, const struct task *t)
     }
 }
 
-static void set_mark(struct mark *m, struct engine_stream *s, uint64_t ticket)
+static void set_mark(struct mark *m, struct engine_stream *s, uint64_t seq)
 {
     if (m->stream != s) {
         if (m->stream)
             engine_stream_unref(m->stream);
-        stream_ref(s);
+        engine_stream_ref(s);
         m->stream = s;
     }
-    m->ticket = ticket;
+    m->seq = seq;
 }
 
-static void record(struct storage_use *u, struct engine_stream *s, uint64_t ticket)
+static void record(struct storage_use *u, struct engine_stream *s, uint64_t seq)
 {
     struct storage *st = u->storage;
     if (u->write) {
         for (uint32_t i = 0; i < st->n_readers; i++)
             engine_stream_unref(st->readers[i].stream);
         st->n_readers = 0;
-        set_mark(&st->writer, s, ticket);
+        set_mark(&st->writer, s, seq);
         return;
     }
     for (uint32_t i = 0; i < st->n_readers; i++)
         if (st->readers[i].stream == s) {
-            st->readers[i].ticket = ticket;
+            st->readers[i].seq = seq;
             return;
         }
     st->readers[st->n_readers] = (struct mark){0};
-    set_mark(&st->readers[st->n_readers++], s, ticket);
+    set_mark(&st->readers[st->n_readers++], s, seq);
 }
 
 bool task_reserve(struct task *t)
@@ -333,25 +329,28 @@ enum err_code task_submit(struct task *t)
     t->job.done = job_done;
     t->job.measured = job_measured;
     t->job.user = t;
+    for (uint32_t i = 0; i < t->n_uses; i++)
+        if (t->uses[i].write)
+            storage_writing(t->uses[i].storage);
     atomic_fetch_add(&g->jobs, 1);
     t->number = atomic_fetch_add(&g->submissions, 1) + 1;
     atomic_store(&t->state, TASK_SUBMITTING);
     if (t->stream->watch)
         t->stream->watch->begun(t->stream->watcher);
-    uint64_t ticket = backend_submit(g->backend, t->stream->stream, &t->job);
+    uint64_t seq = backend_submit(g->backend, t->stream->stream, &t->job);
     /* a failure that another thread reports just now counts as a later one */
     if (atomic_load(&t->state) == TASK_DONE && t->job.in_submit && t->result != ERR_OK)
         return t->result; /* the next task waits for what this one would have waited for */
     /* Not delivered before task_unlock, so the uses are still there. */
     for (uint32_t i = 0; i < t->n_uses; i++)
-        record(&t->uses[i], t->stream, ticket);
+        record(&t->uses[i], t->stream, seq);
     return ERR_OK;
 }
 
 static void task_tell(struct task *t)
 {
     if (atomic_load(&t->state) != TASK_DONE)
-        flight_add(t);
+        task_list_add(t);
     if (atomic_exchange(&t->state, TASK_SUBMITTED) == TASK_DONE)
         task_deliver(t);
 }
@@ -363,7 +362,7 @@ void task_unlock(struct task *t)
     if (t->fetch)
         task_tell(t->fetch);
     task_tell(t);
-    stream_reap(g);
+    engine_stream_reap(g);
 }
 
 void task_unlock_unsubmitted(struct task *take_t)
@@ -396,14 +395,14 @@ void engine_sync(struct engine_stream *s, engine_done *done, void *user)
 
 /* --- unwanted work --- */
 
-static void count_references(const struct flight *f)
+static void count_references(const struct task_list *l)
 {
-    for (const struct task *t = f->oldest; t; t = t->newer)
+    for (const struct task *t = l->oldest; t; t = t->newer)
         for (uint32_t i = 0; i < t->n_uses; i++) {
             t->uses[i].storage->in_flight = 0;
             t->uses[i].storage->awaited = false;
         }
-    for (const struct task *t = f->oldest; t; t = t->newer) {
+    for (const struct task *t = l->oldest; t; t = t->newer) {
         for (uint32_t i = 0; i < t->n_uses; i++)
             t->uses[i].storage->in_flight++;
         if (t->reader && atomic_load(&t->reader->left))
@@ -437,11 +436,11 @@ static bool is_wanted(const struct task *t)
     return held && !writes; /* merely an intermediate step of the tasks behind it */
 }
 
-static void look(struct flight *f)
+static void look(struct task_list *l)
 {
-    pthread_mutex_lock(&f->lock);
-    count_references(f);
-    for (struct task *t = f->newest; t; t = t->older) {
+    pthread_mutex_lock(&l->lock);
+    count_references(l);
+    for (struct task *t = l->newest; t; t = t->older) {
         bool wanted = is_wanted(t);
         for (uint32_t i = 0; i < t->n_uses; i++)
             if (wanted)
@@ -450,15 +449,15 @@ static void look(struct flight *f)
                 storage_forget(t->uses[i].storage); /* the old contents are unwanted, too */
         atomic_store(&t->unwanted, !wanted);
     }
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(&l->lock);
 }
 
 bool task_unwanted(struct job *job)
 {
     struct task *t = job->user;
-    struct flight *f = &t->stream->engine->flight;
-    uint64_t now = clock_ns(), last = atomic_load(&f->looked_ns);
-    if (now - last >= LOOK_NS && atomic_compare_exchange_strong(&f->looked_ns, &last, now))
-        look(f);
+    struct task_list *l = &t->stream->engine->tasks;
+    uint64_t now = clock_ns(), last = atomic_load(&l->looked_ns);
+    if (now - last >= LOOK_NS && atomic_compare_exchange_strong(&l->looked_ns, &last, now))
+        look(l);
     return atomic_load(&t->unwanted);
 }

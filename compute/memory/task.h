@@ -2,9 +2,9 @@
  *
  * For the engine's own files and for program/, which submits work. Terms: a task is a piece of work
  * as the engine sees it, with the storage that it uses; it is in flight from its submission until
- * it is over; its job is the part handed to the backend (backend.h); a ticket is its place in its
- * stream's order. engine->lock orders submissions, and so tickets across streams. No caller's code
- * runs under the lock. */
+ * it is over; its job is the part handed to the backend (backend.h); its sequence number is its
+ * place in its stream's order. engine->lock orders submissions, and so sequence numbers across
+ * streams. No caller's code runs under the lock. */
 #ifndef ARRAYD_TASK_H
 #define ARRAYD_TASK_H
 
@@ -17,7 +17,7 @@ struct plan_entry;
 struct engine_stream {
     _Atomic uint32_t refs;
     struct engine *engine;
-    struct stream *stream;
+    struct backend_stream *stream;
     int device;
     struct account *account; /* engine_stream_account; NULL: none */
     const struct work_watch *watch;
@@ -88,9 +88,9 @@ struct answer {
 
 /* --- streams (stream.c) --- */
 
-void stream_ref(struct engine_stream *s);
+void engine_stream_ref(struct engine_stream *s);
 /* Frees the streams whose last reference was dropped. */
-void stream_reap(struct engine *g);
+void engine_stream_reap(struct engine *g);
 /* The engine's own stream on a device, borrowed; engine_visit: only if *s is on another device. */
 enum err_code engine_visitor(struct engine *g, int device, struct engine_stream **ret,
                              struct err *e) must_check;
@@ -118,11 +118,8 @@ void task_unlock_unsubmitted(struct task *take_t);
  * of arrays. */
 bool task_unwanted(struct job *job);
 
-/* Releases what a backend keeps for the kernels. */
-void kernels_release(struct engine *g, struct ir_kernel *const *kernels, uint32_t n);
-
-/* Describes why work failed with ERR_INTERNAL or ERR_FAULTED: by job.refusal, and the backend's own
- * words if known. */
+/* Describes why work failed (err_has_reason, or ERR_CONTENTS_LOST): by job.refusal, and the
+ * backend's own words if known. */
 #define ENGINE_REASON DOWNLOAD_REASON
 void engine_reason(const struct engine *g, enum err_code code, uint64_t refusal,
                    char ret[ENGINE_REASON]);

@@ -114,7 +114,7 @@ static bool settled(const struct storage *st)
 {
     const struct backend_ops *ops = st->engine->backend->ops;
     return !st->writer.stream ||
-           ops->passed((struct fence){st->writer.stream->stream, st->writer.ticket});
+           ops->passed((struct fence){st->writer.stream->stream, st->writer.seq});
 }
 
 bool array_is_settled(const struct array *a)

@@ -23,6 +23,10 @@ void download_undo(struct download *d); /* NULL allowed */
  * write. If the task does not run after all: fetch_undo; moves already submitted stand.
  * ERR_OUT_OF_MEMORY. */
 enum err_code fetch_add(struct task *t, struct buffer *b, bool contents, struct err *e) must_check;
+/* The same before the task writes the buffer in place: memory that can only be read is left, too.
+ * Also ERR_CONFLICT: another process reads it there. */
+enum err_code fetch_to_write(struct task *t, struct buffer *b, bool contents,
+                             struct err *e) must_check;
 enum err_code fetch_submit(struct task *t, struct err *e) must_check;
 void fetch_undo(struct task *t);
 

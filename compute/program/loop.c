@@ -194,7 +194,7 @@ enum err_code loop_add(struct loop *l, const struct eval_request *req, bool dead
                     .temporaries = &l->temporaries,
                     .out = req->out};
     if (typed->guards)
-        l->refusal = "an index is looked at in each step";
+        l->refusal = "an index is checked in each step";
     enum err_code code = run_require_device(&r, e);
     if (code == ERR_OK && !l->refusal)
         code = bind(l, &r, req->out_view, e);

@@ -2,6 +2,7 @@
 #ifndef ARRAYD_LOOP_INT_H
 #define ARRAYD_LOOP_INT_H
 
+#include "compute/engine/engine.h"
 #include "compute/memory/memory_int.h"
 #include "compute/program/loop.h"
 

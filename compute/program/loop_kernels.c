@@ -8,6 +8,8 @@
 
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
+#include "compute/engine/plan_cache.h"
+#include "compute/engine/run.h"
 #include "compute/ir/ir_fuse.h"
 #include "compute/program/loop_int.h"
 
@@ -84,7 +86,7 @@ static struct loop_kept *kept_of(struct engine *g)
     if (!kept)
         return NULL;
     kept->kept_by_engine.free = kept_free;
-    kept->most_bytes = (size_t)g->config.plan_cache_bytes;
+    kept->most_bytes = (size_t)g->plan_cache_bytes;
     pthread_mutex_init(&kept->lock, NULL); /* cannot fail here */
     if (atomic_compare_exchange_strong(&g->loops, &there, &kept->kept_by_engine))
         return kept;
@@ -146,6 +148,7 @@ static struct ir_kernel *renumber(struct arena *arena, const struct loop_pass *p
     if (!k)
         return NULL;
     atomic_store(&k->prepared, NULL);
+    atomic_store(&k->identity, 0);
     k->inputs = arena_dup(arena, from->inputs, sizeof *k->inputs * from->n_inputs);
     k->outputs = arena_dup(arena, from->outputs, sizeof *k->outputs * from->n_outputs);
     if (!k->inputs || !k->outputs)
@@ -232,7 +235,7 @@ static bool make_several(struct loop_kernels *k, int device, const struct loop_p
     const struct backend_ops *ops = k->engine->backend->ops;
     if (!ops->steps || k->n_kernels != 1) {
         k->why =
-            ops->steps ? "a step is more than one kernel" : "this backend makes one step a pass";
+            ops->steps ? "a step is more than one kernel" : "this backend runs one step in a pass";
         return true;
     }
     struct ir_kernel *x = arena_dup(k->arena, k->kernels[0], sizeof *x);
@@ -245,7 +248,7 @@ static bool make_several(struct loop_kernels *k, int device, const struct loop_p
         struct ir_output *out = &x->outputs[i];
         out->feeds = out->kind == OUT_STORE ? fed_input(x, p, out) : 0;
         if (!out->feeds) {
-            k->why = "what a step writes is not all it reads in the next";
+            k->why = "the next step does not read everything that a step writes";
             return true;
         }
     }

@@ -3,11 +3,14 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
-#include "compute/memory/memory_int.h"
+#include "compute/engine/engine.h"
 #include "compute/engine/run.h"
+#include "compute/lang/expr.h"
+#include "compute/memory/memory_int.h"
 #include "compute/program/program_int.h"
+#include "compute/type/dtype.h"
 
-#define COST_OF_STEP "all of a step up to this"
+#define COST_OF_STEP "the step up to and including this statement"
 
 /* --- names --- */
 
@@ -137,7 +140,7 @@ static enum err_code find_targets(struct program *p, struct err *e)
         if (code == ERR_OK && home)
             code = add_target(p, a->target, home, e);
         else if (code == ERR_OK && a->fills)
-            code = err_set(e, ERR_UNKNOWN_NAME, "\"%s\" is no array that has ghosts to fill",
+            code = err_set(e, ERR_UNKNOWN_NAME, "\"%s\" is not an array with ghost cells to fill",
                            a->target);
         if (code != ERR_OK)
             return program_of_target(e, code, a);
@@ -230,11 +233,11 @@ static enum err_code add_temporary(struct program *p, struct step *s, struct err
     if (code != ERR_OK)
         return code;
     if (bound.kind != BINDING_NONE)
-        return err_set(e, ERR_BAD_NAME, "\"%s\" is bound to a number: it cannot be assigned", name);
+        return err_set(e, ERR_BAD_NAME, "\"%s\" is bound to a number and cannot be assigned", name);
     if (s->assign->index) {
         if (!k)
             return err_set(e, ERR_UNKNOWN_NAME,
-                           "\"%s\" is no array yet: a part of it cannot be assigned", name);
+                           "\"%s\" is not an array yet, so a part of it cannot be assigned", name);
         s->own = k->binding.array;
         s->borrowed = true;
         s->temporary = k;
@@ -311,9 +314,10 @@ static enum err_code watch(struct program *p, struct watched *w, const struct ex
     if (code != ERR_OK)
         return program_placed(e, code, place);
     if (n.rank)
-        return err_field(e, ERR_SHAPE_MISMATCH, place, "this must be one number, not an array");
+        return err_field(e, ERR_SHAPE_MISMATCH, place,
+                         "this must be a single number, not an array");
     if (dtype_is_complex(n.dtype))
-        return err_field(e, ERR_DTYPE_MISMATCH, place, "this must be real, not %s",
+        return err_field(e, ERR_DTYPE_MISMATCH, place, "this must be a real number, not %s",
                          dtype_name(n.dtype));
     code = engine_zeros(p->stream, p->account, n.dtype, 1, &room, &w->array, e);
     w->want = dtype_size(n.dtype) * (size_t)room;
@@ -345,11 +349,11 @@ static enum err_code watch_all(struct program *p, struct err *e)
     const struct program_spec *spec = &p->spec;
     enum err_code code = ERR_OK;
     for (uint32_t i = 0; i < spec->n_series && code == ERR_OK; i++)
-        code = watch(p, &p->series[i], &spec->series[i].expr, -1, VALUES_ROOM,
+        code = watch(p, &p->series[i], &spec->series[i].expr, -1, VALUES_MOST,
                      spec->series[i].place, e);
     if (spec->until && code == ERR_OK) {
         p->until = arena_alloc(p->arena, sizeof *p->until);
-        code = p->until ? watch(p, p->until, &spec->until->expr, DT_BOOL, VALUES_ROOM,
+        code = p->until ? watch(p, p->until, &spec->until->expr, DT_BOOL, VALUES_MOST,
                                 spec->until->place, e)
                         : err_oom(e);
     }
@@ -382,13 +386,12 @@ static enum err_code no_aliases(const struct program *p, struct err *e)
                 array_same_buffer(t->home, p->known[j]->binding.array))
                 other = p->known[j]->name;
         if (other)
-            return program_of_target(
-                e,
-                err_set(e, ERR_OVERLAP,
-                        "\"%s\", which is assigned, shares memory with \"%s\": name "
-                        "it once, or work on a copy",
-                        t->name, other),
-                first_of(p, t));
+            return program_of_target(e,
+                                     err_set(e, ERR_OVERLAP,
+                                             "\"%s\" is assigned and shares memory with \"%s\": "
+                                             "use only one of the two, or work on a copy",
+                                             t->name, other),
+                                     first_of(p, t));
     }
     return ERR_OK;
 }
@@ -500,7 +503,7 @@ void program_free(struct program *p)
         watched_free(&p->checks[i]);
     watched_free(p->until);
     pthread_mutex_destroy(&p->told);
-    mem_free(p->tickets);
+    mem_free(p->submissions);
     mem_free(p->guards);
     arena_free(p->arena);
 }
@@ -558,6 +561,11 @@ struct array *program_made(const struct program *p, uint32_t target)
     return p->targets[target].now;
 }
 
+struct engine_stream *program_stream(const struct program *p)
+{
+    return p->stream;
+}
+
 uint32_t program_targets(const struct program *p)
 {
     return p->n_targets;
@@ -578,4 +586,9 @@ const struct array *program_input(const struct program *p, uint32_t i)
 {
     const struct known *k = p->known[i];
     return k->binding.kind == BINDING_ARRAY && !k->temporary ? k->binding.array : NULL;
+}
+
+const char *program_input_name(const struct program *p, uint32_t i)
+{
+    return p->known[i]->name;
 }

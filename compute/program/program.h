@@ -81,9 +81,21 @@ enum err_code program_fetch(struct program *p, uint32_t i, struct err *e) must_c
 const void *program_result_bytes(const struct program *p, uint32_t i); /* NULL: not requested */
 
 /* Called by program_collect when a slice has succeeded, before the arrays take over its results,
- * which program_made returns then: `steps` whole steps, and the number of values of each series. An
- * error fails the slice, in its last step. Even after ERR_OK the slice may be discarded. */
-typedef enum err_code program_ready(void *user, int64_t steps, uint32_t n_values, struct err *e);
+ * which program_made returns then. An error fails the slice, in its last step. Even after ERR_OK
+ * the slice may be discarded. */
+struct program_slice {
+    int64_t steps;     /* whole steps, from the first one on */
+    uint32_t n_values; /* of each series */
+    bool until;        /* `until` is true */
+    /* Some arrays do not exchange their memory: their results are copied to them afterwards, as
+     * work of the program's stream. */
+    bool copies;
+    /* To be set: what the exchange is told of (engine_exchange), or NULL; and whether it is not
+     * time yet: then the caller wakes itself, and program_collect asks again. */
+    const void *with;
+    bool later;
+};
+typedef enum err_code program_ready(void *user, struct program_slice *made, struct err *e);
 struct array *program_made(const struct program *p, uint32_t target); /* borrowed */
 void program_on_ready(struct program *p, program_ready *ready, void *user);
 
@@ -148,6 +160,7 @@ struct program_progress {
     int64_t failed_in; /* PROGRAM_FAILED: the step that failed, counted from 1, */
     int32_t statement; /* and its statement, -1: unknown */
     uint32_t n_values; /* of each series */
+    bool copies;       /* as in struct program_slice */
     double device_ms;  /* of the slice, whatever its outcome */
 };
 /* The outcome of the slice. Once the state is not PROGRAM_WAITING the arrays have its results
@@ -162,6 +175,7 @@ void program_give_up(struct program *p);
 /* The values of a series from the last slice, until the next. */
 const void *program_values(const struct program *p, uint32_t series, enum dtype *ret_dtype);
 
+struct engine_stream *program_stream(const struct program *p); /* borrowed */
 /* The assigned arrays, in order of first assignment; borrowed. */
 uint32_t program_targets(const struct program *p);
 const char *program_target(const struct program *p, uint32_t i, struct array **ret);
@@ -169,5 +183,6 @@ const char *program_target(const struct program *p, uint32_t i, struct array **r
 /* The meanings of the names that are only read; borrowed, NULL for one that is no array. */
 uint32_t program_inputs(const struct program *p);
 const struct array *program_input(const struct program *p, uint32_t i);
+const char *program_input_name(const struct program *p, uint32_t i);
 
 #endif

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "compute/engine/engine.h"
 #include "compute/memory/memory_int.h"
 #include "compute/program/program_int.h"
 
@@ -17,7 +18,7 @@ enum err_code program_of_target(struct err *e, enum err_code code, const struct 
     const bool out = code != ERR_OK && !strcmp(e->pointer, "/out");
     if (out && !a->index && (code == ERR_SHAPE_MISMATCH || code == ERR_DTYPE_MISMATCH))
         snprintf(e->message + strlen(e->message), sizeof e->message - strlen(e->message),
-                 "; \"%s\" is an array: a temporary needs another name", a->target);
+                 "; \"%s\" is an array, so a temporary needs another name", a->target);
     if (out || (code != ERR_OK && !*e->pointer)) {
         *e->pointer = 0;
         e->offset = a->at;
@@ -79,10 +80,10 @@ static void forget_answers(struct program *p)
 /* The device's own failures have no message but the code. */
 static enum err_code say_why(struct program *p, enum err_code code)
 {
-    char why[ENGINE_REASON] = "the device failed during the work";
+    char why[ENGINE_REASON] = "the device failed while it ran this work";
     if (code == ERR_OUT_OF_MEMORY)
         return err_oom(&p->err);
-    if (code == ERR_INTERNAL || code == ERR_FAULTED)
+    if (err_has_reason(code) || code == ERR_CONTENTS_LOST)
         engine_reason(p->stream->engine, code, 0, why);
     return err_set(&p->err, code, "%s", why);
 }
@@ -92,9 +93,9 @@ static enum err_code find_failure(struct program *p, enum err_code pulled)
 {
     uint64_t first = atomic_load(&p->first_failure);
     if (first != PROGRAM_NEVER) {
-        if (first < p->n_tickets) {
-            p->failed_in = p->tickets[first].step;
-            p->statement = p->tickets[first].statement;
+        if (first < p->n_submissions) {
+            p->failed_in = p->submissions[first].step;
+            p->statement = p->submissions[first].statement;
         }
         return say_why(p, (enum err_code)atomic_load(&p->failure));
     }
@@ -130,23 +131,43 @@ static enum err_code copy_home(struct program *p, struct target *t)
     return code;
 }
 
-/* The arrays take over the slice's results: by exchange of memory, or by copying if their layouts
- * differ. ERR_PRECONDITION_FAILED if another client has written to one in the meantime: the slice's
- * results lack that write. */
-static enum err_code publish(struct program *p)
+static bool is_exchanged(const struct program *p, const struct target *t)
 {
-    uint32_t n = 0;
-    bool stale = false;
+    uint32_t i = 0;
+    while (i < p->n_exchanges && p->exchanges[i].a != t->home)
+        i++;
+    return i < p->n_exchanges;
+}
+
+/* Finds the arrays that exchange their memory; the others are copied to, because their layouts
+ * differ. */
+static void find_exchanges(struct program *p)
+{
+    p->n_exchanges = 0;
+    p->copies = false;
     for (uint32_t i = 0; i < p->n_targets; i++) {
         struct target *t = &p->targets[i];
-        if (t->now != t->home && array_exchanges(t->home, t->now))
-            p->exchanges[n++] = (struct exchange){t->home, t->now, t->version};
+        if (t->now == t->home)
+            continue;
+        if (array_exchanges(t->home, t->now))
+            p->exchanges[p->n_exchanges++] = (struct exchange){t->home, t->now, t->version};
         else
-            stale |= t->now != t->home && array_version(t->home) != t->version;
+            p->copies = true;
     }
-    if (stale)
-        return ERR_PRECONDITION_FAILED;
-    enum err_code code = engine_exchange(p->stream, p->exchanges, n, &p->err);
+}
+
+/* The arrays take over the slice's results, by exchange of memory or by copying.
+ * ERR_PRECONDITION_FAILED if another client has written to one in the meantime: the slice's results
+ * lack that write. */
+static enum err_code publish(struct program *p, const void *with)
+{
+    const uint32_t n = p->n_exchanges;
+    for (uint32_t i = 0; i < p->n_targets; i++) {
+        const struct target *t = &p->targets[i];
+        if (t->now != t->home && !is_exchanged(p, t) && array_version(t->home) != t->version)
+            return ERR_PRECONDITION_FAILED;
+    }
+    enum err_code code = engine_exchange(p->stream, p->exchanges, n, with, &p->err);
     for (uint32_t i = 0, k = 0; i < p->n_targets && code == ERR_OK; i++) {
         struct target *t = &p->targets[i];
         if (k < n && p->exchanges[k].a == t->home)
@@ -193,13 +214,18 @@ static enum program_state verdict(struct program *p)
 }
 
 /* Delivers the results of a slice that succeeded. */
-static enum err_code conclude(struct program *p)
+static enum err_code conclude(struct program *p, bool until, bool *ret_later)
 {
+    *ret_later = false;
     if (p->discards)
         return ERR_PRECONDITION_FAILED;
-    enum err_code code = p->ready ? p->ready(p->ready_user, p->end, p->n_values, &p->err) : ERR_OK;
+    find_exchanges(p);
+    struct program_slice made = {
+        .steps = p->end, .n_values = p->n_values, .until = until, .copies = p->copies};
+    enum err_code code = p->ready ? p->ready(p->ready_user, &made, &p->err) : ERR_OK;
+    *ret_later = code == ERR_OK && made.later;
     if (code == ERR_OK)
-        return publish(p);
+        return made.later ? ERR_OK : publish(p, made.with);
     p->unready = true;
     p->failed_in = p->end;
     return code;
@@ -211,8 +237,7 @@ static enum err_code conclude(struct program *p)
 static bool can_stop_before(struct program *p, enum err_code code)
 {
     bool of_host = code == p->at_once && p->err.wanted <= 0;
-    bool anywhere =
-        (code == ERR_OUT_OF_MEMORY && !of_host) || code == ERR_INTERNAL || code == ERR_FAULTED;
+    bool anywhere = (code == ERR_OUT_OF_MEMORY && !of_host) || err_has_reason(code);
     if (code == ERR_DEVICE_LOST || (anywhere && !p->unready) || p->failed_in <= p->begin + 1)
         return false;
     p->stop_at = p->failed_in - 1;
@@ -242,12 +267,16 @@ void program_collect(struct program *p, struct program_progress *ret)
     enum err_code code = find_failure(p, why);
     ret->state = code == ERR_OK ? verdict(p) : PROGRAM_FAILED;
     if (ret->state == PROGRAM_GOES_ON || ret->state == PROGRAM_UNTIL) {
-        code = conclude(p);
+        bool later;
+        code = conclude(p, ret->state == PROGRAM_UNTIL, &later);
+        if (later) {
+            ret->state = PROGRAM_WAITING;
+            return;
+        }
         if (code != ERR_OK)
             ret->state = code == ERR_PRECONDITION_FAILED ? PROGRAM_AGAIN : PROGRAM_FAILED;
     }
-    if (ret->state == PROGRAM_FAILED && (code == ERR_INTERNAL || code == ERR_FAULTED) &&
-        !p->plain) {
+    if (ret->state == PROGRAM_FAILED && err_has_reason(code) && !p->plain) {
         p->never_loops = p->clears = true;
         p->why = code == ERR_INTERNAL ? "the kernels of several statements could not be compiled"
                                       : "the kernels of several statements are refused";
@@ -266,6 +295,7 @@ void program_collect(struct program *p, struct program_progress *ret)
     } else if (ret->state == PROGRAM_GOES_ON || ret->state == PROGRAM_UNTIL) {
         ret->steps = p->end;
         ret->n_values = p->n_values;
+        ret->copies = p->copies;
     }
     ret->device_ms = p->device_ms;
     for (uint32_t i = 0; i < p->n_targets; i++)

@@ -1,8 +1,9 @@
 /* What a program would do: its statements are processed like a step, but reported instead of
  * queued. As a loop they are recorded and never submitted; if they cannot be one, each statement is
  * planned by itself. */
-#include "compute/memory/memory_int.h"
+#include "compute/engine/engine.h"
 #include "compute/engine/run.h"
+#include "compute/memory/memory_int.h"
 #include "compute/program/program_int.h"
 
 struct explaining {
@@ -129,7 +130,7 @@ enum err_code program_explain(struct program *p, int64_t steps, program_look *lo
     struct explaining x = {{explain_put, explain_fill}, look, user};
     struct loop *l = NULL;
     struct loop_explanation how;
-    enum err_code code = program_rehearse(p, 0, steps, &l, &how);
+    enum err_code code = program_dry_run(p, 0, steps, &l, &how);
     if (code == ERR_OK && l) {
         code = explain_loop(p, l, &how, &x, ret, e);
         loop_free(l);

@@ -129,8 +129,8 @@ static enum err_code write_out(struct program *p, const struct expr *x, uint32_t
     p->n_nodes += (int64_t)ret->n_nodes;
     if (code == ERR_OK && p->spec.most_nodes && p->n_nodes > p->spec.most_nodes)
         code = err_field(e, ERR_EXPRESSION_TOO_LARGE, x->sources[x->nodes[x->root].source],
-                         "all up to this have more than %lld nodes together, with the numbers that "
-                         "they name written out (max-program-nodes)",
+                         "the expressions up to this one have more than %lld nodes in all, with "
+                         "the numbers that they name expanded (max-program-nodes)",
                          (long long)p->spec.most_nodes);
     return code;
 }

@@ -1,6 +1,6 @@
 /* A program's internals, shared by program.c, which makes it, program_inline.c, which inlines
  * temporaries, program_run.c, which runs it, program_collect.c, which collects its results,
- * program_rehearse.c, which tries out its host memory, and program_explain.c. */
+ * program_dry_run.c, which tries out its host memory, and program_explain.c. */
 #ifndef ARRAYD_PROGRAM_INT_H
 #define ARRAYD_PROGRAM_INT_H
 
@@ -10,9 +10,9 @@
 #include "compute/program/loop.h"
 #include "compute/program/program.h"
 
-#define PROGRAM_NEVER        UINT64_MAX /* program->first_failure: none */
-#define PROGRAM_TICKETS_MOST (1 << 16)  /* per slice: they are allocated beforehand */
-#define VALUES_ROOM          1024       /* values of a series, or results of until, per slice */
+#define PROGRAM_NEVER            UINT64_MAX /* program->first_failure: none */
+#define PROGRAM_SUBMISSIONS_MOST (1 << 16)  /* per slice: they are allocated beforehand */
+#define VALUES_MOST              1024       /* values of a series, or results of until, per slice */
 
 /* An assigned array. */
 struct target {
@@ -54,7 +54,7 @@ struct step {
 /* A single element computed and downloaded at the end of a slice, or one every so many steps. */
 struct watched {
     struct expr expr;
-    struct array *array; /* (VALUES_ROOM,) or (1,) */
+    struct array *array; /* (VALUES_MOST,) or (1,) */
     struct download *download;
     char *bytes;
     size_t want, have;
@@ -69,7 +69,7 @@ struct asked_guards {
 };
 
 /* Where a step's work goes: it is queued, or recorded (program_run.c), tried out
- * (program_rehearse.c), or passed to a caller (program_explain.c). Errors are p->err. */
+ * (program_dry_run.c), or passed to a caller (program_explain.c). Errors are p->err. */
 struct sink {
     enum err_code (*put)(struct program *p, struct eval_request *req, int64_t step,
                          int32_t statement);
@@ -79,7 +79,7 @@ struct sink {
 };
 
 /* Identifies an evaluation to its done callback. */
-struct ticket {
+struct submission {
     struct program *program;
     int64_t step;
     int32_t statement;
@@ -103,7 +103,9 @@ struct program {
     program_ready *ready;
     void *ready_user;
     struct exchange *exchanges; /* one per target */
-    struct loop_report report;  /* of the last loop; steps 0: there was none */
+    uint32_t n_exchanges;
+    bool copies;               /* some arrays are copied to instead */
+    struct loop_report report; /* of the last loop; steps 0: there was none */
     const struct sink *sink;
     struct loop *loop; /* being recorded, or NULL */
     bool plain;        /* the slice cannot be a loop: each statement runs by itself */
@@ -124,14 +126,14 @@ struct program {
     uint32_t n_values, n_answers;
     bool discards, unready;
     _Atomic bool given_up;
-    struct ticket *tickets;
+    struct submission *submissions;
     struct asked_guards *guards; /* the same number */
-    size_t n_tickets, cap_tickets, n_guards, seen_guards;
+    size_t n_submissions, cap_submissions, n_guards, seen_guards;
     enum err_code at_once; /* a failure before queueing */
     struct err err;
     int32_t statement;
     int64_t failed_in;
-    _Atomic uint64_t first_failure; /* its ticket's number */
+    _Atomic uint64_t first_failure; /* its submission's number */
     _Atomic int failure;            /* enum err_code */
     double device_ms;               /* under told */
     int outstanding;      /* under told: callbacks to come, engine_sync's and the evaluations' */
@@ -179,10 +181,10 @@ struct loop_report program_report_on(const struct program *p, struct loop_report
 
 /* Allocates the host memory that a slice of `n` steps from `step` on takes, mainly for the plans of
  * a step, and frees it again: a program without room for it is refused before it begins
- * (program_rehearse.c). *ret: the steps as a loop, owned by the caller, with its explanation; NULL
+ * (program_dry_run.c). *ret: the steps as a loop, owned by the caller, with its explanation; NULL
  * if they cannot be one. Errors are p->err, with their place. */
-enum err_code program_rehearse(struct program *p, int64_t step, int64_t n, struct loop **ret,
-                               struct loop_explanation *ret_x) must_check;
+enum err_code program_dry_run(struct program *p, int64_t step, int64_t n, struct loop **ret,
+                              struct loop_explanation *ret_x) must_check;
 /* Sends a value of w after `step` to the sink, as its element `at`. */
 enum err_code program_watch(struct program *p, struct watched *w, int64_t at,
                             int64_t step) must_check;

@@ -3,8 +3,9 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
-#include "compute/memory/memory_int.h"
+#include "compute/engine/engine.h"
 #include "compute/engine/run.h"
+#include "compute/memory/memory_int.h"
 #include "compute/program/program_int.h"
 
 static bool is_due(int64_t step, int64_t every)
@@ -13,7 +14,7 @@ static bool is_due(int64_t step, int64_t every)
 }
 
 /* The most, if each statement runs by itself. */
-static size_t tickets_of_step(const struct program *p)
+static size_t submissions_of_step(const struct program *p)
 {
     return 2 * (size_t)p->spec.n_body + p->n_carried + p->spec.n_series + (p->until != NULL);
 }
@@ -24,23 +25,23 @@ static int64_t least(int64_t a, int64_t b)
 }
 
 /* Steps after `step` until there is no room for another value. */
-static int64_t room(int64_t step, int64_t every)
+static int64_t steps_until_full(int64_t step, int64_t every)
 {
-    return every > INT64_MAX / (2 * VALUES_ROOM) ? INT64_MAX
-                                                 : every - step % every + (VALUES_ROOM - 1) * every;
+    return every > INT64_MAX / (2 * VALUES_MOST) ? INT64_MAX
+                                                 : every - step % every + (VALUES_MOST - 1) * every;
 }
 
 int64_t program_slice_limit(const struct program *p, int64_t step, int64_t n)
 {
     if (p->until)
-        n = least(n, room(step, p->spec.until_every));
+        n = least(n, steps_until_full(step, p->spec.until_every));
     if (p->spec.n_series)
-        n = least(n, room(step, p->spec.series_every));
+        n = least(n, steps_until_full(step, p->spec.series_every));
     if (step < p->stop_at)
         n = least(n, p->stop_at - step);
     if (step < p->nan_within)
         n = least(n, (p->nan_within - step) / 2 + (p->nan_within - step) % 2);
-    return least(n, PROGRAM_TICKETS_MOST / (int64_t)tickets_of_step(p) + 1);
+    return least(n, PROGRAM_SUBMISSIONS_MOST / (int64_t)submissions_of_step(p) + 1);
 }
 
 struct loop_report program_report_on(const struct program *p, struct loop_report r)
@@ -48,7 +49,7 @@ struct loop_report program_report_on(const struct program *p, struct loop_report
     if (p->plain)
         return (struct loop_report){.kernels = 0, .steps = 1, .why = p->why};
     if (p->until)
-        r = loop_report_within(r, p->spec.until_every, "until is asked for more often");
+        r = loop_report_within(r, p->spec.until_every, "until is checked more often");
     if (p->spec.n_series)
         r = loop_report_within(r, p->spec.series_every, "values are recorded more often");
     return r;
@@ -90,13 +91,13 @@ static void note_failure(struct program *p, uint64_t number, enum err_code code)
 
 static void evaluated(void *user, enum err_code result, double device_ms)
 {
-    struct ticket *t = user;
+    struct submission *t = user;
     struct program *p = t->program;
     pthread_mutex_lock(&p->told);
     p->device_ms += device_ms;
     pthread_mutex_unlock(&p->told);
     if (result != ERR_OK)
-        note_failure(p, (uint64_t)(t - p->tickets), result);
+        note_failure(p, (uint64_t)(t - p->submissions), result);
     over(p);
 }
 
@@ -116,10 +117,10 @@ static void woken(void *user)
 }
 
 /* For work that will report. */
-static struct ticket *add_ticket(struct program *p, int64_t step, int32_t statement)
+static struct submission *add_submission(struct program *p, int64_t step, int32_t statement)
 {
-    struct ticket *t = &p->tickets[p->n_tickets++];
-    *t = (struct ticket){p, step, statement};
+    struct submission *t = &p->submissions[p->n_submissions++];
+    *t = (struct submission){p, step, statement};
     expect(p, 1);
     return t;
 }
@@ -131,7 +132,7 @@ static enum err_code queue_put(struct program *p, struct eval_request *req, int6
 {
     struct eval_watch watch = {.wake = woken, .user = p};
     req->watch = &watch;
-    struct ticket *t = add_ticket(p, step, statement);
+    struct submission *t = add_submission(p, step, statement);
     struct array *ret = NULL;
     enum err_code code =
         engine_evaluate(p->stream, p->account, req, &ret, NULL, evaluated, t, &p->err);
@@ -148,7 +149,7 @@ static enum err_code queue_put(struct program *p, struct eval_request *req, int6
 static enum err_code queue_fill(struct program *p, const struct target *t, int64_t step,
                                 int32_t statement)
 {
-    struct ticket *told = add_ticket(p, step, statement);
+    struct submission *told = add_submission(p, step, statement);
     enum err_code code = engine_fill_ghost(p->stream, p->account, t->now, evaluated, told, &p->err);
     if (code != ERR_OK)
         expect(p, -1);
@@ -368,7 +369,7 @@ static enum err_code run_loop(struct program *p, int64_t step, int64_t n)
     enum err_code code = program_record(p, step, n, &l);
     if (code != ERR_OK || !l)
         return code;
-    struct ticket *t = add_ticket(p, step, -1);
+    struct submission *t = add_submission(p, step, -1);
     code = loop_submit(l, n, evaluated, t, &passes, &p->report, &p->err);
     if (code != ERR_OK) {
         expect(p, -1);
@@ -488,23 +489,23 @@ static enum err_code queue(struct program *p)
     return code == ERR_OK ? look_at_all(p) : code;
 }
 
-/* Room for all of the slice's tickets: callbacks point to them, so they must not move. */
+/* Room for all of the slice's submissions: callbacks point to them, so they must not move. */
 static bool reserve(struct program *p, int64_t n)
 {
-    size_t all = (size_t)n * tickets_of_step(p) + p->n_checks + 1 + n_watched(p);
-    if (all > p->cap_tickets) {
-        struct ticket *tickets = mem_reallocarray(NULL, all, sizeof *tickets);
+    size_t all = (size_t)n * submissions_of_step(p) + p->n_checks + 1 + n_watched(p);
+    if (all > p->cap_submissions) {
+        struct submission *submissions = mem_reallocarray(NULL, all, sizeof *submissions);
         struct asked_guards *guards = mem_reallocarray(NULL, all, sizeof *guards);
-        if (!tickets || !guards) {
-            mem_free(tickets);
+        if (!submissions || !guards) {
+            mem_free(submissions);
             mem_free(guards);
             return false;
         }
-        mem_free(p->tickets);
+        mem_free(p->submissions);
         mem_free(p->guards);
-        p->tickets = tickets;
+        p->submissions = submissions;
         p->guards = guards;
-        p->cap_tickets = all;
+        p->cap_submissions = all;
     }
     return true;
 }
@@ -517,7 +518,7 @@ void program_submit(struct program *p, int64_t step, int64_t n, void (*wake)(voi
     p->begin = step;
     p->end = step + n;
     p->n_values = p->n_answers = 0;
-    p->n_tickets = p->n_guards = p->seen_guards = 0;
+    p->n_submissions = p->n_guards = p->seen_guards = 0;
     for (uint32_t i = 0; i < p->n_targets; i++) {
         struct target *t = &p->targets[i];
         t->version = program_keeps_ghosts(t) ? t->ghosts : array_version(t->home);

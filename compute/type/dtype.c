@@ -117,7 +117,7 @@ enum err_code dtype_read(const char *name, size_t n, enum dtype *ret, struct err
         strcat(all, t ? " " : "");
         strcat(all, table[t].name);
     }
-    return err_set(e, ERR_BAD_DTYPE, "there is no dtype \"%.*s\"%s%s%s; they are %s",
+    return err_set(e, ERR_BAD_DTYPE, "there is no dtype \"%.*s\"%s%s%s; the dtypes are %s",
                    (int)(n < 60 ? n : 60), name, hint ? ": did you mean \"" : "", hint ? hint : "",
                    hint ? "\"?" : "", all);
 }
@@ -204,9 +204,10 @@ static const char *int128_text(__int128 v, char buf[static 42])
     unsigned __int128 u = v < 0 ? -(unsigned __int128)v : (unsigned __int128)v;
     char *p = buf + 41;
     *p = '\0';
-    do
+    do {
         *--p = (char)('0' + (int)(u % 10));
-    while (u /= 10);
+        u /= 10;
+    } while (u);
     if (v < 0)
         *--p = '-';
     return p;

@@ -70,10 +70,10 @@ enum err_code grid_check_ghosts(const struct grid *g, const int64_t *shape, stru
             continue;
         char pointer[32];
         snprintf(pointer, sizeof pointer, "/ghost/%d", k);
-        return err_field(e, ERR_GHOST_WIDTH, pointer,
-                         "%lld ghost cells on axis %d of extent %lld: there can be as many as the "
-                         "axis is long",
-                         (long long)g->ghost[k], k, (long long)shape[k]);
+        return err_field(
+            e, ERR_GHOST_WIDTH, pointer,
+            "%lld ghost cells on axis %d of extent %lld: there can be no more than the extent",
+            (long long)g->ghost[k], k, (long long)shape[k]);
     }
     return ERR_OK;
 }
@@ -151,14 +151,15 @@ enum err_code grid_index(const struct grid *g, const struct view *v, const struc
         switch (it->kind) {
         case INDEX_NEWAXIS:
         case INDEX_ELLIPSIS:
-            return err_set(e, ERR_BAD_INDEX,
-                           "with ghost=1 an index has one integer or slice an axis: no %s",
-                           it->kind == INDEX_NEWAXIS ? "None" : "'...'");
+            return err_set(
+                e, ERR_BAD_INDEX,
+                "with ghost=1 an index must have one integer or slice per axis, without %s",
+                it->kind == INDEX_NEWAXIS ? "None" : "'...'");
         case INDEX_INT:
             if (it->start < -width || it->start >= n - width)
                 return err_set(e, ERR_BAD_INDEX,
-                               "index %lld is out of range for axis %d, which has %lld to %lld "
-                               "with its ghosts",
+                               "index %lld is out of range for axis %d, which runs from %lld to "
+                               "%lld with its ghosts",
                                (long long)it->start, k, -(long long)width,
                                (long long)(n - width - 1));
             it->start += width;

@@ -13,11 +13,10 @@
 
 const char *shape_text(int rank, const int64_t *shape, char *buf, size_t n)
 {
-    size_t at = 0;
-    int w = snprintf(buf, n, "(");
-    for (int k = 0; k < rank && w >= 0 && (at += (size_t)w) < n; k++)
-        w = snprintf(buf + at, n - at, "%s%lld", k ? ", " : "", (long long)shape[k]);
-    if (w >= 0 && (at += rank ? (size_t)w : 1) < n)
+    size_t at = (size_t)snprintf(buf, n, "(");
+    for (int k = 0; k < rank && at < n; k++)
+        at += (size_t)snprintf(buf + at, n - at, "%s%lld", k ? ", " : "", (long long)shape[k]);
+    if (at < n)
         snprintf(buf + at, n - at, rank == 1 ? ",)" : ")");
     return buf;
 }
@@ -26,7 +25,7 @@ const char *shape_text(int rank, const int64_t *shape, char *buf, size_t n)
 static enum err_code check_shape(int rank, const int64_t *shape, size_t itemsize, struct err *e)
 {
     if (rank < 0 || rank > MAX_RANK)
-        return err_set(e, ERR_BAD_SHAPE, "a shape of rank %d: the largest rank is %d", rank,
+        return err_set(e, ERR_BAD_SHAPE, "the shape has rank %d: the largest rank is %d", rank,
                        MAX_RANK);
     int64_t bytes = (int64_t)itemsize;
     char text[SHAPE_TEXT_MAX];
@@ -35,7 +34,8 @@ static enum err_code check_shape(int rank, const int64_t *shape, size_t itemsize
             return err_set(e, ERR_BAD_SHAPE, "negative extent %lld along axis %d",
                            (long long)shape[k], k);
         if (shape[k] > 0 && __builtin_mul_overflow(bytes, shape[k], &bytes))
-            return err_set(e, ERR_BAD_SHAPE, "shape %s has more bytes than 64 bits can count",
+            return err_set(e, ERR_BAD_SHAPE,
+                           "shape %s is too large: its size in bytes exceeds 64 bits",
                            shape_text(rank, shape, text, sizeof text));
     }
     return ERR_OK;
@@ -129,7 +129,7 @@ enum err_code index_resolve(int rank, const int64_t *shape, const struct index_s
         used += kind == INDEX_INT || kind == INDEX_SLICE;
     }
     if (ellipses > 1)
-        return err_set(e, ERR_BAD_INDEX, "an index may hold one '...' only");
+        return err_set(e, ERR_BAD_INDEX, "an index may contain only one '...'");
     if (used > rank)
         return err_set(e, ERR_BAD_INDEX, "too many indices: %d for an array of rank %d", used,
                        rank);
@@ -202,7 +202,7 @@ enum err_code view_permute(const struct view *v, int n, const int64_t *axes, str
                            struct err *e)
 {
     if (n != v->rank)
-        return err_set(e, ERR_BAD_AXIS, "a permutation of %d axes for an array of rank %d", n,
+        return err_set(e, ERR_BAD_AXIS, "the permutation has %d axes, but the array has rank %d", n,
                        v->rank);
     struct view r = {.rank = v->rank, .offset = v->offset};
     uint32_t seen = 0;
@@ -349,17 +349,19 @@ enum err_code view_reinterpret(const struct view *v, size_t old_size, size_t new
     }
     if (v->rank == 0)
         return err_set(e, ERR_NOT_A_VIEW,
-                       "a 0-d array can only be viewed as a dtype of the same size");
+                       "an array of rank 0 can only be viewed as a dtype of the same size");
     int last = v->rank - 1;
     if (v->shape[last] != 1 && view_size(v) != 0 && v->strides[last] != 1)
-        return err_set(e, ERR_NOT_A_VIEW,
-                       "to view as a dtype of another size the last axis must be contiguous");
+        return err_set(
+            e, ERR_NOT_A_VIEW,
+            "to view an array as a dtype of another size, its last axis must be contiguous");
     int64_t a = (int64_t)old_size, b = (int64_t)new_size;
     int64_t bytes;
     if (__builtin_mul_overflow(v->shape[last], a, &bytes) || bytes % b != 0)
-        return err_set(e, ERR_NOT_A_VIEW,
-                       "the last axis, %lld elements of %lld bytes, is no multiple of %lld bytes",
-                       (long long)v->shape[last], (long long)a, (long long)b);
+        return err_set(
+            e, ERR_NOT_A_VIEW,
+            "the last axis (%lld elements of %lld bytes) is not a multiple of %lld bytes",
+            (long long)v->shape[last], (long long)a, (long long)b);
     struct view r = *v;
     r.shape[last] = bytes / b;
     r.strides[last] = 1;
@@ -374,7 +376,7 @@ enum err_code view_reinterpret(const struct view *v, size_t old_size, size_t new
     if (!aligned && view_size(v) != 0)
         return err_set(
             e, ERR_NOT_A_VIEW,
-            "the view's offset or strides are no multiples of the new dtype's %lld bytes",
+            "the view's offset or strides are not multiples of the new dtype's %lld bytes",
             (long long)b);
     *ret = r;
     return ERR_OK;
@@ -459,7 +461,9 @@ enum err_code padded_extents(int rank, const int64_t *shape, const int64_t *ghos
         *last -= fits ? *last % ROW_ELEMENTS : 0;
     }
     if (!fits)
-        return err_set(e, ERR_BAD_SHAPE, "shape and ghosts have more cells than 64 bits can count");
+        return err_set(
+            e, ERR_BAD_SHAPE,
+            "the shape with its ghosts is too large: the number of cells exceeds 64 bits");
     if (rank)
         memcpy(ret_padded, padded, sizeof *padded * (size_t)rank);
     return ERR_OK;
@@ -476,12 +480,12 @@ enum err_code view_padded(int rank, const int64_t *shape, const int64_t *ghost,
     TRY(view_contiguous(rank, padded, itemsize, &v, e));
     if (rank && padded[rank - 1] % ROW_ELEMENTS != 0)
         return err_set(e, ERR_BAD_SHAPE,
-                       "the innermost padded extent is a multiple of %d, not %lld", ROW_ELEMENTS,
-                       (long long)padded[rank - 1]);
+                       "the innermost padded extent must be a multiple of %d, not %lld",
+                       ROW_ELEMENTS, (long long)padded[rank - 1]);
     for (int k = 0; k < rank; k++)
         if (need[k] > padded[k])
             return err_set(e, ERR_SHAPE_MISMATCH,
-                           "the shape with its ghosts needs %s, the padded extents are %s",
+                           "the shape with its ghosts needs %s, but the padded extents are %s",
                            shape_text(rank, need, want, sizeof want),
                            shape_text(rank, padded, have, sizeof have));
     int64_t total = view_size(&v), step = alignment / (int64_t)itemsize;
@@ -493,7 +497,7 @@ enum err_code view_padded(int rank, const int64_t *shape, const int64_t *ghost,
         step = ROW_ELEMENTS;
     int64_t lead = (step - v.offset % step) % step;
     if (__builtin_add_overflow(total, lead, &total) || total > INT64_MAX / (int64_t)itemsize)
-        return err_set(e, ERR_BAD_SHAPE, "shape %s has more bytes than 64 bits can count",
+        return err_set(e, ERR_BAD_SHAPE, "shape %s is too large: its size in bytes exceeds 64 bits",
                        shape_text(rank, padded, have, sizeof have));
     v.offset += lead;
     *ret = v;

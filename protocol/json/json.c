@@ -111,7 +111,7 @@ static enum err_code scan_word(struct scan *c, int flags)
             return add(c, words[k].kind, pos, words[k].value, flags);
         }
     }
-    return malformed(c, c->i, c->i >= c->n ? "the text ends early" : "a value was expected");
+    return malformed(c, c->i, c->i >= c->n ? "the text ends too early" : "a value was expected");
 }
 
 static enum err_code push(struct scan *c, enum json_kind kind, int flags)
@@ -142,7 +142,7 @@ static int compare_for_sort(const void *pa, const void *pb, void *user)
 static enum err_code duplicate(struct scan *c, uint32_t key)
 {
     const struct json_node *k = &c->doc->nodes[key];
-    return err_set(c->e, ERR_BAD_JSON, "the member \"%.*s\" at byte %zu stands there twice",
+    return err_set(c->e, ERR_BAD_JSON, "the member \"%.*s\" at byte %zu is given twice",
                    (int)(k->len > 100 ? 100 : k->len), c->doc->text + k->pos, shown(c, k->pos - 1));
 }
 
@@ -235,7 +235,7 @@ static enum err_code scan_value(struct scan *c, bool *ret_opened)
 static enum err_code scan_text(struct scan *c)
 {
     if (c->n >= 3 && memcmp(c->s, "\xEF\xBB\xBF", 3) == 0)
-        return malformed(c, 0, "a byte-order mark has no place before JSON");
+        return malformed(c, 0, "a byte-order mark is not allowed before JSON");
     for (;;) {
         bool opened;
         TRY(scan_value(c, &opened));
@@ -245,7 +245,7 @@ static enum err_code scan_text(struct scan *c)
         for (;;) {
             if (c->depth == 0) {
                 skip_space(c);
-                return c->i == c->n ? ERR_OK : malformed(c, c->i, "text behind the value");
+                return c->i == c->n ? ERR_OK : malformed(c, c->i, "there is text after the value");
             }
             skip_space(c);
             bool object = c->doc->nodes[c->stack[c->depth - 1].node].kind == JSON_OBJECT;
@@ -257,7 +257,7 @@ static enum err_code scan_text(struct scan *c)
             }
             if (c->i >= c->n || ch != (object ? '}' : ']'))
                 return malformed(c, c->i,
-                                 c->i >= c->n ? "the text ends early"
+                                 c->i >= c->n ? "the text ends too early"
                                  : object     ? "',' or '}' was expected"
                                               : "',' or ']' was expected");
             TRY(pop(c));

@@ -86,7 +86,7 @@ static enum err_code malformed(const struct json_array *r, size_t at, const char
 
 static enum err_code ragged(const struct json_array *r, const char *why, struct err *e)
 {
-    err_set(e, ERR_BAD_SHAPE, "the lists do not make a rectangular array: %s", why);
+    err_set(e, ERR_BAD_SHAPE, "the lists do not form a rectangular array: %s", why);
     if (e)
         placed(r, r->level, e);
     return ERR_BAD_SHAPE;
@@ -101,7 +101,7 @@ static enum err_code finish_value(struct json_array *r, struct err *e)
     }
     int64_t *count = &r->count[r->level - 1], extent = r->extent[r->level - 1];
     if (extent >= 0 && *count >= extent)
-        return ragged(r, "this list is longer than those before it", e);
+        return ragged(r, "this list is longer than the ones before it", e);
     ++*count;
     r->state = WANT_SEPARATOR;
     return ERR_OK;
@@ -149,7 +149,7 @@ static enum err_code close_list(struct json_array *r, struct err *e)
     if (n == 0 && r->rank < 0)
         r->rank = l + 1;
     if (r->extent[l] >= 0 && n != r->extent[l])
-        return ragged(r, "this list is shorter than those before it", e);
+        return ragged(r, "this list is shorter than the ones before it", e);
     if (r->dtype >= 0 && dtype_is_complex((enum dtype)r->dtype) && l + 1 == r->rank && n != 0 &&
         n != 2)
         return ragged(r, "complex numbers are pairs [re, im]", e);
@@ -174,7 +174,8 @@ static enum err_code word(struct json_array *r, size_t at, struct err *e)
         if (n != 4 || memcmp(p, "null", 4) != 0)
             return malformed(r, at, "a value was expected", e);
         return after_scalar(
-            r, err_set(e, ERR_BAD_FIELD, "null is no number; a missing one is written \"NaN\""), e);
+            r, err_set(e, ERR_BAD_FIELD, "null is not a number; write \"NaN\" for a missing one"),
+            e);
     }
     enum err_code code = at_scalar(r, e);
     return code ? code : after_scalar(r, json_elems_bool(&r->elems, yes, e), e);
@@ -198,8 +199,8 @@ static enum err_code string(struct json_array *r, size_t at, struct err *e)
     if (!known)
         return after_scalar(r,
                             err_set(e, ERR_BAD_FIELD,
-                                    "the only texts among numbers are \"NaN\", \"Infinity\" and "
-                                    "\"-Infinity\""),
+                                    "the only strings allowed among numbers are \"NaN\", "
+                                    "\"Infinity\" and \"-Infinity\""),
                             e);
     enum err_code code = at_scalar(r, e);
     return code ? code : after_scalar(r, json_elems_special(&r->elems, v, e), e);
@@ -216,7 +217,7 @@ static enum err_code carry(struct json_array *r, enum carried kind, const char *
                            struct err *e)
 {
     if (r->carry.len + n > TOKEN_MAX)
-        return err_set(e, ERR_TOO_LARGE, "a number or text of more than %d bytes", TOKEN_MAX);
+        return err_set(e, ERR_TOO_LARGE, "this number or string has more than %d bytes", TOKEN_MAX);
     r->carried = kind;
     strb_addn(&r->carry, p, n);
     return r->carry.failed ? err_oom(e) : ERR_OK;
@@ -295,7 +296,7 @@ static enum err_code value(struct json_array *r, const char *p, size_t n, size_t
     if (c == 't' || c == 'f' || c == 'n')
         return carry(r, CARRY_WORD, p, 1, e);
     if (c == '{') {
-        err_set(e, ERR_BAD_FIELD, "array data is made of lists and numbers, not objects");
+        err_set(e, ERR_BAD_FIELD, "array data consists of lists and numbers, not objects");
         if (e)
             placed(r, r->level, e);
         return ERR_BAD_FIELD;
@@ -343,7 +344,7 @@ enum err_code json_array_feed_all(struct json_array *r, const char *p, size_t n,
     TRY(json_array_feed(r, p, n, &i, &done, e));
     for (size_t k = i; k < n; k++)
         if (!json_lex_space(p[k]))
-            return malformed(r, k - i, "text behind the value", e);
+            return malformed(r, k - i, "there is text after the value", e);
     r->position += n - i;
     return ERR_OK;
 }
@@ -355,7 +356,7 @@ enum err_code json_array_finish(struct json_array *r, struct err *e)
         TRY(resume(r, " ", 1, 0, &used, e));
     }
     if (r->state != COMPLETE)
-        return malformed(r, 0, "the text ends early", e);
+        return malformed(r, 0, "the text ends too early", e);
     return ERR_OK;
 }
 
@@ -386,8 +387,8 @@ enum err_code json_array_take(struct json_array *r, int dtype, struct json_array
     if (complex && r->elems.n > 0) {
         if (r->rank == 0 || r->extent[r->rank - 1] != 2)
             return err_set(e, ERR_BAD_SHAPE,
-                           "complex numbers are pairs [re, im]: the innermost "
-                           "lists have two numbers each");
+                           "complex numbers are pairs [re, im], so the innermost lists must have "
+                           "two numbers each");
         out.rank--;
     }
     if (out.rank > MAX_RANK)

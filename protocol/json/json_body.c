@@ -56,8 +56,8 @@ static enum err_code add_text(struct json_body *b, const char *p, size_t n, stru
 {
     if (n > b->limits.max_text - b->text.len)
         return err_set(e, ERR_TOO_LARGE,
-                       "the JSON text (array data aside) exceeds %zu bytes: send large data as "
-                       "application/octet-stream or application/x-npy",
+                       "the JSON text (not counting array data) exceeds %zu bytes: send large data "
+                       "as application/octet-stream or application/x-npy",
                        b->limits.max_text);
     strb_addn(&b->text, p, n);
     return b->text.failed ? err_oom(e) : ERR_OK;
@@ -190,7 +190,7 @@ enum err_code json_body_finish(struct json_body *b, struct arena *arena, struct 
                                struct json_array **ret_data, struct err *e)
 {
     if (b->streaming) /* the array or, after a number, the object does not end */
-        return err_set(e, ERR_BAD_JSON, "malformed JSON at byte %llu: the text ends early",
+        return err_set(e, ERR_BAD_JSON, "malformed JSON at byte %llu: the text ends too early",
                        (unsigned long long)b->position);
     enum err_code code = json_parse_around(arena, b->text.data ? b->text.data : "", b->text.len,
                                            b->hole_at, b->hole_len, &b->limits.json, ret, e);

@@ -144,7 +144,7 @@ static enum err_code require_finite(double v, const char *p, size_t n, struct er
         return ERR_OK;
     return err_set(
         e, ERR_LITERAL_RANGE,
-        "%.*s%s is beyond float64; an infinity is the text \"Infinity\" or \"-Infinity\"",
+        "%.*s%s is too large for float64; write an infinity as \"Infinity\" or \"-Infinity\"",
         (int)(n > 60 ? 60 : n), p, n > 60 ? "…" : "");
 }
 
@@ -229,9 +229,7 @@ static enum err_code append(struct json_elems *x, const void *v, struct err *e)
 
 static enum err_code infer_float(struct json_elems *x, const char *p, size_t n, struct err *e)
 {
-    enum err_code code = widen_to_float(x, e);
-    if (code != ERR_OK)
-        return code;
+    TRY(widen_to_float(x, e));
     double d = numtext_parse_f64(p, n);
     TRY(require_finite(d, p, n, e));
     uint64_t bits;
@@ -239,8 +237,8 @@ static enum err_code infer_float(struct json_elems *x, const char *p, size_t n, 
     bool landmark = (bits & ((1u << 28) - 1)) == 0 || (fabs(d) < 0x1p53 && d == trunc(d));
     bool rounded = landmark && numtext_parse_odd(p, n) != d;
     if (rounded || (fabs(d) >= 0x1p53 && fabs(d) <= 0x1p64))
-        code = keep_text(x, x->n, p, n, e);
-    return code ? code : append(x, &d, e);
+        TRY(keep_text(x, x->n, p, n, e));
+    return append(x, &d, e);
 }
 
 static enum err_code infer_number(struct json_elems *x, const char *p, size_t n, struct err *e)
@@ -251,23 +249,18 @@ static enum err_code infer_number(struct json_elems *x, const char *p, size_t n,
         return infer_float(x, p, n, e);
     }
     bool fits = numtext_parse_int(p, n, &i) && i >= INT64_MIN && i <= UINT64_MAX;
+    bool whole = fits && x->store != DT_F64;
     x->negative |= p[0] == '-' && i != 0;
-    if (x->store == DT_F64)
-        goto as_float;
-    enum err_code code = ERR_OK;
     if (fits && x->store == DT_BOOL)
-        code = widen_bools(x, DT_I64, e);
-    if (code != ERR_OK)
-        return code;
-    if (fits && i > INT64_MAX && !x->negative)
+        TRY(widen_bools(x, DT_I64, e));
+    if (whole && i > INT64_MAX && !x->negative)
         x->store = DT_U64; /* all values so far are non-negative: the same bits */
-    if (fits && (x->store == DT_U64 ? i >= 0 : i <= INT64_MAX)) {
+    if (whole && (x->store == DT_U64 ? i >= 0 : i <= INT64_MAX)) {
         uint64_t v = (uint64_t)i;
         if (i == 0 && p[0] == '-')
-            code = keep_text(x, x->n, p, n, e);
-        return code ? code : append(x, &v, e);
+            TRY(keep_text(x, x->n, p, n, e));
+        return append(x, &v, e);
     }
-as_float:
     if (!x->too_big && (!fits || i > INT64_MAX || x->store == DT_U64)) {
         x->too_big = true;
         x->too_big_at = x->n;
@@ -279,10 +272,9 @@ enum err_code json_elems_number(struct json_elems *x, const char *p, size_t n, s
 {
     if (x->infer)
         return infer_number(x, p, n, e);
-    enum err_code code = grow(x, e);
-    if (code != ERR_OK)
-        return code;
-    code = store_text(x->store, p, n, (char *)x->data + x->n * dtype_size(x->store), e);
+    TRY(grow(x, e));
+    enum err_code code =
+        store_text(x->store, p, n, (char *)x->data + x->n * dtype_size(x->store), e);
     x->n += code == ERR_OK;
     return code;
 }
@@ -362,8 +354,8 @@ enum err_code json_elems_convert(struct json_elems *x, int dtype, size_t *ret_at
     if (dtype < 0 && x->too_big && !x->fractions) {
         *ret_at = x->too_big_at;
         return err_set(e, ERR_LITERAL_RANGE,
-                       "an integer that neither int64 nor uint64 holds together with the others; "
-                       "\"dtype\":\"float64\" takes them rounded");
+                       "neither int64 nor uint64 can hold this integer together with the others; "
+                       "\"dtype\":\"float64\" accepts them rounded");
     }
     enum dtype t = dtype >= 0 ? (enum dtype)dtype : x->any ? x->store : DT_F64;
     if (t == x->store)

@@ -118,11 +118,11 @@ enum err_code json_err_member(struct json v, const char *name, struct err *e, en
 static enum err_code wrong_kind(struct json v, struct err *e, const char *wanted)
 {
     static const char *const names[] = {
-        [JSON_ABSENT] = "missing",   [JSON_NULL] = "null",   [JSON_BOOL] = "true or false",
-        [JSON_NUMBER] = "a number",  [JSON_STRING] = "text", [JSON_LIST] = "a list",
+        [JSON_ABSENT] = "missing",   [JSON_NULL] = "null",       [JSON_BOOL] = "true or false",
+        [JSON_NUMBER] = "a number",  [JSON_STRING] = "a string", [JSON_LIST] = "a list",
         [JSON_OBJECT] = "an object",
     };
-    return json_err(v, e, ERR_BAD_FIELD, "%s was expected here, but it is %s", wanted,
+    return json_err(v, e, ERR_BAD_FIELD, "%s was expected here, but this is %s", wanted,
                     names[json_kind(v)]);
 }
 
@@ -131,10 +131,10 @@ static enum err_code unknown_member(struct json c, const char *const *allowed, s
 {
     char all[600] = "";
     for (size_t i = 0, len = 0; i < n && len < sizeof all; i++)
-        len += (size_t)snprintf(all + len, sizeof all - len, "%s%s", i ? ", " : ": there are ",
-                                allowed[i]);
-    return json_err(c, e, ERR_UNKNOWN_FIELD, "there is no member \"%.100s\" here%s", json_key(c),
-                    n ? all : ", nor any other");
+        len += (size_t)snprintf(all + len, sizeof all - len, "%s%s",
+                                i ? ", " : "; the members are ", allowed[i]);
+    return json_err(c, e, ERR_UNKNOWN_FIELD, "unknown member \"%.100s\"%s", json_key(c),
+                    n ? all : "; no members are allowed here");
 }
 
 enum err_code json_check_members(struct json v, const char *const *allowed, size_t n, struct err *e)
@@ -165,7 +165,7 @@ enum err_code json_require(struct json v, const char *name, struct json *ret, st
 enum err_code json_get_string(struct json v, const char **ret, size_t *ret_len, struct err *e)
 {
     if (json_kind(v) != JSON_STRING)
-        return wrong_kind(v, e, "text");
+        return wrong_kind(v, e, "a string");
     *ret = json_text(v, ret_len);
     return ERR_OK;
 }
@@ -207,10 +207,10 @@ static enum err_code inexact(struct json v, struct err *e)
 {
     size_t n;
     const char *p = json_text(v, &n);
-    return json_err(v, e, ERR_INEXACT_NUMBER,
-                    "%.*s is beyond ±2^53, where JSON numbers are not exact everywhere; write it "
-                    "as text: \"%.*s\"",
-                    (int)(n > 60 ? 60 : n), p, (int)(n > 60 ? 60 : n), p);
+    return json_err(
+        v, e, ERR_INEXACT_NUMBER,
+        "%.*s is beyond ±2^53, where some JSON readers round; write it as a string: \"%.*s\"",
+        (int)(n > 60 ? 60 : n), p, (int)(n > 60 ? 60 : n), p);
 }
 
 /* An integer within ±2^127 from a number, or, beyond ±2^53, from a string. */
@@ -231,7 +231,8 @@ static enum err_code get_integer(struct json v, __int128 *ret, struct err *e)
     }
     double d = numtext_parse_f64(p, n);
     if (d != trunc(d))
-        return json_err(v, e, ERR_BAD_FIELD, "an integer was expected here, but it has a fraction");
+        return json_err(v, e, ERR_BAD_FIELD,
+                        "an integer was expected here, but this has a fraction");
     if (fabs(d) > 0x1p53)
         return inexact(v, e);
     *ret = (__int128)d;
@@ -283,10 +284,10 @@ static enum err_code get_float(struct json v, double *ret, struct err *e)
     const char *p = json_text(v, &n);
     double d = numtext_parse_f64(p, n);
     if (isinf(d))
-        return json_err(v, e, ERR_LITERAL_RANGE,
-                        "%.*s is beyond float64; an infinity is the text \"Infinity\" or "
-                        "\"-Infinity\"",
-                        (int)(n > 60 ? 60 : n), p);
+        return json_err(
+            v, e, ERR_LITERAL_RANGE,
+            "%.*s is too large for float64; write an infinity as \"Infinity\" or \"-Infinity\"",
+            (int)(n > 60 ? 60 : n), p);
     *ret = d;
     return ERR_OK;
 }
@@ -302,8 +303,8 @@ enum err_code json_get_double(struct json v, double *ret, struct err *e)
     __int128 i;
     if (integer_text(p, n) && (!numtext_parse_int(p, n, &i) || beyond_exact(i)))
         return json_err(v, e, ERR_INEXACT_NUMBER,
-                        "the integer %.*s is beyond ±2^53, where JSON numbers are not exact "
-                        "everywhere; write it as a float, %.*s.0",
+                        "the integer %.*s is beyond ±2^53, where some JSON readers round; write it "
+                        "as a float, %.*s.0",
                         (int)(n > 60 ? 60 : n), p, (int)(n > 60 ? 60 : n), p);
     return get_float(v, ret, e);
 }
@@ -332,12 +333,12 @@ enum err_code json_get_literal(struct json v, struct literal *ret, struct err *e
         if (quoted_integer(p, n)) {
             l.kind = LIT_INT;
             if (!numtext_parse_int(p, n, &l.i))
-                code = json_err(v, e, ERR_LITERAL_RANGE, "an integer beyond 127 bits");
+                code = json_err(v, e, ERR_LITERAL_RANGE, "the integer is beyond 127 bits");
         } else if (special(v, &l.re)) {
             l.kind = LIT_FLOAT;
         } else {
             code = json_err(v, e, ERR_BAD_FIELD,
-                            "the text is no number: an integer, \"NaN\", \"Infinity\" or "
+                            "the string is not a number: an integer, \"NaN\", \"Infinity\" or "
                             "\"-Infinity\" was expected");
         }
         break;
@@ -364,7 +365,7 @@ enum err_code json_get_i64_list(struct json v, size_t max, int64_t lo, int64_t h
     if (json_kind(v) != JSON_LIST)
         return wrong_kind(v, e, "a list of integers");
     if (json_count(v) > max)
-        return json_err(v, e, ERR_BAD_FIELD, "the list has %zu entries, at most %zu are possible",
+        return json_err(v, e, ERR_BAD_FIELD, "the list has %zu entries; at most %zu are allowed",
                         json_count(v), max);
     size_t n = 0;
     for (struct json c = json_first(v); json_present(c); c = json_next(c)) {
@@ -378,16 +379,16 @@ enum err_code json_get_shape(struct json v, int64_t lo, int *ret_rank, int64_t *
                              struct err *e)
 {
     if (json_kind(v) != JSON_LIST)
-        return json_err(v, e, ERR_BAD_SHAPE, "a shape is a list of extents, [4, 5]");
+        return json_err(v, e, ERR_BAD_SHAPE, "a shape must be a list of extents, such as [4, 5]");
     if (json_count(v) > MAX_RANK)
-        return json_err(v, e, ERR_BAD_SHAPE, "the shape has %zu axes, at most %d are possible",
+        return json_err(v, e, ERR_BAD_SHAPE, "the shape has %zu axes; at most %d are allowed",
                         json_count(v), MAX_RANK);
     int64_t shape[MAX_RANK];
     int rank = 0;
     for (struct json c = json_first(v); json_present(c); c = json_next(c)) {
         enum err_code code = json_get_i64(c, lo, INT64_MAX, &shape[rank++], e);
         if (code == ERR_BAD_FIELD)
-            return json_err(c, e, ERR_BAD_SHAPE, "an extent is an integer of at least %lld",
+            return json_err(c, e, ERR_BAD_SHAPE, "an extent must be an integer of at least %lld",
                             (long long)lo);
         if (code != ERR_OK)
             return code;
@@ -401,7 +402,7 @@ enum err_code json_get_dtype(struct json v, enum dtype *ret, struct err *e)
 {
     size_t n = 0;
     if (json_kind(v) != JSON_STRING)
-        return json_err(v, e, ERR_BAD_DTYPE, "a dtype is text such as \"float32\"");
+        return json_err(v, e, ERR_BAD_DTYPE, "a dtype must be a string such as \"float32\"");
     const char *p = json_text(v, &n);
     struct err inner = ERR_INIT;
     if (dtype_read(p, n, ret, &inner) != ERR_OK)

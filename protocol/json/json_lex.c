@@ -129,7 +129,7 @@ static enum json_lex escape(const char *s, size_t n, uint32_t *ret, size_t *ret_
         return JSON_LEX_OK;
     int lo = hi < 0xDC00 && n >= 12 && s[6] == '\\' && s[7] == 'u' ? hex4(s + 8, 4) : -1;
     if (lo < 0xDC00 || lo > 0xDFFF) {
-        *ret_why = "a string holds half a surrogate pair";
+        *ret_why = "a string contains half of a surrogate pair";
         return JSON_LEX_UNUSABLE;
     }
     *ret = 0x10000 + ((uint32_t)hi - 0xD800) * 0x400 + ((uint32_t)lo - 0xDC00);

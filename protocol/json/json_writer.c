@@ -48,14 +48,39 @@ void json_close_list(struct json_writer *w)
     close_with(w, ']');
 }
 
+static bool is_plain(unsigned char c)
+{
+    return c >= 0x20 && c < 0x80 && c != '"' && c != '\\' && c != 0x7F;
+}
+
+/* A text without anything to be escaped, which nearly all are: in one piece. False: it is not one.
+ */
+static bool add_plain(struct strb *out, const char *s, size_t n)
+{
+    size_t i = 0;
+    while (i < n && is_plain((unsigned char)s[i]))
+        i++;
+    char *p = i == n ? strb_reserve(out, n + 2) : NULL;
+    if (!p)
+        return false;
+    p[0] = '"';
+    memcpy(p + 1, s, n);
+    p[n + 1] = '"';
+    p[n + 2] = '\0';
+    out->len += n + 2;
+    return true;
+}
+
 static void add_quoted(struct strb *out, const char *s, size_t n)
 {
     static const char hex[] = "0123456789abcdef";
+    if (add_plain(out, s, n))
+        return;
     strb_addc(out, '"');
     size_t plain = 0; /* start of the run not yet written */
     for (size_t i = 0; i < n;) {
         unsigned char c = (unsigned char)s[i];
-        if (c >= 0x20 && c < 0x80 && c != '"' && c != '\\' && c != 0x7F) {
+        if (is_plain(c)) {
             i++;
             continue;
         }

@@ -128,23 +128,24 @@ uint64_t numlist_length(enum dtype dtype, const struct view *view, const void *b
     struct numlist l;
     char buf[8192];
     uint64_t total = 0;
-    size_t n;
     numlist_init(&l, dtype, view, base);
-    while ((n = numlist_next(&l, buf, sizeof buf)))
-        total += n;
+    while (!l.done)
+        total += numlist_next(&l, buf, sizeof buf);
     return total;
 }
 
 void numlist_add(struct strb *out, enum dtype dtype, const struct view *view, const void *base)
 {
     struct numlist l;
-    char *p;
     if (is_empty(view) && empty_length(view) > NUMLIST_EMPTY_MAX) {
         out->failed = true;
         return;
     }
     numlist_init(&l, dtype, view, base);
-    while (!l.done && (p = strb_reserve(out, 4096))) {
+    while (!l.done) {
+        char *p = strb_reserve(out, 4096);
+        if (!p)
+            return;
         out->len += numlist_next(&l, p, 4096);
         out->data[out->len] = '\0';
     }

@@ -139,20 +139,6 @@ __attribute__((target("avx512f"))) static void stages_avx512(struct block *b)
 }
 #endif
 
-static void (*stages_now(void))(struct block *)
-{
-    switch (isa_now()) {
-#if defined(__x86_64__)
-    case ISA_AVX512:
-        return stages_avx512;
-    case ISA_AVX2:
-        return stages_avx2;
-#endif
-    default:
-        return stages_baseline;
-    }
-}
-
 /* One number at buf from its digits; stores whole words, within NUMTEXT_MAX. */
 static inline size_t put(char *buf, uint32_t first, uint32_t upper, uint32_t lower, int point)
 {
@@ -177,7 +163,7 @@ static inline size_t put(char *buf, uint32_t first, uint32_t upper, uint32_t low
 
 size_t numtext_f32_run(const float *v, size_t n, char *buf)
 {
-    void (*run)(struct block *) = stages_now();
+    void (*run)(struct block *) = ISA_PICK(stages);
     struct block b;
     char *p = buf;
     while (n) {

@@ -52,19 +52,19 @@ static enum err_code integer(struct cursor *c, int64_t *ret)
     }
     if (c->p >= c->end || *c->p < '0' || *c->p > '9')
         return bad(c, c->p,
-                   "an integer was expected: an index is made of integers, slices "
-                   "(start:stop:step), None and ...; indices that are computed are take()'s");
+                   "an integer was expected: an index consists of integers, slices "
+                   "(start:stop:step), None and ...; use take() for computed indices");
     int64_t v = 0;
     for (; c->p < c->end && *c->p >= '0' && *c->p <= '9'; c->p++) {
         int d = *c->p - '0';
         /* counted downwards, so that −2^63 is reached without overflow */
         if (__builtin_mul_overflow(v, (int64_t)10, &v) || __builtin_sub_overflow(v, d, &v))
-            return bad(c, start, "an index beyond 64 bits");
+            return bad(c, start, "the index is beyond 64 bits");
     }
     if (c->p < c->end && (word_byte(*c->p) || *c->p == '.'))
-        return bad(c, start, "an index is an integer, nothing else");
+        return bad(c, start, "an index must be an integer");
     if (!minus && v == INT64_MIN)
-        return bad(c, start, "an index beyond 64 bits");
+        return bad(c, start, "the index is beyond 64 bits");
     *ret = minus ? v : -v;
     return ERR_OK;
 }
@@ -134,8 +134,8 @@ static enum err_code items(struct cursor *c, struct index_spec *ret)
             return ERR_OK;
         if (*c->p != ',')
             return bad(c, c->p,
-                       "',' was expected: an index is made of integers, slices "
-                       "(start:stop:step), None and ...");
+                       "',' was expected: an index consists of integers, slices (start:stop:step), "
+                       "None and ...");
         c->p++;
         skip_space(c);
         if (c->p >= c->end || *c->p == ']') /* a trailing comma */
@@ -151,7 +151,7 @@ enum err_code index_parse(const char *text, size_t n, struct index_spec *ret, st
     if (c.p < c.end) {
         TRY(items(&c, &spec));
         if (c.p < c.end)
-            return bad(&c, c.p, "a bracket has no place in an index");
+            return bad(&c, c.p, "brackets are not allowed in an index");
     }
     *ret = spec;
     return ERR_OK;
@@ -164,7 +164,7 @@ enum err_code index_scan(const char *text, size_t n, struct index_spec *ret, siz
     struct index_spec spec = {0};
     TRY(items(&c, &spec));
     if (c.p >= c.end)
-        return bad(&c, c.p, "the index does not end: ']' is missing");
+        return bad(&c, c.p, "the closing ']' of the index is missing");
     *ret = spec;
     *ret_used = (size_t)(c.p - text);
     return ERR_OK;

@@ -109,15 +109,15 @@ static enum err_code unexpected(struct parser *p, const char *wanted)
         if (is_word(p, reserved[i].word))
             return bad(p, reserved[i].advice);
     if (p->tok.kind == TOK_END)
-        return err_at(p->e, ERR_BAD_EXPRESSION, p->tok.offset, "the expression ends early: %s",
+        return err_at(p->e, ERR_BAD_EXPRESSION, p->tok.offset, "the expression ends too early: %s",
                       wanted);
     if (is_op(p, "="))
-        return bad(p, "nothing is assigned here: == compares; \"name\" and \"out\" say where the "
-                      "result goes, in statements what is before the first equals sign");
+        return bad(p, "an expression cannot assign; == compares; \"name\" and \"out\" say where "
+                      "the result goes, or, in a statement, what is before the first equals sign");
     if (is_op(p, "."))
         return bad(p, "there are no attributes or methods: write sum(a) for a.sum(), sin(x) for "
                       "np.sin(x)");
-    return err_at(p->e, ERR_BAD_EXPRESSION, p->tok.offset, "%s, but here is '%.*s'", wanted,
+    return err_at(p->e, ERR_BAD_EXPRESSION, p->tok.offset, "%s, but found '%.*s'", wanted,
                   (int)(p->tok.len > 40 ? 40 : p->tok.len), p->tok.start);
 }
 
@@ -179,7 +179,7 @@ static enum err_code call(struct parser *p, const char *name, long offset, uint3
             if (!keyword)
                 return err_oom(p->e);
             if (strcmp(keyword, "op") == 0 || strcmp(keyword, "args") == 0)
-                return bad(p, "no parameter has this name"); /* reserved for trees */
+                return bad(p, "there is no parameter with this name"); /* reserved for trees */
             for (size_t i = base; i < p->n_links; i++)
                 if (p->links[i].keyword && strcmp(p->links[i].keyword, keyword) == 0)
                     return bad(p, "the keyword argument is given twice");
@@ -188,9 +188,10 @@ static enum err_code call(struct parser *p, const char *name, long offset, uint3
                 code = advance(p);
             n_keywords++;
         } else if (is_op(p, "*") || is_op(p, "**")) {
-            return bad(p, "arguments are written out one by one");
+            return bad(
+                p, "argument lists (* and **) are not supported: write the arguments one by one");
         } else if (n_keywords) {
-            return bad(p, "positional arguments come before keyword arguments");
+            return bad(p, "positional arguments must come before keyword arguments");
         }
         uint32_t arg = EXPR_NOWHERE;
         if (code == ERR_OK)
@@ -326,7 +327,7 @@ static enum err_code postfix(struct parser *p, uint32_t *ret)
         if (is_op(p, "[")) {
             code = subscript(p, &node);
         } else if (is_op(p, "(")) {
-            return bad(p, "only a name can be called; '*' multiplies");
+            return bad(p, "only a name can be called; write '*' to multiply");
         } else if (is_op(p, ".")) {
             return unexpected(p, "");
         } else {
@@ -405,25 +406,21 @@ static enum err_code binary_chain(struct parser *p, int min_prec, uint32_t *ret)
 {
     uint32_t left = EXPR_NOWHERE, right = EXPR_NOWHERE;
     bool compared = false;
-    enum err_code code = unary(p, &left);
-    const struct binary *b;
-    while (code == ERR_OK && (b = binary_at(p)) && b->prec >= min_prec) {
+    TRY(unary(p, &left));
+    for (const struct binary *b = binary_at(p); b && b->prec >= min_prec; b = binary_at(p)) {
         if (b->prec == PREC_COMPARE && compared)
             return bad(p, is_bitwise(p, right)
-                              ? "& | ^ bind closer than comparisons, which need brackets beside "
-                                "them: write (a < b) & (b < c)"
+                              ? "& | ^ bind more tightly than comparisons, so put the comparisons "
+                                "in brackets: (a < b) & (b < c)"
                               : "comparisons do not chain: write (a < b) & (b < c)");
         compared = b->prec == PREC_COMPARE;
         long offset = p->tok.offset;
-        code = advance(p);
-        if (code == ERR_OK)
-            code = binary_chain(p, b->prec + 1, &right);
-        if (code == ERR_OK)
-            code = add_operator(p, b->name, offset, left, right, &left);
+        TRY(advance(p));
+        TRY(binary_chain(p, b->prec + 1, &right));
+        TRY(add_operator(p, b->name, offset, left, right, &left));
     }
-    if (code == ERR_OK)
-        *ret = left;
-    return code;
+    *ret = left;
+    return ERR_OK;
 }
 
 static enum err_code whole(struct parser *p, uint32_t *ret)
@@ -434,9 +431,9 @@ static enum err_code whole(struct parser *p, uint32_t *ret)
     uint32_t root = EXPR_NOWHERE;
     TRY(binary_chain(p, PREC_COMPARE, &root));
     if (is_op(p, ","))
-        return bad(p, "one expression at a time: brackets make a tuple");
+        return bad(p, "only one expression is allowed here; a tuple needs brackets");
     if (is_op(p, ")") || is_op(p, "]"))
-        return bad(p, "a closing bracket without its opening one");
+        return bad(p, "a closing bracket without an opening one");
     if (p->tok.kind == TOK_NAME || p->tok.kind == TOK_NUMBER || p->tok.kind == TOK_STRING)
         return unexpected(p, "an operator is missing");
     if (p->tok.kind != TOK_END)

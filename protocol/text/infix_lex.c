@@ -25,7 +25,7 @@ static bool is_word(char c)
 static enum err_code too_big(struct infix_lex *l, long offset)
 {
     return err_at(l->e, ERR_LITERAL_RANGE, offset,
-                  "the integer is beyond 127 bits; write a float (1e40) if that is what is meant");
+                  "the integer is beyond 127 bits; write a float (1e40) if you mean one");
 }
 
 static int digit_value(char c)
@@ -134,7 +134,7 @@ static enum err_code number(struct infix_lex *l, struct token *t)
             return too_big(l, t->offset);
         if (buf[0] == '0' && t->lit.i != 0)
             return err_at(l->e, ERR_BAD_EXPRESSION, t->offset,
-                          "integers have no leading zeros (octal is 0o17)");
+                          "integers must not have leading zeros (octal is 0o17)");
     }
     return ERR_OK;
 }
@@ -146,7 +146,7 @@ static enum err_code string(struct infix_lex *l, struct token *t)
     while (p < l->end && *p != quote && *p != '\n')
         p += *p == '\\' && p + 1 < l->end ? 2 : 1;
     if (p >= l->end || *p != quote)
-        return err_at(l->e, ERR_BAD_EXPRESSION, t->offset, "the text does not end: %c is missing",
+        return err_at(l->e, ERR_BAD_EXPRESSION, t->offset, "the closing %c of the text is missing",
                       quote);
     char *out = arena_alloc(l->arena, (size_t)(p - l->p));
     if (!out)
@@ -158,7 +158,7 @@ static enum err_code string(struct infix_lex *l, struct token *t)
             if (*q != '\\' && *q != '\'' && *q != '"')
                 return err_at(l->e, ERR_BAD_EXPRESSION, t->offset, "unknown escape \\ in the text");
         } else if (*q == '\0') {
-            return err_at(l->e, ERR_BAD_EXPRESSION, t->offset, "U+0000 in the text");
+            return err_at(l->e, ERR_BAD_EXPRESSION, t->offset, "U+0000 is not allowed in text");
         }
         *out++ = *q;
     }
@@ -176,15 +176,15 @@ static enum err_code foreign(struct infix_lex *l)
         {"||", "write | for \"or\" (with brackets around comparisons)"},
         {"!", "write ~ for \"not\", != for \"not equal\""},
         {"?", "write where(condition, x, y)"},
-        {"@", "there is no @ operator and no product of matrices: dot(x, y) is that of vectors; "
-              "small matrices: sum(x[:, :, None]*y[None], axis=1)"},
-        {";", "one expression at a time: \"let\" and statements are lists"},
-        {"#", "comments have no place in an expression"},
-        {"$", "'$' has no place in an expression"},
+        {"@", "there is no @ operator and no matrix product: dot(x, y) multiplies vectors; for "
+              "small matrices write sum(x[:, :, None]*y[None], axis=1)"},
+        {";", "only one expression is allowed here: use \"let\", or a list of statements"},
+        {"#", "comments are not allowed in an expression"},
+        {"$", "'$' is not allowed in an expression"},
         {"{", "write lists with [ ] and tuples with ( )"},
         {"}", "write lists with [ ] and tuples with ( )"},
-        {"`", "names stand as they are, without quotes"},
-        {"\\", "'\\' has no place in an expression"},
+        {"`", "write names without quotes"},
+        {"\\", "'\\' is not allowed in an expression"},
         {"\xE2\x88\x92", "write - for a minus sign"},
         {"\xE2\x80\x93", "write - for a minus sign"},
         {"\xC3\x97", "write * to multiply"},
@@ -211,10 +211,10 @@ static enum err_code foreign(struct infix_lex *l)
     size_t n = utf8_length(l->p, left);
     if (n == 0 || (unsigned char)*l->p < 0x20)
         return err_at(l->e, ERR_BAD_EXPRESSION, l->offset,
-                      "a byte that is no text stands in the expression");
+                      "the expression contains a byte that is not text");
     return err_at(l->e, ERR_BAD_EXPRESSION, l->offset,
-                  "the character '%.*s' has no place in an expression; names are made of a-z, A-Z, "
-                  "0-9 and _ (\"bind\" gives an array such a name)",
+                  "the character '%.*s' is not allowed in an expression; names consist of a-z, "
+                  "A-Z, 0-9 and _ (use \"bind\" to give an array such a name)",
                   (int)n, l->p);
 }
 

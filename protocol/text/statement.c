@@ -85,8 +85,8 @@ static enum err_code split(struct expr *x, uint32_t source, const char *text, si
     *ret = (struct left){.text = text, .n = equals, .end = equals + 1};
     if (equals == n)
         return at(x, source, e, 0,
-                  "a statement assigns: name = expression, name += expression or "
-                  "name[index] = expression; or it is fill_ghost(name)");
+                  "a statement must be name = expression, name += expression, name[index] = "
+                  "expression or fill_ghost(name)");
     for (size_t k = 0; k < sizeof augmented / sizeof *augmented && !ret->with; k++) {
         size_t len = strlen(augmented[k].text);
         if (equals >= len && !memcmp(text + equals - len, augmented[k].text, len)) {
@@ -114,7 +114,7 @@ static enum err_code read_target(struct expr *x, uint32_t source, const struct l
     size_t begin = skip_blanks(l, 0), i = skip_name(l, begin);
     ret->at = (long)begin;
     if (i == begin)
-        return at(x, source, e, begin, "a name stands before the equals sign");
+        return at(x, source, e, begin, "a name is expected before the equals sign");
     ret->target = arena_strndup(x->arena, l->text + begin, i - begin);
     if (!ret->target)
         return err_oom(e);
@@ -133,7 +133,8 @@ static enum err_code read_target(struct expr *x, uint32_t source, const struct l
         i = skip_blanks(l, i + 1 + used + 1);
     }
     if (i < l->n)
-        return at(x, source, e, i, "before the equals sign stands a name, or a name with an index");
+        return at(x, source, e, i,
+                  "a name, or a name with an index, is expected before the equals sign");
     return ERR_OK;
 }
 
@@ -184,12 +185,12 @@ static enum err_code read_fill(struct expr *x, uint32_t source, const struct lef
     if (begin == end)
         return at(x, source, e, begin, "fill_ghost takes the name of an array");
     if (i == l->n || l->text[i] != ')')
-        return at(x, source, e, i,
-                  "fill_ghost takes the name of an array and nothing else: it fills from the "
-                  "array's own boundary");
+        return at(
+            x, source, e, i,
+            "fill_ghost takes only the name of an array: it fills from the array's own boundary");
     i = skip_blanks(l, i + 1);
     if (i < l->n)
-        return at(x, source, e, i, "fill_ghost(name) is a statement of its own");
+        return at(x, source, e, i, "fill_ghost(name) must be a statement by itself");
     *ret = (struct statement){.target = arena_strndup(x->arena, l->text + begin, end - begin),
                               .at = (long)begin,
                               .fills = true};

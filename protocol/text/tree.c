@@ -78,8 +78,8 @@ static enum err_code enter(struct reader *r, struct json v)
 {
     if (++r->depth > r->x->max_nesting)
         return json_err(v, r->e, ERR_EXPRESSION_TOO_LARGE,
-                        "the tree nests more than %d levels deep; use the operations that take "
-                        "many arguments, or \"let\"",
+                        "the tree nests more than %d levels deep; use operations that take many "
+                        "arguments, or \"let\"",
                         r->x->max_nesting);
     return ERR_OK;
 }
@@ -115,7 +115,7 @@ static enum err_code arguments(struct reader *r, struct json args, int func)
 {
     size_t i = 0;
     if (json_kind(args) != JSON_LIST)
-        return json_err(args, r->e, ERR_BAD_EXPRESSION, "\"args\" is a list of nodes");
+        return json_err(args, r->e, ERR_BAD_EXPRESSION, "\"args\" must be a list of nodes");
     for (struct json c = json_first(args); json_present(c); c = json_next(c), i++) {
         size_t len = 0;
         const char *param = func >= 0 ? func_param(func_table[func].signature, (int)i, &len) : NULL;
@@ -143,7 +143,8 @@ static enum err_code getitem(struct reader *r, struct json v, const char *step, 
     if (code != ERR_OK)
         return code;
     if (json_kind(text) != JSON_STRING)
-        return json_err(text, r->e, ERR_BAD_INDEX, "an index is text such as \"1:-1, ::2\"");
+        return json_err(text, r->e, ERR_BAD_INDEX,
+                        "an index must be a string such as \"1:-1, ::2\"");
     struct err why = ERR_INIT;
     size_t n, base = r->n_links;
     const char *p = json_text(text, &n);
@@ -170,12 +171,12 @@ static enum err_code getitem(struct reader *r, struct json v, const char *step, 
 static bool has_parameter(int func, int op, const char *name)
 {
     if (func >= 0) {
-        size_t len;
-        const char *param;
-        for (int i = 0; (param = func_param(func_table[func].signature, i, &len)); i++)
-            if (strlen(name) == len && memcmp(name, param, len) == 0)
-                return true;
-        return false;
+        for (int i = 0;; i++) {
+            size_t len;
+            const char *param = func_param(func_table[func].signature, i, &len);
+            if (!param || (strlen(name) == len && memcmp(name, param, len) == 0))
+                return param != NULL;
+        }
     }
     if (op < 0)
         return true;
@@ -188,7 +189,7 @@ static enum err_code operation(struct reader *r, struct json v, const char *step
     struct json op = json_member(v, "op");
     if (json_kind(op) != JSON_STRING)
         return json_err(json_present(op) ? op : v, r->e, ERR_BAD_EXPRESSION,
-                        "a node is an object with \"op\", the name of an operation");
+                        "a node must be an object with \"op\", the name of an operation");
     if (json_equals(op, "const"))
         return constant(r, v, step, ret);
     if (json_equals(op, "getitem"))
@@ -272,8 +273,8 @@ static enum err_code value(struct reader *r, struct json v, const char *step, bo
         if (code == ERR_INEXACT_NUMBER) {
             p = json_text(v, &n);
             return json_err(v, r->e, code,
-                            "%.*s is beyond ±2^53, where JSON numbers are not exact everywhere; "
-                            "write {\"op\":\"const\",\"value\":\"%.*s\",\"dtype\":\"int64\"}",
+                            "%.*s is beyond ±2^53, where some JSON readers round; write "
+                            "{\"op\":\"const\",\"value\":\"%.*s\",\"dtype\":\"int64\"}",
                             (int)(n > 60 ? 60 : n), p, (int)(n > 60 ? 60 : n), p);
         }
         break;

@@ -32,9 +32,10 @@ static size_t integer_text(__int128 i, char *buf)
     unsigned __int128 u = i < 0 ? 0 - (unsigned __int128)i : (unsigned __int128)i;
     char tmp[40];
     size_t n = sizeof tmp, len = 0;
-    do
+    do {
         tmp[--n] = (char)('0' + (int)(u % 10));
-    while (u /= 10);
+        u /= 10;
+    } while (u);
     if (i < 0)
         buf[len++] = '-';
     memcpy(buf + len, tmp + n, sizeof tmp - n);

@@ -146,8 +146,8 @@ enum err_code media_content_type(const char *value, enum media *ret, struct err 
         if (textual && same(name, "charset") && !same(v, "utf-8") && !same(v, "utf8") &&
             !same(v, "us-ascii"))
             return err_set(e, ERR_UNSUPPORTED_MEDIA_TYPE,
-                           "the charset %.*s is not taken: send UTF-8", (int)(v.n > 60 ? 60 : v.n),
-                           v.p);
+                           "the charset %.*s is not supported: send UTF-8",
+                           (int)(v.n > 60 ? 60 : v.n), v.p);
     }
     if (bad || *p)
         return err_set(e, ERR_UNSUPPORTED_MEDIA_TYPE, "the Content-Type is malformed: \"%.100s\"",
@@ -164,7 +164,7 @@ enum err_code media_require_json(const char *content_type, struct err *e)
         return code;
     return err_set(e, ERR_UNSUPPORTED_MEDIA_TYPE,
                    "this route takes application/json, not %.80s: with curl, use `curl --json`",
-                   m == MEDIA_NONE ? "a body without a Content-Type" : content_type);
+                   m == MEDIA_NONE ? "the body has no Content-Type" : content_type);
 }
 
 struct wish {
@@ -232,6 +232,6 @@ enum err_code media_negotiate(const char *accept, const enum media *offers, size
         strncat(have, i ? ", " : "", sizeof have - strlen(have) - 1);
         strncat(have, names[offers[i]], sizeof have - strlen(have) - 1);
     }
-    return err_set(e, ERR_NOT_ACCEPTABLE, "the reply comes as %s; Accept asks for \"%.200s\"", have,
-                   accept);
+    return err_set(e, ERR_NOT_ACCEPTABLE, "the reply can be %s, but Accept asks for \"%.200s\"",
+                   have, accept);
 }

@@ -81,9 +81,10 @@ static enum err_code read_descr(struct cursor *c, bool want_bfloat16, struct npy
     size_t n;
     skip_space(c);
     if (c->p < c->end && *c->p == '[')
-        return err_set(e, ERR_BAD_NPY, "structured dtypes are not taken: save one field at a time");
+        return err_set(e, ERR_BAD_NPY,
+                       "structured dtypes are not supported: save one field at a time");
     if (!take_text(c, &p, &n))
-        return bad(e, "descr is no text");
+        return bad(e, "descr is not a string");
     const char *whole = p;
     size_t whole_n = n;
     if (n > 0 && strchr("<>=|", *p)) {
@@ -94,12 +95,14 @@ static enum err_code read_descr(struct cursor *c, bool want_bfloat16, struct npy
     if (is_text(p, n, "V2") || is_text(p, n, "bfloat16")) {
         if (n == 2 && !want_bfloat16)
             return err_set(e, ERR_BAD_NPY,
-                           "two raw bytes an element (|V2): ?dtype=bfloat16 takes them as such");
+                           "the elements are two raw bytes each (|V2): use ?dtype=bfloat16 if they "
+                           "are bfloat16");
         h->dtype = DT_BF16;
         return ERR_OK;
     }
     if (n > 0 && *p == 'O')
-        return err_set(e, ERR_BAD_NPY, "object arrays are not taken: convert to a numeric dtype");
+        return err_set(e, ERR_BAD_NPY,
+                       "object arrays are not supported: convert to a numeric dtype");
     if (is_text(p, n, "?")) {
         h->dtype = DT_BOOL;
         return ERR_OK;
@@ -110,14 +113,14 @@ static enum err_code read_descr(struct cursor *c, bool want_bfloat16, struct npy
             return ERR_OK;
         }
     }
-    return err_set(e, ERR_BAD_NPY, "the .npy dtype '%.*s' is none of this service's",
+    return err_set(e, ERR_BAD_NPY, "the .npy dtype '%.*s' is not supported",
                    (int)(whole_n > 40 ? 40 : whole_n), whole);
 }
 
 static enum err_code read_shape(struct cursor *c, struct npy_header *h, struct err *e)
 {
     if (!take(c, '('))
-        return bad(e, "shape is no tuple");
+        return bad(e, "shape is not a tuple");
     for (;;) {
         if (take(c, ')'))
             return ERR_OK;
@@ -127,9 +130,9 @@ static enum err_code read_shape(struct cursor *c, struct npy_header *h, struct e
         for (; c->p < c->end && *c->p >= '0' && *c->p <= '9'; c->p++)
             if (__builtin_mul_overflow(v, (int64_t)10, &v) ||
                 __builtin_add_overflow(v, *c->p - '0', &v))
-                return bad(e, "an extent beyond 64 bits");
+                return bad(e, "an extent is beyond 64 bits");
         if (c->p == start)
-            return bad(e, "shape is no tuple of integers");
+            return bad(e, "shape is not a tuple of integers");
         if (c->p < c->end && *c->p == 'L') /* written by Python 2 */
             c->p++;
         if (h->rank == MAX_RANK)
@@ -138,7 +141,8 @@ static enum err_code read_shape(struct cursor *c, struct npy_header *h, struct e
         if (take(c, ','))
             continue;
         if (h->rank == 1 || !take(c, ')'))
-            return bad(e, h->rank == 1 ? "shape is no tuple" : "shape does not end");
+            return bad(e, h->rank == 1 ? "shape is not a tuple"
+                                       : "the closing bracket of shape is missing");
         return ERR_OK;
     }
 }
@@ -148,7 +152,7 @@ static enum err_code read_dict(struct cursor *c, bool want_bfloat16, struct npy_
 {
     bool descr = false, order = false, shape = false;
     if (!take(c, '{'))
-        return bad(e, "it is no dictionary");
+        return bad(e, "it is not a dictionary");
     while (!take(c, '}')) {
         const char *key;
         size_t n;
@@ -179,7 +183,7 @@ static enum err_code read_dict(struct cursor *c, bool want_bfloat16, struct npy_
     }
     skip_space(c);
     if (c->p != c->end)
-        return bad(e, "text behind the dictionary");
+        return bad(e, "there is text after the dictionary");
     if (!descr || !order || !shape)
         return bad(e, "descr, fortran_order or shape is missing");
     return ERR_OK;
@@ -195,7 +199,8 @@ static enum err_code read_text(const struct npy_reader *r, struct npy_header *re
     h.size = 1;
     for (int d = 0; d < h.rank; d++) {
         if (h.shape[d] && __builtin_mul_overflow(nonzero, h.shape[d], &nonzero))
-            return err_set(e, ERR_BAD_NPY, "the .npy shape is larger than 64 bits can count");
+            return err_set(e, ERR_BAD_NPY,
+                           "the .npy shape is too large: its size in bytes exceeds 64 bits");
         h.size = h.shape[d] ? h.size * h.shape[d] : 0;
     }
     h.nbytes = h.size * (int64_t)dtype_size(h.dtype);
@@ -210,9 +215,9 @@ static enum err_code plan_next(struct npy_reader *r, struct err *e)
     size_t lengths = r->fixed[6] == 1 ? 2 : 4;
     if (r->have == 8) {
         if (memcmp(r->fixed, NPY_MAGIC, NPY_MAGIC_LEN) != 0)
-            return err_set(e, ERR_BAD_NPY, "the body does not begin as a .npy file does");
+            return err_set(e, ERR_BAD_NPY, "the body is not a .npy file");
         if (r->fixed[6] < 1 || r->fixed[6] > 3 || r->fixed[7] != 0)
-            return err_set(e, ERR_BAD_NPY, "the .npy version %d.%d is not known", r->fixed[6],
+            return err_set(e, ERR_BAD_NPY, ".npy version %d.%d is not supported", r->fixed[6],
                            r->fixed[7]);
         r->need = 8 + lengths;
         return ERR_OK;

@@ -49,6 +49,9 @@ void evaluate_statements(struct request *req, struct json body);
 /* handlers_jobs.c, handlers_events.c */
 handler_fn program_post, job_list_get, job_get, job_delete, job_resume_post, job_events_get;
 
+/* handlers_faults.c */
+handler_fn faults_get, faults_delete, fault_delete;
+
 /* handlers_state.c */
 handler_fn snapshot_post;
 

@@ -113,12 +113,12 @@ static enum err_code check_shape(const struct array *a, int rank, const int64_t 
     const struct grid *g = a->grid;
     TRY(view_contiguous(rank, shape, dtype_size(a->dtype), ret, e));
     if (g && rank != a->view.rank)
-        return err_set(e, ERR_SHAPE_MISMATCH,
-                       "the array's ghosts, boundary and spacing are those of %d axes, the shape "
-                       "has %d",
-                       a->view.rank, rank);
+        return err_set(
+            e, ERR_SHAPE_MISMATCH,
+            "the array's ghosts, boundary and spacing are for %d axes, but the shape has %d",
+            a->view.rank, rank);
     if (g && g->whole)
-        return err_set(e, ERR_SHAPE_MISMATCH, "a view of interior and ghosts cannot be resized");
+        return err_set(e, ERR_SHAPE_MISMATCH, "a view that includes ghosts cannot be resized");
     if (g && grid_check_ghosts(g, shape, e) != ERR_OK) {
         e->pointer[0] = '\0'; /* the error is about the shape, not about a member */
         return e->code;
@@ -198,18 +198,14 @@ static enum err_code copy(struct request *req, struct err *e)
     struct json body;
     struct handle_spec spec = {.policy = NAME_NEW};
     _cleanup_session_ struct session *s = NULL;
-    _cleanup_handle_ struct handle h = {0}, made = {0};
+    _cleanup_handle_ struct handle h = {0};
     _cleanup_array_ struct array *a = NULL;
-    _cleanup_strb_ struct strb meta = {0};
     TRY(request_plain(req, e));
     TRY(request_array(req, LEASE_READ, &s, &h, e));
     TRY(request_body(req, true, &body, e));
     TRY(read_copy(s, body, &spec.name, e));
-    TRY(meta_reserve(&meta, e));
     TRY(engine_copy(s->stream, s->account, h.array, &a, e));
-    TRY(handle_add(s->handles, a, &spec, &made, NULL, e));
-    meta_reply_reserved(req, 201, &made, true, &meta);
-    return ERR_OK;
+    return meta_reply_added(req, s, a, &spec, e);
 }
 
 void array_copy(struct request *req)

@@ -56,7 +56,8 @@ static enum err_code target_name(struct target *t, const char *name, struct err 
     if (t->put && t->name[0]) {
         if (strcmp(name, t->name) == 0)
             return ERR_OK;
-        return err_field(e, ERR_BAD_FIELD, "/name", "the path names the array '%s'", t->name);
+        return err_field(e, ERR_BAD_FIELD, "/name", "the path already names the array '%s'",
+                         t->name);
     }
     enum err_code code =
         handle_check_name(t->session->handles, name, t->put ? NAME_REPLACE : NAME_NEW, e);
@@ -89,7 +90,8 @@ static enum err_code target_init(struct request *req, struct target *ret, struct
     struct target t = {.put = strcmp(req->method, "PUT") == 0};
     const char *query = http_query(req, "name");
     if (t.put && query)
-        return err_set(e, ERR_BAD_FIELD, "the path names the array, so 'name' must not be given");
+        return err_set(e, ERR_BAD_FIELD,
+                       "the path already names the array, so 'name' must not be given");
     enum err_code code = find_target(req, &t, t.put ? req->param[0] : query, e);
     if (code != ERR_OK) {
         session_unref(t.session);
@@ -110,18 +112,12 @@ static void target_clear(struct target *t)
 static void reply(struct request *req, struct target *take_t, struct array *take_array)
 {
     struct err e = ERR_INIT;
-    bool replaced = false;
     struct handle_guard guard = {may_replace, take_t};
     struct handle_spec spec = {.name = take_t->name[0] ? take_t->name : NULL,
                                .policy = take_t->put ? NAME_REPLACE : NAME_NEW,
                                .guard = take_t->put ? &guard : NULL};
-    _cleanup_handle_ struct handle h = {0};
-    _cleanup_strb_ struct strb meta = {0};
-    if (meta_reserve(&meta, &e) != ERR_OK ||
-        handle_add(take_t->session->handles, take_array, &spec, &h, &replaced, &e) != ERR_OK)
+    if (meta_reply_added(req, take_t->session, take_array, &spec, &e) != ERR_OK)
         http_reply_error(req, &e);
-    else
-        meta_reply_reserved(req, replaced ? 200 : 201, &h, true, &meta);
     array_unref(take_array);
     target_clear(take_t);
 }
@@ -350,7 +346,7 @@ static void sink_abort(struct http_sink *sink)
 }
 
 /* The memory that the session may still take, as a limit for elements that are not an array yet. */
-static int64_t data_room(const struct request *req, const struct session *s)
+static int64_t data_bytes_most(const struct request *req, const struct session *s)
 {
     struct backend_device d;
     engine_device_info(req->server->engine, s->device, &d);
@@ -369,7 +365,7 @@ static enum err_code read_location(const struct request *req, int *ret_host, str
         return ERR_OK;
     *ret_host = !strcmp(location, "host");
     if (!*ret_host && strcmp(location, "device") != 0)
-        return err_set(e, ERR_BAD_QUERY, "location is \"device\" or \"host\"");
+        return err_set(e, ERR_BAD_QUERY, "location must be \"device\" or \"host\"");
     return ERR_OK;
 }
 
@@ -400,7 +396,7 @@ static enum err_code create(struct request *req, struct err *e)
     struct json_body_limits limits = {
         .json = request_json_limits(req),
         .max_text = (size_t)req->server->config->max_json_body,
-        .max_data_bytes = data_room(req, s),
+        .max_data_bytes = data_bytes_most(req, s),
     };
     c->body = json_body_new(&limits);
     if (!c->body)

@@ -14,7 +14,7 @@ static enum err_code wants_ghosts(struct request *req, bool *ret, struct err *e)
 {
     const char *text = http_query(req, "ghost");
     if (text && strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
-        return err_set(e, ERR_BAD_FIELD, "ghost is 0 or 1");
+        return err_set(e, ERR_BAD_FIELD, "ghost must be 0 or 1");
     *ret = text && *text == '1';
     return ERR_OK;
 }
@@ -50,7 +50,8 @@ static enum err_code check_dtype(struct request *req, const struct array *a, str
     enum dtype t;
     TRY(dtype_read(text, strlen(text), &t, e));
     if (t != a->dtype)
-        return err_set(e, ERR_DTYPE_MISMATCH, "the array is %s, the data are said to be %s",
+        return err_set(e, ERR_DTYPE_MISMATCH,
+                       "the array has dtype %s, but the data is declared as %s",
                        dtype_name(a->dtype), dtype_name(t));
     return ERR_OK;
 }

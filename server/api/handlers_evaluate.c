@@ -40,8 +40,9 @@ static enum err_code may_succeed(void *user, const struct array *now, struct err
     const struct succession *s = user;
     const struct evaluation *v = s->evaluation;
     if (v->waited && now && array_buffer_id(now) != v->body.replaces)
-        return err_field(e, ERR_CONFLICT, "/name",
-                         "the name was given to another array while the indices were looked at");
+        return err_field(
+            e, ERR_CONFLICT, "/name",
+            "the name was given to another array while the indices were being checked");
     return lease_guard(s->leases, now, e);
 }
 
@@ -87,11 +88,11 @@ static enum err_code reply_result(struct request *req, struct evaluation *v, str
         return reply_handle(req, v, a, e);
     int64_t size = data_json_items(&a->view), max = req->server->config->max_inline;
     if (size > max)
-        return err_set(e, ERR_INLINE_TOO_LARGE,
-                       "the result has %lld elements, at most %lld are returned inline; ask for "
-                       "it as application/octet-stream or application/x-npy, or leave it in an "
-                       "array",
-                       (long long)size, (long long)max);
+        return err_set(
+            e, ERR_INLINE_TOO_LARGE,
+            "the result has %lld elements, but at most %lld are returned inline; ask for it as "
+            "application/octet-stream or application/x-npy, or leave it in an array",
+            (long long)size, (long long)max);
     encode_reply(req, b->reader.session->stream, array_ref(a));
     return ERR_OK;
 }

@@ -7,6 +7,8 @@
  * event is the last if the state it reports is an end state and all values have been sent; a job
  * that was resumed before the next event continues.
  *
+ * The reply also ends when this process does and leaves the job to the next one.
+ *
  * An event's id is how often the job has ended and how many values have been sent up to it. A
  * client that reconnects with it (browsers do so by themselves when the reply ends, with
  * Last-Event-ID) gets the events since then, or, if there are none and will be none, 204, after
@@ -93,6 +95,8 @@ static int64_t pull(struct http_source *source, int64_t offset, char *buf, size_
             return SOURCE_END;
         if (!make_text(s))
             return -1;
+        if (!s->text.len && job_rests(s->job)) /* the client comes back to the next process */
+            return SOURCE_END;
     }
     size_t k = s->text.len - s->sent < n ? s->text.len - s->sent : n;
     if (k)

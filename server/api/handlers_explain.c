@@ -6,6 +6,9 @@
 #include <string.h>
 
 #include "compute/base/clock.h"
+#include "compute/check/typed.h"
+#include "compute/ir/ir.h"
+#include "compute/program/program.h"
 #include "protocol/json/json_writer.h"
 #include "server/api/handlers.h"
 #include "server/body/eval_body.h"

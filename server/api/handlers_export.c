@@ -52,7 +52,7 @@ static enum err_code read_mode(struct json body, bool *ret_write, struct err *e)
     TRY(json_require(body, "mode", &v, e));
     *ret_write = json_equals(v, "write");
     if (!*ret_write && !json_equals(v, "read"))
-        return json_err(v, e, ERR_BAD_FIELD, "mode is \"read\" or \"write\"");
+        return json_err(v, e, ERR_BAD_FIELD, "mode must be \"read\" or \"write\"");
     return ERR_OK;
 }
 
@@ -60,17 +60,16 @@ static enum err_code may_export(const struct request *req, const struct handle *
                                 struct err *e)
 {
     if (h->shared && !array_is_whole(h->array))
-        return err_set(
-            e, ERR_FORBIDDEN,
-            "only a part of its memory is shared, and an export gives access to all of it; "
-            "a copy can be shared");
+        return err_set(e, ERR_FORBIDDEN,
+                       "only a part of this memory is shared with you, and an export would give "
+                       "access to all of it; ask the owner to share a copy of that part");
     if (write)
         return handle_writable(h, e);
     if (h->read_only && !engine_in_host_memory(req->server->engine))
         return err_set(
             e, ERR_FORBIDDEN,
-            "exported GPU memory can be written to: only an array that may be written to "
-            "can be exported there");
+            "exported GPU memory can always be written to, so only an array that you may "
+            "write to can be exported");
     return ERR_OK;
 }
 
@@ -78,14 +77,14 @@ static enum err_code find_socket(struct request *req, struct export_request *x, 
 {
     const struct server *s = req->server;
     if (!s->exports)
-        return err_set(e, ERR_FORBIDDEN, "memory is not exported: %s",
+        return err_set(e, ERR_FORBIDDEN, "memory cannot be exported: %s",
                        s->config->allow_export ? "the daemon listens on no Unix socket"
                                                : "the daemon was started without --allow-export");
     const char *beside = http_unix_peer(req, &x->uid);
     x->socket = beside ? export_socket_path(s->export_socket, beside) : NULL;
-    return x->socket
-               ? ERR_OK
-               : err_set(e, ERR_FORBIDDEN, "memory is exported to clients on a Unix socket only");
+    return x->socket ? ERR_OK
+                     : err_set(e, ERR_FORBIDDEN,
+                               "memory can be exported only to clients on a Unix socket");
 }
 
 /* A request that revokes a share, or gives the array other memory, has either ended the export or
@@ -96,7 +95,7 @@ static enum err_code still_there(struct request *req, const struct export_reques
     _cleanup_handle_ struct handle h = {0};
     TRY(request_array(req, LEASE_LOOK, &s, &h, e));
     if (!array_same_elements(h.array, x->handle.array))
-        return err_set(e, ERR_CONFLICT, "the array was changed by another request meanwhile");
+        return err_set(e, ERR_CONFLICT, "another request changed the array in the meantime");
     return may_export(req, &h, x->write, e);
 }
 

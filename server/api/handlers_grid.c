@@ -22,7 +22,7 @@ static enum err_code read_shapes(struct request *req, struct json v, struct layo
 {
     size_t i = 0;
     if (json_kind(v) != JSON_LIST || json_count(v) == 0)
-        return json_err(v, e, ERR_BAD_FIELD, "shapes is a list of one shape or more");
+        return json_err(v, e, ERR_BAD_FIELD, "shapes must be a list of at least one shape");
     l->n = json_count(v);
     l->shape = arena_alloc_array(req->arena, l->n, sizeof *l->shape);
     l->ghost = arena_alloc_array(req->arena, l->n, sizeof *l->ghost);
@@ -32,7 +32,7 @@ static enum err_code read_shapes(struct request *req, struct json v, struct layo
         int rank;
         TRY(json_get_shape(x, 0, &rank, l->shape[i], e));
         if (i > 0 && rank != l->rank)
-            return json_err(x, e, ERR_SHAPE_MISMATCH, "all shapes must be of one rank");
+            return json_err(x, e, ERR_SHAPE_MISMATCH, "all shapes must have the same rank");
         l->rank = rank;
     }
     return ERR_OK;
@@ -44,21 +44,22 @@ static enum err_code read_ghosts(struct json v, struct layout *l, struct err *e)
     if (!json_present(v))
         return ERR_OK;
     if (json_kind(v) != JSON_LIST)
-        return json_err(v, e, ERR_BAD_FIELD, "ghosts is a list with the widths for each shape");
+        return json_err(v, e, ERR_BAD_FIELD,
+                        "ghosts must be a list with the widths for each shape");
     if (json_count(v) != l->n)
-        return json_err(v, e, ERR_SHAPE_MISMATCH, "there are %zu shapes and %zu ghosts", l->n,
-                        json_count(v));
+        return json_err(v, e, ERR_SHAPE_MISMATCH,
+                        "there are %zu shapes but %zu lists of ghost widths", l->n, json_count(v));
     for (struct json x = json_first(v); json_present(x); x = json_next(x), i++) {
         TRY(json_get_i64_list(x, MAX_RANK, 0, INT64_MAX / 4, l->ghost[i], &n, e));
         if (n != (size_t)l->rank)
-            return json_err(x, e, ERR_SHAPE_MISMATCH, "%zu ghost widths for a shape of rank %d", n,
-                            l->rank);
+            return json_err(x, e, ERR_SHAPE_MISMATCH,
+                            "there are %zu ghost widths for a shape of rank %d", n, l->rank);
         int k = 0;
         for (struct json w = json_first(x); json_present(w); w = json_next(w), k++)
             if (l->ghost[i][k] > l->shape[i][k])
                 return json_err(w, e, ERR_GHOST_WIDTH,
-                                "%lld ghost cells on axis %d of extent %lld: there can be as many "
-                                "as the axis is long",
+                                "%lld ghost cells on axis %d of extent %lld: there can be no more "
+                                "than the extent",
                                 (long long)l->ghost[i][k], k, (long long)l->shape[i][k]);
     }
     return ERR_OK;

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "compute/base/clock.h"
+#include "compute/culprit/culprit.h"
+#include "compute/program/program.h"
 #include "server/api/handlers.h"
 #include "server/api/list.h"
 #include "server/body/program_body.h"
@@ -51,15 +53,21 @@ static void reply(struct request *req)
         print(req);
 }
 
+static void look_late(struct request *req);
+
 static void look(struct request *req)
 {
     struct answer *a = req->state;
     if (a->watching)
         wakeup_arm(&a->wakeup);
-    if (a->watching && !job_ended(a->job) && job_ends(a->job) == a->ends)
-        wakeup_wait(&a->wakeup, look);
-    else
+    if (a->watching && !job_ended(a->job) && job_ends(a->job) == a->ends) {
+        if (job_rests(a->job))
+            look_late(req);
+        else
+            wakeup_wait(&a->wakeup, look);
+    } else {
         reply(req);
+    }
 }
 
 /* The client's waiting time is over: replies with the job as it is. */
@@ -108,7 +116,7 @@ static enum err_code wants_wait(struct request *req, bool *ret, struct err *e)
     const char *v = http_query(req, "wait");
     *ret = v && !strcmp(v, "1");
     if (v && !*ret && strcmp(v, "0") != 0)
-        return err_set(e, ERR_BAD_QUERY, "wait is 1 or 0, not '%.20s'", v);
+        return err_set(e, ERR_BAD_QUERY, "wait must be 1 or 0, not '%.20s'", v);
     return request_accepts_json(req, e);
 }
 
@@ -118,6 +126,7 @@ static enum err_code read_and_start(struct request *req, struct user_job **ret, 
     struct json given;
     struct program_body body;
     uint64_t begun = clock_ns();
+    TRY(culprits_admit(req->server->culprits, req->principal->name, e));
     TRY(wants_wait(req, ret_wait, e));
     TRY(request_body(req, false, &given, e));
     enum err_code code = program_body_read(req, given, false, &body, e);

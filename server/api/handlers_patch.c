@@ -114,7 +114,7 @@ static enum err_code agree(void *user, const struct array *now, struct err *e)
     if (now)
         TRY(lease_check(&t->claim, now, t->access, e));
     if (now && t->protects && array_written_outside(now))
-        return err_set(e, ERR_LOCKED, "the array is exported for writing: end that first");
+        return err_set(e, ERR_LOCKED, "the array is exported for writing; end the export first");
     return ERR_OK;
 }
 

@@ -3,6 +3,7 @@
  * The contract is compiled in (embed.c), so that the daemon serves the same text its tests checked.
  * The lists of operations come from the compiler's tables. */
 #include <string.h>
+#include <unistd.h>
 
 #include "compute/engine/engine.h"
 #include "compute/lang/func.h"
@@ -12,6 +13,7 @@
 #include "server/body/meta.h"
 #include "server/body/request.h"
 #include "server/config.h"
+#include "server/keeper/hold.h"
 #include "server/server.h"
 #include "server/state/state.h"
 #include "server/store/auth.h"
@@ -178,6 +180,19 @@ static void put_state(struct json_writer *w, const struct state *state)
     json_close_object(w);
 }
 
+static void put_process(struct json_writer *w, const struct server *s)
+{
+    json_put_key(w, "process");
+    json_open_object(w);
+    json_put_member_i64(w, "pid", getpid());
+    meta_put_time(w, "started", s->started_us);
+    json_put_member_bool(w, "keeper", s->hold != NULL);
+    json_put_member_i64(w, "restarts", hold_restarts(s->hold));
+    json_put_member_bool(w, "keeps_arrays", !s->keep_problem);
+    json_put_member_string(w, "keeps_arrays_problem", s->keep_problem ? s->keep_problem : "");
+    json_close_object(w);
+}
+
 void service_info(struct request *req)
 {
     struct err e = ERR_INIT;
@@ -212,6 +227,7 @@ void service_info(struct request *req)
     json_put_key(&w, "principal");
     put_principal(&w, req);
     put_state(&w, req->server->state);
+    put_process(&w, req->server);
     json_put_key(&w, "limits");
     json_open_object(&w);
     req->server->config->each_limit(req->server->config, put_limit, &w);

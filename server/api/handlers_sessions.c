@@ -67,7 +67,8 @@ static enum err_code read_spec(struct json body, struct session_spec *ret, struc
     if (json_present(ttl)) {
         TRY(json_get_double(ttl, &ret->ttl_s, e));
         if (!(ret->ttl_s > 0) || isinf(ret->ttl_s))
-            return json_err(ttl, e, ERR_BAD_FIELD, "ttl_s must be a number of seconds above 0");
+            return json_err(ttl, e, ERR_BAD_FIELD,
+                            "ttl_s must be a number of seconds greater than 0");
     }
     if (json_present(memory))
         TRY(json_get_i64(memory, 1, INT64_MAX, &ret->memory_limit, e));
@@ -147,10 +148,10 @@ void session_one_get(struct request *req)
 /* Nobody loses an array it has leased; a handle_guard's check. */
 static enum err_code may_go(void *user, const struct array *now, struct err *e)
 {
-    if (lease_check(user, now, LEASE_WRITE, e) == ERR_OK)
+    struct err why = ERR_INIT;
+    if (lease_check(user, now, LEASE_WRITE, &why) == ERR_OK)
         return ERR_OK;
-    return err_set(e, ERR_LOCKED,
-                   "an array of the session is leased; its holder sends Arrayd-Lease");
+    return err_set(e, why.code, "an array of the session cannot be deleted: %s", why.message);
 }
 
 void session_one_delete(struct request *req)
@@ -219,7 +220,7 @@ static void sync_reply(struct request *req)
         return;
     }
     struct err e = ERR_INIT;
-    err_set(&e, y->result, "the session's work could not be finished");
+    err_set(&e, y->result, "the session's work did not finish");
     http_reply_error(req, &e);
 }
 

@@ -28,12 +28,13 @@ static enum err_code read_lease(const struct request *req, struct json body, boo
     TRY(json_require(body, "mode", &mode, e));
     *ret_write = json_equals(mode, "write");
     if (!*ret_write && !json_equals(mode, "read"))
-        return json_err(mode, e, ERR_BAD_FIELD, "mode is \"read\" or \"write\"");
+        return json_err(mode, e, ERR_BAD_FIELD, "mode must be \"read\" or \"write\"");
     if (!json_present(ttl))
         return ERR_OK;
     TRY(json_get_double(ttl, ret_ttl, e));
     if (!(*ret_ttl > 0) || *ret_ttl > max)
-        return json_err(ttl, e, ERR_BAD_FIELD, "ttl_s must be seconds above 0, up to %.15g", max);
+        return json_err(ttl, e, ERR_BAD_FIELD,
+                        "ttl_s must be a number of seconds greater than 0, up to %.15g", max);
     return ERR_OK;
 }
 
@@ -75,7 +76,7 @@ static enum err_code still_there(struct request *req, const struct handle *had,
     if (taken->write)
         TRY(handle_writable(&h, e));
     if (array_buffer_id(h.array) != array_buffer_id(had->array))
-        return err_set(e, ERR_CONFLICT, "the array was changed by another request meanwhile");
+        return err_set(e, ERR_CONFLICT, "another request changed the array in the meantime");
     return ERR_OK;
 }
 
@@ -196,12 +197,12 @@ static enum err_code read_share(const struct request *req, struct json body,
     TRY(json_require(body, "access", &access, e));
     *ret_write = json_equals(access, "write");
     if (!*ret_write && !json_equals(access, "read"))
-        return json_err(access, e, ERR_BAD_FIELD, "access is \"read\" or \"write\"");
+        return json_err(access, e, ERR_BAD_FIELD, "access must be \"read\" or \"write\"");
     *ret = auth_find(req->server->auth, name);
     if (!*ret)
         return json_err(who, e, ERR_NOT_FOUND, "there is no principal '%.80s'", name);
     if (*ret == req->principal)
-        return json_err(who, e, ERR_BAD_FIELD, "the array is yours already");
+        return json_err(who, e, ERR_BAD_FIELD, "you own the array already");
     return ERR_OK;
 }
 

@@ -7,6 +7,7 @@
  * another client wrote to an array meanwhile. A worker plans statements of more than a few nodes,
  * counting the functions they call, as it does for expressions. */
 #include "compute/base/clock.h"
+#include "compute/program/program.h"
 #include "server/api/handlers.h"
 #include "server/body/data.h"
 #include "server/body/encode.h"
@@ -74,9 +75,9 @@ static void fail(struct request *req, struct statements *s, const struct err *e)
 }
 
 /* program_ready: makes the handles and the reply. */
-static enum err_code make_reply(void *user, int64_t steps, uint32_t n_values, struct err *e)
+static enum err_code make_reply(void *user, struct program_slice *made, struct err *e)
 {
-    (void)steps, (void)n_values;
+    (void)made;
     struct statements *s = user;
     const struct program *p = s->body.program;
     struct json_writer w = JSON_WRITER(&s->reply);
@@ -113,7 +114,7 @@ static enum err_code choose_inline(struct request *req, struct statements *s, st
         int64_t n = data_json_items(&a->view);
         if (n > max - s->items)
             return err_field(e, ERR_INLINE_TOO_LARGE, s->body.results[i].place,
-                             "with \"%s\" the results have more elements than the %lld that are "
+                             "with \"%s\" the results have more than the %lld elements that can be "
                              "returned inline: leave them in arrays",
                              s->body.results[i].name, (long long)max);
         s->items += n;
@@ -146,7 +147,8 @@ static bool conclude(struct request *req, struct statements *s, struct program_p
     } else if (refusal->code != ERR_OK) {
         fail(req, s, refusal);
     } else if (++s->again == (s->large ? LARGE_AGAIN_MOST : PROGRAM_AGAIN_MOST)) {
-        err_set(&e, ERR_CONFLICT, "others write to the arrays more often than this can be done");
+        err_set(&e, ERR_CONFLICT,
+                "other requests keep writing to these arrays, and this one never got to run");
         fail(req, s, &e);
     } else {
         take_back(s);

@@ -15,7 +15,7 @@ static enum err_code step_index(struct json v, struct view *view, struct err *e)
     struct view out;
     TRY(json_get_string(v, &text, &n, e));
     if (n == strspn(text, " \t\n\r"))
-        return json_err(v, e, ERR_BAD_INDEX, "the index is empty; '...' is the whole array");
+        return json_err(v, e, ERR_BAD_INDEX, "the index is empty; write '...' for the whole array");
     if (index_parse(text, n, ix, e) != ERR_OK || view_index(view, ix, &out, e) != ERR_OK) {
         if (e->code == ERR_BAD_SHAPE) /* None can add more axes than an array may have */
             e->code = ERR_BAD_INDEX;
@@ -145,9 +145,8 @@ static enum err_code post(struct request *req, struct err *e)
     struct json body;
     struct handle_spec spec = {.policy = NAME_NEW};
     _cleanup_session_ struct session *s = NULL;
-    _cleanup_handle_ struct handle h = {0}, made = {0};
+    _cleanup_handle_ struct handle h = {0};
     _cleanup_array_ struct array *a = NULL;
-    _cleanup_strb_ struct strb meta = {0};
     TRY(request_plain(req, e));
     /* a view would outlive the share */
     TRY(request_own_array(req, LEASE_READ, &s, &h, e));
@@ -156,13 +155,9 @@ static enum err_code post(struct request *req, struct err *e)
                      "ghost"));
     TRY(make_view(body, h.array, &a, e));
     TRY(meta_name(body, &spec.name, e));
-    TRY(meta_reserve(&meta, e));
     spec.view_of = h.id;
-    enum err_code code = handle_add(s->handles, a, &spec, &made, NULL, e);
-    if (code != ERR_OK)
-        return code == ERR_CONFLICT ? err_prefix(e, "/name") : code;
-    meta_reply_reserved(req, 201, &made, true, &meta);
-    return ERR_OK;
+    enum err_code code = meta_reply_added(req, s, a, &spec, e);
+    return code == ERR_CONFLICT ? err_prefix(e, "/name") : code;
 }
 
 void array_views_post(struct request *req)

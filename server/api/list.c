@@ -33,7 +33,7 @@ static enum err_code read_page(struct request *req, struct page *ret, struct err
     struct page page = {.after = LIST_FROM_TOP, .limit = (size_t)limit};
     text = http_query(req, "after");
     if (text && !decimal(text, UINT64_MAX, &page.after))
-        return err_set(e, ERR_BAD_FIELD, "'after' must be the 'next' of the page before");
+        return err_set(e, ERR_BAD_FIELD, "'after' must be the 'next' value of an earlier page");
     *ret = page;
     return ERR_OK;
 }

@@ -9,8 +9,11 @@
 
 #include "compute/base/clock.h"
 #include "compute/base/mem.h"
+#include "compute/culprit/culprit.h"
 #include "compute/engine/engine.h"
 #include "server/api/handlers.h"
+#include "server/keeper/hold.h"
+#include "server/kept/keep.h"
 #include "server/server.h"
 #include "server/state/state.h"
 #include "server/store/auth.h"
@@ -122,7 +125,7 @@ static void write_routes(struct metrics *m, struct strb *out)
                 strb_addf(out, ",status=\"other\"} %" PRIu64 "\n", n);
         }
     family(out, "arrayd_http_request_seconds", "histogram",
-           "Time from a request's first line to the end of its reply.");
+           "Time from a request's first line to the end of its reply, in seconds.");
     for (size_t i = 0; i <= m->n_table; i++) {
         const struct route_metrics *r = &m->routes[i];
         uint64_t n = 0, counts[N_BOUNDS + 1];
@@ -152,6 +155,28 @@ static void write_routes(struct metrics *m, struct strb *out)
     strb_addf(out, "arrayd_http_bytes_out_total %" PRIu64 "\n", get(&m->bytes_out));
 }
 
+/* What clients on this host have mapped. */
+static void write_exports(struct server *server, struct strb *out)
+{
+    struct exports_figures of;
+    struct export_figures now;
+    if (!server->exports)
+        return;
+    engine_export_figures(server->engine, &now);
+    exports_figures(server->exports, &of);
+    gauge(out, "arrayd_exports", "Array memories that clients have exported.",
+          (double)(now.readers + now.writers));
+    gauge(out, "arrayd_exports_bytes", "Exported memory, each part counted once, in bytes.",
+          (double)now.bytes);
+    family(out, "arrayd_exports_total", "counter", "Exports that were granted.");
+    strb_addf(out, "arrayd_exports_total %" PRIu64 "\n", of.opened);
+    family(out, "arrayd_exports_ended_total", "counter",
+           "Exports that have ended, by how they ended.");
+    for (int i = 0; i < OFFER_ENDS; i++)
+        strb_addf(out, "arrayd_exports_ended_total{how=\"%s\"} %" PRIu64 "\n",
+                  offer_end_name((enum offer_end)i), of.ended[i]);
+}
+
 static double uptime(const struct server *server)
 {
     return (double)(clock_date_us() - server->started_us) * 1e-6;
@@ -164,24 +189,41 @@ void metrics_write(struct metrics *m, struct server *server, struct strb *out)
     family(out, "arrayd_info", "gauge", "Version and backend, as labels.");
     strb_addf(out, "arrayd_info{version=\"%s\",backend=\"%s\"} 1\n", ARRAYD_VERSION,
               engine_backend(server->engine));
-    gauge(out, "arrayd_uptime_seconds", "Time since the start.", uptime(server));
-    gauge(out, "arrayd_bytes_in_use", "Array memory alive, temporaries included.",
+    gauge(out, "arrayd_uptime_seconds", "Time since the daemon started, in seconds.",
+          uptime(server));
+    gauge(out, "arrayd_start_time_seconds", "Start of the daemon's process, in seconds since 1970.",
+          (double)server->started_us * 1e-6);
+    gauge(out, "arrayd_process_id", "Process ID of the daemon.", getpid());
+    family(out, "arrayd_restarts_total", "counter", "Restarts of the daemon by its keeper.");
+    strb_addf(out, "arrayd_restarts_total %d\n", hold_restarts(server->hold));
+    gauge(out, "arrayd_work_refused", "Kernels and plans that are refused because they faulted.",
+          culprits_count(server->culprits));
+    gauge(out, "arrayd_work_suspected",
+          "Kernels and plans that run alone because they were there when something faulted.",
+          culprits_suspects(server->culprits));
+    gauge(out, "arrayd_bytes_in_use", "Memory of arrays and temporaries, in bytes.",
           (double)engine_bytes_in_use(server->engine));
     gauge(out, "arrayd_arrays", "Array handles.", (double)auth_arrays(server->auth));
-    gauge(out, "arrayd_sessions", "Sessions, default ones included.",
+    gauge(out, "arrayd_sessions", "Sessions, including the default ones.",
           (double)auth_sessions(server->auth));
     gauge(out, "arrayd_http_connections", "Open connections.", (double)g.connections);
-    gauge(out, "arrayd_http_requests_in_flight", "Requests begun and not ended.",
+    gauge(out, "arrayd_http_requests_in_flight", "Requests that have begun and not ended.",
           (double)g.in_flight);
     gauge(out, "arrayd_http_requests_waiting",
-          "Of these, suspended: for the device, a worker or the client.", (double)g.suspended);
+          "Requests that are suspended and wait for the device, a worker thread or the client.",
+          (double)g.suspended);
     gauge(out, "arrayd_http_worker_queue", "Requests that wait for a worker thread.",
           (double)g.queued_work);
+    family(out, "arrayd_http_workers_busy", "gauge",
+           "Worker threads that run something; long work leaves one free where it can.");
+    strb_addf(out, "arrayd_http_workers_busy{work=\"short\"} %" PRId64 "\n", g.busy - g.busy_long);
+    strb_addf(out, "arrayd_http_workers_busy{work=\"long\"} %" PRId64 "\n", g.busy_long);
     write_routes(m, out);
     metrics_principals(server, out);
-    exports_metrics(server->exports, out);
+    write_exports(server, out);
     engine_metrics(server->engine, out);
     state_metrics(server->state, out);
+    keep_metrics(server->keep, out);
 }
 
 void metrics_get(struct request *req)

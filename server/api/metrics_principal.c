@@ -4,6 +4,7 @@
  * piece of work that ends, including that of programs and of requests whose reply did not wait. */
 #include <stdio.h>
 
+#include "compute/culprit/culprit.h"
 #include "server/api/metrics.h"
 #include "server/server.h"
 #include "server/store/auth.h"
@@ -22,23 +23,31 @@ enum {
     OF_WORK,
     OF_ARRAYS,
     OF_SESSIONS,
-    OF_EXPORTS
+    OF_EXPORTS,
+    OF_FAULTS
 };
 
 static const struct {
     const char *name, *type, *help;
 } of_principal[] = {
     [OF_REQUESTS] = {"requests_total", "counter", "Requests of a principal that have ended."},
-    [OF_BYTES_IN] = {"bytes_in_total", "counter", "Bytes of their bodies."},
-    [OF_BYTES_OUT] = {"bytes_out_total", "counter", "Bytes of the replies'."},
-    [OF_DEVICE] = {"device_seconds_total", "counter", "Time that devices worked for a principal."},
-    [OF_WAITING] = {"turns_waiting", "gauge", "Work of a principal that waits for its turn."},
-    [OF_WAITED] = {"turn_wait_seconds_total", "counter", "How long its work has waited for that."},
-    [OF_MEMORY] = {"memory_bytes", "gauge", "Memory of a principal's arrays and temporaries."},
-    [OF_WORK] = {"request_memory_bytes", "gauge", "Memory of the host that its requests take."},
+    [OF_BYTES_IN] = {"bytes_in_total", "counter", "Bytes of the bodies of a principal's requests."},
+    [OF_BYTES_OUT] = {"bytes_out_total", "counter",
+                      "Bytes of the bodies of the replies to a principal."},
+    [OF_DEVICE] = {"device_seconds_total", "counter",
+                   "Time that devices worked for a principal, in seconds."},
+    [OF_WAITING] = {"turns_waiting", "gauge", "Work of a principal that waits for a device."},
+    [OF_WAITED] = {"turn_wait_seconds_total", "counter",
+                   "Time that a principal's work has waited for a device, in seconds."},
+    [OF_MEMORY] = {"memory_bytes", "gauge",
+                   "Memory of a principal's arrays and temporaries, in bytes."},
+    [OF_WORK] = {"request_memory_bytes", "gauge",
+                 "Host memory that a principal's requests use, in bytes."},
     [OF_ARRAYS] = {"arrays", "gauge", "Array handles of a principal."},
-    [OF_SESSIONS] = {"sessions", "gauge", "Sessions of a principal, the default one included."},
+    [OF_SESSIONS] = {"sessions", "gauge", "Sessions of a principal, including the default one."},
     [OF_EXPORTS] = {"exports", "gauge", "Exports of a principal."},
+    [OF_FAULTS] = {"faults", "gauge",
+                   "Faults while only this principal's work was running, within fault-window."},
 };
 
 struct principal_line {
@@ -88,6 +97,9 @@ static void write_principal(void *user, struct principal *p)
     case OF_EXPORTS:
         v = (double)exports_count(l->server->exports, p);
         break;
+    case OF_FAULTS:
+        v = (double)culprits_strikes(l->server->culprits, p->name);
+        break;
     }
     strb_addf(l->out, "arrayd_principal_%s{principal=\"%s\"} %.15g\n", of_principal[l->which].name,
               p->name, v);
@@ -95,12 +107,13 @@ static void write_principal(void *user, struct principal *p)
 
 static void write_memory(const struct server *server, struct strb *out)
 {
-    strb_addf(out,
-              "# HELP arrayd_request_memory_bytes Memory of the host that requests, programs and "
-              "functions take.\n"
-              "# TYPE arrayd_request_memory_bytes gauge\n"
-              "arrayd_request_memory_bytes %lld\n",
-              (long long)meter_used(server->memory));
+    strb_addf(
+        out,
+        "# HELP arrayd_request_memory_bytes Host memory that requests, programs and functions use, "
+        "in bytes.\n"
+        "# TYPE arrayd_request_memory_bytes gauge\n"
+        "arrayd_request_memory_bytes %lld\n",
+        (long long)meter_used(server->memory));
 }
 
 /* The totals. */
@@ -109,17 +122,18 @@ static void write_turns(struct server *server, struct strb *out)
     struct sched_counts n;
     sched_count(server->sched, NULL, &n);
     strb_addf(out,
-              "# HELP arrayd_device_turns_waiting Pieces of work that wait for their turn on a "
-              "device.\n"
+              "# HELP arrayd_device_turns_waiting Pieces of work that wait for a device.\n"
               "# TYPE arrayd_device_turns_waiting gauge\n"
               "arrayd_device_turns_waiting %lld\n"
-              "# HELP arrayd_device_turns_total Turns that came.\n"
+              "# HELP arrayd_device_turns_total Pieces of work that were let onto a device.\n"
               "# TYPE arrayd_device_turns_total counter\n"
               "arrayd_device_turns_total %llu\n"
-              "# HELP arrayd_device_turns_waited_total Those that had to be waited for.\n"
+              "# HELP arrayd_device_turns_waited_total Pieces of work that had to wait for a "
+              "device.\n"
               "# TYPE arrayd_device_turns_waited_total counter\n"
               "arrayd_device_turns_waited_total %llu\n"
-              "# HELP arrayd_device_turn_wait_seconds_total How long, in all.\n"
+              "# HELP arrayd_device_turn_wait_seconds_total Time that work has waited for a "
+              "device, in seconds.\n"
               "# TYPE arrayd_device_turn_wait_seconds_total counter\n"
               "arrayd_device_turn_wait_seconds_total %.9g\n",
               (long long)n.waiting, (unsigned long long)n.turns, (unsigned long long)n.waited,

@@ -42,6 +42,10 @@ const struct route route_table[] = {
     {"PUT", "/v1/arrays/{ref}/data", BODY_STREAM, data_put, "/v1/arrays/{ref}/data"},
 
     {"POST", "/v1/snapshot", BODY_OPTIONAL, snapshot_post, "/v1/snapshot", ACCESS_OPERATOR},
+    {"GET", "/v1/faults", BODY_NONE, faults_get, "/v1/faults", ACCESS_OPERATOR},
+    {"DELETE", "/v1/faults", BODY_NONE, faults_delete, "/v1/faults", ACCESS_OPERATOR},
+    {"DELETE", "/v1/faults/{which}", BODY_NONE, fault_delete, "/v1/faults/{which}",
+     ACCESS_OPERATOR},
 
     {"POST", "/v1/layouts", BODY_BUFFERED, layouts_post, "/v1/layouts"},
 

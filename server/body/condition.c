@@ -109,11 +109,11 @@ enum err_code condition_check(const struct condition *c, const struct array *now
     if (c->match && (!now || (!is_star(c->match) && !any_listed(c->match, now, region, true))))
         return err_set(e, ERR_PRECONDITION_FAILED, "If-Match: %s",
                        now ? "the array's contents have none of these tags"
-                           : "there is no such array");
+                           : "the array does not exist");
     if (c->none_match && now &&
         (is_star(c->none_match) || any_listed(c->none_match, now, region, false)))
         return err_set(e, ERR_PRECONDITION_FAILED, "If-None-Match: %s",
-                       is_star(c->none_match) ? "there is such an array already"
+                       is_star(c->none_match) ? "the array already exists"
                                               : "the array's contents have one of these tags");
     return ERR_OK;
 }

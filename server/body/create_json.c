@@ -131,6 +131,9 @@ static enum err_code read_linspace(struct json v, struct create_spec *s, struct 
         TRY(json_get_i64(num, 0, INT64_MAX, &s->num, e));
     if (json_present(endpoint))
         TRY(json_get_bool(endpoint, &s->endpoint, e));
+    if (s->dtype < 0 && (s->start.kind == LIT_COMPLEX || s->stop.kind == LIT_COMPLEX))
+        return json_err(s->start.kind == LIT_COMPLEX ? start : stop, e, ERR_BAD_DTYPE,
+                        "complex end points need a dtype: complex64 or complex128");
     if (s->dtype < 0)
         s->dtype = DT_F64;
     return ERR_OK;
@@ -216,8 +219,8 @@ static enum err_code read_padded(struct json v, struct grid *g, struct err *e)
     TRY(json_get_shape(v, 0, &rank, padded, e));
     if (rank != g->rank)
         return json_err(v, e, ERR_SHAPE_MISMATCH,
-                        "padded has an extent for each axis: %d for an array of rank %d", rank,
-                        g->rank);
+                        "padded must have one extent per axis: got %d for an array of rank %d",
+                        rank, g->rank);
     memcpy(g->padded, padded, sizeof *padded * (size_t)rank);
     g->is_padded = true;
     return ERR_OK;
@@ -234,8 +237,8 @@ static enum err_code read_congruent(struct json v, const struct array_scope *fro
     const struct grid *other = h.array->grid;
     if (!other || !other->is_padded)
         return json_err(v, e, ERR_SHAPE_MISMATCH,
-                        "only a padded array (with ghosts, or made congruent) has others congruent "
-                        "to it");
+                        "an array can be congruent only to a padded one (with ghosts, \"padded\" "
+                        "or \"congruent_to\")");
     if (other->rank != g->rank)
         return json_err(v, e, ERR_SHAPE_MISMATCH,
                         "an array of rank %d cannot be congruent to one of rank %d", g->rank,
@@ -360,7 +363,8 @@ enum err_code create_spec_shape(const struct create_spec *spec, int rank, const 
     if (!spec->has_shape ||
         (spec->rank == rank && !memcmp(spec->shape, shape, sizeof *shape * (size_t)rank)))
         return ERR_OK;
-    return err_field(e, ERR_SHAPE_MISMATCH, "/shape", "the shape given is %s, the elements make %s",
+    return err_field(e, ERR_SHAPE_MISMATCH, "/shape",
+                     "the shape is given as %s, but the data has shape %s",
                      shape_text(spec->rank, spec->shape, given, sizeof given),
                      shape_text(rank, shape, made, sizeof made));
 }
@@ -399,7 +403,7 @@ enum err_code create_spec_run(const struct create_spec *p, struct session *s, st
         code = engine_random(s->stream, s->account, t, p->rank, p->shape, &p->random, &a, e);
         break;
     case CREATE_DATA:
-        code = err_set(e, ERR_INTERNAL, "data has no creator");
+        code = err_set(e, ERR_INTERNAL, "an array from 'data' is uploaded, not computed");
         break;
     }
     if (code != ERR_OK) {

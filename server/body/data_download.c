@@ -118,15 +118,20 @@ void data_error(const struct download *d, struct err *e)
     char why[DOWNLOAD_REASON];
     switch (download_result(d)) {
     case ERR_OUT_OF_MEMORY:
-        err_set(e, ERR_OUT_OF_MEMORY, "no memory was left for the work on this array");
+        err_set(e, ERR_OUT_OF_MEMORY, "memory ran out during the work on this array");
         break;
     case ERR_INTERNAL:
     case ERR_FAULTED:
+    case ERR_PLAN_FAULTED:
         download_reason(d, why);
         err_set(e, download_result(d), "%s", why);
         break;
+    case ERR_CONTENTS_LOST:
+        err_set(e, ERR_CONTENTS_LOST,
+                "the daemon ended while it was writing this array: write all of it anew");
+        break;
     default:
-        err_set(e, ERR_DEVICE_LOST, "the device failed before the contents were there");
+        err_set(e, ERR_DEVICE_LOST, "the device failed before the contents were computed");
         break;
     }
 }
@@ -465,7 +470,8 @@ static void first_block(struct request *req)
         data_times(req, s->download, !s->resource);
     bool lists = s->type == MEDIA_JSON && !s->nbytes;
     if (lists && data_json_items(&s->view) > JSON_EMPTY_MAX) {
-        fail(req, ERR_INLINE_TOO_LARGE, "the array has no elements, but too many empty lists");
+        fail(req, ERR_INLINE_TOO_LARGE,
+             "the array is empty, but would be written as too many empty lists");
     } else if ((int64_t)s->first_have == s->count &&
                !(lists && data_json_items(&s->view) > FIRST_BLOCK)) {
         reply_small(s);

@@ -84,7 +84,7 @@ static enum err_code overwrite(struct upload_sink *s, struct upload *take_u, str
     if (code == ERR_OK)
         code = handle_writable(&now, e);
     if (code == ERR_OK && !array_same_elements(now.array, s->target.array))
-        code = err_set(e, ERR_CONFLICT, "the array was resized while the data were on their way");
+        code = err_set(e, ERR_CONFLICT, "the array was resized during the upload");
     if (code == ERR_OK)
         return publish(s, take_u, now.array, e);
     upload_abort(take_u);
@@ -192,7 +192,7 @@ static enum err_code read_elements(struct upload_sink *s, struct err *e)
     TRY(json_array_finish(s->json, e));
     TRY(json_array_take(s->json, -1, &s->elements, e));
     if (!json_shape_fits(s))
-        return err_set(e, ERR_SHAPE_MISMATCH, "the data have shape %s, %s is wanted",
+        return err_set(e, ERR_SHAPE_MISMATCH, "the data has shape %s, but %s is expected",
                        shape_text(s->elements.rank, s->elements.shape, have, sizeof have),
                        shape_text(s->rank, s->shape, want, sizeof want));
     return sink_begin(s, 0, e);
@@ -216,7 +216,7 @@ static void begin_elements(struct upload_sink *s)
 static enum err_code check_end(const struct upload_sink *s, struct err *e)
 {
     if (s->format != DATA_JSON && !s->upload)
-        return err_set(e, ERR_BAD_NPY, "the body ends within the .npy header");
+        return err_set(e, ERR_BAD_NPY, "the body ends inside the .npy header");
     if (s->format != DATA_JSON && s->got != s->nbytes)
         return sink_length_error(s, s->got, false, e);
     return ERR_OK;
@@ -228,7 +228,7 @@ static void end_body(struct request *req)
     struct upload_sink *s = req->state;
     struct err e = ERR_INIT;
     wakeup_arm(&s->wakeup);
-    if (!sink_has_room(s)) {
+    if (!sink_has_memory(s)) {
         wakeup_wait(&s->wakeup, end_body);
         return;
     }

@@ -54,7 +54,7 @@ struct upload_sink {
  * the device is full and room can be made for it, the sink waits. */
 enum err_code sink_begin(struct upload_sink *s, int64_t before, struct err *e) must_check;
 /* Whether the sink need not wait any more: there is room, or it has failed. */
-bool sink_has_room(struct upload_sink *s);
+bool sink_has_memory(struct upload_sink *s);
 /* The first bytes are not a .npy header: takes them as data. */
 void sink_take_head(struct upload_sink *s);
 /* Pushes the stage's complete elements; false if the engine has no room now. */

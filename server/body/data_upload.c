@@ -42,7 +42,7 @@ enum err_code sink_length_error(const struct upload_sink *s, int64_t is, bool at
 {
     char shape[SHAPE_TEXT_MAX];
     return err_set(e, ERR_LENGTH_MISMATCH,
-                   "%s of shape %s takes %" PRId64 " bytes, the body has %s%" PRId64,
+                   "%s of shape %s takes %" PRId64 " bytes, but the body has %s%" PRId64,
                    dtype_name(s->dtype), shape_text(s->rank, s->shape, shape, sizeof shape),
                    s->nbytes, at_least ? "at least " : "", is);
 }
@@ -73,7 +73,7 @@ enum err_code sink_begin(struct upload_sink *s, int64_t before, struct err *e)
     return ERR_OK;
 }
 
-bool sink_has_room(struct upload_sink *s)
+bool sink_has_memory(struct upload_sink *s)
 {
     struct err e = ERR_INIT;
     if (!s->waits)
@@ -152,7 +152,8 @@ static size_t put_data(struct upload_sink *s, const unsigned char *p, size_t n)
 static enum err_code missing_query(struct upload_sink *s, struct err *e)
 {
     return err_set(e, s->typed ? ERR_BAD_SHAPE : ERR_BAD_DTYPE,
-                   "octet-stream data needs ?dtype=…&shape=a,b,c in the query; %s is missing",
+                   "raw data (application/octet-stream) needs ?dtype=…&shape=a,b,c in the query; "
+                   "%s is missing",
                    s->typed ? "shape" : "dtype");
 }
 
@@ -162,11 +163,11 @@ static enum err_code npy_begin(struct upload_sink *s, int64_t before, struct err
     const struct npy_header *h = &s->header;
     char have[SHAPE_TEXT_MAX], want[SHAPE_TEXT_MAX];
     if (s->typed && h->dtype != s->dtype)
-        return err_set(e, ERR_DTYPE_MISMATCH, "the .npy data are %s, %s is wanted",
+        return err_set(e, ERR_DTYPE_MISMATCH, "the .npy data has dtype %s, but %s is expected",
                        dtype_name(h->dtype), dtype_name(s->dtype));
     if (s->shaped && (h->rank != s->rank ||
                       (h->rank && memcmp(h->shape, s->shape, sizeof *h->shape * (size_t)h->rank))))
-        return err_set(e, ERR_SHAPE_MISMATCH, "the .npy data have shape %s, %s is wanted",
+        return err_set(e, ERR_SHAPE_MISMATCH, "the .npy data has shape %s, but %s is expected",
                        shape_text(h->rank, h->shape, have, sizeof have),
                        shape_text(s->rank, s->shape, want, sizeof want));
     s->dtype = h->dtype;
@@ -238,7 +239,7 @@ static size_t put_json(struct upload_sink *s, const char *p, size_t n)
     char shape[SHAPE_TEXT_MAX];
     if (json_array_feed_all(s->json, p, n, &e)) {
         if (e.code == ERR_QUOTA) /* the limit is the region's size */
-            err_set(&e, ERR_SHAPE_MISMATCH, "the data have more elements than shape %s",
+            err_set(&e, ERR_SHAPE_MISMATCH, "the data has more elements than shape %s",
                     shape_text(s->rank, s->shape, shape, sizeof shape));
         sink_fail(s, &e);
     }
@@ -250,7 +251,7 @@ static size_t sink_push(struct http_sink *sink, const char *bytes, size_t n, boo
     struct upload_sink *s = (struct upload_sink *)sink;
     size_t used = 0;
     uint64_t begun = clock_ns();
-    while (used < n && sink_has_room(s) && !s->failed) {
+    while (used < n && sink_has_memory(s) && !s->failed) {
         const unsigned char *p = (const unsigned char *)bytes + used;
         size_t took;
         if (s->upload)
@@ -307,8 +308,8 @@ enum err_code data_format_of(struct request *req, enum data_format *ret, struct 
         return ERR_OK;
     default:
         return err_set(e, ERR_UNSUPPORTED_MEDIA_TYPE,
-                       "array data come as application/octet-stream, application/x-npy or "
-                       "application/json (curl --json), not as %.64s",
+                       "array data must be application/octet-stream, application/x-npy or "
+                       "application/json (curl --json), not %.64s",
                        value);
     }
 }
@@ -326,7 +327,8 @@ static enum err_code read_extents(const char *text, int *ret_rank, int64_t *ret_
         errno = 0;
         long long v = *p >= '0' && *p <= '9' ? strtoll(p, &end, 10) : -1;
         if (v < 0 || errno || (*end && (*end != ',' || !end[1])))
-            return err_set(e, ERR_BAD_SHAPE, "shape must be extents with commas between, as 3,4");
+            return err_set(e, ERR_BAD_SHAPE,
+                           "shape must be a comma-separated list of extents, such as 3,4");
         ret_shape[rank++] = v;
         p = *end ? end + 1 : end;
     }
@@ -345,9 +347,7 @@ static enum err_code read_query(struct upload_sink *s, struct err *e)
         int64_t *extents = arena_alloc_array(s->req->arena, MAX_RANK, sizeof *extents);
         if (!extents)
             return err_oom(e);
-        enum err_code c = read_extents(shape, &s->rank, extents, e);
-        if (c)
-            return c;
+        TRY(read_extents(shape, &s->rank, extents, e));
         s->shaped = true;
         s->shape = extents;
     }
@@ -406,7 +406,7 @@ void data_accept_into(struct request *req, struct session *take_session, struct 
     s->shape = s->region.shape;
     s->npy.want_bfloat16 = s->dtype == DT_BF16;
     if (view_self_overlaps(region))
-        code = err_set(&e, ERR_OVERLAP, "elements of the target overlap each other");
+        code = err_set(&e, ERR_OVERLAP, "elements of the target overlap in memory");
     else if (format == DATA_OCTETS)
         code = begin_data(s, 0, &e);
     else if (format == DATA_JSON) {

@@ -96,10 +96,9 @@ static enum err_code read_expression(struct eval_body *b, struct json body, stru
     if (json_present(text) == json_present(tree))
         return json_present(text)
                    ? json_err_member(body, "tree", e, ERR_BAD_FIELD,
-                                     "either expr or tree says what to compute, not both")
+                                     "give either expr or tree, not both")
                    : json_err_member(body, "expr", e, ERR_BAD_FIELD,
-                                     "expr (or tree, or statements) is missing: what is to be "
-                                     "computed?");
+                                     "give what to compute as expr, tree or statements");
     if (json_present(text) && json_kind(text) != JSON_STRING)
         return json_err(text, e, ERR_BAD_FIELD, "expr must be a string; JSON trees go in \"tree\"");
     reader_start(&b->reader, b->reader.req->arena, &b->expr);
@@ -132,12 +131,12 @@ static enum err_code read_target(struct eval_body *b, struct json body, struct e
     struct err inner = ERR_INIT;
     const char *ref;
     if (!json_given(out))
-        return json_given(index)
-                   ? json_err(index, e, ERR_BAD_FIELD, "index is a region of out: out is missing")
-                   : ERR_OK;
+        return json_given(index) ? json_err(index, e, ERR_BAD_FIELD,
+                                            "index selects a region of out, but out is missing")
+                                 : ERR_OK;
     TRY(json_get_string(out, &ref, NULL, e));
     if (b->name)
-        return json_err(out, e, ERR_BAD_FIELD, "the result goes into out or under name, not both");
+        return json_err(out, e, ERR_BAD_FIELD, "give either out or name, not both");
     enum err_code code = reader_target(&b->reader, ref, &b->out, &inner);
     if (code != ERR_OK)
         return json_err(out, e, code, "%s", inner.message);
@@ -187,10 +186,22 @@ static enum err_code check_name(struct eval_body *b, struct err *e)
     return code != ERR_OK ? err_prefix(e, "/name") : ERR_OK;
 }
 
+/* A body with "statements" is read by program_body.c. Both its members are named here as well, so
+ * that the error for a misspelt member lists them. */
+static enum err_code check_members(struct json body, struct err *e)
+{
+    const struct json results = json_member(body, "results");
+    TRY(JSON_MEMBERS(body, e, "expr", "tree", "let", "bind", "name", "out", "index", "dtype",
+                     "inline", "fast_math", "statements", "results"));
+    return json_present(results) ? json_err(results, e, ERR_UNKNOWN_FIELD,
+                                            "results selects among the targets of statements, but "
+                                            "statements is missing")
+                                 : ERR_OK;
+}
+
 static enum err_code read_all(struct eval_body *b, struct json body, struct err *e)
 {
-    TRY(JSON_MEMBERS(body, e, "expr", "tree", "let", "bind", "name", "out", "index", "dtype",
-                     "inline", "fast_math"));
+    TRY(check_members(body, e));
     TRY(read_flags(b, body, e));
     TRY(read_expression(b, body, e));
     TRY(reader_open(&b->reader, e));

@@ -49,9 +49,9 @@ static enum err_code check_name(const char *name, struct err *e)
     size_t n = strlen(name);
     TRY(name_check(name, e));
     if (is_reserved(name))
-        return err_set(e, ERR_BAD_NAME, "'%s' has a meaning in expressions", name);
+        return err_set(e, ERR_BAD_NAME, "'%s' is a reserved name in expressions", name);
     if (op_from_name(name, n) >= 0 || func_from_name(name, n) >= 0)
-        return err_set(e, ERR_BAD_NAME, "'%s' is an operation already", name);
+        return err_set(e, ERR_BAD_NAME, "'%s' is already the name of an operation", name);
     return ERR_OK;
 }
 
@@ -68,7 +68,8 @@ static enum err_code read_name(struct json body, const char *in_path, const char
     TRY(json_require(body, "name", &v, e));
     TRY(json_get_string(v, ret, NULL, e));
     if (in_path && strcmp(*ret, in_path) != 0)
-        return json_err(v, e, ERR_BAD_FIELD, "the path says '%.80s'", in_path);
+        return json_err(v, e, ERR_BAD_FIELD, "this differs from the name in the path, '%.80s'",
+                        in_path);
     return check_name(*ret, e) == ERR_OK ? ERR_OK : err_prefix(e, "/name");
 }
 
@@ -80,10 +81,10 @@ static enum err_code read_param(struct json v, const char **params, uint32_t n, 
     if (code != ERR_OK)
         return json_err(v, e, code, "%s", why.message);
     if (is_reserved(params[n]))
-        return json_err(v, e, ERR_BAD_NAME, "'%s' has a meaning in expressions", params[n]);
+        return json_err(v, e, ERR_BAD_NAME, "'%s' is a reserved name in expressions", params[n]);
     for (uint32_t i = 0; i < n; i++)
         if (!strcmp(params[i], params[n]))
-            return json_err(v, e, ERR_BAD_NAME, "there are two parameters '%s'", params[n]);
+            return json_err(v, e, ERR_BAD_NAME, "the parameter '%s' is given twice", params[n]);
     return ERR_OK;
 }
 
@@ -123,7 +124,7 @@ static enum err_code keep_text(struct definition *d, struct json text, const str
 static enum err_code too_large(struct json v, int64_t max, struct err *e)
 {
     return json_err(v, e, ERR_EXPRESSION_TOO_LARGE,
-                    "a function's expression has at most %lld bytes", (long long)max);
+                    "a function's expression must have at most %lld bytes", (long long)max);
 }
 
 static enum err_code read_expression(const struct config *config, struct json body,
@@ -135,10 +136,9 @@ static enum err_code read_expression(const struct config *config, struct json bo
     size_t n = 0;
     d->is_tree = json_present(tree);
     if (json_present(text) == d->is_tree)
-        return d->is_tree ? json_err(tree, e, ERR_BAD_FIELD,
-                                     "either expr or tree says what is computed, not both")
+        return d->is_tree ? json_err(tree, e, ERR_BAD_FIELD, "give either expr or tree, not both")
                           : json_err_member(body, "expr", e, ERR_BAD_FIELD,
-                                            "expr (or tree) is missing: what is computed?");
+                                            "give what the function computes as expr or tree");
     if (!d->is_tree)
         TRY(json_get_string(text, &unused, &n, e));
     if ((int64_t)n > max)
@@ -165,6 +165,7 @@ enum err_code function_json_read(const struct config *config, struct json body, 
     TRY(read_expression(config, body, d, &x, e));
     TRY(function_new(arena, &x, name, params, n_params, &d->function, e));
     arena = NULL; /* the function owns it now */
+    d->function->definition = d;
     d->created_us = clock_date_us();
     *ret = d;
     return ERR_OK;

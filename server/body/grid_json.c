@@ -11,7 +11,8 @@ static enum err_code read_ghost(struct json v, struct grid *g, struct err *e)
     TRY(json_get_i64_list(v, MAX_RANK, 0, INT64_MAX, width, &n, e));
     if (n != (size_t)g->rank)
         return json_err(v, e, ERR_SHAPE_MISMATCH,
-                        "ghost has a width for each axis: %zu for an array of rank %d", n, g->rank);
+                        "ghost must have one width per axis: got %zu for an array of rank %d", n,
+                        g->rank);
     for (int k = 0; k < g->rank; k++)
         g->ghost[k] = width[k];
     return ERR_OK;
@@ -22,15 +23,15 @@ static enum err_code read_spacing(struct json v, struct grid *g, struct err *e)
     double h[MAX_RANK];
     int n = 0;
     if (json_kind(v) != JSON_LIST)
-        return json_err(v, e, ERR_BAD_FIELD, "spacing is a list of numbers, one an axis");
+        return json_err(v, e, ERR_BAD_FIELD, "spacing must be a list of numbers, one per axis");
     if (json_count(v) != (size_t)g->rank)
         return json_err(v, e, ERR_SHAPE_MISMATCH,
-                        "spacing has a number for each axis: %zu for an array of rank %d",
+                        "spacing must have one number per axis: got %zu for an array of rank %d",
                         json_count(v), g->rank);
     for (struct json x = json_first(v); json_present(x); x = json_next(x), n++) {
         TRY(json_get_double(x, &h[n], e));
         if (!(h[n] > 0) || isinf(h[n]))
-            return json_err(x, e, ERR_BAD_FIELD, "a spacing is a positive number");
+            return json_err(x, e, ERR_BAD_FIELD, "a spacing must be a positive number");
     }
     for (int k = 0; k < g->rank; k++)
         g->spacing[k] = h[k];
@@ -46,7 +47,7 @@ static enum err_code read_face(struct json v, enum dtype t, struct face *ret, st
 {
     struct face f = {.type = FACE_NONE};
     if (json_kind(v) != JSON_OBJECT)
-        return bad(v, e, "a face is {\"type\": \"dirichlet\", \"neumann\" or \"none\", …}");
+        return bad(v, e, "a face must be {\"type\": \"dirichlet\", \"neumann\" or \"none\", …}");
     struct json type = json_member(v, "type"), value = json_member(v, "value");
     TRY(JSON_MEMBERS(v, e, "type", "value"));
     if (json_equals(type, "dirichlet"))
@@ -57,18 +58,18 @@ static enum err_code read_face(struct json v, enum dtype t, struct face *ret, st
         f.type = FACE_PERIODIC;
     else if (!json_equals(type, "none"))
         return bad(json_present(type) ? type : v, e,
-                   "a face's type is \"dirichlet\", \"neumann\", \"periodic\" or \"none\"");
+                   "a face's type must be \"dirichlet\", \"neumann\", \"periodic\" or \"none\"");
     bool wanted = f.type == FACE_DIRICHLET || f.type == FACE_NEUMANN;
     if (wanted != json_present(value))
         return bad(wanted ? v : value, e,
-                   wanted ? "this type of face needs a value" : "this type of face has no value");
+                   wanted ? "this type of face needs a value" : "this type of face takes no value");
     if (wanted) {
         struct literal l;
         TRY(json_get_literal(value, &l, e));
         if (l.kind == LIT_BOOL)
-            return bad(value, e, "a face's value is a number");
+            return bad(value, e, "a face's value must be a number");
         if (l.kind == LIT_COMPLEX && !dtype_is_complex(t))
-            return bad(value, e, "only complex arrays have complex values at their faces");
+            return bad(value, e, "only the faces of a complex array can have complex values");
         f.re = l.kind == LIT_INT ? (double)l.i : l.re;
         f.im = l.kind == LIT_COMPLEX ? l.im : 0;
     }
@@ -83,12 +84,12 @@ static enum err_code read_axis(struct json v, enum dtype t, struct face *ret, st
         return ERR_OK;
     }
     if (json_kind(v) != JSON_LIST || json_count(v) != 2)
-        return bad(v, e, "an axis's boundary is \"periodic\" or [low face, high face]");
+        return bad(v, e, "the boundary of an axis must be \"periodic\" or [low face, high face]");
     struct json low = json_first(v), high = json_next(low);
     TRY(read_face(low, t, &ret[FACE_LOW], e));
     TRY(read_face(high, t, &ret[FACE_HIGH], e));
     if ((ret[FACE_LOW].type == FACE_PERIODIC) != (ret[FACE_HIGH].type == FACE_PERIODIC))
-        return bad(v, e, "an axis is periodic on both faces or on neither");
+        return bad(v, e, "an axis must be periodic on both faces or on neither");
     return ERR_OK;
 }
 
@@ -97,10 +98,10 @@ static enum err_code read_boundary(struct json v, enum dtype t, struct grid *g, 
     struct face face[MAX_RANK][2];
     int k = 0;
     if (json_kind(v) != JSON_LIST)
-        return bad(v, e, "a boundary is a list with an entry for each axis");
+        return bad(v, e, "a boundary must be a list with one entry per axis");
     if (json_count(v) != (size_t)g->rank)
         return json_err(v, e, ERR_BAD_BOUNDARY,
-                        "a boundary has an entry for each axis: %zu for an array of rank %d",
+                        "a boundary must have one entry per axis: got %zu for an array of rank %d",
                         json_count(v), g->rank);
     for (struct json x = json_first(v); json_present(x); x = json_next(x), k++)
         TRY(read_axis(x, t, face[k], e));

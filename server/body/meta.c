@@ -2,18 +2,15 @@
 #include "server/body/meta.h"
 
 #include <stdio.h>
-#include <time.h>
 
+#include "compute/base/clock.h"
 #include "server/body/grid_json.h"
+#include "server/store/session.h"
 
 void meta_put_time(struct json_writer *w, const char *key, int64_t us)
 {
-    time_t s = (time_t)(us / 1000000);
-    struct tm tm;
-    char text[64];
-    gmtime_r(&s, &tm);
-    size_t n = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &tm);
-    snprintf(text + n, sizeof text - n, ".%03dZ", (int)(us / 1000 % 1000));
+    char text[CLOCK_DATE_SIZE];
+    clock_date_text(us, text);
     json_put_member_string(w, key, text);
 }
 
@@ -68,6 +65,18 @@ void meta_reply_reserved(struct request *req, int status, const struct handle *h
     http_reply_json(req, status, take);
 }
 
+enum err_code meta_reply_added(struct request *req, struct session *s, struct array *a,
+                               const struct handle_spec *spec, struct err *e)
+{
+    bool replaced = false;
+    _cleanup_handle_ struct handle h = {0};
+    _cleanup_strb_ struct strb meta = {0};
+    TRY(meta_reserve(&meta, e));
+    TRY(handle_add(s->handles, a, spec, &h, &replaced, e));
+    meta_reply_reserved(req, replaced ? 200 : 201, &h, true, &meta);
+    return ERR_OK;
+}
+
 void meta_reply(struct request *req, int status, const struct handle *h)
 {
     struct strb out = {0};
@@ -93,7 +102,7 @@ enum err_code meta_location(struct json body, int *ret_host, struct err *e)
     if (!json_present(v))
         return ERR_OK;
     if (!host && !json_equals(v, "device"))
-        return json_err(v, e, ERR_BAD_FIELD, "location is \"device\" or \"host\"");
+        return json_err(v, e, ERR_BAD_FIELD, "location must be \"device\" or \"host\"");
     *ret_host = host;
     return ERR_OK;
 }

@@ -13,6 +13,8 @@
 #include "server/http/http.h"
 #include "server/store/handles.h"
 
+struct session;
+
 /* Writes the metadata object of GET /v1/arrays/{ref} as one value. */
 void meta_put(struct json_writer *w, const struct handle *h);
 
@@ -22,6 +24,10 @@ void meta_reply(struct request *req, int status, const struct handle *h);
 /* For requests that change something: reserves the memory before, so that a change is never
  * followed by an error for want of memory. `located`: with Location. */
 enum err_code meta_reserve(struct strb *ret, struct err *e) must_check;
+/* Gives the array a handle and replies with its metadata, 201 or, where it replaced another, 200.
+ */
+enum err_code meta_reply_added(struct request *req, struct session *s, struct array *a,
+                               const struct handle_spec *spec, struct err *e) must_check;
 void meta_reply_reserved(struct request *req, int status, const struct handle *h, bool located,
                          struct strb *take);
 

@@ -38,8 +38,8 @@ static enum err_code write_out(struct reading *r, struct expr *x, const char *pl
     r->n_nodes += (int64_t)x->n_nodes;
     if (r->n_nodes > r->config->max_program_nodes)
         return err_field(e, ERR_EXPRESSION_TOO_LARGE, place,
-                         "all up to this have more than %lld nodes together, with the functions "
-                         "that they call written out (max-program-nodes)",
+                         "the expressions up to this one have more than %lld nodes in all, with "
+                         "the functions that they call expanded (max-program-nodes)",
                          (long long)r->config->max_program_nodes);
     return ERR_OK;
 }
@@ -82,7 +82,7 @@ static enum err_code read_statements(struct reading *r, struct err *e)
     size_t n = json_kind(list) == JSON_LIST ? json_count(list) : 0;
     if (n == 0 || n > (size_t)r->config->max_statements)
         return json_err(list, e, n ? ERR_EXPRESSION_TOO_LARGE : ERR_BAD_FIELD,
-                        "%s is a list of statements, from 1 to %lld of them", member(r),
+                        "%s must be a list of 1 to %lld statements", member(r),
                         (long long)r->config->max_statements);
     struct program_assign *body = arena_alloc_array(r->arena, n, sizeof *body);
     if (!body)
@@ -130,12 +130,12 @@ static enum err_code read_records(struct reading *r, struct err *e)
     const int64_t values = r->to->steps / r->spec.series_every;
     if (n == 0 || n > (size_t)r->config->max_statements)
         return json_err(record, e, ERR_BAD_FIELD,
-                        "record is an object of names and expressions, from 1 to %lld of them",
+                        "record must be an object of 1 to %lld names and expressions",
                         (long long)r->config->max_statements);
     if (values > r->config->max_records / (int64_t)n)
         return json_err(record, e, ERR_BAD_FIELD,
-                        "this makes %lld values of each, at most %lld are kept of all together: a "
-                        "larger record_every?",
+                        "this records %lld values of each, but at most %lld are kept in all: use a "
+                        "larger record_every",
                         (long long)values, (long long)r->config->max_records);
     struct program_series *series = arena_alloc_array(r->arena, n, sizeof *series);
     const char **names = arena_alloc_array(r->arena, n, sizeof *names);
@@ -200,7 +200,7 @@ static enum err_code read_result(struct reading *r, struct json v, struct err *e
     if (code != ERR_OK)
         return json_err(v, e, code, "%s", inner.message);
     if (is_result(r, name))
-        return json_err(v, e, ERR_BAD_NAME, "\"%s\" is there twice", name);
+        return json_err(v, e, ERR_BAD_NAME, "\"%s\" is given twice", name);
     return add_result(r, name, place, e);
 }
 
@@ -236,7 +236,7 @@ static enum err_code find_results(struct reading *r, struct err *e)
     size_t n = json_present(list) ? json_count(list) : r->spec.n_body;
     if (json_present(list) &&
         (json_kind(list) != JSON_LIST || n > (size_t)r->config->max_statements))
-        return json_err(list, e, ERR_BAD_FIELD, "results is a list of names, at most %lld",
+        return json_err(list, e, ERR_BAD_FIELD, "results must be a list of at most %lld names",
                         (long long)r->config->max_statements);
     r->results = arena_alloc_array(r->arena, n, sizeof *r->results);
     if (!r->results)
@@ -258,6 +258,14 @@ static enum err_code find_target(void *user, const char *name, struct array **re
     TRY(reader_resolve(&r->reader, name, &b, e));
     if (b.kind != BINDING_ARRAY)
         return ERR_OK;
+    if (r->reader.past) {
+        const struct past_name *x = reader_past(&r->reader, name);
+        struct body_target *t = &r->targets[r->n_targets++];
+        memcpy(t->id, x->id, sizeof t->id);
+        t->shared = x->shared;
+        *ret = array_ref(x->array);
+        return ERR_OK;
+    }
     TRY(reader_target(&r->reader, json_present(bound) ? json_text(bound, NULL) : name, &h, e));
     struct body_target *t = &r->targets[r->n_targets++];
     memcpy(t->id, h.id, sizeof t->id);
@@ -314,7 +322,7 @@ static enum err_code read_snapshots(struct reading *r, struct arena *arena, stru
     size_t n = json_kind(snapshot) == JSON_OBJECT ? json_count(snapshot) : 0;
     if (!n)
         return json_err(snapshot, e, ERR_BAD_FIELD,
-                        "snapshot is an object of arrays that are assigned and numbers of steps");
+                        "snapshot must be an object of assigned arrays and numbers of steps");
     struct body_snapshot *list = arena_alloc_array(arena, n, sizeof *list);
     if (!list)
         return err_oom(e);
@@ -326,8 +334,8 @@ static enum err_code read_snapshots(struct reading *r, struct arena *arena, stru
                strcmp(program_target(to->program, s->target, &unused), json_key(v)) != 0)
             s->target++;
         if (s->target == program_targets(to->program))
-            return json_err(v, e, ERR_UNKNOWN_NAME, "\"%s\" is no array that is assigned",
-                            json_key(v));
+            return json_err(v, e, ERR_UNKNOWN_NAME,
+                            "\"%s\" is not an array that the program assigns", json_key(v));
         TRY(json_get_i64(v, 1, STEPS_MOST, &s->every, e));
     }
     return ERR_OK;
@@ -336,12 +344,21 @@ static enum err_code read_snapshots(struct reading *r, struct arena *arena, stru
 /* Copies the lease tokens, since they outlive the request. */
 static enum err_code read_claim(struct reading *r, struct arena *arena, struct err *e)
 {
-    const char *tokens = http_header(r->reader.req, "Arrayd-Lease");
+    const struct past *past = r->reader.past;
+    const char *tokens = past ? past->lease : http_header(r->reader.req, "Arrayd-Lease");
     const char *kept = tokens ? arena_strndup(arena, tokens, strlen(tokens)) : NULL;
     if (tokens && !kept)
         return err_oom(e);
     r->to->claim = (struct lease_claim){r->reader.req->server->leases, kept};
     return ERR_OK;
+}
+
+static enum err_code keep_text(struct reading *r, struct arena *arena, struct err *e)
+{
+    const struct request *req = r->reader.req;
+    r->to->text = arena_strndup(arena, req->body, req->body_len);
+    r->to->text_len = req->body_len;
+    return r->to->text ? ERR_OK : err_oom(e);
 }
 
 /* --- the body --- */
@@ -355,7 +372,7 @@ static enum err_code check_members(const struct reading *r, struct err *e)
                             "until", "until_every", "stop_on_nan", "fast_math");
     if (json_present(expr) || json_present(tree))
         return json_err(json_present(expr) ? expr : tree, e, ERR_BAD_FIELD,
-                        "one of expr, tree and statements says what to compute, not two");
+                        "give only one of expr, tree and statements");
     return JSON_MEMBERS(body, e, "bind", "statements", "results", "inline", "fast_math");
 }
 
@@ -399,6 +416,8 @@ static enum err_code read_all(struct reading *r, struct err *e)
     TRY(make_program(r, e));
     TRY(find_reads(r, arena, e));
     TRY(read_snapshots(r, arena, e));
+    if (!r->statements)
+        TRY(keep_text(r, arena, e));
     return read_claim(r, arena, e);
 }
 
@@ -433,6 +452,22 @@ enum err_code program_body_read(struct request *req, struct json body, bool expl
 {
     struct reading r = {0};
     return read_body(req, body, explain, &r, ret, e);
+}
+
+enum err_code program_body_again(struct server *server, struct principal *p, const char *text,
+                                 size_t n, const struct past *past, struct program_body *ret,
+                                 struct err *e)
+{
+    static const struct json_limits limits = {.max_depth = 1000, .max_nodes = UINT32_MAX};
+    _cleanup_arena_ struct arena *arena = arena_new(0);
+    struct json body;
+    if (!arena)
+        return err_oom(e);
+    TRY(json_parse(arena, text, n, &limits, &body, e));
+    struct request req = {
+        .server = server, .principal = p, .arena = arena, .body = text, .body_len = n};
+    struct reading r = {.reader = {.past = past}};
+    return read_body(&req, body, false, &r, ret, e);
 }
 
 enum err_code statements_body_read(struct request *req, struct json body, bool explain,

@@ -14,6 +14,8 @@
 #include "server/store/lease.h"
 #include "server/store/share.h"
 
+struct past;
+struct server;
 struct session;
 
 struct body_snapshot {
@@ -50,6 +52,8 @@ struct program_body {
     uint32_t n_series;
     const struct body_snapshot *snapshots;
     uint32_t n_snapshots;
+    const char *text; /* the request's body */
+    size_t text_len;
     /* of statements: */
     const struct program_result *results; /* the results in the reply */
     uint32_t n_results;
@@ -60,6 +64,11 @@ struct program_body {
  * matter. */
 enum err_code program_body_read(struct request *req, struct json body, bool explain,
                                 struct program_body *ret, struct err *e) must_check;
+/* The same for a program of an earlier process, from its `text`. What its arrays may be used for
+ * is not looked at. */
+enum err_code program_body_again(struct server *server, struct principal *p, const char *text,
+                                 size_t n, const struct past *past, struct program_body *ret,
+                                 struct err *e) must_check;
 /* The same for statements, from which no job will be made. If they have more than most_nodes nodes
  * (0: any number), ret->program is NULL, the session has not been used, and nothing needs
  * clearing. */

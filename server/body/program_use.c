@@ -25,7 +25,7 @@ static enum err_code may_write(const struct program_body *b, uint32_t target, st
     } else if (code == ERR_OK) {
         code = handle_writable(&h, e);
         if (code == ERR_OK && !array_same_buffer(h.array, a))
-            code = err_set(e, ERR_CONFLICT, "\"%s\" was resized meanwhile", name);
+            code = err_set(e, ERR_CONFLICT, "\"%s\" was resized in the meantime", name);
     }
     return code == ERR_OK ? lease_check(&b->claim, a, LEASE_WRITE, e) : code;
 }

@@ -33,7 +33,7 @@ enum err_code reader_parse(struct expr *x, struct json v, const char *pointer, b
 enum err_code reader_write_out(const struct reader *r, struct expr *x, struct function_set *ret,
                                struct err *e)
 {
-    TRY(functions_of(r->req->principal->functions, x, ret, e));
+    TRY(functions_of(r->past ? r->past->functions : r->req->principal->functions, x, ret, e));
     return ret->n ? function_inline(x, ret, x, e) : ERR_OK;
 }
 
@@ -48,10 +48,33 @@ static void bind_array(struct resolved *to, const struct handle *h)
         memcpy(to->shared, h->id, sizeof to->shared);
 }
 
-static enum err_code get_array(struct reader *r, const char *ref, struct resolved *ret,
-                               struct err *e)
+const struct past_name *reader_past(const struct reader *r, const char *name)
+{
+    size_t i = 0;
+    while (i < r->past->n_names && strcmp(r->past->names[i].name, name) != 0)
+        i++;
+    return i < r->past->n_names ? &r->past->names[i] : NULL;
+}
+
+static enum err_code get_past(const struct reader *r, const char *name, struct resolved *ret,
+                              struct err *e)
+{
+    const struct past_name *x = reader_past(r, name);
+    if (!x)
+        return err_set(e, ERR_NOT_FOUND, "\"%s\" was no array", name);
+    struct handle h = {.shared = x->shared, .array = x->array};
+    memcpy(h.id, x->id, sizeof h.id);
+    bind_array(ret, &h);
+    return ERR_OK;
+}
+
+/* The array that `ref` means, which the text calls `name`. */
+static enum err_code get_array(struct reader *r, const char *name, const char *ref,
+                               struct resolved *ret, struct err *e)
 {
     struct handle h;
+    if (r->past)
+        return get_past(r, name, ret, e);
     TRY(share_get(&r->scope, ref, &h, e));
     enum err_code code = lease_check(&r->claim, h.array, LEASE_READ, e);
     if (code == ERR_OK)
@@ -98,7 +121,7 @@ static enum err_code bind_value(struct reader *r, struct json v, struct resolved
     if (kind == JSON_OBJECT)
         return bind_const(r, v, &ret->binding, e);
     if (kind == JSON_STRING && !is_number(json_text(v, NULL))) {
-        enum err_code code = get_array(r, json_text(v, NULL), ret, &inner);
+        enum err_code code = get_array(r, ret->name, json_text(v, NULL), ret, &inner);
         return code != ERR_OK ? json_err(v, e, code, "%s", inner.message) : ERR_OK;
     }
     ret->binding = (struct binding){.kind = BINDING_LITERAL};
@@ -175,7 +198,7 @@ enum err_code reader_resolve(void *user, const char *name, struct binding *ret, 
         *ret = found->binding;
         return ERR_OK;
     }
-    enum err_code code = get_array(r, name, &key, e);
+    enum err_code code = get_array(r, name, name, &key, e);
     if (code == ERR_NOT_FOUND) {
         *ret = (struct binding){.kind = BINDING_NONE};
         return ERR_OK;
@@ -197,9 +220,12 @@ enum err_code reader_resolve(void *user, const char *name, struct binding *ret, 
 
 enum err_code reader_open(struct reader *r, struct err *e)
 {
-    TRY(session_of(r->req, &r->session, e));
+    if (r->past)
+        r->session = session_ref(r->past->session);
+    else
+        TRY(session_of(r->req, &r->session, e));
     r->scope = request_scope(r->req, r->session);
-    r->claim = r->explain ? (struct lease_claim){0} : request_claim(r->req);
+    r->claim = r->explain || r->past ? (struct lease_claim){0} : request_claim(r->req);
     r->env = (struct check_env){.resolve = reader_resolve,
                                 .user = r,
                                 .max_inputs = (uint32_t)r->req->server->config->max_inputs};

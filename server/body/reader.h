@@ -24,8 +24,25 @@ struct resolved {
     char shared[ID_SIZE];   /* another principal's array: its id; else "" */
 };
 
+/* What a text meant to the process that read it first: names and functions mean the same again,
+ * whatever clients have changed since. */
+struct past_name {
+    const char *name;
+    char id[ID_SIZE]; /* of the handle that it was found by */
+    bool shared;      /* another principal's */
+    struct array *array;
+};
+struct past {
+    struct session *session;
+    struct functions *functions; /* those that it calls */
+    const char *lease;           /* the request's tokens; NULL: none */
+    const struct past_name *names;
+    size_t n_names;
+};
+
 struct reader {
-    struct request *req;
+    struct request *req;     /* with a past: only its server, principal and arena are set */
+    const struct past *past; /* borrowed; NULL: everything means what it does now */
     struct json body;
     bool explain;            /* nothing will be written, so leases do not matter */
     struct session *session; /* a reference; NULL before reader_open */
@@ -60,6 +77,8 @@ enum err_code reader_resolve(void *reader, const char *name, struct binding *ret
 const char *reader_shared(const struct reader *r, const struct array *a);
 /* Whether all other principals' arrays from this reader are still shared: share_again. */
 enum err_code reader_ask_again(const struct reader *r, struct err *e) must_check;
+/* With a past: what the name meant; NULL: it was no array. */
+const struct past_name *reader_past(const struct reader *r, const char *name);
 /* The array `ref`, which is to be written: errors as request_find, ERR_LOCKED, ERR_READ_ONLY,
  * ERR_FORBIDDEN. */
 enum err_code reader_target(struct reader *r, const char *ref, struct handle *ret,

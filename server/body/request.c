@@ -71,7 +71,8 @@ void request_work_done(void *user, enum err_code result, double device_ms)
 {
     (void)user, (void)device_ms;
     if (result != ERR_OK && result != ERR_DEVICE_LOST && result != ERR_NOT_FOUND)
-        log_event(LOG_WARN, "work that was to write to an array failed after its reply", "code",
+        log_event(LOG_WARN,
+                  "work that writes to an array failed after its request had been answered", "code",
                   err_name(result), NULL);
 }
 

@@ -40,6 +40,7 @@
 /* reply bytes buffered unsent: a client that does not read would else cost megabytes */
 #define UNSENT    (512 << 10)
 #define LONG_BODY (128u << 10) /* parsing more is long work */
+#define QUIET_S   0.05 /* before an upgrade: a client that was just answered may ask again */
 
 /* --- a request's path --- */
 
@@ -66,20 +67,6 @@ static bool reply_early(struct rq *q)
     return true;
 }
 
-static void begin_body(struct rq *q)
-{
-    atomic_store(&q->in.last_byte, clock_coarse_ms());
-    state_go(&q->state, PLACE_BODY);
-}
-
-static bool after_stream_handler(struct rq *q)
-{
-    if (q->reply.given)
-        return reply_early(q);
-    begin_body(q);
-    return true;
-}
-
 /* Authenticates the caller, and checks that the route serves it. */
 static enum err_code identify(struct rq *q, struct err *e)
 {
@@ -103,13 +90,15 @@ static enum err_code admit(struct rq *q, struct err *e)
     struct http *h = q->http;
     if (!vital(q)) {
         if (q->conn->listener->admin)
-            return err_set(e, ERR_NOT_FOUND, "health and metrics are served here, nothing else");
-        if (atomic_load(&h->stopping)) {
+            return err_set(e, ERR_NOT_FOUND, "this address serves only health and metrics");
+        /* For an upgrade, connections that are open have their answer and are closed with it. */
+        if (atomic_load(&h->stopping) &&
+            (!atomic_load(&h->server->leaving) || atomic_load(&h->cutting))) {
             q->must_close = true;
             return err_set(e, ERR_DRAINING, "the daemon is shutting down");
         }
         if (atomic_load(&h->server->device_lost))
-            return err_set(e, ERR_DEVICE_LOST, "the device is lost; the daemon is about to end");
+            return err_set(e, ERR_DEVICE_LOST, "the device is lost; the daemon is about to exit");
         if (q->conn->excess) {
             q->must_close = true;
             return err_set(e, ERR_OVERLOADED, "too many connections: the limit is %zu",
@@ -130,7 +119,7 @@ static enum err_code admit(struct rq *q, struct err *e)
                                           : (int64_t)h->config.max_json_body;
     if (lacks_body)
         return err_set(e, ERR_LENGTH_REQUIRED,
-                       "the request needs a body: send its Content-Length, or send it chunked");
+                       "the request needs a body: send it with a Content-Length, or chunked");
     if (q->user.max_body && q->r.content_length > q->user.max_body)
         return http_body_quota(q, e);
     if (q->r.content_length > limit)
@@ -139,7 +128,7 @@ static enum err_code admit(struct rq *q, struct err *e)
     const char *coding = http_header(&q->r, "Content-Encoding");
     if (coding && body != BODY_NONE && strcasecmp(coding, "identity") != 0)
         return err_set(e, ERR_UNSUPPORTED_MEDIA_TYPE,
-                       "Content-Encoding %.64s is not understood: send the body as it is", coding);
+                       "Content-Encoding %.64s is not supported: send the body unencoded", coding);
     return ERR_OK;
 }
 
@@ -170,6 +159,31 @@ static void run_in_turn(struct request *r)
         run_handler(r);
 }
 
+/* The body is complete. */
+static bool handle(struct rq *q)
+{
+    if (!state_move(&q->state, PLACE_BODY, PLACE_HANDLER))
+        return false;
+    q->r.body = q->in.buf ? q->in.buf : "";
+    enum run_result r =
+        q->r.route->body == BODY_STREAM ? http_sink_end(q) : http_run(q, run_in_turn);
+    return r == RUN_PARKED || http_queue(q);
+}
+
+/* An expectation without a body is answered at once: in place of the last call, libmicrohttpd
+ * before 1.0 may make one in which no reply can be queued. */
+static bool begin_body(struct rq *q)
+{
+    atomic_store(&q->in.last_byte, clock_coarse_ms());
+    state_go(&q->state, PLACE_BODY);
+    return !q->expect || q->has_body || handle(q);
+}
+
+static bool after_stream_handler(struct rq *q)
+{
+    return q->reply.given ? reply_early(q) : begin_body(q);
+}
+
 static bool start(struct rq *q, const char *method, const char *version)
 {
     struct err e = ERR_INIT;
@@ -186,10 +200,8 @@ static bool start(struct rq *q, const char *method, const char *version)
         http_reply_error(&q->r, &e);
         return reply_early(q);
     }
-    if (q->r.route->body != BODY_STREAM) {
-        begin_body(q);
-        return true;
-    }
+    if (q->r.route->body != BODY_STREAM)
+        return begin_body(q);
     state_go(&q->state, PLACE_STREAM);
     if (http_run(q, run_handler) == RUN_PARKED)
         return true;
@@ -207,15 +219,6 @@ void http_repeat(struct request *r)
     run_handler(r);
 }
 
-/* The body is complete. */
-static enum run_result handle(struct rq *q)
-{
-    if (q->r.route->body == BODY_STREAM)
-        return http_sink_end(q);
-    q->r.body = q->in.buf ? q->in.buf : "";
-    return http_run(q, run_in_turn);
-}
-
 /* A call without bytes: the body is complete, or a suspended request goes on. */
 static bool go_on(struct rq *q)
 {
@@ -223,9 +226,7 @@ static bool go_on(struct rq *q)
     case PLACE_STREAM:
         return http_continue(q) == RUN_PARKED || after_stream_handler(q);
     case PLACE_BODY:
-        if (!state_move(&q->state, PLACE_BODY, PLACE_HANDLER))
-            return false;
-        return handle(q) == RUN_PARKED || http_queue(q);
+        return handle(q);
     case PLACE_HANDLER:
         return http_continue(q) == RUN_PARKED || http_queue(q);
     case PLACE_DRAIN:
@@ -318,7 +319,7 @@ static void refuse_noise(struct conn *c)
     struct err e = ERR_INIT;
     char id[33];
     http_new_id(id);
-    err_set(&e, ERR_BAD_FRAMING, "this is not a line of HTTP");
+    err_set(&e, ERR_BAD_FRAMING, "this is not an HTTP request line");
     http_raw_error(c, id, &e);
 }
 
@@ -344,9 +345,10 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_c
             int most = UNSENT;
             setsockopt(c->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &most, sizeof most);
         }
-        if (l->tls &&
-            (info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION)) != NULL)
-            c->tls = info->tls_session;
+        if (l->tls) {
+            info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+            c->tls = info ? info->tls_session : NULL;
+        }
         int64_t n = atomic_fetch_add(&h->connections, 1) + 1;
         c->excess = n > (int64_t)h->config.max_connections;
         info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
@@ -480,7 +482,7 @@ enum err_code http_start(struct server *server, const struct http_config *config
     *ret = server->http = h; /* a request may come before this function returns */
     for (size_t i = 0; i < h->n_listeners; i++)
         if (!start_daemon(h, &h->listeners[i])) {
-            code = err_set(e, ERR_INTERNAL, "libmicrohttpd does not start on %s", h->addresses[i]);
+            code = err_set(e, ERR_INTERNAL, "libmicrohttpd failed to start on %s", h->addresses[i]);
             http_stop(h);
             *ret = server->http = NULL;
             return code;
@@ -506,6 +508,8 @@ void http_gauges(struct http *h, struct http_gauges *ret)
     ret->suspended = atomic_load(&h->suspended);
     pthread_mutex_lock(&h->work_lock);
     ret->queued_work = h->n_work;
+    ret->busy = h->running;
+    ret->busy_long = h->long_running;
     pthread_mutex_unlock(&h->work_lock);
 }
 
@@ -526,11 +530,22 @@ static void cut_transfers(struct http *h)
 bool http_stop(struct http *h)
 {
     atomic_store(&h->stopping, true);
+    /* Connections to come are for the next process. */
+    for (size_t i = 0; i < h->n_listeners && atomic_load(&h->server->leaving); i++)
+        if (h->listeners[i].mhd)
+            MHD_quiesce_daemon(h->listeners[i].mhd);
     /* Still listening while open requests end: probes get the reason, other requests are
      * refused. */
     double until = clock_s() + h->config.drain_timeout_s;
-    while (atomic_load(&h->in_flight) > 0 && clock_s() < until && !atomic_load(&h->server->hurry))
+    bool leaving = atomic_load(&h->server->leaving);
+    double quiet = clock_s(); /* since then nothing was asked */
+    while (clock_s() < until && !atomic_load(&h->server->hurry)) {
+        if (atomic_load(&h->in_flight) > 0)
+            quiet = clock_s();
+        else if (!leaving || !atomic_load(&h->connections) || clock_s() - quiet > QUIET_S)
+            break;
         usleep(2000);
+    }
     for (size_t i = 0; i < h->n_listeners; i++)
         if (h->listeners[i].mhd)
             MHD_quiesce_daemon(h->listeners[i].mhd);

@@ -122,10 +122,10 @@ void http_reply_json(struct request *req, int status, struct strb *take_body);
 void http_reply_text(struct request *req, int status, const char *content_type,
                      struct strb *take_body);
 void http_reply_empty(struct request *req, int status);
-/* problem+json from an error. Adds Retry-After for 429 and 503; the router adds Allow for 405.
- * ERR_DEVICE_LOST makes the daemon unready (server->device_lost). If http_calls.retry accepts the
- * error, there is no reply and the handler runs again. So a handler that replies with an error must
- * have released everything and changed nothing. */
+/* problem+json from an error. Adds Retry-After for 429 and 503 (e->retry_s); the router adds Allow
+ * for 405. ERR_DEVICE_LOST makes the daemon unready (server->device_lost). If http_calls.retry
+ * accepts the error, there is no reply and the handler runs again. So a handler that replies with
+ * an error must have released everything and changed nothing. */
 void http_reply_error(struct request *req, const struct err *e);
 
 /* A body produced on demand while the request's credentials stay valid. pull() writes up to n bytes
@@ -213,6 +213,18 @@ static inline void http_took(double *field, uint64_t begun_ns)
 /* --- the server's side --- */
 
 struct http;
+/* Listening sockets that outlive the process, by names; NULL members: none do. put: the socket
+ * stays the front's own, too. */
+#define HTTP_SOCKETS     "listen."
+#define HTTP_SOCKET_NAME 200
+struct http_keep {
+    int (*take)(void *user, const char *name); /* -1: no socket has that name */
+    enum err_code (*put)(void *user, const char *name, int fd, struct err *e);
+    void (*drop)(void *user, const char *name);
+    const char *(*next)(void *user); /* a socket that was not taken; NULL: none */
+    void *user;
+};
+
 struct http_config {
     const char *const *listen; /* "127.0.0.1:7411", "[::1]:0", "unix:/run/arrayd.sock" */
     size_t n_listen;
@@ -243,7 +255,8 @@ struct http_config {
     int unix_mode;                  /* permissions of Unix sockets */
     bool log_requests;              /* at level info, with or without a traceparent */
     double drain_timeout_s;         /* at stop: how long open requests may continue */
-    double stuck_s;                 /* and then those whose work cannot be stopped */
+    struct http_keep keep;
+    double stuck_s; /* and then those whose work cannot be stopped */
 };
 
 /* What the front must know about the user who sent a request. The pointers are valid until
@@ -283,8 +296,8 @@ struct http_calls {
     /* Optional: called before a handler's error becomes the reply, where the handler can run again;
      * true: it will (http_wait, then http_repeat). */
     bool (*retry)(struct request *req, const struct err *e);
-    /* Optional: adds details to a handler's ERR_DEVICE_LOST, where they are known. */
-    void (*say_lost)(const struct request *req, struct err *e);
+    /* Optional: adds details to a handler's error that becomes the reply, where they are known. */
+    void (*explain)(const struct request *req, struct err *e);
     /* Both optional. turn_take: called before the handler of a route with `works`, or a sink's
      * end(), runs; true: run now; false: the request continues in `then` (http_wait), or has its
      * reply. turn_leave: the request has its reply. */
@@ -311,6 +324,7 @@ bool http_stop(struct http *h);
 
 struct http_gauges {
     int64_t connections, in_flight, suspended, queued_work;
+    int64_t busy, busy_long; /* worker threads; of these, with long work */
 };
 void http_gauges(struct http *h, struct http_gauges *ret);
 

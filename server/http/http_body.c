@@ -21,8 +21,7 @@ static void refuse(struct rq *q, enum err_code code, const char *detail)
 
 enum err_code http_body_quota(const struct rq *q, struct err *e)
 {
-    return err_set(e, ERR_QUOTA,
-                   "the body is larger than %lld bytes, the most allowed (quota body)",
+    return err_set(e, ERR_QUOTA, "the body is larger than the %lld bytes allowed (quota body)",
                    (long long)q->user.max_body);
 }
 
@@ -40,7 +39,7 @@ static bool buffer(struct rq *q, const char *bytes, size_t n)
 {
     size_t limit = q->http->config.max_json_body, need = q->r.body_len + n;
     if (need > limit) {
-        refuse(q, ERR_TOO_LARGE, "the body is larger than this route takes: see max_json_body");
+        refuse(q, ERR_TOO_LARGE, "the body is larger than this route accepts: see max_json_body");
         return true;
     }
     if (need + 1 > q->in.cap) {

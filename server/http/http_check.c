@@ -70,10 +70,9 @@ static enum MHD_Result collect_header(void *cls, enum MHD_ValueKind kind, const 
     if (!value)
         value_size = 0;
     c->shown += key_size + value_size + 4;
-    char *copy = NULL;
-    if (arena_grow(q->r.arena, (void **)&q->headers, &q->cap_headers, q->n_headers,
-                   sizeof *q->headers) ||
-        !(copy = arena_alloc(q->r.arena, key_size + value_size + 2))) {
+    char *copy = arena_alloc(q->r.arena, key_size + value_size + 2);
+    if (!copy || arena_grow(q->r.arena, (void **)&q->headers, &q->cap_headers, q->n_headers,
+                            sizeof *q->headers)) {
         c->failed = true;
         return MHD_NO;
     }
@@ -164,14 +163,16 @@ static enum err_code check_length(struct rq *q, const struct known *k, bool http
         return err_set(e, ERR_BAD_FRAMING, "more than one Content-Length header");
     if (k->n_coding > 0) {
         if (k->n_length)
-            return err_set(e, ERR_BAD_FRAMING, "Content-Length beside Transfer-Encoding");
+            return err_set(e, ERR_BAD_FRAMING,
+                           "both Content-Length and Transfer-Encoding are given");
         if (http10)
-            return err_set(e, ERR_BAD_FRAMING, "Transfer-Encoding in an HTTP/1.0 request");
+            return err_set(e, ERR_BAD_FRAMING,
+                           "Transfer-Encoding is not allowed in an HTTP/1.0 request");
         if (k->n_coding > 1)
             return err_set(e, ERR_BAD_FRAMING, "more than one Transfer-Encoding header");
         if (strcasecmp(k->coding, "chunked") != 0)
             return err_set(e, ERR_UNSUPPORTED_CODING,
-                           "the only transfer coding understood is 'chunked'");
+                           "the only transfer coding supported is 'chunked'");
         q->chunked = q->has_body = true;
         q->r.content_length = -1;
         return ERR_OK;
@@ -181,7 +182,7 @@ static enum err_code check_length(struct rq *q, const struct known *k, bool http
         if (!is_length(k->length, &huge))
             return err_set(e, ERR_BAD_FRAMING, "Content-Length is not a number");
         if (huge)
-            return err_set(e, ERR_TOO_LARGE, "a body of 10^18 bytes or more is not taken");
+            return err_set(e, ERR_TOO_LARGE, "a body of 10^18 bytes or more is not accepted");
         q->r.content_length = strtoll(k->length, NULL, 10);
         q->has_body = q->r.content_length > 0;
     }
@@ -194,12 +195,13 @@ static enum err_code check_line(struct rq *q, const char *method, const char *ve
     static const char *const known[] = {"GET",    "HEAD",    "POST",  "PUT",    "PATCH",
                                         "DELETE", "OPTIONS", "TRACE", "CONNECT"};
     if (strcmp(version, "HTTP/1.1") != 0 && strcmp(version, "HTTP/1.0") != 0)
-        return err_set(e, ERR_UNSUPPORTED_VERSION, "HTTP/1.1 and HTTP/1.0 are understood");
+        return err_set(e, ERR_UNSUPPORTED_VERSION, "only HTTP/1.1 and HTTP/1.0 are supported");
     if (!is_token(method, strlen(method)))
         return err_set(e, ERR_BAD_FRAMING, "the method is not a token");
     for (const char *p = q->uri; *p; p++)
         if ((unsigned char)*p <= 0x20 || (unsigned char)*p >= 0x7f || *p == '#')
-            return err_set(e, ERR_BAD_FRAMING, "the request target has characters that no URI has");
+            return err_set(e, ERR_BAD_FRAMING,
+                           "the request target has characters that are not allowed in a URI");
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!strcmp(method, known[i])) {
             q->r.method = known[i];
@@ -272,7 +274,7 @@ static enum err_code check_host(const struct known *k, bool http10, struct err *
     if (!k->n_host) {
         if (http10)
             return ERR_OK;
-        return err_set(e, ERR_BAD_FRAMING, "no Host header");
+        return err_set(e, ERR_BAD_FRAMING, "the Host header is missing");
     }
     const char *port;
     size_t n;
@@ -291,7 +293,7 @@ static enum err_code check_origin(struct rq *q, const struct known *k, struct er
         if (!local && !host_allowed(q->http, k->host, n) &&
             (q->conn->listener->loopback || !is_address(k->host, n)))
             return err_set(e, ERR_FORBIDDEN,
-                           "the name in Host is not one of this daemon's: see allowed-host");
+                           "the name in Host is not a name of this daemon: see allowed-host");
     }
     if (q->http->config.n_cors_origins)
         http_add_header(&q->r, "Vary", "Origin");
@@ -337,10 +339,10 @@ static enum err_code decode(struct arena *arena, const char *s, size_t n, const 
             int hi = n - i > 2 ? hex_digit(s[i + 1]) : -1;
             int lo = n - i > 2 ? hex_digit(s[i + 2]) : -1;
             if (hi < 0 || lo < 0)
-                return err_set(e, ERR_BAD_QUERY, "malformed %% escape in the query");
+                return err_set(e, ERR_BAD_QUERY, "the query contains a malformed %% escape");
             c = (char)(hi << 4 | lo);
             if (c == '\0')
-                return err_set(e, ERR_BAD_QUERY, "NUL character in the query");
+                return err_set(e, ERR_BAD_QUERY, "the query contains a NUL character");
             i += 2;
         }
         out[len++] = c;
@@ -394,7 +396,7 @@ static enum err_code check_target(struct rq *q, struct err *e)
     }
     size_t n = strcspn(q->uri, "?");
     if (memchr(q->uri, '%', n))
-        return err_set(e, ERR_BAD_REQUEST, "paths here need no %% escapes, and none are accepted");
+        return err_set(e, ERR_BAD_REQUEST, "paths must not contain %% escapes");
     q->r.path = arena_strndup(q->r.arena, q->uri, n);
     if (!q->r.path)
         return err_oom(e);
@@ -439,8 +441,8 @@ static enum err_code check_framing(struct rq *q, const char *method, const char 
         return err_set(e, ERR_BAD_FRAMING, "a header value has control characters");
     if (hides(c, header_bytes) && q->framed)
         return err_set(e, ERR_BAD_FRAMING,
-                       "the header has a NUL character, a line without a name, one that is "
-                       "continued on the next, or several blanks where one is usual");
+                       "the header has a NUL character, a line without a name, a continued line, "
+                       "or several blanks where one is expected");
     TRY(check_length(q, k, http10, e));
     return check_host(k, http10, e);
 }
@@ -472,9 +474,9 @@ enum err_code http_check(struct rq *q, const char *method, const char *version, 
         if (k.n_expect > 1 || strcasecmp(k.expect, "100-continue") != 0) {
             q->must_close = true; /* the client may wait for an answer before it sends the body */
             return err_set(e, ERR_EXPECTATION_FAILED,
-                           "the only expectation understood is '100-continue'");
+                           "the only expectation supported is '100-continue'");
         }
-        q->expect = q->has_body;
+        q->expect = true;
     }
     TRY(check_target(q, e));
     return check_origin(q, &k, e);

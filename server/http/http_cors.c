@@ -17,8 +17,8 @@ enum err_code http_cors_check(const struct http_config *c, struct err *e)
             rest && (!strncasecmp(origin, "http://", 7) || !strncasecmp(origin, "https://", 8));
         if (!strcmp(origin, "*"))
             return err_set(e, ERR_BAD_FIELD,
-                           "cors-origin: name the origins, one by one: with '*' every page that "
-                           "anybody here looks at could use the daemon");
+                           "cors-origin: list the origins one by one: '*' would let every web page "
+                           "that a user opens use the daemon");
         if (!known || !rest[3] || strpbrk(rest + 3, "/?#@*, \t"))
             return err_set(e, ERR_BAD_FIELD,
                            "cors-origin: '%.100s' is not an origin like https://app.example or "

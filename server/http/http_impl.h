@@ -38,6 +38,7 @@ struct listener {
     int fd;
     char *unix_path; /* NULL: TCP */
     bool removed;    /* the path */
+    bool left;       /* the socket, by the process before */
     bool loopback;   /* not reachable from other machines */
     bool tls;
     bool admin;    /* health and metrics only */
@@ -181,7 +182,8 @@ struct http {
     } short_work, long_work;
     int64_t n_work;   /* in both queues */
     double worked;    /* *user.worked of the job begun last */
-    int long_running; /* workers running long work */
+    int running;      /* workers running something, */
+    int long_running; /* and long work */
     int short_run;    /* short jobs begun in a row while long ones waited */
 
     _Atomic int64_t connections, in_flight, suspended, orphans;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "compute/base/log.h"
@@ -18,14 +19,75 @@
 #include "server/http/http_impl.h"
 #include "server/http/unix_socket.h"
 
-#define BACKLOG 1024
+#define BACKLOG      1024
+#define BIND_TRIES   100
+#define BIND_WAIT_US 10000
+
+/* --- sockets that outlive the process --- */
+
+static const char *text_of(const struct http *h, size_t i)
+{
+    const struct http_config *c = &h->config;
+    return i < c->n_listen ? c->listen[i] : c->admin_listen[i - c->n_listen];
+}
+
+/* "listen.0.127.0.0.1@7411", the first of those with this text: so it does not matter what else the
+ * next process listens on. False: the name would be too long, and the socket is not kept. */
+static bool socket_name(const struct http *h, size_t i, char ret[HTTP_SOCKET_NAME])
+{
+    const char *text = text_of(h, i);
+    size_t same = 0;
+    for (size_t j = 0; j < i; j++)
+        same += !strcmp(text_of(h, j), text);
+    size_t n = (size_t)snprintf(ret, HTTP_SOCKET_NAME, HTTP_SOCKETS "%zu.%s", same, text);
+    for (unsigned char *p = (unsigned char *)ret; *p; p++) /* what a name may not have */
+        *p = *p <= ' ' || *p >= 0x7f || *p == ':' || *p == '#' ? '@' : *p;
+    return n < HTTP_SOCKET_NAME;
+}
+
+/* The sockets that listened there in the process before. Others are in the way of what is to be
+ * bound now. */
+static void take_left(struct http *h)
+{
+    const struct http_keep *k = &h->config.keep;
+    char name[HTTP_SOCKET_NAME];
+    for (size_t i = 0; i < h->n_listeners; i++) {
+        struct listener *l = &h->listeners[i];
+        l->fd = k->take && socket_name(h, i, name) ? k->take(k->user, name) : -1;
+        l->left = l->fd >= 0;
+    }
+    for (const char *next = k->next ? k->next(k->user) : NULL; next; next = k->next(k->user)) {
+        snprintf(name, sizeof name, "%s", next);
+        close(k->take(k->user, next));
+        k->drop(k->user, name);
+    }
+}
+
+static void socket_keep(const struct http *h, size_t i)
+{
+    const struct http_keep *k = &h->config.keep;
+    char name[HTTP_SOCKET_NAME];
+    struct err e = ERR_INIT;
+    if (h->listeners[i].left || !k->put || !socket_name(h, i, name))
+        return;
+    if (k->put(k->user, name, h->listeners[i].fd, &e) != ERR_OK)
+        log_event(LOG_WARN, "a socket will not outlive this process", "listen", text_of(h, i),
+                  "reason", e.message, NULL);
+}
 
 /* --- Unix sockets --- */
 
 static enum err_code listen_unix(struct listener *l, const char *path, int mode, struct err *e)
 {
     size_t n = strlen(path) + 6;
-    TRY(unix_listen(path, mode, &l->fd, e));
+    struct stat st;
+    if (l->left && (lstat(path, &st) != 0 || !S_ISSOCK(st.st_mode))) {
+        close(l->fd); /* nobody reaches it any more */
+        l->fd = -1;
+        l->left = false;
+    }
+    if (!l->left)
+        TRY(unix_listen(path, mode, &l->fd, e));
     l->unix_path = mem_strdup(path);
     l->address = mem_alloc(n);
     if (!l->unix_path)
@@ -68,13 +130,26 @@ static enum err_code bound_address(struct listener *l, struct err *e)
     if (getsockname(l->fd, &a.any, &len) != 0 ||
         getnameinfo(&a.any, len, host, sizeof host, port, sizeof port,
                     NI_NUMERICHOST | NI_NUMERICSERV) != 0)
-        return err_set(e, ERR_INTERNAL, "cannot tell the address of a listening socket");
+        return err_set(e, ERR_INTERNAL, "cannot determine the address of a listening socket");
     size_t n = strlen(host) + strlen(port) + 4;
     l->address = mem_alloc(n);
     if (!l->address)
         return err_oom(e);
     snprintf(l->address, n, a.any.sa_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
     return ERR_OK;
+}
+
+/* Under a keeper the address may be free in a moment: when what was dropped is closed there, too,
+ * or a daemon that was killed with its keeper is gone. */
+static bool bind_to(const struct listener *l, const struct addrinfo *a)
+{
+    int failed = bind(l->fd, a->ai_addr, a->ai_addrlen);
+    for (int i = 0; failed && errno == EADDRINUSE && l->http->config.keep.put && i < BIND_TRIES;
+         i++) {
+        usleep(BIND_WAIT_US);
+        failed = bind(l->fd, a->ai_addr, a->ai_addrlen);
+    }
+    return !failed;
 }
 
 static enum err_code listen_tcp(struct listener *l, const char *text, bool accounts, struct err *e)
@@ -89,7 +164,7 @@ static enum err_code listen_tcp(struct listener *l, const char *text, bool accou
         text++;
         n -= 2;
     } else if (memchr(text, ':', n)) {
-        return err_set(e, ERR_BAD_FIELD, "'%s': an IPv6 address goes in brackets", text);
+        return err_set(e, ERR_BAD_FIELD, "'%s': an IPv6 address needs brackets", text);
     }
     memcpy(host, text, n);
     host[n] = '\0';
@@ -102,13 +177,12 @@ static enum err_code listen_tcp(struct listener *l, const char *text, bool accou
     enum err_code code = ERR_OK;
     l->loopback = loopback(found->ai_addr);
     if (!accounts && !l->loopback) {
-        code = err_set(
-            e, ERR_BAD_FIELD,
-            "%s is not a loopback address, and without accounts every client that "
-            "reaches it could use it: make some with 'arrayd token add' and name their file "
-            "with --accounts, or listen on 127.0.0.1 or unix:PATH",
-            host);
-    } else {
+        code = err_set(e, ERR_BAD_FIELD,
+                       "%s is not a loopback address, and without accounts anyone who can reach it "
+                       "could use the daemon: create accounts with 'arrayd token add' and pass "
+                       "their file with --accounts, or listen on 127.0.0.1 or unix:PATH",
+                       host);
+    } else if (l->fd < 0) {
         int on = 1;
         l->fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (l->fd >= 0) {
@@ -116,14 +190,13 @@ static enum err_code listen_tcp(struct listener *l, const char *text, bool accou
             if (found->ai_family == AF_INET6)
                 setsockopt(l->fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
         }
-        if (l->fd < 0 || bind(l->fd, found->ai_addr, found->ai_addrlen) != 0 ||
-            listen(l->fd, BACKLOG) != 0)
+        if (l->fd < 0 || !bind_to(l, found) || listen(l->fd, BACKLOG) != 0)
             code = err_set(e, ERR_BAD_FIELD, "%s:%s: %s", host, colon + 1, strerror(errno));
     }
     freeaddrinfo(found);
     if (!code && !l->loopback && !l->tls && !l->admin)
-        log_event(LOG_WARN, "tokens and data cross the network in the clear: see tls-cert",
-                  "listen", text, NULL);
+        log_event(LOG_WARN, "tokens and data cross the network unencrypted: see tls-cert", "listen",
+                  text, NULL);
     return code ? code : bound_address(l, e);
 }
 
@@ -136,20 +209,38 @@ enum err_code http_listen(struct http *h, struct err *e)
     h->addresses = mem_calloc(n, sizeof *h->addresses);
     if (!h->listeners || !h->addresses)
         return err_oom(e);
+    h->n_listeners = n;
+    take_left(h);
     for (size_t i = 0; i < n; i++) {
         struct listener *l = &h->listeners[i];
+        const char *text = text_of(h, i);
         l->admin = i >= h->config.n_listen;
-        const char *text =
-            l->admin ? h->config.admin_listen[i - h->config.n_listen] : h->config.listen[i];
         l->http = h;
         l->tls = !l->admin && h->config.tls_cert && strncmp(text, "unix:", 5) != 0;
-        l->fd = -1;
-        h->n_listeners = i + 1;
         TRY(!strncmp(text, "unix:", 5) ? listen_unix(l, text + 5, h->config.unix_mode, e)
                                        : listen_tcp(l, text, l->admin || h->config.accounts, e));
         h->addresses[i] = l->address;
+        socket_keep(h, i);
     }
     return ERR_OK;
+}
+
+/* Whether another process goes on with the socket; one that was left, if this one cannot begin. */
+static bool goes_on(const struct http *h, const struct listener *l)
+{
+    return h->config.keep.put &&
+           (atomic_load(&h->server->leaving) || atomic_load(&h->server->device_lost) ||
+            (l->left && !atomic_load(&h->server->draining)));
+}
+
+/* Without its path nobody reaches a socket: nor is it kept for the next start. */
+static void remove_path(const struct http *h, size_t i)
+{
+    const struct http_keep *k = &h->config.keep;
+    char name[HTTP_SOCKET_NAME];
+    unlink(h->listeners[i].unix_path);
+    if (k->drop && socket_name(h, i, name))
+        k->drop(k->user, name);
 }
 
 /* A path is removed only once, while its socket is open: later it may belong to another daemon. */
@@ -157,8 +248,8 @@ void http_listen_close(struct http *h)
 {
     for (size_t i = 0; i < h->n_listeners; i++) {
         struct listener *l = &h->listeners[i];
-        if (l->unix_path && !l->removed)
-            unlink(l->unix_path);
+        if (l->unix_path && !l->removed && !goes_on(h, l))
+            remove_path(h, i);
         l->removed = true;
         if (l->fd >= 0)
             close(l->fd);

@@ -6,10 +6,29 @@
  * the next job is that of the user with the least worker time, divided by its weight (start-time
  * fair queueing, as in scheduler.c): a user who sends large bodies without end delays another by
  * one of its own slices at most. */
+#include <assert.h>
+
 #include "compute/base/lock.h"
 #include "server/http/http_impl.h"
 
 #define SHORT_IN_A_ROW 8 /* then one long job, if one waits */
+
+/* After a change of the queues. */
+static void check(const struct http *h)
+{
+    lock_held(&h->work_lock);
+#ifndef NDEBUG
+    const struct work_queue *const queues[] = {&h->short_work, &h->long_work};
+    int64_t n = 0;
+    for (int i = 0; i < 2; i++) {
+        const struct rq *last = NULL;
+        for (const struct rq *q = queues[i]->head; q; last = q, q = q->next_work, n++)
+            assert(q->queued && q->http == h && n < h->n_work);
+        assert(queues[i]->tail == last);
+    }
+    assert(n == h->n_work && h->long_running >= 0 && h->long_running <= h->running);
+#endif
+}
 
 void http_enqueue(struct rq *q)
 {
@@ -17,6 +36,7 @@ void http_enqueue(struct rq *q)
     pthread_mutex_lock(&h->work_lock);
     struct work_queue *w = q->long_work ? &h->long_work : &h->short_work;
     const struct http_user *u = &q->user;
+    assert(!q->queued);
     q->next_work = NULL;
     q->queued = true;
     if (u->worked && *u->worked < h->worked)
@@ -27,6 +47,7 @@ void http_enqueue(struct rq *q)
         w->head = q;
     w->tail = q;
     h->n_work++;
+    check(h);
     worker_wake(&h->workers);
     pthread_mutex_unlock(&h->work_lock);
 }
@@ -39,6 +60,7 @@ static double worked(const struct rq *q)
 /* The first job of the user with the least worker time. */
 static struct rq *take_first(struct http *h, struct work_queue *w)
 {
+    lock_held(&h->work_lock);
     struct rq *before = NULL, *best_before = NULL, *best = w->head;
     for (struct rq *q = w->head; q; before = q, q = q->next_work)
         if (worked(q) < worked(best)) {
@@ -74,7 +96,9 @@ struct rq *http_take_work(struct http *h)
     struct rq *q = take_first(h, w);
     h->n_work--;
     q->queued = false;
+    h->running++;
     h->long_running += w == &h->long_work;
+    check(h);
     return q;
 }
 

@@ -23,9 +23,10 @@ static size_t put_ms(char *buf, size_t n, size_t at, const char *name, double ms
     for (int i = 0; i < 3; i++, us /= 10)
         digits[--d] = (char)('0' + us % 10);
     digits[--d] = '.';
-    do
+    do {
         digits[--d] = (char)('0' + us % 10);
-    while (us /= 10);
+        us /= 10;
+    } while (us);
     size_t name_len = strlen(name), len = sizeof digits - d;
     if (at + name_len + len + 8 > n)
         return at;
@@ -74,7 +75,7 @@ static void send_all(struct conn *c, const char *p, size_t n)
 static void raw_head(struct strb *out, int status, const char *id, const char *timing)
 {
     char date[64];
-    time_t now = time(NULL);
+    time_t now = clock_date();
     struct tm tm;
     gmtime_r(&now, &tm);
     strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &tm);

@@ -99,25 +99,28 @@ static bool may_repeat(const struct rq *q)
            (p == PLACE_STREAM && !q->in.sink);
 }
 
+static void add_retry_after(struct request *req, int seconds)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", seconds);
+    http_add_header(req, "Retry-After", text);
+}
+
 void http_reply_error(struct request *req, const struct err *e)
 {
     struct rq *q = rq_of(req);
-    struct err lost;
-    if (e->code == ERR_DEVICE_LOST) {
+    struct err said = *e;
+    if (e->code == ERR_DEVICE_LOST)
         atomic_store(&q->http->server->device_lost, true);
-        if (q->http->calls.say_lost) {
-            lost = *e;
-            q->http->calls.say_lost(req, &lost);
-            e = &lost;
-        }
-    }
     if (!q->reply.given && may_repeat(q) && q->http->calls.retry && q->http->calls.retry(req, e))
         return;
+    if (q->http->calls.explain)
+        q->http->calls.explain(req, &said);
     if (!take_reply(q, err_status(e->code), "application/problem+json"))
         return;
     if (q->reply.status == 429 || q->reply.status == 503)
-        http_add_header(req, "Retry-After", "1");
-    problem_write(e, &q->reply.body);
+        add_retry_after(req, said.retry_s > 0 ? said.retry_s : 1);
+    problem_write(&said, &q->reply.body);
     if (q->reply.body.failed) { /* the status alone must do */
         strb_free(&q->reply.body);
         q->reply.type = NULL;

@@ -56,13 +56,15 @@ void http_route(struct rq *q)
             allow(&allowed, route->method);
             continue;
         }
-        for (int k = 0; k < n; k++)
-            if (!(r->param[k] = arena_strndup(r->arena, at[k], len[k]))) {
+        for (int k = 0; k < n; k++) {
+            r->param[k] = arena_strndup(r->arena, at[k], len[k]);
+            if (!r->param[k]) {
                 struct err e = ERR_INIT;
                 err_oom(&e);
                 http_reply_error(r, &e);
                 return;
             }
+        }
         r->route = route;
         return;
     }
@@ -86,7 +88,7 @@ void http_route(struct rq *q)
             http_cors_preflight(q);
             http_reply_empty(r, 204);
         } else {
-            err_set(&e, ERR_METHOD_NOT_ALLOWED, "%s is not among this path's methods: %s",
+            err_set(&e, ERR_METHOD_NOT_ALLOWED, "this path does not support %s, only: %s",
                     r->method, allowed.text);
             http_reply_error(r, &e);
         }

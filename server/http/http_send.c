@@ -74,7 +74,9 @@ static int64_t pull_source(void *cls, uint64_t pos, char *buf, size_t max)
     bool ok, was = http_enter(q, &ok);
     bool lasts = http_source_lasts(q);
     int64_t k = ok && lasts ? pull(q, pos, buf, max) : -1;
-    if (k > 0 && !(lasts = http_source_lasts(q))) /* expired meanwhile: none of it may be sent */
+    if (k > 0)
+        lasts = http_source_lasts(q);
+    if (!lasts) /* expired, perhaps meanwhile: none of it may be sent */
         k = -1;
     if (!lasts && q->conn)
         http_reset(q->conn);

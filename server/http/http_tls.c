@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "compute/base/clock.h"
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
 #include "server/http/http_impl.h"
@@ -97,9 +98,9 @@ static void tell_end(const char *path, const gnutls_datum_t *cert)
     if (end == (time_t)-1 || !gmtime_r(&end, &tm))
         return;
     strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &tm);
-    time_t left = end - time(NULL);
+    time_t left = end - clock_date();
     log_event(left < SOON_S ? LOG_WARN : LOG_INFO,
-              left < 0 ? "the certificate has expired" : "the certificate was read", "file", path,
+              left < 0 ? "the certificate has expired" : "the certificate was loaded", "file", path,
               "until", date, NULL);
 }
 
@@ -129,26 +130,30 @@ static enum err_code load_file(const char *option, const char *path, gnutls_datu
     struct stat st;
     if (stat(path, &st) == 0 && (!S_ISREG(st.st_mode) || st.st_size > FILE_MOST))
         return err_set(e, ERR_BAD_FIELD, "%s %s: %s", option, path,
-                       S_ISREG(st.st_mode) ? "this is too large" : "this is not a file");
+                       S_ISREG(st.st_mode) ? "the file is too large"
+                                           : "this is not a regular file");
     int rc = gnutls_load_file(path, ret);
     return rc < 0 ? err_set(e, ERR_BAD_FIELD, "%s %s: %s", option, path, gnutls_strerror(rc))
                   : ERR_OK;
 }
 
+/* The secret must not stay in freed memory. */
+static void datum_free(gnutls_datum_t *d)
+{
+    if (d->data)
+        gnutls_memset(d->data, 0, d->size);
+    gnutls_free(d->data);
+}
+#define _cleanup_datum_ __attribute__((cleanup(datum_free)))
+
 static enum err_code load(const struct http_config *c, struct identity *id, struct err *e)
 {
-    gnutls_datum_t cert = {0}, key = {0};
+    _cleanup_datum_ gnutls_datum_t cert = {0}, key = {0};
     TRY(load_file("tls-cert", c->tls_cert, &cert, e));
-    enum err_code r = load_file("tls-key", c->tls_key, &key, e);
-    if (r == ERR_OK)
-        r = parse(c, &cert, &key, id, e);
-    if (r == ERR_OK)
-        tell_end(c->tls_cert, &cert);
-    if (key.data)
-        gnutls_memset(key.data, 0, key.size);
-    gnutls_free(key.data);
-    gnutls_free(cert.data);
-    return r;
+    TRY(load_file("tls-key", c->tls_key, &key, e));
+    TRY(parse(c, &cert, &key, id, e));
+    tell_end(c->tls_cert, &cert);
+    return ERR_OK;
 }
 
 /* The keys are then the same too, since each fits its certificate. */
@@ -164,21 +169,21 @@ static bool same_chain(const struct identity *a, const struct identity *b)
 enum err_code http_tls_load(const struct http_config *c, struct err *e)
 {
     if (!c->tls_cert || !c->tls_key)
-        return err_set(e, ERR_BAD_FIELD, "tls-cert and tls-key go together");
+        return err_set(e, ERR_BAD_FIELD, "tls-cert and tls-key must be given together");
     if (!MHD_is_feature_supported(MHD_FEATURE_TLS) ||
         !MHD_is_feature_supported(MHD_FEATURE_HTTPS_CERT_CALLBACK))
         return err_set(e, ERR_BAD_FIELD,
-                       "tls-cert: this libmicrohttpd (%s) was built without TLS: use one that was, "
-                       "or a proxy before the daemon",
+                       "tls-cert: this libmicrohttpd (%s) was built without TLS: use one with TLS, "
+                       "or put a proxy in front of the daemon",
                        MHD_get_version());
     struct identity *id = mem_calloc(1, sizeof *id);
     if (!id)
         return err_oom(e);
-    enum err_code r = load(c, id, e);
+    enum err_code code = load(c, id, e);
     id->older = atomic_load(&present);
-    if (r != ERR_OK || same_chain(id->older, id)) {
+    if (code != ERR_OK || same_chain(id->older, id)) {
         identity_free(id);
-        return r;
+        return code;
     }
     atomic_store(&present, id);
     return ERR_OK;

@@ -113,8 +113,8 @@ static void reply_late(struct request *req)
     struct err e = ERR_INIT;
     rq_let_go(rq_of(req));
     err_set(&e, ERR_DEADLINE,
-            "what was asked for was not there in the time there was for it; what has been queued "
-            "to write an array is done all the same");
+            "the deadline passed before the result was ready; work already queued to write an "
+            "array will still be done");
     http_reply_error(req, &e);
 }
 

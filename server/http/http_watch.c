@@ -93,7 +93,7 @@ static void watch_idle(struct conn *c, const struct http_config *cfg, double now
         if (c->turned_away && now - c->opened > cfg->unread_body_s) {
             shutdown(c->fd, SHUT_RDWR);
         } else if (now - c->opened > cfg->header_timeout_s) {
-            timeout_reply(c, NULL, "no request came in time");
+            timeout_reply(c, NULL, "no request arrived in time");
             shutdown(c->fd, SHUT_RDWR);
         }
         return;
@@ -109,7 +109,7 @@ static void watch_idle(struct conn *c, const struct http_config *cfg, double now
         if (c->partial_since == 0)
             c->partial_since = now;
         if (now - c->partial_since > cfg->header_timeout_s) {
-            timeout_reply(c, NULL, "the request's header did not come in time");
+            timeout_reply(c, NULL, "the request's header did not arrive in time");
             shutdown(c->fd, SHUT_RDWR);
         }
     }
@@ -145,9 +145,9 @@ static const char *sent_slowly(struct rq *q, const struct http_config *cfg, doub
     int64_t idle_ms =
         clock_coarse_ms() - atomic_load_explicit(&q->in.last_byte, memory_order_relaxed);
     if ((double)idle_ms > cfg->body_idle_timeout_s * 1000)
-        return "the rest of the body did not come in time";
+        return "the rest of the body did not arrive in time";
     int64_t received = atomic_load_explicit(&q->in.received, memory_order_relaxed);
-    return too_slow(q, received, cfg->body_rate_window_s, cfg, now) ? "the body comes too slowly"
+    return too_slow(q, received, cfg->body_rate_window_s, cfg, now) ? "the body arrives too slowly"
                                                                     : NULL;
 }
 
@@ -238,7 +238,7 @@ static void watch_request(struct conn *c, struct rq *q, const struct http_config
     switch (place) {
     case PLACE_HEADER:
         if (now - (c->first ? c->opened : (double)q->begun_ns * 1e-9) > cfg->header_timeout_s)
-            why = "the request's header did not come in time";
+            why = "the request's header did not arrive in time";
         break;
     case PLACE_BODY:
         if (parked) { /* the client waits for us */
@@ -319,7 +319,7 @@ static double rest(struct http *h, bool quiet)
 double http_watch_step(void *user)
 {
     struct http *h = user;
-    if (!h->conns || worker_is_stopped(&h->watch))
+    if (!h->conns)
         return WORKER_RESTS;
     if (clock_s() >= h->next_look) {
         look_at_all(h);

@@ -53,6 +53,7 @@ double http_workers_step(void *user)
     pthread_mutex_lock(&h->work_lock);
     if (u.worked)
         *u.worked += (double)(clock_ns() - begun) / atomic_load(u.weight);
+    h->running--;
     if (was_long) {
         h->long_running--;
         if (h->long_work.head)

@@ -18,14 +18,14 @@ static enum err_code clear_stale(const char *path, const struct sockaddr_un *add
     if (lstat(path, &st) != 0)
         return ERR_OK;
     if (!S_ISSOCK(st.st_mode))
-        return err_set(e, ERR_BAD_FIELD, "unix:%s: there is a file that is not a socket", path);
+        return err_set(e, ERR_BAD_FIELD, "unix:%s: this file exists and is not a socket", path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     int failed = fd < 0 || connect(fd, (const struct sockaddr *)addr, sizeof *addr) != 0;
     int why = errno;
     if (fd >= 0)
         close(fd);
     if (!failed)
-        return err_set(e, ERR_BAD_FIELD, "unix:%s: another daemon listens there", path);
+        return err_set(e, ERR_BAD_FIELD, "unix:%s: another daemon is listening there", path);
     if (why != ECONNREFUSED)
         return err_set(e, ERR_BAD_FIELD, "unix:%s: %s", path, strerror(why));
     unlink(path);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "compute/base/clock.h"
+#include "compute/type/dtype.h"
 #include "protocol/wire/problem.h"
 #include "server/body/meta.h"
 #include "server/jobs/jobs_int.h"
@@ -24,6 +25,14 @@ bool job_ended(struct user_job *j)
 {
     pthread_mutex_lock(&j->table->lock);
     bool yes = job_is_over(j);
+    pthread_mutex_unlock(&j->table->lock);
+    return yes;
+}
+
+bool job_rests(struct user_job *j)
+{
+    pthread_mutex_lock(&j->table->lock);
+    bool yes = job_is_left(j);
     pthread_mutex_unlock(&j->table->lock);
     return yes;
 }
@@ -99,7 +108,7 @@ static void put_snapshots(const struct user_job *j, struct json_writer *w)
     json_put_key(w, "snapshots");
     json_open_list(w);
     for (size_t i = 0; i < j->n_snapshots; i++) {
-        const struct snapshot_made *s = &j->snapshots[i];
+        const struct kept_snapshot *s = &j->snapshots[i];
         json_open_object(w);
         json_put_member_string(w, "name", s->name);
         json_put_member_i64(w, "step", s->step);

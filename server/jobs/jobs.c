@@ -24,8 +24,8 @@ enum err_code jobs_new(const struct jobs_config *config, struct jobs **ret, stru
     t->last_ready = &t->ready;
     pthread_mutex_init(&t->lock, NULL);
     pthread_mutex_init(&t->publishing, NULL);
-    t->worker =
-        (struct worker){.name = "arrayd-jobs", .lock = &t->lock, .step = jobs_step, .user = t};
+    t->worker = (struct worker){
+        .name = "arrayd-jobs", .lock = &t->lock, .step = jobs_step, .user = t, .finishes = true};
     worker_init(&t->worker);
     t->alive = clock_s() + config->keep_alive;
     if (!worker_start(&t->worker)) {
@@ -47,6 +47,17 @@ void jobs_stop(struct jobs *t)
     pthread_mutex_unlock(&t->lock);
 }
 
+void jobs_leave(struct jobs *t)
+{
+    pthread_mutex_lock(&t->lock);
+    t->leaving = t->config.keep;
+    for (struct user_job *j = t->leaving ? t->first : NULL; j; j = j->next)
+        for (struct job_watch *w = j->watches; w; w = w->next)
+            w->wake(w->user); /* job_rests */
+    pthread_mutex_unlock(&t->lock);
+    jobs_stop(t);
+}
+
 void jobs_free(struct jobs *t)
 {
     if (!t)
@@ -54,14 +65,20 @@ void jobs_free(struct jobs *t)
     jobs_stop(t);
     worker_stop(&t->worker);
     if (t->in_slice) { /* its callbacks may still come */
-        log_event(LOG_WARN, "stopped while a program's step is still running", NULL);
+        log_event(LOG_WARN, "stopped while a step of a program was still running", NULL);
         return;
     }
-    while (t->first) {
-        struct user_job *j = t->first;
+    t->config.keep = NULL; /* they are forgotten by this process only */
+    for (;;) {
         pthread_mutex_lock(&t->lock);
-        job_forget(j);
+        struct user_job *j = jobs_next_ready(t); /* an answer that came after the thread's end */
+        if (!j && t->first) {
+            j = t->first;
+            job_forget(j);
+        }
         pthread_mutex_unlock(&t->lock);
+        if (!j)
+            break;
         job_unref(j);
     }
     worker_destroy(&t->worker);
@@ -118,12 +135,13 @@ static enum err_code make_way(struct jobs *t, const struct program_body *body,
     struct user_job *oldest;
     struct held h = held_by(t, p, false, &oldest);
     if (h.jobs >= t->config.max_jobs)
-        return err_set(e, ERR_QUOTA, "%" PRIu32 " jobs are under way: the limit is reached",
+        return err_set(e, ERR_QUOTA, "%" PRIu32 " jobs are under way, which is the limit",
                        t->config.max_jobs);
     if (most && bytes > most - h.bytes)
         return err_set(e, ERR_QUOTA,
-                       "this records up to %" PRId64 " bytes, and jobs under way up to %" PRId64
-                       ": the limit of record-memory is %" PRId64,
+                       "this job records up to %" PRId64
+                       " bytes and the jobs under way up to %" PRId64
+                       ": the limit (record-memory) is %" PRId64,
                        bytes, h.bytes, most);
     for (;;) {
         h = held_by(t, p, true, &oldest);
@@ -145,9 +163,11 @@ enum err_code jobs_start(struct jobs *t, const struct program_body *take_body, i
 {
     struct user_job *j = mem_calloc(1, sizeof *j), *old = NULL;
     struct series_values *series = mem_calloc(take_body->n_series, sizeof *series);
-    if (!j || !series) {
+    struct job_record *record = job_record_new(t);
+    if (!j || !series || (t->config.keep && !record)) {
         mem_free(j);
         mem_free(series);
+        job_record_free(record);
         return err_oom(e);
     }
     pthread_mutex_lock(&t->lock);
@@ -160,6 +180,7 @@ enum err_code jobs_start(struct jobs *t, const struct program_body *take_body, i
         pthread_mutex_unlock(&t->lock);
         mem_free(j);
         mem_free(series);
+        job_record_free(record);
         return code;
     }
     *j = (struct user_job){.refs = 2, /* the table's and the caller's */
@@ -170,19 +191,30 @@ enum err_code jobs_start(struct jobs *t, const struct program_body *take_body, i
                            .series = series,
                            .created_us = clock_date_us(),
                            .statement = -1,
-                           .slice_steps = first_slice};
+                           .slice_steps = first_slice,
+                           .record = record};
     program_on_ready(take_body->program, job_ready, j);
     for (uint32_t i = 0; i < take_body->n_series; i++)
         strncpy(series[i].name, take_body->series[i], NAME_SIZE - 1);
     id_make('j', j->id);
-    j->asker = asker_of_job(j->id, j->body.session->id);
-    *t->last = j;
-    t->last = &j->next;
-    job_make_ready(j);
+    code = job_keep_begin(j, e);
+    if (code == ERR_OK) {
+        j->asker = asker_of_job(j->id, j->body.session->id);
+        *t->last = j;
+        t->last = &j->next;
+        job_make_ready(j);
+    }
     pthread_mutex_unlock(&t->lock);
     for (struct user_job *next; old; old = next) {
         next = old->next;
         job_unref(old);
+    }
+    if (code != ERR_OK) {
+        job_record_free(record);
+        meter_unref(j->cause.meter);
+        mem_free(series);
+        mem_free(j);
+        return code;
     }
     *ret = j;
     return ERR_OK;
@@ -221,19 +253,22 @@ enum err_code job_resume(struct user_job *j, struct err *e)
     if (j->table->stopping) /* the thread may have ended */
         code = err_draining(e);
     else if ((j->state != JOB_FAILED && j->state != JOB_CANCELLED) || j->forgotten)
-        code = err_set(e, ERR_CONFLICT,
-                       "a job that is %s is not resumed: only one that was cancelled or has failed",
-                       job_state_names[j->state]);
+        code =
+            err_set(e, ERR_CONFLICT,
+                    "a job that is %s cannot be resumed: only one that was cancelled or has failed",
+                    job_state_names[j->state]);
     else if (!j->body.program)
-        code = err_set(e, ERR_CONFLICT,
-                       "the job is not resumed: an array that it uses is not shared any more");
+        code =
+            err_set(e, ERR_CONFLICT,
+                    "the job cannot be resumed: an array that it uses is gone or no longer shared");
     if (code == ERR_OK) {
         session_rest(j->body.session, false);
-        j->state = JOB_QUEUED;
+        job_enter(j, JOB_QUEUED);
         j->cancel = false;
         j->slice_steps = 0;
         j->again = 0;
-        j->lacks = 0;
+        j->retry = (struct memory_retry){0};
+        job_keep_again(j);
         job_changed(j);
         job_make_ready(j);
     }

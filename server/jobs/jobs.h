@@ -13,9 +13,13 @@
 #include "server/store/auth.h"
 
 struct asker;
+struct culprits;
 struct jobs;
+struct keep;
+struct kept_job;
 struct lost;
 struct sched;
+struct server;
 struct user_job;
 
 #define JOB_SLICE      0.008
@@ -25,22 +29,29 @@ struct jobs_config {
     int64_t record_memory;   /* bytes of values of a principal's jobs, likewise; 0: no limit */
     double retention;        /* seconds that an ended job is kept */
     double slice;            /* seconds of work per slice */
-    double patience;         /* seconds that jobs_stop allows a slice under way */
+    double stop_timeout;     /* seconds that jobs_stop allows a slice under way */
     double keep_alive;       /* seconds after which a watcher is woken in any case */
     struct sched *sched;     /* schedules the slices; NULL: each begins at once */
     struct lease_uses *uses; /* NULL: there are no leases */
     /* Makes the message of an ERR_DEVICE_LOST say what was on the device; NULL: it is unchanged */
     void (*say_lost)(struct lost *lost, const struct asker *asker, struct err *e);
     struct lost *lost;
-    struct engine *engine; /* makes room, */
-    bool evict;            /* and may move arrays for it */
+    struct culprits *culprits; /* whose work rests because it faulted; NULL: nobody's */
+    struct engine *engine;     /* frees memory, */
+    bool evict;                /* and may move arrays for it */
+    /* Jobs outlive the process: they are written to the journal. NULL: no journal */
+    struct keep *keep;
+    int64_t most_tries; /* processes in a row that may end while a job gets no step further */
 };
 
 enum err_code jobs_new(const struct jobs_config *config, struct jobs **ret,
                        struct err *e) must_check;
 /* Cancels running jobs and starts no more: requests that wait for a job get their reply within
- * `patience`. */
+ * `stop_timeout`. */
 void jobs_stop(struct jobs *t);
+/* The same, but jobs that are in the journal are left to another process as they are after their
+ * next whole step: requests that wait for one get their reply at once. */
+void jobs_leave(struct jobs *t);
 /* Enclose the check whether a program may use its arrays (program_may_use) and its writing to
  * them. */
 void jobs_publish_begin(struct jobs *t);
@@ -51,6 +62,12 @@ void jobs_publish_end(struct jobs *t);
 void jobs_settle(struct jobs *t);
 /* Stops, waits for the slices under way and forgets all jobs. No request may be left. */
 void jobs_free(struct jobs *t); /* NULL allowed */
+
+/* A job of another process (struct recover_config). jobs_go_on: those under way go on, now that
+ * the journal has all of them. ERR_OUT_OF_MEMORY of host memory, ERR_DEVICE_LOST. */
+enum err_code jobs_restore(struct jobs *t, struct server *s, const struct kept_job *k,
+                           struct err *e) must_check;
+void jobs_go_on(struct jobs *t);
 
 /* Begins a job with a slice of `first_slice` steps (program_first_slice). The caller gets a
  * reference. ERR_QUOTA, ERR_OUT_OF_MEMORY, ERR_DRAINING: nothing was taken. */
@@ -67,6 +84,8 @@ void job_unref(struct user_job *j); /* NULL allowed */
 const char *job_id(const struct user_job *j);
 uint64_t job_seq(const struct user_job *j);
 bool job_ended(struct user_job *j);
+bool job_rests(
+    struct user_job *j); /* for the next process: there will be no news of it in this one */
 uint64_t job_ends(struct user_job *j); /* how many times it has ended: it may have been resumed */
 /* How many values each series has. JOB_VALUES_SOON values of all series together can be printed in
  * about a millisecond. */

@@ -7,10 +7,14 @@
 
 #include "compute/base/worker.h"
 #include "server/jobs/jobs.h"
+#include "server/kept/kept_job.h"
 #include "server/work/asker.h"
+#include "server/work/memory_retry.h"
 #include "server/work/scheduler.h"
 
 enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_DONE, JOB_FAILED, JOB_CANCELLED };
+
+struct job_record;
 
 #define RECORD_SIZE 8 /* bytes of a value, at most */
 
@@ -21,10 +25,12 @@ struct series_values {
     size_t n, cap;
 };
 
-struct snapshot_made {
-    char name[NAME_SIZE]; /* of the copied array */
-    int64_t step;
-    char id[ID_SIZE];
+struct job_end {
+    enum job_state state;
+    const char *stopped;
+    struct err err; /* JOB_FAILED, and where: */
+    int64_t failed_in;
+    int32_t statement;
 };
 
 struct user_job {
@@ -39,10 +45,9 @@ struct user_job {
     bool ready, forgotten;
     enum job_state state;
     bool cancel;
-    bool blocked;    /* until another job's slice on the same arrays is over */
-    bool makes_room; /* while the engine makes room */
-    int lacks;       /* failures for want of memory since its last good slice */
-    bool resting;    /* while another's lease, or writes, block it: see `err` */
+    bool blocked;      /* until another job's slice on the same arrays is over */
+    bool frees_memory; /* while the engine frees memory */
+    bool resting;      /* while another's lease, or writes, block it: see `err` */
     uint64_t revision, ends;
     int64_t created_us, ended_us;
     double ended;        /* clock_ms */
@@ -51,7 +56,7 @@ struct user_job {
     int64_t step;
     struct series_values *series;
     int64_t n_values;
-    struct snapshot_made *snapshots;
+    struct kept_snapshot *snapshots;
     size_t n_snapshots, n_taken, cap_snapshots; /* listed, and with the slice under way */
     struct loop_report report;
     struct err err;
@@ -59,14 +64,19 @@ struct user_job {
     int32_t statement;
     const char *stopped; /* why it ended before its last step: "until"; or NULL */
     struct job_watch *watches;
+    struct job_record *record; /* what the journal has of it; NULL: there is no journal */
+    bool copying;              /* job_awaits */
+    enum err_code copied;      /* its result */
 
     /* used by the thread only */
     struct asker *asker;
     struct sched_turn turn; /* of the next slice, or of the one under way */
     double step_ms;         /* a step's time, by the last slice; 0: not known */
     bool in_slice;
-    int64_t slice_steps; /* of the next one; 0: to be estimated */
-    struct eviction eviction;
+    int64_t slice_steps;       /* of the next one; 0: to be estimated */
+    struct memory_retry retry; /* since its last good slice */
+    struct job_end end;        /* if `ending`: once nothing is copied any more */
+    bool ending;
     int again; /* slices in a row discarded because others had written to the arrays */
 };
 
@@ -81,6 +91,7 @@ struct jobs {
     struct user_job *ready, **last_ready;
     uint64_t seq;
     bool stopping;
+    bool leaving; /* jobs_leave */
     size_t in_slice, n_resting;
     /* held from the check whether arrays may be written until they are written; taken before
      * `lock` */
@@ -92,20 +103,27 @@ static inline bool job_is_over(const struct user_job *j)
     return j->state >= JOB_DONE;
 }
 
+/* With the lock held: it is left to the next process as it is. */
+static inline bool job_is_left(const struct user_job *j)
+{
+    return j->table->leaving && !j->cancel && !job_is_over(j);
+}
+
 extern const char *const job_state_names[]; /* by enum job_state */
 
 /* With the lock held: */
 void job_changed(struct user_job *j);
 void job_make_ready(struct user_job *j);
+/* The only way from one state to another. */
+void job_enter(struct user_job *j, enum job_state state);
+/* Takes the first of the queue, and its reference; NULL: it is empty. */
+struct user_job *jobs_next_ready(struct jobs *t);
+/* The slice that is under way, or the request for memory, has a reference to the job: its callbacks
+ * come even after a stop that has not waited for them. */
+void job_enter_slice(struct user_job *j);
+void job_leave_slice(struct user_job *j); /* the caller has another reference */
 /* Removes it from the table; the caller gets the table's reference. */
 void job_forget(struct user_job *j);
-struct job_end {
-    enum job_state state;
-    const char *stopped;
-    struct err err; /* JOB_FAILED, and where: */
-    int64_t failed_in;
-    int32_t statement;
-};
 /* Records that the job has ended, and how. */
 void job_write_end(struct user_job *j, const struct job_end *o);
 /* Whether its session is closed. */
@@ -115,16 +133,44 @@ bool job_is_orphan(const struct user_job *j);
  * without the lock. */
 struct program_body job_take_program(struct user_job *j);
 
+/* --- the journal (job_keep.c); without one these do nothing --- */
+
+struct job_record *job_record_new(const struct jobs *t); /* NULL, too, without memory */
+void job_record_free(struct job_record *x);              /* NULL allowed */
+/* A new job, with the lock held: ERR_OUT_OF_MEMORY. */
+enum err_code job_keep_begin(struct user_job *j, struct err *e) must_check;
+/* Its state is another; job_keep_again: and it begins anew. With the lock held, or by the thread
+ * for a job that is under way. */
+void job_keep_progress(struct user_job *j);
+void job_keep_again(struct user_job *j);
+void job_keep_try(struct user_job *j); /* it begins a slice */
+/* Before the snapshot is made: the next of the job's. ERR_OUT_OF_MEMORY. */
+enum err_code job_keep_snapshot(struct user_job *j, const struct kept_snapshot *s,
+                                struct err *e) must_check;
+/* What a slice changes, for made->with; job_keep_committed: it has been written. */
+enum err_code job_keep_slice(struct user_job *j, struct program_slice *made,
+                             struct err *e) must_check;
+void job_keep_committed(struct user_job *j, bool copies);
+/* Whether results of the last slice are being copied to arrays; job_keep_copied: no longer. */
+bool job_copies(const struct user_job *j);
+void job_keep_copied(struct user_job *j);
+void job_keep_restored(struct user_job *j, const struct kept_job *k);
+void job_keep_gone(struct user_job *j); /* with the lock held */
+
 /* jobs_slice.c, for the thread alone: begins a slice, or ends the job. */
 void job_begin_slice(struct user_job *j);
 /* Takes the outcome of a slice. False while the slice is unfinished (j->in_slice), and when the job
  * ended with it or rests. */
 bool job_take_slice(struct user_job *j);
-/* jobs_room.c: whether the engine is making the room that the error asks for; the job is made ready
- * when the engine answers. */
-bool job_make_room(struct user_job *j, const struct err *e);
-/* The program's program_ready: reserves room for the values and makes the copies that are due. */
-enum err_code job_ready(void *job, int64_t steps, uint32_t n_values, struct err *e);
+/* job_ready.c. The program's program_ready: takes the values and makes the copies that are due.
+ * job_count_values: they count, with the lock held; job_drop_snapshots: the slice was discarded. */
+enum err_code job_ready(void *job, struct program_slice *made, struct err *e);
+void job_count_values(struct user_job *j, uint32_t n);
+void job_drop_snapshots(struct user_job *j);
+/* Makes the job ready when all work of the stream so far is done; whether it still waits for that.
+ */
+void job_await(struct user_job *j, struct engine_stream *stream);
+bool job_awaits(struct user_job *j);
 
 double jobs_step(void *jobs); /* the thread's */
 

@@ -1,13 +1,15 @@
 /* The thread takes jobs from a queue: new jobs, and those whose slice has made progress. A job is
  * queued once at most, so one thread at a time works on a program. */
+#include <assert.h>
+
 #include "compute/base/clock.h"
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
 #include "server/jobs/jobs_int.h"
 
-#define PATIENCE 1.0  /* minimum, in seconds: slices take some milliseconds */
-#define SWEEP    1.0  /* seconds between checks for ended jobs that need not be kept, */
-#define LOOK     0.02 /* and for jobs that are blocked by others or have lost their session */
+#define LEAST_TIMEOUT 1.0  /* in seconds: slices take some milliseconds */
+#define SWEEP         1.0  /* seconds between checks for ended jobs that need not be kept, */
+#define LOOK          0.02 /* and for jobs that are blocked by others or have lost their session */
 
 /* Queues the jobs that were blocked by the slice that has ended; whether there are any. */
 static bool unblock(struct jobs *t)
@@ -67,22 +69,11 @@ static void keep_watchers_awake(struct jobs *t)
             w->wake(w->user);
 }
 
-static struct user_job *next_ready(struct jobs *t)
-{
-    lock_held(&t->lock);
-    struct user_job *j = t->ready;
-    t->ready = j->next_ready;
-    if (!t->ready)
-        t->last_ready = &t->ready;
-    j->ready = false;
-    return j;
-}
-
 /* With the lock held, which is released meanwhile. */
 static void forget_old(struct jobs *t)
 {
     lock_held(&t->lock);
-    for (struct user_job *j; (j = take_old(t));) {
+    for (struct user_job *j = take_old(t); j; j = take_old(t)) {
         pthread_mutex_unlock(&t->lock);
         job_unref(j);
         pthread_mutex_lock(&t->lock);
@@ -104,7 +95,7 @@ static struct user_job *find_lost(struct jobs *t)
 static void let_go_of_lost(struct jobs *t)
 {
     lock_held(&t->lock);
-    for (struct user_job *j; (j = find_lost(t));) {
+    for (struct user_job *j = find_lost(t); j; j = find_lost(t)) {
         struct program_body taken = job_take_program(j);
         pthread_mutex_unlock(&t->lock);
         program_body_drop(&taken);
@@ -118,7 +109,7 @@ static void give_up(struct jobs *t)
     lock_held(&t->lock);
     const struct job_end end = {.state = JOB_CANCELLED, .err = ERR_INIT, .statement = -1};
     for (struct user_job *j = t->first; j; j = j->next)
-        if (!job_is_over(j))
+        if (!job_is_over(j) && !job_is_left(j))
             job_write_end(j, &end);
 }
 
@@ -140,13 +131,35 @@ static void look_at_resting(struct jobs *t)
             job_make_ready(j);
 }
 
+/* Between two pieces of the thread's work. */
+static void check(const struct jobs *t)
+{
+    lock_held(&t->lock);
+#ifndef NDEBUG
+    size_t in_slice = 0, resting = 0;
+    for (const struct user_job *j = t->first; j && !t->gave_up; j = j->next) {
+        in_slice += (j->in_slice || j->frees_memory) + (size_t)j->copying;
+        resting += j->resting;
+        assert(j->refs > 0 && !j->forgotten && j->step <= j->body.steps);
+        assert(j->n_snapshots <= j->n_taken && j->n_taken <= j->cap_snapshots);
+        assert(!job_is_over(j) || (!j->in_slice && !j->resting));
+        assert(!j->in_slice || (j->state == JOB_RUNNING && !j->resting && !j->frees_memory));
+    }
+    assert(t->gave_up || (in_slice == t->in_slice && resting == t->n_resting));
+    for (const struct user_job *j = t->ready; j; j = j->next_ready)
+        assert(j->ready && j->refs > 0 && (j->next_ready || t->last_ready == &j->next_ready));
+#endif
+}
+
 /* When the daemon stops, runs until no slice is under way or the time for them is over. */
 double jobs_step(void *user)
 {
     struct jobs *t = user;
     const double now = clock_s();
+    check(t);
     if (t->stopping && !t->leave) {
-        t->leave = now + (t->config.patience > PATIENCE ? t->config.patience : PATIENCE);
+        t->leave =
+            now + (t->config.stop_timeout > LEAST_TIMEOUT ? t->config.stop_timeout : LEAST_TIMEOUT);
         look_at_resting(t); /* they end now */
     }
     if (t->stopping && !t->gave_up && !t->ready && now >= t->leave) {
@@ -172,7 +185,7 @@ double jobs_step(void *user)
         give_up_orphans(t);
         t->look = now + LOOK;
     } else if (t->ready) {
-        struct user_job *j = next_ready(t);
+        struct user_job *j = jobs_next_ready(t);
         pthread_mutex_unlock(&t->lock);
         asker_begin(j->asker);
         meter_enter(&j->cause);

@@ -1,6 +1,5 @@
 /* What a slice is, and how its outcome is handled. The number of its steps follows from the time
- * the last slice took. Room for recorded values, and the copies that are due, are made before the
- * arrays get the slice's results: if that fails, the slice is discarded. */
+ * the last slice took. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,8 +8,12 @@
 #include "compute/base/lock.h"
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
+#include "compute/culprit/culprit.h"
+#include "compute/engine/engine.h"
+#include "compute/program/program.h"
 #include "server/jobs/jobs_int.h"
 #include "server/store/lease_use.h"
+#include "server/work/asker.h"
 
 #define GROW_MOST 16 /* how many times the steps of the last slice */
 
@@ -20,114 +23,6 @@ static void wake_job(void *user)
     pthread_mutex_lock(&j->table->lock);
     job_make_ready(j);
     pthread_mutex_unlock(&j->table->lock);
-}
-
-/* --- values and copies --- */
-
-/* With the lock held; false without memory. */
-static bool reserve_values(struct user_job *j, uint32_t n)
-{
-    lock_held(&j->table->lock);
-    for (uint32_t i = 0; i < j->body.n_series && n; i++) {
-        struct series_values *s = &j->series[i];
-        program_values(j->body.program, i, &s->dtype);
-        if (s->n + n <= s->cap)
-            continue;
-        const size_t most = (size_t)(j->body.steps / j->body.record_every);
-        size_t cap = 2 * s->cap > s->n + n ? 2 * s->cap : s->n + n + 64;
-        cap = cap < most ? cap : most;
-        char *bytes = mem_reallocarray(s->bytes, cap, dtype_size(s->dtype));
-        if (!bytes)
-            return false;
-        s->bytes = bytes;
-        s->cap = cap;
-    }
-    return true;
-}
-
-/* With the lock held: appends the values that the slice recorded. */
-static void keep_values(struct user_job *j, uint32_t n)
-{
-    lock_held(&j->table->lock);
-    for (uint32_t i = 0; i < j->body.n_series && n; i++) {
-        struct series_values *s = &j->series[i];
-        size_t size = dtype_size(s->dtype);
-        memcpy(s->bytes + s->n * size, program_values(j->body.program, i, &s->dtype), n * size);
-        s->n += n;
-    }
-    j->n_values += n;
-}
-
-/* A place for one more copy; NULL without memory. */
-static struct snapshot_made *add_snapshot(struct user_job *j)
-{
-    struct snapshot_made *s = NULL;
-    pthread_mutex_lock(&j->table->lock);
-    if (j->n_taken == j->cap_snapshots) {
-        size_t cap = 2 * j->cap_snapshots + 8;
-        struct snapshot_made *more = mem_reallocarray(j->snapshots, cap, sizeof *more);
-        j->snapshots = more ? more : j->snapshots;
-        j->cap_snapshots = more ? cap : j->cap_snapshots;
-    }
-    if (j->n_taken < j->cap_snapshots)
-        s = &j->snapshots[j->n_taken++];
-    pthread_mutex_unlock(&j->table->lock);
-    return s;
-}
-
-/* A client may have deleted it in the moment since it was made. */
-static void remove_copy(const struct session *s, const char *id)
-{
-    struct err e = ERR_INIT;
-    if (handle_remove(s->handles, id, NULL, &e) != ERR_OK)
-        log_event(LOG_DEBUG, "a copy was gone already", "id", id, NULL);
-}
-
-/* A copy of an array as it will be after `step`, under a handle in the session. */
-static enum err_code take_snapshot(struct user_job *j, const struct body_snapshot *s, int64_t step,
-                                   struct err *e)
-{
-    const struct session *session = j->body.session;
-    struct program *p = j->body.program;
-    struct handle_spec spec = {.policy = NAME_NEW};
-    _cleanup_handle_ struct handle h = {0};
-    _cleanup_array_ struct array *copy = NULL;
-    struct array *home;
-    enum err_code code =
-        engine_copy(session->stream, session->account, program_made(p, s->target), &copy, e);
-    if (code == ERR_OK)
-        code = handle_add(session->handles, copy, &spec, &h, NULL, e);
-    if (code != ERR_OK)
-        return code;
-    struct snapshot_made *made = add_snapshot(j);
-    if (!made) {
-        remove_copy(session, h.id);
-        return err_oom(e);
-    }
-    *made = (struct snapshot_made){.step = step};
-    strncpy(made->name, program_target(p, s->target, &home), NAME_SIZE - 1);
-    memcpy(made->id, h.id, sizeof made->id);
-    return ERR_OK;
-}
-
-/* Removes the copies of a discarded slice. */
-static void drop_snapshots(struct user_job *j)
-{
-    for (; j->n_taken > j->n_snapshots; j->n_taken--)
-        remove_copy(j->body.session, j->snapshots[j->n_taken - 1].id);
-}
-
-enum err_code job_ready(void *job, int64_t steps, uint32_t n_values, struct err *e)
-{
-    struct user_job *j = job;
-    pthread_mutex_lock(&j->table->lock);
-    bool room = reserve_values(j, n_values);
-    pthread_mutex_unlock(&j->table->lock);
-    enum err_code code = room ? ERR_OK : err_oom(e);
-    for (uint32_t i = 0; i < j->body.n_snapshots && code == ERR_OK; i++)
-        if (steps % j->body.snapshots[i].every == 0)
-            code = take_snapshot(j, &j->body.snapshots[i], steps, e);
-    return code;
 }
 
 /* With the lock held. */
@@ -146,7 +41,9 @@ static void go_on(struct user_job *j)
 void job_write_end(struct user_job *j, const struct job_end *o)
 {
     lock_held(&j->table->lock);
-    j->state = o->state;
+    go_on(j);
+    session_rest(j->body.session, true); /* the session may expire now */
+    job_enter(j, o->state);
     j->ends++;
     j->stopped = o->stopped;
     j->err = o->err;
@@ -157,6 +54,7 @@ void job_write_end(struct user_job *j, const struct job_end *o)
     if (j->started > 0)
         j->ran += clock_ms() - j->started;
     j->started = 0;
+    job_keep_progress(j);
     job_changed(j);
 }
 
@@ -174,9 +72,8 @@ static void finish(struct user_job *j, const struct job_end *o)
     struct job_end end = *o;
     if (end.err.code == ERR_DEVICE_LOST && t->config.say_lost)
         t->config.say_lost(t->config.lost, j->asker, &end.err);
+    memory_explain(t->config.engine, t->config.evict, &end.err);
     pthread_mutex_lock(&t->lock);
-    go_on(j);
-    session_rest(j->body.session, true); /* the session may expire now */
     job_write_end(j, &end);
     bool orphan = !j->forgotten && job_is_orphan(j);
     if (orphan)
@@ -184,6 +81,66 @@ static void finish(struct user_job *j, const struct job_end *o)
     pthread_mutex_unlock(&t->lock);
     if (orphan)
         job_unref(j);
+}
+
+/* --- memory --- */
+
+static void memory_answered(void *user)
+{
+    struct user_job *j = user;
+    struct jobs *t = j->table;
+    pthread_mutex_lock(&t->lock);
+    j->frees_memory = false;
+    job_make_ready(j);
+    job_leave_slice(j);
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* Whether the job is to be left as it is: the next process goes on with it. */
+static bool is_left(struct user_job *j, const struct err *why)
+{
+    pthread_mutex_lock(&j->table->lock);
+    bool left = (job_is_left(j) && lacks_memory(why)) ||
+                (j->table->config.keep && why->code == ERR_DEVICE_LOST);
+    if (left)
+        go_on(j);
+    pthread_mutex_unlock(&j->table->lock);
+    return left;
+}
+
+/* A slice that found no memory begins again once the engine has freed some, as a request is
+ * repeated. No thread waits; the job counts as in a slice until the engine has answered, and is
+ * made ready then. False: the engine is not asked. */
+static bool job_free_memory(struct user_job *j, const struct err *e)
+{
+    struct jobs *t = j->table;
+    if (!lacks_memory(e))
+        return false;
+    pthread_mutex_lock(&t->lock);
+    bool asks = !j->cancel && !t->stopping;
+    if (asks) {
+        j->frees_memory = true;
+        job_enter_slice(j);
+    }
+    pthread_mutex_unlock(&t->lock);
+    if (!asks)
+        return false;
+    program_rest(j->body.program);
+    if (memory_retry_ask(&j->retry, t->config.engine, t->config.evict, e, memory_answered, j))
+        return true;
+    pthread_mutex_lock(&t->lock);
+    j->frees_memory = false;
+    job_leave_slice(j);
+    pthread_mutex_unlock(&t->lock);
+    return false;
+}
+
+static bool frees_memory(struct user_job *j)
+{
+    pthread_mutex_lock(&j->table->lock);
+    bool yes = j->frees_memory;
+    pthread_mutex_unlock(&j->table->lock);
+    return yes;
 }
 
 /* --- slices --- */
@@ -247,7 +204,7 @@ static bool is_end(struct user_job *j, const struct program_progress *g, struct 
         return true;
     case PROGRAM_NAN:
         err_set(&ret->err, ERR_NOT_A_NUMBER,
-                "a NaN came up in step %" PRId64 ": the arrays are as they were before it",
+                "a NaN appeared in step %" PRId64 ": the arrays are as they were before that step",
                 g->steps + 1);
         ret->failed_in = g->steps + 1;
         return true;
@@ -291,7 +248,7 @@ static bool is_crowded_out(struct user_job *j)
     if (j->again < PROGRAM_AGAIN_MOST)
         return false;
     err_set(&why, ERR_CONFLICT,
-            "others write to the arrays more often than a step of the program ends");
+            "other requests keep writing to the program's arrays, and no step could finish");
     return rests(j, &why);
 }
 
@@ -315,17 +272,19 @@ bool job_take_slice(struct user_job *j)
         g.err = refusal;
         g.failed_in = g.steps + 1;
     }
-    bool good = g.state == PROGRAM_GOES_ON || g.state == PROGRAM_UNTIL;
+    const bool good = g.state == PROGRAM_GOES_ON || g.state == PROGRAM_UNTIL;
+    const bool copies = good && g.copies && t->config.keep;
     if (!good)
-        drop_snapshots(j);
+        job_drop_snapshots(j);
     if (!leased && g.state != PROGRAM_FAILED)
         adapt(j, &g);
     pthread_mutex_lock(&t->lock);
     j->report = program_report(j->body.program);
     j->device_ms += g.device_ms;
     if (good) {
-        keep_values(j, g.n_values);
-        j->lacks = 0;
+        job_keep_committed(j, copies);
+        job_count_values(j, g.n_values);
+        j->retry = (struct memory_retry){0};
     }
     j->n_snapshots = j->n_taken;
     j->step = g.steps;
@@ -335,12 +294,18 @@ bool job_take_slice(struct user_job *j)
     pthread_mutex_unlock(&t->lock);
     j->in_slice = false;
     leave_turn(j);
-    if (over && !(g.state == PROGRAM_FAILED && job_make_room(j, &g.err)))
+    if (copies)
+        job_await(j, program_stream(j->body.program));
+    if (over && (copies || job_awaits(j))) {
+        j->ending = true;
+        j->end = o;
+    }
+    const bool failed = over && !j->ending && g.state == PROGRAM_FAILED;
+    if (over && !j->ending && !(failed && (is_left(j, &g.err) || job_free_memory(j, &g.err))))
         finish(j, &o);
     bool goes_on = !over && !is_crowded_out(j);
     pthread_mutex_lock(&t->lock);
-    t->in_slice--;
-    worker_wake(&t->worker);
+    job_leave_slice(j);
     pthread_mutex_unlock(&t->lock);
     return goes_on;
 }
@@ -372,27 +337,48 @@ static bool must_wait(const struct user_job *j)
 
 enum beginning { BEGIN_NOW, BEGIN_LATER, BEGIN_NEVER };
 
+/* Whether results of the last slice are still being copied, or the job ended with them. */
+static bool awaits_copies(struct user_job *j)
+{
+    if (job_awaits(j))
+        return true;
+    if (job_copies(j))
+        job_keep_copied(j);
+    if (!j->ending)
+        return false;
+    j->ending = false;
+    const bool failed = j->end.state == JOB_FAILED;
+    if (!failed || (!is_left(j, &j->end.err) && !job_free_memory(j, &j->end.err)))
+        finish(j, &j->end);
+    return true;
+}
+
 static enum beginning may_begin(struct user_job *j)
 {
     struct jobs *t = j->table;
     pthread_mutex_lock(&t->lock);
-    bool cancelled = j->cancel || t->stopping;
-    j->blocked = !cancelled && must_wait(j);
+    const bool left = job_is_left(j), cancelled = !left && (j->cancel || t->stopping);
+    j->blocked = !left && !cancelled && must_wait(j);
+    if (left)
+        go_on(j);
     pthread_mutex_unlock(&t->lock);
-    if (cancelled)
-        return BEGIN_NEVER;
+    if (left)
+        leave_turn(j);
+    if (left || cancelled)
+        return left ? BEGIN_LATER : BEGIN_NEVER;
     if (j->blocked)
         leave_turn(j); /* others can use it meanwhile */
     if (j->blocked || !has_turn(j))
         return BEGIN_LATER;
     pthread_mutex_lock(&t->lock);
     if (j->state == JOB_QUEUED || j->resting) {
-        j->state = JOB_RUNNING;
+        job_enter(j, JOB_RUNNING);
         j->started = clock_ms();
         go_on(j);
         job_changed(j);
     }
-    t->in_slice++;
+    job_enter_slice(j);
+    job_keep_try(j);
     pthread_mutex_unlock(&t->lock);
     return BEGIN_NOW;
 }
@@ -418,31 +404,31 @@ static int64_t next_steps(struct user_job *j)
     return program_slice_limit(j->body.program, j->step, n);
 }
 
-static bool makes_room(struct user_job *j)
+/* Whether work of the job's user is run at present. */
+static enum err_code admit(const struct user_job *j, struct err *e)
 {
-    pthread_mutex_lock(&j->table->lock);
-    bool yes = j->makes_room;
-    pthread_mutex_unlock(&j->table->lock);
-    return yes;
+    return culprits_admit(j->table->config.culprits, j->asker ? j->asker->principal : "", e);
 }
 
 void job_begin_slice(struct user_job *j)
 {
     struct job_end o = {.state = JOB_FAILED, .failed_in = j->step + 1, .statement = -1};
     o.err = (struct err)ERR_INIT;
-    if (makes_room(j))
+    if (frees_memory(j) || awaits_copies(j))
         return;
     /* until the engine has all of the slice: an export waits for uses that began before it */
     _cleanup_use_ struct lease_use use = lease_use_open(j->table->config.uses);
-    enum err_code code = program_may_use(&j->body, &o.err);
-    if (code == ERR_LOCKED) {
+    enum err_code code = admit(j, &o.err);
+    if (code == ERR_OK)
+        code = program_may_use(&j->body, &o.err);
+    if (code == ERR_LOCKED || code == ERR_PRINCIPAL_FAULTED) {
         if (rests(j, &o.err))
             return;
         code = ERR_OK; /* the job is cancelled */
     }
     if (code == ERR_OK)
         code = program_wake(j->body.program, &o.err);
-    if (code != ERR_OK && job_make_room(j, &o.err)) {
+    if (code != ERR_OK && (is_left(j, &o.err) || job_free_memory(j, &o.err))) {
         leave_turn(j);
         return;
     }

@@ -1,4 +1,5 @@
 /* The table: references to jobs, the queue of those that are ready, and finding jobs. */
+#include <assert.h>
 #include <string.h>
 
 #include "compute/base/lock.h"
@@ -24,6 +25,7 @@ static void job_free(struct user_job *j)
         mem_free(j->series[i].bytes);
     mem_free(j->series);
     mem_free(j->snapshots);
+    job_record_free(j->record);
     if (job_is_over(j))
         session_rest(j->body.session, false);
     session_unref(j->body.session);
@@ -55,6 +57,15 @@ void job_changed(struct user_job *j)
             w->wake(w->user);
 }
 
+void job_enter(struct user_job *j, enum job_state state)
+{
+    lock_held(&j->table->lock);
+    assert(state == JOB_QUEUED ? j->state == JOB_FAILED || j->state == JOB_CANCELLED
+                               : !job_is_over(j));
+    assert(state != JOB_DONE || j->state == JOB_RUNNING);
+    j->state = state;
+}
+
 void job_make_ready(struct user_job *j)
 {
     lock_held(&j->table->lock);
@@ -69,11 +80,42 @@ void job_make_ready(struct user_job *j)
     worker_wake(&t->worker);
 }
 
+void job_enter_slice(struct user_job *j)
+{
+    lock_held(&j->table->lock);
+    j->refs++;
+    j->table->in_slice++;
+}
+
+void job_leave_slice(struct user_job *j)
+{
+    struct jobs *t = j->table;
+    lock_held(&t->lock);
+    j->refs--;
+    assert(j->refs > 0 && t->in_slice > 0);
+    t->in_slice--;
+    worker_wake(&t->worker);
+}
+
+struct user_job *jobs_next_ready(struct jobs *t)
+{
+    lock_held(&t->lock);
+    struct user_job *j = t->ready;
+    if (!j)
+        return NULL;
+    t->ready = j->next_ready;
+    if (!t->ready)
+        t->last_ready = &t->ready;
+    j->ready = false;
+    return j;
+}
+
 void job_forget(struct user_job *j)
 {
     lock_held(&j->table->lock);
     struct jobs *t = j->table;
     j->forgotten = true;
+    job_keep_gone(j);
     for (struct user_job **p = &t->first; *p; p = &(*p)->next)
         if (*p == j) {
             *p = j->next;

@@ -1,7 +1,7 @@
 /* When snapshots are taken and by which thread; state_save.c and state_load.c have the contents.
  *
- * One at a time. A snapshot on demand has a thread of its own, since it waits for the device and
- * for the disk; main.c takes the last one. The folder's lock keeps out a second process. */
+ * One at a time. Those on demand have a thread, since they wait for the device and for the disk;
+ * main.c takes the last one. The folder's lock keeps out a second process. */
 #include "server/state/state.h"
 
 #include <stdio.h>
@@ -9,12 +9,22 @@
 #include "compute/base/clock.h"
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
+#include "compute/base/worker.h"
 #include "compute/engine/engine.h"
 #include "protocol/json/json_writer.h"
 #include "server/config.h"
 #include "server/server.h"
 #include "server/state/state_passed.h"
 #include "server/store/auth.h"
+
+/* A snapshot on demand. */
+struct order {
+    struct state_report *report;
+    struct state_gaps *gaps;
+    struct err *e;
+    void (*done)(void *user, enum err_code code);
+    void *user;
+};
 
 struct state {
     struct server *server;
@@ -24,11 +34,14 @@ struct state {
     struct state_passed passed; /* and so is this */
     _Atomic bool stop;
     pthread_mutex_t lock;
-    pthread_cond_t idle;
-    bool busy; /* a snapshot on demand is under way */
+    struct worker worker;
+    struct order order;
+    bool busy; /* with the order */
     struct state_report last;
     uint64_t taken, failed; /* how many snapshots */
 };
+
+static double take_order(void *user);
 
 /* --- opening --- */
 
@@ -50,7 +63,9 @@ enum err_code state_open(struct server *s, struct state **ret, struct err *e)
         mem_free(t);
         return code;
     }
-    pthread_cond_init(&t->idle, NULL);
+    t->worker =
+        (struct worker){.name = "arrayd-snapshot", .lock = &t->lock, .step = take_order, .user = t};
+    worker_init(&t->worker);
     *ret = t;
     return ERR_OK;
 }
@@ -60,7 +75,7 @@ void state_close(struct state *t)
     if (!t)
         return;
     state_stop(t);
-    pthread_cond_destroy(&t->idle);
+    worker_destroy(&t->worker);
     pthread_mutex_destroy(&t->lock);
     state_kept_free(&t->kept);
     passed_free(&t->passed);
@@ -102,12 +117,12 @@ static enum err_code refuse(struct state *t, struct err *e)
     if (!t->server->config->state_ignore) {
         struct err why = *e;
         return err_set(e, why.code,
-                       "the state in %s is not restored: %s%s%s; nothing has been changed there, "
-                       "and --state-ignore starts without it",
+                       "the state in %s cannot be restored: %s%s%s; nothing was changed there; use "
+                       "--state-ignore to start without it",
                        t->server->config->state_dir, why.message, *why.pointer ? ", at " : "",
                        why.pointer);
     }
-    log_event(LOG_WARN, "the state is put aside, since it cannot be restored", "reason", e->message,
+    log_event(LOG_WARN, "the state cannot be restored and was moved aside", "reason", e->message,
               NULL);
     auth_each(t->server->auth, forget, NULL);
     state_kept_free(&t->kept);
@@ -127,7 +142,7 @@ enum err_code state_restore(struct state *t, struct err *e)
     if (code == ERR_OK) {
         if (reader.without_pointer)
             log_event(LOG_WARN,
-                      "the state's 'current' is missing: the last whole snapshot is taken",
+                      "the state's file 'current' is missing: using the last complete snapshot",
                       "folder", t->server->config->state_dir, NULL);
         code = state_read_all(t->server, &reader, &t->kept, &t->passed, &report, e);
         state_read_close(&reader);
@@ -141,6 +156,26 @@ enum err_code state_restore(struct state *t, struct err *e)
     report.seconds = 1e-9 * (double)(clock_ns() - begun);
     log_report("restored", &report);
     return ERR_OK;
+}
+
+void state_recovered(struct state *t)
+{
+    struct state_reader reader;
+    struct state_report report = {0};
+    struct err e = ERR_INIT;
+    bool there = false;
+    enum err_code code = state_read_open(t->dir, &reader, &there, &e);
+    if (code == ERR_OK && there) {
+        code = state_read_all(t->server, &reader, NULL, &t->passed, &report, &e);
+        state_read_close(&reader);
+    }
+    if (code == ERR_OK)
+        state_dir_stays(t->dir, (uint64_t)report.beside);
+    else
+        log_event(LOG_ERROR,
+                  "the state cannot be read: what an earlier start did not restore from it will "
+                  "not be in the next snapshot",
+                  "reason", e.message, NULL);
 }
 
 /* --- snapshots --- */
@@ -166,67 +201,43 @@ static enum err_code take(struct state *t, uint64_t deadline_ns, const _Atomic b
     return ERR_OK;
 }
 
-struct order {
-    struct state *state;
-    struct state_report *report;
-    struct state_gaps *gaps;
-    struct err *e;
-    void (*done)(void *user, enum err_code code);
-    void *user;
-};
-
-static void rest(struct state *t)
+/* The caller that `done` informs may ask for the next snapshot. */
+static double take_order(void *user)
 {
+    struct state *t = user;
+    const struct order o = t->order;
+    if (!t->busy)
+        return WORKER_RESTS;
+    pthread_mutex_unlock(&t->lock);
+    enum err_code code = take(t, 0, &t->stop, o.report, o.gaps, o.e);
     pthread_mutex_lock(&t->lock);
     t->busy = false;
-    pthread_cond_broadcast(&t->idle);
     pthread_mutex_unlock(&t->lock);
-}
-
-/* The caller that `done` informs may ask for the next snapshot, and may free the state. */
-static void *on_demand(void *arg)
-{
-    struct order o = *(struct order *)arg;
-    mem_free(arg);
-    enum err_code code = take(o.state, 0, &o.state->stop, o.report, o.gaps, o.e);
-    rest(o.state);
     o.done(o.user, code);
-    return NULL;
-}
-
-static enum err_code may_begin(struct state *t, struct err *e)
-{
-    enum err_code code = ERR_OK;
     pthread_mutex_lock(&t->lock);
-    if (atomic_load(&t->stop))
-        code = err_set(e, ERR_DRAINING, "the daemon is shutting down");
-    else if (t->busy)
-        code = err_set(e, ERR_CONFLICT, "a snapshot is being taken");
-    else
-        t->busy = true;
-    pthread_mutex_unlock(&t->lock);
-    return code;
+    return WORKER_AGAIN;
 }
 
 enum err_code state_snapshot(struct state *t, struct state_report *ret, struct state_gaps *gaps,
                              struct err *ret_e, void (*done)(void *user, enum err_code code),
                              void *user, struct err *e)
 {
-    pthread_t thread;
-    enum err_code r = may_begin(t, e);
-    if (r != ERR_OK)
-        return r;
-    struct order *o = mem_alloc(sizeof *o);
-    if (o) {
-        *o = (struct order){t, ret, gaps, ret_e, done, user};
-        if (pthread_create(&thread, NULL, on_demand, o) == 0) {
-            pthread_detach(thread);
-            return ERR_OK;
-        }
-        mem_free(o);
+    enum err_code code = ERR_OK;
+    const bool started = worker_start(&t->worker);
+    pthread_mutex_lock(&t->lock);
+    if (atomic_load(&t->stop))
+        code = err_set(e, ERR_DRAINING, "the daemon is shutting down");
+    else if (!started)
+        code = err_oom(e);
+    else if (t->busy)
+        code = err_set(e, ERR_CONFLICT, "a snapshot is already being taken");
+    if (code == ERR_OK) {
+        t->order = (struct order){ret, gaps, ret_e, done, user};
+        t->busy = true;
+        worker_wake(&t->worker);
     }
-    rest(t);
-    return err_oom(e);
+    pthread_mutex_unlock(&t->lock);
+    return code;
 }
 
 void state_stop(struct state *t)
@@ -234,10 +245,9 @@ void state_stop(struct state *t)
     if (!t)
         return;
     pthread_mutex_lock(&t->lock);
-    atomic_store(&t->stop, true);
-    while (t->busy)
-        pthread_cond_wait(&t->idle, &t->lock);
+    atomic_store(&t->stop, true); /* an order that is there ends with ERR_DRAINING */
     pthread_mutex_unlock(&t->lock);
+    worker_stop(&t->worker);
 }
 
 enum err_code state_save(struct state *t, struct state_report *ret, struct err *e)
@@ -264,18 +274,20 @@ void state_metrics(struct state *t, struct strb *out)
     uint64_t taken = t->taken, bad = t->failed;
     pthread_mutex_unlock(&t->lock);
     strb_addf(out,
-              "# HELP arrayd_snapshots_total Snapshots to disk.\n"
+              "# HELP arrayd_snapshots_total Snapshots written to disk, by result.\n"
               "# TYPE arrayd_snapshots_total counter\n"
               "arrayd_snapshots_total{result=\"taken\"} %llu\n"
               "arrayd_snapshots_total{result=\"failed\"} %llu\n",
               (unsigned long long)taken, (unsigned long long)bad);
-    gauge(out, "arrayd_restored_timestamp_seconds", "Of the snapshot restored; 0: none.",
-          1e-6 * (double)t->restored_us);
-    gauge(out, "arrayd_snapshot_timestamp_seconds", "Of the last one of this process; 0: none.",
-          1e-6 * (double)r.taken_us);
-    gauge(out, "arrayd_snapshot_bytes", "Size of that.", (double)r.bytes);
-    gauge(out, "arrayd_snapshot_seconds", "What it took.", r.seconds);
-    gauge(out, "arrayd_snapshot_earlier", "Arrays that it has earlier contents of.",
-          (double)r.earlier);
-    gauge(out, "arrayd_snapshot_left_out", "Arrays that are not in it.", (double)r.left_out);
+    gauge(out, "arrayd_restored_timestamp_seconds",
+          "Time of the snapshot that was restored; 0: none.", 1e-6 * (double)t->restored_us);
+    gauge(out, "arrayd_snapshot_timestamp_seconds",
+          "Time of this process's last snapshot; 0: none.", 1e-6 * (double)r.taken_us);
+    gauge(out, "arrayd_snapshot_bytes", "Size of the last snapshot, in bytes.", (double)r.bytes);
+    gauge(out, "arrayd_snapshot_seconds", "Time that the last snapshot took, in seconds.",
+          r.seconds);
+    gauge(out, "arrayd_snapshot_earlier",
+          "Arrays that the last snapshot has with earlier contents.", (double)r.earlier);
+    gauge(out, "arrayd_snapshot_left_out", "Arrays that are not in the last snapshot.",
+          (double)r.left_out);
 }

@@ -56,6 +56,9 @@ void state_close(struct state *t); /* NULL allowed */
  * snapshot is put aside and the start continues without it. Blocks. ERR_STATE,
  * ERR_OUT_OF_MEMORY. */
 enum err_code state_restore(struct state *t, struct err *e) must_check;
+/* Instead, where the server has been built from a journal: what an earlier start passed over stays
+ * in the state. Blocks. */
+void state_recovered(struct state *t);
 /* The time of the restored snapshot; 0: none was restored. */
 int64_t state_restored_us(const struct state *t);
 

@@ -29,12 +29,12 @@
 #define ATTEMPTS   3          /* at a memory that cannot be read: memory may have been short */
 #define FIRST_WAIT 250000000  /* nanoseconds */
 
-static const char NO_TIME[] = "no time", BUSY[] = "work is still writing to it",
-                  UNREADABLE[] = "its contents cannot be read";
+static const char NO_TIME[] = "no time", BUSY[] = "work is still writing to the array",
+                  UNREADABLE[] = "the array's contents cannot be read";
 
 enum err_code blobs_init(struct blobs *t)
 {
-    TRY(state_bell_init(&t->bell, t->e));
+    TRY(state_event_init(&t->event, t->e));
     t->piece = mem_alloc(PIECE);
     t->streams = mem_calloc((size_t)engine_device_count(t->engine), sizeof(struct engine_stream *));
     return t->piece && t->streams ? ERR_OK : err_oom(t->e);
@@ -52,7 +52,7 @@ void blobs_free(struct blobs *t)
         engine_stream_unref(t->streams[i]);
     mem_free(t->streams);
     mem_free(t->piece);
-    state_bell_free(&t->bell);
+    state_event_free(&t->event);
 }
 
 struct blob *blobs_add(struct blobs *t, struct array *a, size_t owner)
@@ -72,7 +72,7 @@ struct blob *blobs_add(struct blobs *t, struct array *a, size_t owner)
                        .device = array_device(a),
                        .dtype = array_buffer_dtype(a),
                        .host = array_in_host_memory(a),
-                       .patience_ns = FIRST_WAIT};
+                       .wait_limit_ns = FIRST_WAIT};
     HASH_ADD(hh, t->table, memory, sizeof b->memory, b);
     if (!b->hh.tbl) {
         mem_free(b);
@@ -97,10 +97,10 @@ enum err_code blobs_stopped(const struct blobs *t)
 
 enum outcome { READ, NOT_READY, FAILED, LATE };
 
-/* Reads all bytes, but waits `patience_ns` at most for each piece. *ret_idle_ns: the time without
+/* Reads all bytes, but waits `wait_limit_ns` at most for each piece. *ret_idle_ns: the time without
  * any in all. */
 static enum err_code pull(struct blobs *t, const struct blob *b, struct download *d,
-                          uint64_t patience_ns, enum outcome *ret, uint64_t *ret_idle_ns)
+                          uint64_t wait_limit_ns, enum outcome *ret, uint64_t *ret_idle_ns)
 {
     uint64_t since = clock_ns();
     *ret = READ;
@@ -114,8 +114,8 @@ static enum err_code pull(struct blobs *t, const struct blob *b, struct download
         if (got < 0 && download_result(d) == ERR_DEVICE_LOST)
             return err_set(t->e, ERR_DEVICE_LOST, "the device is lost");
         if (got == 0) {
-            state_bell_wait(&t->bell);
-            if (clock_ns() - since <= patience_ns)
+            state_event_wait(&t->event);
+            if (clock_ns() - since <= wait_limit_ns)
                 continue;
         }
         if (got <= 0) {
@@ -133,10 +133,10 @@ static enum err_code pull(struct blobs *t, const struct blob *b, struct download
 
 /* For a memory that is ready, the time already spent on others does not count: its bytes are on
  * their way. */
-static uint64_t patience(const struct blobs *t, const struct blob *b, bool ready)
+static uint64_t wait_limit(const struct blobs *t, const struct blob *b, bool ready)
 {
     uint64_t left = t->wait_ns > t->waited_ns ? t->wait_ns - t->waited_ns : 0;
-    return left < b->patience_ns && !ready ? left : b->patience_ns;
+    return left < b->wait_limit_ns && !ready ? left : b->wait_limit_ns;
 }
 
 /* From the engine to a file. */
@@ -150,17 +150,17 @@ static enum err_code copy(struct blobs *t, struct blob *b, enum outcome *ret)
     if (!*s)
         code = engine_stream_new(t->engine, b->device, s, t->e);
     if (code == ERR_OK)
-        code = download_buffer(*s, b->array, state_bell_ring, &t->bell, &d, t->e);
+        code = download_buffer(*s, b->array, state_event_set, &t->event, &d, t->e);
     if (code != ERR_OK)
         return code;
     b->file.version = download_version(d);
-    code = pull(t, b, d, patience(t, b, ready), ret, &idle);
+    code = pull(t, b, d, wait_limit(t, b, ready), ret, &idle);
     download_free(d);
     if (!ready || *ret == NOT_READY)
         t->waited_ns += idle;
     if (*ret == NOT_READY) {
         b->given_up = b->file.version;
-        b->patience_ns *= 2;
+        b->wait_limit_ns *= 2;
         engine_stream_unref(*s);
         *s = NULL;
     }
@@ -314,7 +314,7 @@ static enum err_code write_in_turn(struct blobs *t, struct blob **order, size_t 
         code = go_over(t, order, &n, true);
         if (code == ERR_OK && n == before) {
             const uint64_t since = clock_ns();
-            state_bell_wait(&t->bell);
+            state_event_wait(&t->event);
             t->waited_ns += clock_ns() - since;
         }
     }

@@ -7,7 +7,7 @@
 
 #include "compute/base/table.h"
 #include "compute/engine/engine.h"
-#include "server/state/state_bell.h"
+#include "server/state/state_event.h"
 #include "server/state/state_int.h"
 
 /* A memory. */
@@ -26,7 +26,7 @@ struct blob {
     struct state_kept_file file;
     /* while it is put off: */
     int failures;
-    uint64_t patience_ns;
+    uint64_t wait_limit_ns;
     uint64_t given_up; /* the version whose wait timed out; 0: none */
     UT_hash_handle hh;
 };
@@ -42,7 +42,7 @@ struct blobs {
     struct err *e;
     struct blob *table;             /* in the order of their numbers */
     struct engine_stream **streams; /* by device */
-    struct state_bell bell;
+    struct state_event event;
     char *piece;
 };
 

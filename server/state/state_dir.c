@@ -20,6 +20,9 @@
  */
 #include "server/state/state_dir_int.h"
 
+#define LOCK_TRIES   100
+#define LOCK_WAIT_US 20000
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -77,6 +80,7 @@ uint64_t state_number_of(const char *kind, const char *name)
     return strcmp(again, name) == 0 && number < INT64_MAX ? number : 0;
 }
 
+/* A daemon that was killed together with its keeper may still be dying. */
 static enum err_code open_and_lock(struct state_dir *d, struct err *e)
 {
     if (mkdir(d->path, 0700) != 0 && errno != EEXIST)
@@ -87,9 +91,14 @@ static enum err_code open_and_lock(struct state_dir *d, struct err *e)
     d->lock = openat(d->fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (d->lock < 0)
         return state_dir_failed(d, "lock", e);
-    if (flock(d->lock, LOCK_EX | LOCK_NB) != 0)
+    int locked = flock(d->lock, LOCK_EX | LOCK_NB);
+    for (int i = 0; locked != 0 && errno == EWOULDBLOCK && i < LOCK_TRIES; i++) {
+        usleep(LOCK_WAIT_US);
+        locked = flock(d->lock, LOCK_EX | LOCK_NB);
+    }
+    if (locked != 0)
         return errno == EWOULDBLOCK
-                   ? err_set(e, ERR_BAD_FIELD, "state-dir: another process uses %s", d->path)
+                   ? err_set(e, ERR_BAD_FIELD, "state-dir: another process is using %s", d->path)
                    : state_dir_failed(d, "lock", e);
     return ERR_OK;
 }
@@ -143,7 +152,7 @@ DIR *state_dir_list(int folder, const char *name)
 static void remove_folder(struct state_dir *d, const char *name)
 {
     DIR *dir = state_dir_list(d->fd, name);
-    for (const struct dirent *x; dir && (x = readdir(dir));)
+    for (const struct dirent *x = dir ? readdir(dir) : NULL; x; x = readdir(dir))
         if (x->d_name[0] != '.')
             unlinkat(dirfd(dir), x->d_name, 0);
     if (dir)
@@ -155,7 +164,7 @@ static void remove_folder(struct state_dir *d, const char *name)
 static void remove_others(struct state_dir *d)
 {
     DIR *dir = state_dir_list(d->fd, ".");
-    for (const struct dirent *x; dir && (x = readdir(dir));) {
+    for (const struct dirent *x = dir ? readdir(dir) : NULL; x; x = readdir(dir)) {
         uint64_t n = state_number_of("snapshot", x->d_name);
         if (n && n != d->current && n != d->beside)
             remove_folder(d, x->d_name);
@@ -180,7 +189,7 @@ static enum err_code next_number(struct state_dir *d, uint64_t *ret, struct err 
     DIR *dir = state_dir_list(d->fd, ".");
     if (!dir)
         return state_dir_failed(d, "", e);
-    for (const struct dirent *x; (x = readdir(dir));) {
+    for (const struct dirent *x = readdir(dir); x; x = readdir(dir)) {
         uint64_t a = state_number_of("snapshot", x->d_name),
                  b = state_number_of("refused", x->d_name);
         highest = a > highest ? a : highest;

@@ -76,8 +76,8 @@ static enum err_code read_pointer(const struct state_dir *d, int folder, uint64_
     if (strncmp(text, STATE_FORMAT, strlen(STATE_FORMAT)) != 0)
         return strncmp(text, "arrayd-state ", 13) == 0
                    ? err_set(e, ERR_STATE,
-                             "%s/current: a format that this version does not know: "
-                             "it is of a newer one, or damaged",
+                             "%s/current: unknown format: it was written by a newer version, or is "
+                             "damaged",
                              d->path)
                    : err_set(e, ERR_STATE, "%s/current: not a pointer to a snapshot", d->path);
     char *name = text + strlen(STATE_FORMAT), *space = strchr(name, ' ');
@@ -132,7 +132,7 @@ static uint64_t next_below(struct state_dir *d, uint64_t below)
 {
     uint64_t highest = 0;
     DIR *dir = state_dir_list(d->fd, ".");
-    for (const struct dirent *x; dir && (x = readdir(dir));) {
+    for (const struct dirent *x = dir ? readdir(dir) : NULL; x; x = readdir(dir)) {
         uint64_t n = state_number_of("snapshot", x->d_name);
         highest = n > highest && n < below ? n : highest;
     }
@@ -159,7 +159,7 @@ static enum err_code take_up(struct state_dir *d, uint64_t number, struct state_
     enum err_code code = read_pointer(d, folder, &of, digest, &pointer, &why);
     close(folder);
     if (manifest && code == ERR_OK && !pointer)
-        return err_set(e, ERR_STATE, "%s/current is missing, and there is %s", d->path, name);
+        return err_set(e, ERR_STATE, "%s/current is missing, but there is %s", d->path, name);
     if (code == ERR_OK && pointer && of == number)
         code = open_snapshot(d, number, digest, ret, &why);
     *ret_whole = code == ERR_OK && pointer && of == number;
@@ -173,16 +173,14 @@ enum err_code state_read_open(struct state_dir *d, struct state_reader *ret, boo
 {
     char digest[STATE_DIGEST];
     uint64_t number = UINT64_MAX;
-    enum err_code code = read_pointer(d, d->fd, &number, digest, ret_there, e);
-    if (code != ERR_OK)
-        return code;
+    TRY(read_pointer(d, d->fd, &number, digest, ret_there, e));
     if (*ret_there)
         return open_snapshot(d, number, digest, ret, e);
-    while (code == ERR_OK && !*ret_there && (number = next_below(d, number)) > 0)
-        code = take_up(d, number, ret, ret_there, e);
+    for (number = next_below(d, number); number && !*ret_there; number = next_below(d, number))
+        TRY(take_up(d, number, ret, ret_there, e));
     if (*ret_there)
         ret->without_pointer = true;
-    return code;
+    return ERR_OK;
 }
 
 static enum err_code open_data(struct state_reader *r, const char *file, struct err *e)
@@ -192,7 +190,7 @@ static enum err_code open_data(struct state_reader *r, const char *file, struct 
     state_close_fd(&r->data);
     const size_t n = strlen(file);
     if (strchr(file, '/') || n >= STATE_FILE)
-        return err_set(e, ERR_STATE, "'%.80s' is no file of a snapshot", file);
+        return err_set(e, ERR_STATE, "'%.80s' is not a file of a snapshot", file);
     memcpy(r->name, file, n + 1);
     struct stat st;
     return open_file(r->dir, r->folder, file, &r->data, &st, e);
@@ -244,7 +242,7 @@ enum err_code state_dir_refuse(struct state_dir *d, struct err *e)
     DIR *dir = state_dir_list(d->fd, ".");
     if (!dir)
         return state_dir_failed(d, "", e);
-    for (const struct dirent *x; code == ERR_OK && (x = readdir(dir));) {
+    for (const struct dirent *x = readdir(dir); x && code == ERR_OK; x = readdir(dir)) {
         char name[STATE_NAME];
         uint64_t n = state_number_of("snapshot", x->d_name);
         state_name_of("refused", n, name);

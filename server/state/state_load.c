@@ -13,12 +13,14 @@
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
 #include "compute/engine/engine.h"
+#include "compute/lang/function.h"
 #include "protocol/json/json.h"
-#include "server/body/function_json.h"
-#include "server/body/grid_json.h"
-#include "server/config.h"
+#include "server/kept/keep.h"
+#include "server/kept/kept.h"
+#include "server/kept/member.h"
+#include "server/kept/recover.h"
 #include "server/server.h"
-#include "server/state/state_bell.h"
+#include "server/state/state_event.h"
 #include "server/state/state_int.h"
 #include "server/state/state_passed.h"
 #include "server/store/auth.h"
@@ -33,63 +35,15 @@ struct loader {
     struct array **bases;  /* by number: the memory as an array of its bytes, once it is there */
     size_t n_memories;
     struct engine_stream **streams; /* by device */
-    struct state_bell bell;
+    struct state_event event;
     struct state_kept **kept;
     struct state_passed *passed;
     struct passed_memory **without; /* by number: memories that found no room */
-    struct config widest;           /* limits that a function may have been defined under */
     int64_t taken_us;
+    bool only_passed; /* state_read_all */
     struct state_report report;
     struct err *e;
 };
-
-/* --- members --- */
-
-static enum err_code get_i64(struct loader *l, struct json v, const char *name, int64_t *ret)
-{
-    struct json x;
-    TRY(json_require(v, name, &x, l->e));
-    return json_get_i64(x, 0, INT64_MAX, ret, l->e);
-}
-
-static enum err_code get_bool(struct loader *l, struct json v, const char *name, bool *ret)
-{
-    struct json x;
-    TRY(json_require(v, name, &x, l->e));
-    return json_get_bool(x, ret, l->e);
-}
-
-static enum err_code get_list(struct loader *l, struct json v, const char *name, struct json *ret)
-{
-    TRY(json_require(v, name, ret, l->e));
-    return json_kind(*ret) == JSON_LIST ? ERR_OK
-                                        : json_err(*ret, l->e, ERR_STATE, "this is to be a list");
-}
-
-/* Text of at most `size` − 1 bytes. */
-static enum err_code get_text(struct loader *l, struct json v, const char *name, char *ret,
-                              size_t size)
-{
-    struct json x;
-    const char *text;
-    size_t n;
-    TRY(json_require(v, name, &x, l->e));
-    TRY(json_get_string(x, &text, &n, l->e));
-    if (n >= size)
-        return json_err(x, l->e, ERR_STATE, "this is too long");
-    memset(ret, 0, size);
-    memcpy(ret, text, n);
-    return ERR_OK;
-}
-
-static enum err_code get_id(struct loader *l, struct json v, const char *name, char prefix,
-                            bool optional, char ret[ID_SIZE])
-{
-    TRY(get_text(l, v, name, ret, ID_SIZE));
-    return (optional && !*ret) || id_is(prefix, ret)
-               ? ERR_OK
-               : json_err_member(v, name, l->e, ERR_STATE, "this is no id");
-}
 
 /* If there are fewer devices now, the arrays of the missing ones are spread over the others. */
 static int device_of(const struct loader *l, int64_t was)
@@ -102,35 +56,10 @@ static int device_of(const struct loader *l, int64_t was)
 static enum err_code restore_session(struct loader *l, struct principal *p, struct json v)
 {
     struct session image = {0}, *s;
-    struct json x;
-    int64_t device;
-    TRY(get_id(l, v, "id", 's', false, image.id));
-    TRY(get_text(l, v, "name", image.name, NAME_SIZE));
-    TRY(get_bool(l, v, "default", &image.is_default));
-    TRY(get_i64(l, v, "created_us", &image.created_us));
-    TRY(json_require(v, "ttl_s", &x, l->e));
-    TRY(json_get_double(x, &image.ttl_s, l->e));
-    TRY(get_i64(l, v, "memory_limit", &image.memory_limit));
-    TRY(get_i64(l, v, "device", &device));
-    image.device = device_of(l, device);
+    TRY(kept_read_session(v, engine_device_count(l->server->engine), &image, l->e));
     TRY(session_restore(p->sessions, &image, &s, l->e));
     session_unref(s);
     return ERR_OK;
-}
-
-static void limit_sessions(struct loader *l, struct principal *p)
-{
-    struct session *s;
-    struct quotas may, has;
-    uint64_t after = LIST_FROM_TOP;
-    bool more;
-    while (session_list(p->sessions, after, 1, &s, &more) == 1) {
-        after = s->seq;
-        session_limit(s);
-        session_unref(s);
-    }
-    auth_quotas(l->server->auth, p, &may, &has);
-    account_set_limits(p->account, may.device_memory, may.host_memory);
 }
 
 /* --- memories --- */
@@ -153,7 +82,7 @@ static enum err_code fill(struct loader *l, struct upload *u, const char *file, 
         size_t room;
         void *to = upload_reserve(u, &room);
         if (!to) {
-            state_bell_wait(&l->bell);
+            state_event_wait(&l->event);
             if (atomic_load(&l->server->device_lost))
                 return err_set(l->e, ERR_DEVICE_LOST, "the device is lost");
             continue;
@@ -174,11 +103,11 @@ static enum err_code fill(struct loader *l, struct upload *u, const char *file, 
 static enum err_code move_out(struct loader *l, struct engine_stream *s, struct array *a)
 {
     struct err why = ERR_INIT;
-    enum err_code code = engine_move(s, a, true, state_bell_done, &l->bell, &why);
+    enum err_code code = engine_move(s, a, true, state_event_done, &l->event, &why);
     if (code == ERR_OK) {
-        while (!state_bell_wait(&l->bell))
+        while (!state_event_wait(&l->event))
             ;
-        code = l->bell.result;
+        code = l->event.result;
     }
     if (code == ERR_DEVICE_LOST)
         return err_set(l->e, code, "the device is lost");
@@ -192,7 +121,7 @@ static enum err_code move_out(struct loader *l, struct engine_stream *s, struct 
 static enum err_code taken(struct loader *l, struct json v, int64_t *ret_us)
 {
     *ret_us = l->taken_us;
-    return json_present(json_member(v, "taken_us")) ? get_i64(l, v, "taken_us", ret_us) : ERR_OK;
+    return member_i64_given(v, "taken_us", ret_us, l->e);
 }
 
 /* A memory's entry. */
@@ -207,35 +136,35 @@ static enum err_code read_entry(struct loader *l, struct json v, struct stored *
     struct state_kept_file *file = &ret->file;
     struct json x;
     int64_t device;
-    TRY(get_text(l, v, "file", file->name, sizeof file->name));
-    TRY(get_i64(l, v, "at", &file->at));
-    TRY(get_i64(l, v, "bytes", &file->nbytes));
+    TRY(member_text(v, "file", file->name, sizeof file->name, l->e));
+    TRY(member_i64(v, "at", &file->at, l->e));
+    TRY(member_i64(v, "bytes", &file->nbytes, l->e));
     TRY(taken(l, v, &file->taken_us));
-    TRY(get_text(l, v, "sha256", file->digest, sizeof file->digest));
+    TRY(member_text(v, "sha256", file->digest, sizeof file->digest, l->e));
     TRY(json_require(v, "dtype", &x, l->e));
     TRY(json_get_dtype(x, &file->dtype, l->e));
-    TRY(get_i64(l, v, "device", &device));
-    TRY(get_bool(l, v, "host", &ret->host));
+    TRY(member_i64(v, "device", &device, l->e));
+    TRY(member_bool(v, "host", &ret->host, l->e));
     ret->device = device_of(l, device);
     return dtype_size(file->dtype) == 1 && file->at <= INT64_MAX - file->nbytes
                ? ERR_OK
                : json_err(v, l->e, ERR_STATE, "this memory cannot be");
 }
 
-/* *ret_room: its device has room for it, in one piece. */
+/* *ret_fits: its device has room for it, in one piece. */
 static enum err_code load_memory(struct loader *l, size_t number, struct stored *m,
-                                 struct account *account, bool *ret_room)
+                                 struct account *account, bool *ret_fits)
 {
     struct state_kept_file *file = &m->file;
     char is[STATE_DIGEST];
     struct err why = ERR_INIT;
     struct engine_stream *s;
     struct upload *u;
-    *ret_room = true;
+    *ret_fits = true;
     TRY(stream_of(l, m->device, &s));
-    enum err_code code = upload_new(s, account, file->nbytes, state_bell_ring, &l->bell, &u, &why);
-    if (code == ERR_OUT_OF_MEMORY && why.wanted) {
-        *ret_room = false;
+    enum err_code code = upload_new(s, account, file->nbytes, state_event_set, &l->event, &u, &why);
+    if ((code == ERR_OUT_OF_MEMORY && why.wanted) || (code == ERR_QUOTA && l->only_passed)) {
+        *ret_fits = false;
         return ERR_OK;
     }
     if (code != ERR_OK) {
@@ -254,79 +183,20 @@ static enum err_code load_memory(struct loader *l, size_t number, struct stored 
     TRY(upload_finish_new(u, file->dtype, 1, &file->nbytes, false, &l->bases[number], l->e));
     l->report.bytes += file->nbytes;
     file->version = array_version(l->bases[number]);
-    state_kept_add(l->kept, array_memory_id(l->bases[number]), file);
+    if (l->kept)
+        state_kept_add(l->kept, array_memory_id(l->bases[number]), file);
     return m->host ? move_out(l, s, l->bases[number]) : ERR_OK;
 }
 
 /* --- handles --- */
 
-static enum err_code read_grid(struct loader *l, struct json v, enum dtype dtype, int rank,
-                               struct grid **ret)
-{
-    struct grid desc;
-    struct json padded = json_member(v, "padded");
-    size_t n;
-    grid_init(&desc, rank);
-    TRY(grid_json_read(v, dtype, &desc, l->e));
-    TRY(get_bool(l, v, "has_boundary", &desc.has_boundary));
-    TRY(get_bool(l, v, "whole", &desc.whole));
-    TRY(get_i64(l, v, "alignment", &desc.alignment));
-    if (json_present(padded)) {
-        TRY(json_get_i64_list(padded, MAX_RANK, 0, INT64_MAX, desc.padded, &n, l->e));
-        if (n != (size_t)rank)
-            return json_err(padded, l->e, ERR_STATE, "this is to have an extent for each axis");
-        desc.is_padded = true;
-    }
-    *ret = grid_new(&desc);
-    return *ret ? ERR_OK : err_oom(l->e);
-}
-
-static enum err_code read_view(struct loader *l, struct json v, struct view *ret)
-{
-    struct json shape, strides;
-    size_t n;
-    TRY(json_require(v, "shape", &shape, l->e));
-    TRY(json_get_shape(shape, 0, &ret->rank, ret->shape, l->e));
-    TRY(json_require(v, "strides", &strides, l->e));
-    TRY(json_get_i64_list(strides, MAX_RANK, INT64_MIN, INT64_MAX, ret->strides, &n, l->e));
-    if (n != (size_t)ret->rank)
-        return json_err(strides, l->e, ERR_STATE, "this is to have a stride for each axis");
-    return get_i64(l, v, "offset", &ret->offset);
-}
-
-static enum err_code make_array(struct loader *l, struct json v, struct array *base,
-                                struct array **ret)
-{
-    enum dtype dtype;
-    struct view view = {0};
-    struct json x, desc = json_member(v, "grid");
-    int64_t lo, hi;
-    TRY(json_require(v, "dtype", &x, l->e));
-    TRY(json_get_dtype(x, &dtype, l->e));
-    TRY(read_view(l, v, &view));
-    view_extent(&view, &lo, &hi);
-    if (lo < 0 || hi > array_buffer_nbytes(base) / (int64_t)dtype_size(dtype))
-        return json_err(v, l->e, ERR_STATE, "the array is not within its memory");
-    _cleanup_array_ struct array *a = array_view(base, dtype, &view);
-    if (!a)
-        return err_oom(l->e);
-    if (json_present(desc)) {
-        struct grid *grid;
-        TRY(read_grid(l, desc, dtype, view.rank, &grid));
-        *ret = array_view_grid(a, &view, grid);
-        grid_unref(grid);
-        return *ret ? ERR_OK : err_oom(l->e);
-    }
-    *ret = array_ref(a);
-    return ERR_OK;
-}
-
 static enum err_code pass_array(struct loader *l, struct principal *p, struct json v,
                                 const struct handle_image *h, size_t number,
                                 const struct state_kept_file *file)
 {
-    log_event(LOG_WARN, "there is no room for an array: it is not restored, and stays in the state",
-              "id", h->id, "principal", p->name, NULL);
+    log_event(LOG_WARN, "no memory for an array: it was not restored, and stays in the state", "id",
+              h->id, "principal", p->name, NULL);
+    keep_passed(l->server->keep, p->name, h->id);
     return passed_add_array(l->passed, p, h->session, v, &l->without[number], l->memories[number],
                             file, l->e);
 }
@@ -341,72 +211,64 @@ static enum err_code enter(struct loader *l, struct principal *p, struct json v,
         TRY(load_memory(l, number, &m, s->account, &room));
     if (!room)
         return pass_array(l, p, v, h, number, &m.file);
-    TRY(make_array(l, v, l->bases[number], &h->array));
+    TRY(kept_read_array(v, l->bases[number], &h->array, l->e));
     if (h->name[0] && handle_check_name(s->handles, h->name, NAME_NEW, NULL) != ERR_OK)
         h->name[0] = '\0'; /* it was passed over before, and another array has the name now */
-    enum err_code code = handle_restore(s->handles, h, m.file.taken_us, l->e);
+    h->restored_us = m.file.taken_us;
+    enum err_code code = handle_restore(s->handles, h, l->e);
     array_unref(h->array);
     l->report.arrays++;
     return code;
 }
 
+static enum err_code memory_there(const struct loader *l, struct json v, int64_t number)
+{
+    return number < (int64_t)l->n_memories && json_kind(l->memories[number]) == JSON_OBJECT
+               ? ERR_OK
+               : json_err_member(v, "memory", l->e, ERR_STATE, "there is no such memory");
+}
+
 static enum err_code restore_handle(struct loader *l, struct principal *p, struct json v)
 {
-    struct handle_image h = {0};
-    int64_t seq, number;
-    TRY(get_id(l, v, "id", 'a', false, h.id));
-    TRY(get_text(l, v, "name", h.name, NAME_SIZE));
-    TRY(get_id(l, v, "session", 's', false, h.session));
-    TRY(get_id(l, v, "view_of", 'a', true, h.view_of));
-    TRY(get_id(l, v, "base", 'a', true, h.base));
-    TRY(get_bool(l, v, "read_only", &h.read_only));
-    TRY(get_i64(l, v, "created_us", &h.created_us));
-    TRY(get_i64(l, v, "seq", &seq));
-    TRY(get_i64(l, v, "memory", &number));
-    h.seq = (uint64_t)seq;
-    if (h.name[0])
-        TRY(name_check(h.name, l->e));
-    if (number >= (int64_t)l->n_memories || json_kind(l->memories[number]) != JSON_OBJECT)
-        return json_err_member(v, "memory", l->e, ERR_STATE, "there is no such memory");
+    struct kept_handle h = {0};
+    TRY(kept_read_handle(v, &h, l->e));
+    TRY(memory_there(l, v, h.memory));
     _cleanup_session_ struct session *s = NULL;
-    if (session_get(p->sessions, h.session, false, &s, NULL) != ERR_OK)
+    if (session_get(p->sessions, h.image.session, false, &s, NULL) != ERR_OK)
         return ERR_OK; /* deleted while the snapshot began */
-    return enter(l, p, v, s, &h, (size_t)number);
+    return enter(l, p, v, s, &h.image, (size_t)h.memory);
 }
 
 /* --- functions and shares --- */
 
+static const char *function_name(struct json v)
+{
+    struct json name = json_member(json_member(v, "definition"), "name");
+    return json_kind(name) == JSON_STRING ? json_text(name, &(size_t){0}) : "";
+}
+
 /* Passes over a function that this version reads differently from the one that saved it: its name
  * may be an operation's now. */
 static enum err_code pass_function(struct loader *l, struct principal *p, struct json v,
-                                   struct json definition, const struct err *why)
+                                   const struct err *why)
 {
-    struct json name = json_member(definition, "name");
-    log_event(LOG_WARN, "a function is not restored, and stays in the state", "name",
-              json_kind(name) == JSON_STRING ? json_text(name, &(size_t){0}) : "", "principal",
-              p->name, "reason", why->message, NULL);
+    const char *name = function_name(v);
+    log_event(LOG_WARN, "a function was not restored, and stays in the state", "name", name,
+              "principal", p->name, "reason", why->message, NULL);
+    keep_passed(l->server->keep, p->name, name);
     return passed_add_function(l->passed, p, v, l->e);
 }
 
 static enum err_code restore_function(struct loader *l, struct principal *p, struct json v)
 {
     struct definition *d;
-    struct json x;
     struct err why = ERR_INIT;
-    int64_t seq, created_us;
-    TRY(get_i64(l, v, "seq", &seq));
-    TRY(get_i64(l, v, "created_us", &created_us));
-    TRY(json_require(v, "definition", &x, l->e));
-    enum err_code code = function_json_read(&l->widest, x, NULL, &d, &why);
-    if (code == ERR_OK) {
-        d->seq = (uint64_t)seq;
-        d->created_us = created_us;
-        code = functions_restore(p->functions, d, &why);
-        if (code != ERR_OK)
-            function_unref(d->function);
-    }
+    TRY(kept_read_function(l->server->config, v, &d, &why, l->e));
+    enum err_code code = d ? functions_restore(p->functions, d, &why) : why.code;
+    if (d && code != ERR_OK)
+        function_unref(d->function);
     if (code != ERR_OUT_OF_MEMORY)
-        return code == ERR_OK ? code : pass_function(l, p, v, x, &why);
+        return code == ERR_OK ? code : pass_function(l, p, v, &why);
     *l->e = why;
     return code;
 }
@@ -414,24 +276,20 @@ static enum err_code restore_function(struct loader *l, struct principal *p, str
 /* A share of an array that does not exist has no effect; the table drops it when it is full. */
 static enum err_code restore_share(struct loader *l, struct json v)
 {
-    char id[ID_SIZE];
-    const char *name;
+    struct kept_share share;
     struct principal *p[2];
-    bool write, again;
-    struct json x;
-    TRY(get_id(l, v, "array", 'a', false, id));
+    bool again;
+    TRY(kept_read_share(v, &share, l->e));
     for (int i = 0; i < 2; i++) {
-        TRY(json_require(v, i ? "principal" : "owner", &x, l->e));
-        TRY(json_get_string(x, &name, NULL, l->e));
-        enum err_code code = auth_open(l->server->auth, name, &p[i], l->e);
+        enum err_code code = auth_open(l->server->auth, i ? share.who : share.owner, &p[i], l->e);
         if (code != ERR_OK)
             return code == ERR_NOT_FOUND ? ERR_OK : code;
     }
-    TRY(get_bool(l, v, "write", &write));
-    enum err_code code = share_give(l->server->shares, p[0], id, p[1], write, &again, l->e);
+    enum err_code code =
+        share_give(l->server->shares, p[0], share.id, p[1], share.write, &again, l->e);
     if (code != ERR_QUOTA)
         return code;
-    log_event(LOG_WARN, "a share is not restored: there may be no more of them", "id", id,
+    log_event(LOG_WARN, "a share was not restored: the limit of shares is reached", "id", share.id,
               "principal", p[1]->name, NULL);
     return ERR_OK;
 }
@@ -443,9 +301,59 @@ static enum err_code each(struct loader *l, struct principal *p, struct json v, 
                                                 struct json v))
 {
     struct json list;
-    TRY(get_list(l, v, name, &list));
+    TRY(member_list(v, name, &list, l->e));
     for (struct json x = json_first(list); json_present(x); x = json_next(x))
         TRY(restore(l, p, x));
+    return ERR_OK;
+}
+
+/* Of arrays that the journal says are in the state alone. If there is still no room, it goes on
+ * saying so. */
+static enum err_code keep_array(struct loader *l, struct principal *p, struct json v)
+{
+    struct kept_handle h = {0};
+    struct keep *k = l->server->keep;
+    TRY(kept_read_handle(v, &h, l->e));
+    if (!keep_has_passed(k, p->name, h.image.id))
+        return ERR_OK;
+    if (!handle_exists(p->handles, h.image.id))
+        TRY(restore_handle(l, p, v));
+    if (handle_exists(p->handles, h.image.id))
+        keep_passed_no_more(k, p->name, h.image.id);
+    return ERR_OK;
+}
+
+static enum err_code keep_function(struct loader *l, struct principal *p, struct json v)
+{
+    return keep_has_passed(l->server->keep, p->name, function_name(v))
+               ? passed_add_function(l->passed, p, v, l->e)
+               : ERR_OK;
+}
+
+static bool has_function(struct json list, const char *name)
+{
+    struct json x = json_first(list);
+    while (json_present(x) && strcmp(function_name(x), name) != 0)
+        x = json_next(x);
+    return json_present(x);
+}
+
+/* What the process passed over that took this snapshot, or began with it. In the latter case a
+ * function of that name may have been defined since: it is another one. */
+static enum err_code pass_again(struct loader *l, struct principal *p, struct json v,
+                                struct json before)
+{
+    struct json list, known = {0};
+    if (json_present(before)) {
+        TRY(each(l, p, before, "arrays", keep_array));
+        TRY(each(l, p, before, "functions", keep_function));
+        TRY(member_list(before, "functions", &known, l->e));
+    }
+    TRY(each(l, p, v, "arrays", keep_array));
+    TRY(member_list(v, "functions", &list, l->e));
+    for (struct json x = json_first(list); json_present(x); x = json_next(x))
+        if (!json_present(before) || !has_function(known, function_name(x)))
+            TRY(keep_function(l, p, x));
     return ERR_OK;
 }
 
@@ -458,22 +366,27 @@ static enum err_code restore_principal(struct loader *l, struct json v)
     struct principal *p;
     enum err_code code = auth_open(l->server->auth, name, &p, l->e);
     if (code == ERR_NOT_FOUND) {
-        log_event(LOG_WARN, "what a principal without an account had is not restored", "principal",
-                  name, NULL);
+        log_event(LOG_WARN, "what a principal without an account owns was not restored",
+                  "principal", name, NULL);
         return ERR_OK;
     }
     if (code != ERR_OK)
         return code;
-    account_set_limits(p->account, 0, 0);
+    x = json_member(v, "passed_over");
+    recover_lift(p);
+    if (l->only_passed) {
+        code = pass_again(l, p, v, x);
+        recover_limit(l->server->auth, p);
+        return code;
+    }
     TRY(each(l, p, v, "sessions", restore_session));
     TRY(each(l, p, v, "arrays", restore_handle));
     TRY(each(l, p, v, "functions", restore_function));
-    x = json_member(v, "passed_over");
     if (json_present(x)) {
         TRY(each(l, p, x, "arrays", restore_handle));
         TRY(each(l, p, x, "functions", restore_function));
     }
-    limit_sessions(l, p);
+    recover_limit(l->server->auth, p);
     return ERR_OK;
 }
 
@@ -481,14 +394,15 @@ static enum err_code read_head(struct loader *l, struct arena *arena, struct jso
 {
     struct json list;
     int64_t version;
-    TRY(get_i64(l, doc, "arrayd_state", &version));
+    TRY(member_i64(doc, "arrayd_state", &version, l->e));
     if (version != STATE_VERSION)
-        return err_set(l->e, ERR_STATE, "the snapshot is of format %lld, this version knows %d",
+        return err_set(l->e, ERR_STATE,
+                       "the snapshot has format %lld, but this version supports only format %d",
                        (long long)version, STATE_VERSION);
-    TRY(get_i64(l, doc, "taken_us", &l->taken_us));
+    TRY(member_i64(doc, "taken_us", &l->taken_us, l->e));
     if (json_present(json_member(doc, "beside")))
-        TRY(get_i64(l, doc, "beside", &l->report.beside));
-    TRY(get_list(l, doc, "memories", &list));
+        TRY(member_i64(doc, "beside", &l->report.beside, l->e));
+    TRY(member_list(doc, "memories", &list, l->e));
     l->n_memories = json_count(list);
     l->memories = arena_alloc_array(arena, l->n_memories, sizeof *l->memories);
     l->bases = mem_calloc(l->n_memories, sizeof(struct array *));
@@ -508,10 +422,12 @@ static enum err_code restore_all(struct loader *l, struct arena *arena)
     struct json doc, list;
     TRY(json_parse(arena, l->reader->manifest, l->reader->n, &limits, &doc, l->e));
     TRY(read_head(l, arena, doc));
-    TRY(get_list(l, doc, "principals", &list));
+    TRY(member_list(doc, "principals", &list, l->e));
     for (struct json x = json_first(list); json_present(x); x = json_next(x))
         TRY(restore_principal(l, x));
-    TRY(get_list(l, doc, "shares", &list));
+    if (l->only_passed)
+        return ERR_OK;
+    TRY(member_list(doc, "shares", &list, l->e));
     for (struct json x = json_first(list); json_present(x); x = json_next(x))
         TRY(restore_share(l, x));
     return ERR_OK;
@@ -523,11 +439,11 @@ static enum err_code settle(struct loader *l)
     for (int i = 0; i < engine_device_count(l->server->engine); i++) {
         if (!l->streams[i])
             continue;
-        engine_sync(l->streams[i], state_bell_done, &l->bell);
-        while (!state_bell_wait(&l->bell))
+        engine_sync(l->streams[i], state_event_done, &l->event);
+        while (!state_event_wait(&l->event))
             ;
-        if (l->bell.result != ERR_OK)
-            return err_set(l->e, l->bell.result, "%s", err_title(l->bell.result));
+        if (l->event.result != ERR_OK)
+            return err_set(l->e, l->event.result, "%s", err_title(l->event.result));
     }
     return ERR_OK;
 }
@@ -536,13 +452,10 @@ enum err_code state_read_all(struct server *s, struct state_reader *r, struct st
                              struct state_passed *passed, struct state_report *ret, struct err *e)
 {
     struct loader l = {
-        .server = s, .reader = r, .kept = kept, .passed = passed, .widest = *s->config, .e = e};
-    l.widest.max_function_size = MOST_FUNCTION_SIZE;
-    l.widest.max_nodes = MOST_NODES;
-    l.widest.max_nesting = MOST_NESTING;
+        .server = s, .reader = r, .kept = kept, .passed = passed, .only_passed = !kept, .e = e};
     int devices = engine_device_count(s->engine);
     _cleanup_arena_ struct arena *arena = arena_new(0);
-    enum err_code code = arena ? state_bell_init(&l.bell, e) : err_oom(e);
+    enum err_code code = arena ? state_event_init(&l.event, e) : err_oom(e);
     if (code != ERR_OK)
         return code;
     l.streams = mem_calloc((size_t)devices, sizeof(struct engine_stream *));
@@ -558,7 +471,7 @@ enum err_code state_read_all(struct server *s, struct state_reader *r, struct st
     mem_free(l.streams);
     l.report.taken_us = l.taken_us;
     l.report.bytes += (int64_t)r->n;
-    state_bell_free(&l.bell);
+    state_event_free(&l.event);
     if (code == ERR_OK)
         *ret = l.report;
     return code;

@@ -136,9 +136,9 @@ static bool is_wanted(const struct passed_item *x)
 
 static void drop_unwanted(struct state_passed *t)
 {
-    struct passed_item **at = &t->items, *x;
+    struct passed_item **at = &t->items;
     t->last = NULL;
-    while ((x = *at)) {
+    for (struct passed_item *x = *at; x; x = *at) {
         if (is_wanted(x)) {
             t->last = x;
             at = &x->next;
@@ -151,13 +151,13 @@ static void drop_unwanted(struct state_passed *t)
 
 static void drop_unused(struct state_passed *t)
 {
-    struct passed_memory **at = &t->memories, *m;
-    for (m = t->memories; m; m = m->next)
+    struct passed_memory **at = &t->memories;
+    for (struct passed_memory *m = *at; m; m = m->next)
         m->there = false;
     for (struct passed_item *x = t->items; x; x = x->next)
         if (x->memory)
             x->memory->there = true;
-    while ((m = *at)) {
+    for (struct passed_memory *m = *at; m; m = *at) {
         if (m->there) {
             at = &m->next;
         } else {
@@ -180,7 +180,8 @@ enum err_code passed_write(struct state_passed *t, struct state_writer *w, size_
         code = state_kept_again(w, &m->file, &m->again, &m->there, &linked, e);
         m->number = number++;
         if (code == ERR_OK && !m->there) {
-            log_event(LOG_WARN, "what was passed over at the start is damaged, or cannot be read",
+            log_event(LOG_WARN,
+                      "a file that was not restored at the start is damaged or cannot be read",
                       "file", m->file.name, NULL);
             ++*ret_missing;
         }

@@ -12,9 +12,8 @@
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
 #include "protocol/json/json_writer.h"
-#include "server/body/function_json.h"
-#include "server/body/grid_json.h"
 #include "server/config.h"
+#include "server/kept/kept.h"
 #include "server/server.h"
 #include "server/state/state_blobs.h"
 #include "server/state/state_passed.h"
@@ -50,19 +49,6 @@ struct saver {
 
 /* --- the tables --- */
 
-static void put_session(struct json_writer *w, const struct session *s, int64_t usual_limit)
-{
-    json_open_object(w);
-    json_put_member_string(w, "id", s->id);
-    json_put_member_string(w, "name", s->name);
-    json_put_member_bool(w, "default", s->is_default);
-    json_put_member_i64(w, "created_us", s->created_us);
-    json_put_member_double(w, "ttl_s", s->ttl_s);
-    json_put_member_i64(w, "memory_limit", s->memory_limit == usual_limit ? 0 : s->memory_limit);
-    json_put_member_i64(w, "device", s->device);
-    json_close_object(w);
-}
-
 static void put_sessions(struct saver *v, struct owner *o)
 {
     struct json_writer w = JSON_WRITER(&o->sessions);
@@ -72,7 +58,7 @@ static void put_sessions(struct saver *v, struct owner *o)
     json_open_list(&w);
     while (session_list(o->principal->sessions, after, 1, &s, &more) == 1) {
         after = s->seq;
-        put_session(&w, s, v->server->config->session_memory);
+        kept_put_session(&w, s, v->server->config->session_memory, false);
         session_unref(s);
     }
     json_close_list(&w);
@@ -87,61 +73,16 @@ static void put_functions(struct owner *o)
     json_open_list(&w);
     while (functions_list(o->principal->functions, after, 1, SIZE_MAX, &d, &more) == 1) {
         after = d->seq;
-        json_open_object(&w);
-        json_put_member_i64(&w, "seq", (int64_t)d->seq);
-        json_put_member_i64(&w, "created_us", d->created_us);
-        json_put_key(&w, "definition");
-        function_json_put(&w, d);
-        json_close_object(&w);
+        kept_put_function(&w, d);
         function_unref(d->function);
     }
     json_close_list(&w);
 }
 
-static void put_grid(struct json_writer *w, const struct grid *g)
-{
-    json_put_key(w, "grid");
-    json_open_object(w);
-    grid_json_put(w, g, g->rank);
-    json_put_member_bool(w, "has_boundary", g->has_boundary);
-    json_put_member_bool(w, "whole", g->whole);
-    json_put_member_i64(w, "alignment", g->alignment);
-    if (g->is_padded) {
-        json_put_key(w, "padded");
-        json_put_i64_list(w, (size_t)g->rank, g->padded);
-    }
-    json_close_object(w);
-}
-
-static void put_handle(struct strb *text, const struct handle_image *h, size_t blob)
-{
-    struct json_writer w = JSON_WRITER(text);
-    const struct array *a = h->array;
-    size_t rank = (size_t)a->view.rank;
-    json_open_object(&w);
-    json_put_member_string(&w, "id", h->id);
-    json_put_member_string(&w, "name", h->name);
-    json_put_member_string(&w, "session", h->session);
-    json_put_member_string(&w, "view_of", h->view_of);
-    json_put_member_string(&w, "base", h->base);
-    json_put_member_bool(&w, "read_only", h->read_only);
-    json_put_member_i64(&w, "created_us", h->created_us);
-    json_put_member_i64(&w, "seq", (int64_t)h->seq);
-    json_put_member_i64(&w, "memory", (int64_t)blob);
-    json_put_member_string(&w, "dtype", dtype_name(a->dtype));
-    json_put_key(&w, "shape");
-    json_put_i64_list(&w, rank, a->view.shape);
-    json_put_key(&w, "strides");
-    json_put_i64_list(&w, rank, a->view.strides);
-    json_put_member_i64(&w, "offset", a->view.offset);
-    if (a->grid)
-        put_grid(&w, a->grid);
-    json_close_object(&w);
-}
-
 static enum err_code add_handles(struct saver *v, struct owner *o,
                                  const struct handle_image *images, size_t n, struct err *e)
 {
+    struct json_writer w = JSON_WRITER(&v->text);
     o->entries = mem_calloc(n, sizeof *o->entries);
     if (!o->entries)
         return err_oom(e);
@@ -152,7 +93,8 @@ static enum err_code add_handles(struct saver *v, struct owner *o,
             return err_oom(e);
         memcpy(x->id, images[i].id, ID_SIZE);
         x->from = v->text.len;
-        put_handle(&v->text, &images[i], x->blob->number);
+        w.comma = false;
+        kept_put_array(&w, &images[i], (int64_t)x->blob->number, false);
         x->to = v->text.len;
     }
     return v->text.failed ? err_oom(e) : ERR_OK;
@@ -212,8 +154,8 @@ static void put_gap(struct saver *v, const struct owner *o, const struct entry *
 {
     const struct blob *b = x->blob;
     struct state_report *r = &v->report;
-    const char *what = b->there ? "an array is in the snapshot as it was in an earlier one"
-                                : "an array is not in the snapshot";
+    const char *what = b->there ? "the snapshot keeps an array's contents from an earlier one"
+                                : "an array is missing from the snapshot";
     *(b->there ? &r->earlier : &r->left_out) += 1;
     r->missing += !b->there && !b->unreadable;
     log_event(LOG_WARN, what, "id", x->id, "principal", o->principal->name, "reason", b->why, NULL);
@@ -252,13 +194,7 @@ static void put_owner(struct saver *v, struct json_writer *w, const struct owner
 static void put_share(void *user, const char *id, const struct principal *owner,
                       const struct principal *who, bool write)
 {
-    struct json_writer *w = user;
-    json_open_object(w);
-    json_put_member_string(w, "array", id);
-    json_put_member_string(w, "owner", owner->name);
-    json_put_member_string(w, "principal", who->name);
-    json_put_member_bool(w, "write", write);
-    json_close_object(w);
+    kept_put_share(user, id, owner->name, who->name, write);
 }
 
 static void put_manifest(struct saver *v, struct strb *out)
@@ -346,16 +282,16 @@ enum err_code state_write_all(struct server *s, struct state_dir *dir, uint64_t 
                              .e = e};
     if (gaps)
         gaps->n = 0;
-    enum err_code r = blobs_init(&v.blobs);
+    enum err_code code = blobs_init(&v.blobs);
     v.report.taken_us = clock_date_us();
-    if (r == ERR_OK) {
+    if (code == ERR_OK) {
         auth_each(s->auth, visit, &v);
-        r = v.code;
+        code = v.code;
     }
-    if (r == ERR_OK)
-        r = write_snapshot(&v, dir, kept);
+    if (code == ERR_OK)
+        code = write_snapshot(&v, dir, kept);
     release(&v);
-    if (r == ERR_OK)
+    if (code == ERR_OK)
         *ret = v.report;
-    return r;
+    return code;
 }

@@ -93,9 +93,10 @@ enum err_code principal_name_check(const char *name, struct err *e)
     size_t n = strlen(name);
     if (n == 0 || n >= PRINCIPAL_SIZE || !strchr(letters, name[0]) ||
         strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.@") != n)
-        return err_set(e, ERR_BAD_FIELD,
-                       "a name is a letter, digit or _, then up to %d of these or - . @",
-                       PRINCIPAL_SIZE - 2);
+        return err_set(
+            e, ERR_BAD_FIELD,
+            "a name must be a letter, digit or _, followed by up to %d of these or - . @",
+            PRINCIPAL_SIZE - 2);
     return ERR_OK;
 }
 
@@ -106,7 +107,7 @@ enum err_code role_parse(const char *text, enum role *ret, struct err *e)
             *ret = r;
             return ERR_OK;
         }
-    return err_set(e, ERR_BAD_FIELD, "a role is 'user' or 'operator', not '%.40s'", text);
+    return err_set(e, ERR_BAD_FIELD, "a role must be 'user' or 'operator', not '%.40s'", text);
 }
 
 static int hex(char c)
@@ -145,7 +146,7 @@ static enum err_code parse_bytes(const char *text, int64_t *ret, struct err *e)
 {
     double v;
     if (!ini_size(text, &v) || !(v >= 1 && v <= 9007199254740992.0))
-        return err_set(e, ERR_BAD_FIELD, "'%.40s' is not a size (bytes, KiB, MiB, GiB)", text);
+        return err_set(e, ERR_BAD_FIELD, "'%.40s' is not a size: " INI_SIZE_FORM, text);
     *ret = (int64_t)v;
     return ERR_OK;
 }
@@ -172,9 +173,9 @@ static enum err_code add_user(struct parse *p, struct ini_part name, struct err 
     TRY(principal_name_check(name.n < sizeof u.name ? u.name : "", e));
     for (size_t i = 0; i < p->a.n_users; i++)
         if (!strcmp(p->a.users[i].name, u.name))
-            return err_set(e, ERR_BAD_FIELD, "there is a section [%s] already", u.name);
+            return err_set(e, ERR_BAD_FIELD, "there is already a section [%s]", u.name);
     if (p->a.n_users == ACCOUNTS_MAX)
-        return err_set(e, ERR_BAD_FIELD, "more than %d accounts", ACCOUNTS_MAX);
+        return err_set(e, ERR_BAD_FIELD, "there are more than %d accounts", ACCOUNTS_MAX);
     struct user *users = mem_reallocarray(p->a.users, p->a.n_users + 1, sizeof *users);
     if (!users)
         return err_oom(e);
@@ -189,15 +190,15 @@ static enum err_code add_token(struct parse *p, struct ini_part value, struct er
     struct token t = {.user = p->a.n_users - 1};
     if (!parse_hash(value, t.hash))
         return err_set(e, ERR_BAD_FIELD,
-                       "a token is given by its SHA-256, as %d hexadecimal digits in lower case: "
+                       "a token must be given by its SHA-256, as %d lower-case hexadecimal digits: "
                        "see 'arrayd token add'",
                        2 * TOKEN_HASH_SIZE);
     for (size_t i = 0; i < p->a.n_tokens; i++)
         if (!memcmp(p->a.tokens[i].hash, t.hash, sizeof t.hash))
-            return err_set(e, ERR_BAD_FIELD, "this token is there already, of [%s]",
+            return err_set(e, ERR_BAD_FIELD, "this token is already given, in [%s]",
                            p->a.users[p->a.tokens[i].user].name);
     if (p->a.n_tokens == TOKENS_MAX)
-        return err_set(e, ERR_BAD_FIELD, "more than %d tokens", TOKENS_MAX);
+        return err_set(e, ERR_BAD_FIELD, "there are more than %d tokens", TOKENS_MAX);
     struct token *tokens = mem_reallocarray(p->a.tokens, p->a.n_tokens + 1, sizeof *tokens);
     if (!tokens)
         return err_oom(e);
@@ -220,7 +221,7 @@ static bool is_quota(struct ini_part p, const char *name)
 static enum err_code set_value(struct parse *p, const struct ini_line *l, struct err *e)
 {
     if (!p->a.n_users)
-        return err_set(e, ERR_BAD_FIELD, "a value before the first [name]");
+        return err_set(e, ERR_BAD_FIELD, "there is a setting before the first [name]");
     struct user *u = &p->a.users[p->a.n_users - 1];
     char text[64];
     int64_t weight;
@@ -246,7 +247,7 @@ static enum err_code set_value(struct parse *p, const struct ini_line *l, struct
             return quota_table[i].size ? parse_bytes(text, at, e)
                                        : parse_count(text, 1000000000, at, e);
         }
-    return err_set(e, ERR_BAD_FIELD, "there is no setting '%.*s'",
+    return err_set(e, ERR_BAD_FIELD, "unknown setting '%.*s'",
                    (int)(l->name.n > 40 ? 40 : l->name.n), l->name.at);
 }
 
@@ -291,10 +292,11 @@ static enum err_code check_file(int fd, const char *path, struct err *e)
     if (fstat(fd, &st) != 0)
         return err_set(e, ERR_BAD_FIELD, "%s: %s", path, strerror(errno));
     if (!S_ISREG(st.st_mode)) /* it is read again on SIGHUP */
-        return err_set(e, ERR_BAD_FIELD, "%s: this is not a file", path);
+        return err_set(e, ERR_BAD_FIELD, "%s: this is not a regular file", path);
     if (st.st_mode & S_IWOTH)
         return err_set(e, ERR_BAD_FIELD,
-                       "%s: everybody may write to it and so make an account: chmod o-w", path);
+                       "%s: any user may write to this file and so create an account: chmod o-w",
+                       path);
     return ERR_OK;
 }
 

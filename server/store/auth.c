@@ -14,6 +14,7 @@
 #include <strings.h>
 
 #include "compute/base/clock.h"
+#include "compute/base/lock.h"
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
 #include "server/http/http.h"
@@ -41,6 +42,7 @@ struct auth {
 /* With the lock held. */
 static struct principal *find(struct auth *a, const char *name)
 {
+    lock_held_shared(&a->lock);
     struct principal *p = a->list;
     while (p && (atomic_load(&p->gone) || strcmp(p->name, name) != 0))
         p = p->next;
@@ -87,6 +89,7 @@ static int64_t memory_or(int64_t quota, int64_t otherwise)
 /* With the lock held for writing. */
 static void set_bounds(struct auth *a, struct principal *p)
 {
+    lock_held_alone(&a->lock);
     handles_set_max(p->handles, count_or(p->quotas.arrays, a->limits.max_arrays));
     sessions_set_max(p->sessions, count_or(p->quotas.sessions, a->limits.max_sessions));
 }
@@ -94,6 +97,7 @@ static void set_bounds(struct auth *a, struct principal *p)
 /* The same. */
 static void set_user(struct auth *a, struct principal *p, const struct user *u)
 {
+    lock_held_alone(&a->lock);
     p->quotas = u->quotas;
     atomic_store(&p->role, u->role);
     atomic_store(&p->weight, u->weight);
@@ -111,9 +115,13 @@ static enum err_code open_tables(struct auth *a, struct principal *p, struct err
     struct handles *handles = handles_new(a->limits.max_arrays);
     struct functions *functions = functions_new(a->limits.max_functions);
     struct sessions *sessions = NULL;
+    const struct observer_of observer = {a->limits.observer, p->name};
     enum err_code code = handles && functions ? ERR_OK : err_oom(e);
-    if (code == ERR_OK)
+    if (code == ERR_OK) {
+        handles_observe(handles, &observer);
+        functions_observe(functions, &observer);
         code = sessions_new(a->engine, &a->limits, handles, p->account, &p->weight, &sessions, e);
+    }
     if (code != ERR_OK) {
         handles_free(handles);
         functions_free(functions);
@@ -136,7 +144,7 @@ static enum err_code open_principal(struct auth *a, struct principal *p, struct 
     enum err_code code = ERR_OK;
     pthread_mutex_lock(&a->opening);
     if (atomic_load(&p->gone))
-        code = err_set(e, ERR_NOT_FOUND, "there is no principal '%s' any more", p->name);
+        code = err_set(e, ERR_NOT_FOUND, "the principal '%s' no longer exists", p->name);
     else if (!atomic_load(&p->open))
         code = open_tables(a, p, e);
     pthread_mutex_unlock(&a->opening);
@@ -243,8 +251,10 @@ static enum err_code make_local(struct auth *a, struct err *e)
     struct principal *p = principal_new(a, &local);
     if (!p)
         return err_oom(e);
+    pthread_rwlock_wrlock(&a->lock);
     a->list = a->local = p;
     set_user(a, p, &local);
+    pthread_rwlock_unlock(&a->lock);
     return open_principal(a, p, e);
 }
 
@@ -329,8 +339,7 @@ static enum err_code find_bearer(struct auth *a, struct request *req, struct pri
     if (!token) {
         http_add_header(req, "WWW-Authenticate", "Bearer realm=\"arrayd\"");
         return err_set(e, ERR_UNAUTHORIZED,
-                       "this daemon has accounts: send the header Authorization: Bearer and a "
-                       "token");
+                       "this daemon has accounts: send the header Authorization: Bearer TOKEN");
     }
     pthread_rwlock_rdlock(&a->lock);
     size_t i = token_find(a->tokens, a->n_tokens, token, strlen(token));
@@ -423,7 +432,7 @@ enum err_code auth_role(const struct request *req, struct err *e)
     if (req->route->access != ACCESS_OPERATOR || !req->principal ||
         atomic_load(&req->principal->role) == ROLE_OPERATOR)
         return ERR_OK;
-    return err_set(e, ERR_FORBIDDEN, "this is for operators only, and '%s' is none",
+    return err_set(e, ERR_FORBIDDEN, "only operators may do this, and '%s' is not one",
                    req->principal->name);
 }
 

@@ -57,7 +57,7 @@ struct exports {
     struct offer *first;
     _Atomic bool stopped;
     bool deaf; /* the recipient of `changed` is gone */
-    uint64_t opened, ended[OFFER_ENDS];
+    struct exports_figures figures;
 };
 
 struct exports *exports_new(const struct exports_config *config)
@@ -92,6 +92,7 @@ static void tell(struct exports *t)
 
 static void unref(struct offer *o)
 {
+    lock_held(&o->table->lock);
     if (--o->refs == 0)
         mem_free(o);
 }
@@ -119,6 +120,7 @@ static void take_out(struct offer *o)
 
 static size_t count(const struct exports *t, const struct principal *who)
 {
+    lock_held(&t->lock);
     size_t n = 0;
     for (const struct offer *o = t->first; o; o = o->next)
         n += o->who == who;
@@ -139,10 +141,14 @@ static void close_descriptor(struct offer *o)
     o->asked.exported.fd = -1;
 }
 
-static const char *const end_names[] = {[OFFER_RELEASED] = "released",
+const char *offer_end_name(enum offer_end how)
+{
+    static const char *const names[] = {[OFFER_RELEASED] = "released",
                                         [OFFER_LOST] = "lost",
                                         [OFFER_EXPIRED] = "expired",
                                         [OFFER_REVOKED] = "revoked"};
+    return names[how];
+}
 
 static enum err_code leave(struct exports *t, struct array *a, struct err *e)
 {
@@ -187,13 +193,13 @@ static void finish(struct offer *o, enum offer_end how)
     array_unref(o->asked.array);
     lease_unpin(t->config.leases, o->buffer, o->lease);
     if (there)
-        log_event(LOG_DEBUG, "an export has ended", "how", end_names[how], "mode",
+        log_event(LOG_DEBUG, "an export has ended", "how", offer_end_name(how), "mode",
                   o->write ? "write" : "read", "principal", o->who ? o->who->name : "", NULL);
     pthread_mutex_lock(&t->lock);
     o->state = OVER;
     take_out(o);
     if (there)
-        t->ended[how]++;
+        t->figures.ended[how]++;
     unref(o);
     pthread_cond_broadcast(&t->fewer);
     pthread_mutex_unlock(&t->lock);
@@ -247,44 +253,57 @@ static size_t end_those(struct exports *t, bool (*which)(const struct offer *o, 
 
 /* --- for requests --- */
 
-enum err_code offer_new(struct exports *t, const struct lease_claim *claim, struct array *a,
-                        const char *shared, bool write, bool sealed, uid_t uid, struct offer **ret,
-                        struct err *e)
+/* With the list's reference and the caller's; not in the list yet. NULL without memory. */
+static struct offer *begin(struct exports *t, struct array *a, const struct principal *who,
+                           const char *shared, bool write)
 {
     struct offer *o = mem_calloc(1, sizeof *o);
     if (!o)
-        return err_oom(e);
-    enum err_code code = ERR_OK;
+        return NULL;
     o->table = t;
-    o->write = write;
-    o->uid = uid;
+    o->write = o->asked.write = write;
     o->buffer = array_buffer_id(a);
-    o->who = claim->who;
+    o->who = who;
     if (shared)
         memcpy(o->shared, shared, ID_SIZE);
     o->asked.exported.fd = -1;
     o->asked.array = array_ref(a);
-    o->asked.write = write;
-    o->asked.sealed = sealed;
     o->refs = 2;
+    return o;
+}
+
+static void abandon(struct offer *o)
+{
+    array_unref(o->asked.array);
+    mem_free(o);
+}
+
+enum err_code offer_new(struct exports *t, const struct lease_claim *claim, struct array *a,
+                        const char *shared, bool write, bool sealed, uid_t uid, struct offer **ret,
+                        struct err *e)
+{
+    struct offer *o = begin(t, a, claim->who, shared, write);
+    if (!o)
+        return err_oom(e);
+    enum err_code code = ERR_OK;
+    o->uid = uid;
+    o->asked.sealed = sealed;
     pthread_mutex_lock(&t->lock);
     if (t->stopped)
         code = err_set(e, ERR_DRAINING, "the daemon is shutting down");
     else if (count(t, claim->who) >= t->config.max)
-        code = err_set(e, ERR_QUOTA, "there are %u exports already, the most allowed (max_exports)",
+        code = err_set(e, ERR_QUOTA, "there are already %u exports, the most allowed (max_exports)",
                        t->config.max);
     else
-        code = lease_pin(claim, a, write, o->lease, e);
+        code = lease_pin(claim, a, shared, write, o->lease, e);
     if (code == ERR_OK)
         insert(t, o);
     pthread_mutex_unlock(&t->lock);
-    if (code != ERR_OK) {
-        array_unref(a);
-        mem_free(o);
-        return code;
-    }
-    *ret = o;
-    return ERR_OK;
+    if (code == ERR_OK)
+        *ret = o;
+    else
+        abandon(o);
+    return code;
 }
 
 static void answered(struct exporting *x)
@@ -313,7 +332,7 @@ static void settled(struct lease_settling *s)
     pthread_mutex_unlock(&t->lock);
     if (unwanted) {
         o->asked.code =
-            err_set(&o->asked.err, ERR_CONFLICT, "no client waits for the export any more");
+            err_set(&o->asked.err, ERR_CONFLICT, "no client is waiting for the export any more");
         answered(&o->asked);
         return;
     }
@@ -350,25 +369,25 @@ void offer_ask(struct offer *o, void (*wake)(void *user), void *user)
 enum err_code offer_open(struct offer *o, struct offered *ret, struct err *e)
 {
     struct exports *t = o->table;
-    enum err_code r = ERR_OK;
+    enum err_code code = ERR_OK;
     pthread_mutex_lock(&t->lock);
     if (o->asked.code != ERR_OK) {
         *e = o->asked.err;
-        r = o->asked.code;
+        code = o->asked.code;
     } else if (o->state != TOLD || o->unwanted) {
-        r = err_set(e, ERR_CONFLICT, "the export was ended while it was being made");
+        code = err_set(e, ERR_CONFLICT, "the export was ended while it was being made");
     } else {
         o->state = OPEN;
         o->until_ns = clock_ns() + (uint64_t)(t->config.timeout * 1e9);
         id_make('x', o->token);
-        t->opened++;
+        t->figures.opened++;
         *ret = (struct offered){o->token, o->lease, o->asked.exported};
         ret->memory.fd = -1;
     }
     pthread_mutex_unlock(&t->lock);
-    if (r == ERR_OK)
+    if (code == ERR_OK)
         tell(t);
-    return r;
+    return code;
 }
 
 void offer_close(struct offer *o)
@@ -440,9 +459,35 @@ struct offer *exports_take(struct exports *t, const char *token, uid_t uid, stru
     return found;
 }
 
+enum err_code exports_adopt(struct exports *t, const struct lease_image *lease, struct array *a,
+                            struct offer **ret, bool *ret_cuda, struct err *e)
+{
+    struct offer *o = begin(t, a, lease->who, lease->shared, lease->lease.write);
+    if (!o)
+        return err_oom(e);
+    enum err_code code = engine_export_adopt(a, o->write, &o->asked.export, e);
+    if (code != ERR_OK) {
+        abandon(o);
+        return code;
+    }
+    o->state = HELD;
+    memcpy(o->lease, lease->lease.token, ID_SIZE);
+    pthread_mutex_lock(&t->lock);
+    insert(t, o);
+    pthread_mutex_unlock(&t->lock);
+    *ret_cuda = !engine_in_host_memory(t->config.engine);
+    *ret = o;
+    return ERR_OK;
+}
+
 bool offer_writes(const struct offer *o)
 {
     return o->write;
+}
+
+const char *offer_lease(const struct offer *o)
+{
+    return o->lease;
 }
 
 bool offer_is_over(struct offer *o)
@@ -460,8 +505,7 @@ static bool is_expired(const struct offer *o, const void *now)
 
 static bool is_orphaned(const struct offer *o, const void *arg)
 {
-    (void)arg;
-    return orphaned(o);
+    return !arg && orphaned(o);
 }
 
 /* The share may end silently: its owner's session can expire. */
@@ -473,8 +517,7 @@ static bool is_unshared(const struct offer *o, const void *arg)
 
 static bool is_unwanted(const struct offer *o, const void *arg)
 {
-    (void)arg;
-    return o->unwanted && o->state == TOLD;
+    return !arg && o->unwanted && o->state == TOLD;
 }
 
 double exports_sweep(struct exports *t)
@@ -505,8 +548,7 @@ static bool needs_no_time(const struct offer *o, const void *arg)
 
 static bool is_any(const struct offer *o, const void *arg)
 {
-    (void)o, (void)arg;
-    return true;
+    return o && !arg;
 }
 
 size_t exports_stop(struct exports *t)
@@ -538,7 +580,7 @@ void exports_stop_all(struct exports *t)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* --- metrics --- */
+/* --- figures --- */
 
 size_t exports_count(struct exports *t, const struct principal *who)
 {
@@ -550,29 +592,9 @@ size_t exports_count(struct exports *t, const struct principal *who)
     return n;
 }
 
-void exports_metrics(struct exports *t, struct strb *out)
+void exports_figures(struct exports *t, struct exports_figures *ret)
 {
-    if (!t)
-        return;
-    struct export_figures f;
-    engine_export_figures(t->config.engine, &f);
     pthread_mutex_lock(&t->lock);
-    strb_addf(out,
-              "# HELP arrayd_exports Arrays' memories that clients have exported.\n"
-              "# TYPE arrayd_exports gauge\n"
-              "arrayd_exports %lld\n"
-              "# HELP arrayd_exports_bytes How much memory that is, each counted once.\n"
-              "# TYPE arrayd_exports_bytes gauge\n"
-              "arrayd_exports_bytes %lld\n"
-              "# HELP arrayd_exports_total Exports that were granted.\n"
-              "# TYPE arrayd_exports_total counter\n"
-              "arrayd_exports_total %llu\n"
-              "# HELP arrayd_exports_ended_total Those that are over, by how they ended.\n"
-              "# TYPE arrayd_exports_ended_total counter\n",
-              (long long)(f.readers + f.writers), (long long)f.bytes,
-              (unsigned long long)t->opened);
-    for (int i = 0; i < OFFER_ENDS; i++)
-        strb_addf(out, "arrayd_exports_ended_total{how=\"%s\"} %llu\n", end_names[i],
-                  (unsigned long long)t->ended[i]);
+    *ret = t->figures;
     pthread_mutex_unlock(&t->lock);
 }

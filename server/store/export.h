@@ -14,7 +14,6 @@
 
 #include <sys/types.h>
 
-#include "compute/base/strb.h"
 #include "compute/memory/export.h"
 #include "server/store/handles.h"
 #include "server/store/lease.h"
@@ -73,11 +72,18 @@ void exports_forget(struct exports *t, struct array *a);
 
 /* --- for the socket --- */
 
+/* An export of the process before this one goes on, held by a connection: of all the memory of `a`,
+ * with that lease, which the caller restores. *ret as exports_take's; *ret_cuda: it is a GPU's
+ * memory. ERR_STATE: the memory is not to be had so; ERR_OUT_OF_MEMORY. */
+enum err_code exports_adopt(struct exports *t, const struct lease_image *lease, struct array *a,
+                            struct offer **ret, bool *ret_cuda, struct err *e) must_check;
+
 /* The offer that the token opens, for a process of `uid`: a new reference; the token opens nothing
  * afterwards. NULL: no such offer. The caller closes the descriptor in *ret: otherwise the offer
  * might end, and the descriptor's number be reused, before it is sent. */
 struct offer *exports_take(struct exports *t, const char *token, uid_t uid, struct exported *ret);
 bool offer_writes(const struct offer *o);
+const char *offer_lease(const struct offer *o);
 bool offer_is_over(struct offer *o);
 enum offer_end {
     OFFER_RELEASED, /* properly */
@@ -86,6 +92,7 @@ enum offer_end {
     OFFER_REVOKED,  /* taken back by the daemon or the array's owner */
     OFFER_ENDS
 };
+const char *offer_end_name(enum offer_end how); /* static text */
 /* Ends the offer, with that reason unless it is over already; the caller keeps its reference. */
 void offer_end(struct offer *o, enum offer_end how);
 /* Ends offers whose token expired, and those of principals or shared arrays that no longer exist.
@@ -99,7 +106,10 @@ double exports_sweep(struct exports *t);
 size_t exports_stop(struct exports *t);
 void exports_stop_all(struct exports *t);
 
-void exports_metrics(struct exports *t, struct strb *out);            /* NULL allowed */
+struct exports_figures {
+    uint64_t opened, ended[OFFER_ENDS]; /* by this process, so far */
+};
+void exports_figures(struct exports *t, struct exports_figures *ret);
 size_t exports_count(struct exports *t, const struct principal *who); /* NULL: 0 */
 
 #endif

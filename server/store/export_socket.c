@@ -7,6 +7,9 @@
  * its kernels may still run while the system closes its files one by one. So an export of a GPU's
  * memory for writing lingers until that process has ended, for a bounded time.
  *
+ * The keeper holds each connection with an export, under the export's lease, until that is over: so
+ * a connection is ended by shutdown before it is closed.
+ *
  * No client is trusted to read or to send: nothing here blocks, the few bytes of an answer fit into
  * any socket buffer, and input after the token ends the connection. Past the limit, a new
  * connection replaces the oldest one without a token. */
@@ -22,16 +25,22 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "compute/base/clock.h"
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
+#include "compute/base/worker.h"
 #include "protocol/json/json_writer.h"
 #include "protocol/wire/problem.h"
 #include "server/http/unix_socket.h"
+#include "server/keeper/hold.h"
+#include "server/keeper/link.h"
+#include "server/keeper/rights.h"
 #include "server/store/export.h"
+#include "server/store/lease.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* Linux 6.5 */
@@ -53,6 +62,7 @@ struct conn {
     bool cuda_writer; /* holds a GPU's memory for writing */
     int process;      /* the client's pidfd, or -1 */
     bool told;        /* the client was sent ERR_DRAINING */
+    bool held;        /* the keeper has it */
 };
 
 struct listening {
@@ -69,6 +79,7 @@ struct export_socket {
     pthread_t thread;
     bool started;
     _Atomic bool draining, stopping;
+    bool leaving; /* what is open stays so, for another process */
     /* private to the thread */
     struct conn *conns;
     struct pollfd *polled;
@@ -77,7 +88,52 @@ struct export_socket {
     bool starved; /* the last accept failed, which was logged */
 };
 
+/* --- what the keeper holds --- */
+
+static void keep(struct export_socket *s, const char *name, int fd)
+{
+    struct err e = ERR_INIT;
+    if (!s->config.hold || hold_put(s->config.hold, name, fd, &e) == ERR_OK)
+        return;
+    log_event(LOG_WARN, "an export socket or connection will not outlive this process", "reason",
+              e.message, NULL);
+}
+
+/* False: it is no name that can be held. */
+static bool name_listener(const char *path, char ret[LINK_NAME + 1])
+{
+    size_t n = (size_t)snprintf(ret, LINK_NAME + 1, "export-listen.%s", path);
+    return n <= LINK_NAME && link_name_ok(ret);
+}
+
+/* Names are no secrets, but the lease's token is one. */
+static void name_conn(const char *lease, char ret[LINK_NAME + 1])
+{
+    char digest[ID_DIGEST];
+    id_digest(lease, digest);
+    snprintf(ret, LINK_NAME + 1, "export.%s", digest);
+}
+
 /* --- start --- */
+
+/* The socket of the process before, if it can still be reached; or a new one. */
+static enum err_code open_listener(struct export_socket *s, struct listening *l, struct err *e)
+{
+    char name[LINK_NAME + 1];
+    struct stat st;
+    const bool fits = name_listener(l->path, name);
+    int left = fits ? hold_take(s->config.hold, name) : -1;
+    if (left >= 0 && lstat(l->path, &st) == 0 && S_ISSOCK(st.st_mode)) {
+        l->fd = left;
+        return ERR_OK;
+    }
+    if (left >= 0)
+        close(left);
+    TRY(unix_listen(l->path, s->config.mode, &l->fd, e));
+    if (fits)
+        keep(s, name, l->fd);
+    return ERR_OK;
+}
 
 static enum err_code add_listener(struct export_socket *s, const char *beside, struct err *e)
 {
@@ -89,18 +145,24 @@ static enum err_code add_listener(struct export_socket *s, const char *beside, s
     if (!l->beside || !l->path)
         return err_oom(e);
     snprintf(l->path, n, "%s.fd", beside);
-    TRY(unix_listen(l->path, s->config.mode, &l->fd, e));
+    TRY(open_listener(s, l, e));
     if (!realpath(l->path, absolute))
         return err_set(e, ERR_BAD_FIELD, "unix:%s: %s", l->path, strerror(errno));
     l->absolute = mem_strdup(absolute);
     return l->absolute ? ERR_OK : err_oom(e);
 }
 
+/* Without its path nobody reaches a socket: nor is it held for the next process. */
 static void unlink_all(struct export_socket *s)
 {
-    for (size_t i = 0; i < s->n_listeners; i++)
-        if (s->listeners[i].fd >= 0)
-            unlink(s->listeners[i].path);
+    char name[LINK_NAME + 1];
+    for (size_t i = 0; i < s->n_listeners; i++) {
+        const struct listening *l = &s->listeners[i];
+        if (l->fd >= 0)
+            unlink(l->path);
+        if (l->fd >= 0 && name_listener(l->path, name))
+            hold_drop(s->config.hold, name);
+    }
 }
 
 /* Connections here need no authentication, so most descriptors are reserved for HTTP. */
@@ -159,34 +221,13 @@ void export_socket_wake(void *user)
 
 /* --- connections --- */
 
-/* The message is short and the first on its socket: if it does not fit, the client does not
- * read. */
+/* The message is short and the first on its socket: it fits, or the client does not read. */
 static bool send_line(int fd, struct strb *line, int descriptor)
 {
     strb_addc(line, '\n');
-    if (line->failed)
-        return false;
     struct iovec iov = {line->data, line->len};
-    union {
-        struct cmsghdr header; /* for its alignment */
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control;
     struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
-    if (descriptor >= 0) {
-        memset(&control, 0, sizeof control);
-        m.msg_control = &control;
-        m.msg_controllen = sizeof control.bytes;
-        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-        c->cmsg_level = SOL_SOCKET;
-        c->cmsg_type = SCM_RIGHTS;
-        c->cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(c), &descriptor, sizeof descriptor);
-    }
-    ssize_t sent;
-    do
-        sent = sendmsg(fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
-    while (sent < 0 && errno == EINTR);
-    return sent == (ssize_t)line->len;
+    return !line->failed && rights_send(fd, &m, descriptor, MSG_DONTWAIT) == (ssize_t)line->len;
 }
 
 static void send_problem(int fd, enum err_code code, const char *why)
@@ -213,12 +254,32 @@ static int process_of(int fd)
 
 static void close_conn(struct export_socket *s, struct conn *c)
 {
+    char name[LINK_NAME + 1];
     if (c->process >= 0)
         close(c->process);
+    if (c->held) {
+        name_conn(offer_lease(c->offer), name);
+        hold_drop(s->config.hold, name);
+    }
     offer_close(c->offer);
-    if (c->fd >= 0) /* last: a client that sees the close finds nothing left */
+    if (c->fd >= 0) { /* last: a client that sees the end finds nothing left */
+        shutdown(c->fd, SHUT_RDWR);
         close(c->fd);
+    }
     *c = s->conns[--s->n_conns];
+}
+
+static void hold_conn(struct export_socket *s, struct conn *c)
+{
+    char name[LINK_NAME + 1];
+    c->state = HELD;
+    if (c->cuda_writer)
+        c->process = process_of(c->fd);
+    if (!s->config.hold || !s->config.exports_stay)
+        return;
+    c->held = true;
+    name_conn(offer_lease(c->offer), name);
+    keep(s, name, c->fd);
 }
 
 /* The token opens an export, or the connection ends. */
@@ -241,11 +302,9 @@ static void present(struct export_socket *s, struct conn *c)
     json_put_member_i64(&w, "size", memory.size);
     json_close_object(&w);
     c->cuda_writer = memory.cuda && offer_writes(c->offer);
-    if (c->cuda_writer)
-        c->process = process_of(c->fd);
+    hold_conn(s, c);
     bool sent = send_line(c->fd, &line, memory.fd);
     close(memory.fd);
-    c->state = HELD;
     if (!sent) {
         offer_end(c->offer, OFFER_LOST);
         close_conn(s, c);
@@ -268,8 +327,7 @@ static void listen_to(struct export_socket *s, struct conn *c)
         *end = '\0';
         present(s, c);
     } else if (end || c->n == sizeof c->line) {
-        send_problem(c->fd, ERR_BAD_REQUEST,
-                     "one line with an export's token is expected, no more");
+        send_problem(c->fd, ERR_BAD_REQUEST, "expected a single line with an export's token");
         close_conn(s, c);
     }
 }
@@ -301,6 +359,21 @@ static void hear_holder(struct export_socket *s, struct conn *c)
     }
 }
 
+/* For one connection more; false: no memory. */
+static bool reserve(struct export_socket *s)
+{
+    if (s->n_conns < s->cap_conns)
+        return true;
+    size_t cap = s->cap_conns ? 2 * s->cap_conns : 16;
+    struct conn *conns = mem_reallocarray(s->conns, cap, sizeof *conns);
+    s->conns = conns ? conns : s->conns;
+    struct pollfd *polled =
+        conns ? mem_reallocarray(s->polled, cap + s->n_listeners + 1, sizeof *polled) : NULL;
+    s->polled = polled ? polled : s->polled;
+    s->cap_conns = polled ? cap : s->cap_conns;
+    return polled;
+}
+
 static void take_conn(struct export_socket *s, int fd)
 {
     size_t oldest = SIZE_MAX;
@@ -312,17 +385,8 @@ static void take_conn(struct export_socket *s, int fd)
         if (oldest != SIZE_MAX)
             close_conn(s, &s->conns[oldest]);
     }
-    if (s->n_conns == s->cap_conns && s->n_conns < s->config.max_connections) {
-        size_t cap = s->cap_conns ? 2 * s->cap_conns : 16;
-        struct conn *conns = mem_reallocarray(s->conns, cap, sizeof *conns);
-        s->conns = conns ? conns : s->conns;
-        struct pollfd *polled =
-            conns ? mem_reallocarray(s->polled, cap + s->n_listeners + 1, sizeof *polled) : NULL;
-        s->polled = polled ? polled : s->polled;
-        s->cap_conns = polled ? cap : s->cap_conns;
-    }
-    if (s->n_conns >= s->config.max_connections || s->n_conns == s->cap_conns) {
-        send_problem(fd, ERR_OVERLOADED, "there are as many connections already as may be");
+    if (s->n_conns >= s->config.max_connections || !reserve(s)) {
+        send_problem(fd, ERR_OVERLOADED, "too many connections");
         close(fd);
         return;
     }
@@ -340,7 +404,7 @@ static void accept_all(struct export_socket *s, int listener)
             take_conn(s, fd);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
             if (!s->starved)
-                log_event(LOG_WARN, "no connection can be taken on an export socket", "reason",
+                log_event(LOG_WARN, "cannot accept a connection on an export socket", "reason",
                           strerror(errno), NULL);
             s->starved = true;
             s->accept_after = clock_s() + ACCEPT_PAUSE_S;
@@ -374,7 +438,7 @@ static bool look_at(struct export_socket *s, struct conn *c, double now)
 }
 
 /* Milliseconds until the next timeout: the argument of poll. */
-static int patience(const struct export_socket *s, double sweep, double now)
+static int poll_timeout(const struct export_socket *s, double sweep, double now)
 {
     double least = sweep < 0 ? 3600 : sweep;
     for (size_t i = 0; i < s->n_conns; i++)
@@ -424,24 +488,54 @@ static void *serve(void *arg)
                 (struct pollfd){.fd = c->state == LINGERING ? c->process : c->fd, .events = POLLIN};
         }
         size_t n = s->n_conns;
-        if (poll(s->polled, 1 + s->n_listeners + n, patience(s, sweep, now)) <= 0)
+        if (poll(s->polled, 1 + s->n_listeners + n, poll_timeout(s, sweep, now)) <= 0)
             continue;
         if (s->polled[0].revents)
             (void)!read(s->wake, &woken, sizeof woken);
         serve_ready(s, n);
     }
-    while (s->n_conns)
+    while (s->n_conns && !s->leaving)
         close_conn(s, &s->conns[0]);
     return NULL;
+}
+
+bool export_socket_adopt(struct export_socket *s, struct exports *exports,
+                         const struct lease_image *lease, struct array *a)
+{
+    char name[LINK_NAME + 1];
+    struct err e = ERR_INIT;
+    struct conn c = {.process = -1};
+    name_conn(lease->lease.token, name);
+    c.fd = hold_take(s->config.hold, name);
+    if (c.fd < 0)
+        return false;
+    enum err_code code = reserve(s) ? ERR_OK : err_oom(&e);
+    if (code == ERR_OK)
+        code = exports_adopt(exports, lease, a, &c.offer, &c.cuda_writer, &e);
+    if (code != ERR_OK) {
+        log_event(LOG_WARN, "an export of the process before has ended", "reason", e.message, NULL);
+        hold_drop(s->config.hold, name);
+        shutdown(c.fd, SHUT_RDWR);
+        close(c.fd);
+        return false;
+    }
+    c.cuda_writer &= offer_writes(c.offer);
+    hold_conn(s, &c);
+    s->conns[s->n_conns++] = c;
+    return true;
 }
 
 enum err_code export_socket_start(struct export_socket *s, struct exports *exports, struct err *e)
 {
     s->exports = exports;
-    s->polled = mem_calloc(1 + s->n_listeners, sizeof *s->polled);
-    if (!s->polled)
+    if (!reserve(s))
         return err_oom(e);
-    if (pthread_create(&s->thread, NULL, serve, s) != 0)
+    for (size_t i = s->n_conns; i-- > 0;) { /* clients may have ended while nobody looked */
+        struct pollfd p = {.fd = s->conns[i].fd, .events = POLLIN};
+        if (poll(&p, 1, 0) > 0)
+            hear_holder(s, &s->conns[i]);
+    }
+    if (!thread_start(&s->thread, "arrayd-exports", serve, s))
         return err_set(e, ERR_INTERNAL, "cannot start a thread for exports");
     s->started = true;
     return ERR_OK;
@@ -456,6 +550,14 @@ void export_socket_drain(struct export_socket *s)
     export_socket_wake(s);
 }
 
+static void end_thread(struct export_socket *s)
+{
+    atomic_store(&s->stopping, true);
+    export_socket_wake(s);
+    pthread_join(s->thread, NULL);
+    s->started = false;
+}
+
 void export_socket_stop(struct export_socket *s, uint64_t until_ns, const _Atomic bool *hurry)
 {
     unlink_all(s);
@@ -464,10 +566,14 @@ void export_socket_stop(struct export_socket *s, uint64_t until_ns, const _Atomi
     while (exports_stop(s->exports) > 0 && clock_ns() < until_ns && !atomic_load(hurry))
         nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
     exports_stop_all(s->exports);
-    atomic_store(&s->stopping, true);
-    export_socket_wake(s);
-    pthread_join(s->thread, NULL);
-    s->started = false;
+    end_thread(s);
+}
+
+void export_socket_leave(struct export_socket *s)
+{
+    s->leaving = true;
+    if (s->started)
+        end_thread(s);
 }
 
 void export_socket_free(struct export_socket *s)

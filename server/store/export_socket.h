@@ -6,6 +6,9 @@
  * as the connection: when the client has ended its sending side, the export is over before the
  * daemon closes; when the client disappears, the export is over, too.
  *
+ * Under a keeper the sockets and the connections that hold an export outlive the process: the next
+ * one goes on with them.
+ *
  * main.c opens it before HTTP and stops it after. One thread of its own serves all connections. */
 #ifndef ARRAYD_SERVER_EXPORT_SOCKET_H
 #define ARRAYD_SERVER_EXPORT_SOCKET_H
@@ -17,8 +20,11 @@
 
 #include "compute/base/err.h"
 
+struct array;
 struct export_socket;
 struct exports;
+struct hold;
+struct lease_image;
 
 struct export_socket_config {
     const char *const *listen; /* as http_config's; other kinds are skipped */
@@ -26,11 +32,19 @@ struct export_socket_config {
     int mode;               /* permissions */
     double timeout;         /* seconds for a connection to send its token */
     size_t max_connections; /* ≥ 1 */
+    struct hold *hold;      /* NULL: nothing outlives the process */
+    bool exports_stay;      /* exports do, too, and not the sockets alone */
 };
 /* Binds. *ret is NULL if there is no Unix socket. Errors as unix_listen. */
 enum err_code export_socket_open(const struct export_socket_config *config,
                                  struct export_socket **ret, struct err *e) must_check;
-/* Begins to serve. ERR_INTERNAL: no thread. */
+/* Before it is started: goes on with the connection that held the export with that lease in the
+ * process before this one (exports_adopt). False: no such connection is left, or it cannot go on.
+ */
+bool export_socket_adopt(struct export_socket *s, struct exports *exports,
+                         const struct lease_image *lease, struct array *a);
+/* Begins to serve; exports whose clients have gone in the meantime are over when it returns.
+ * ERR_INTERNAL: no thread. */
 enum err_code export_socket_start(struct export_socket *s, struct exports *exports,
                                   struct err *e) must_check;
 /* exports_config.changed: wakes the thread; from any thread. */
@@ -44,6 +58,8 @@ void export_socket_drain(struct export_socket *s);
 /* Waits for them until the monotonic time `until_ns` or *hurry, then ends all of them, the thread
  * and the socket. Also if it was not started. */
 void export_socket_stop(struct export_socket *s, uint64_t until_ns, const _Atomic bool *hurry);
+/* Ends the thread alone: exports, connections and sockets are left to another process. */
+void export_socket_leave(struct export_socket *s);
 void export_socket_free(struct export_socket *s); /* also when not started; NULL allowed */
 
 #endif

@@ -31,6 +31,7 @@ struct functions {
     pthread_mutex_t lock;
     struct node *by_name, *list;
     uint64_t next_seq, visits;
+    struct observer_of observer;
 };
 
 struct functions *functions_new(uint32_t max)
@@ -47,7 +48,20 @@ struct functions *functions_new(uint32_t max)
     return t;
 }
 
+void functions_observe(struct functions *t, const struct observer_of *o)
+{
+    t->observer = *o;
+}
+
 /* --- with the lock held --- */
+
+static void tell(const struct functions *t, const struct definition *d, bool gone)
+{
+    lock_held(&t->lock);
+    const struct observer_of *o = &t->observer;
+    if (o->to)
+        o->to->function(o->to->user, o->principal, d, gone);
+}
 
 static struct node *find(struct functions *t, const char *name)
 {
@@ -63,16 +77,17 @@ static void take_out(struct functions *t, struct node *n)
     HASH_DEL(t->by_name, n);
     DL_DELETE(t->list, n);
     atomic_fetch_sub(&t->n, 1);
+    tell(t, n->d, true);
 }
 
 /* Functions reached so far, each once, in a queue. */
-struct walk {
+struct call_search {
     struct functions *t;
     struct node *first, *last;
     size_t n;
 };
 
-static void reach(struct walk *w, const char *name, const struct node *from)
+static void reach(struct call_search *w, const char *name, const struct node *from)
 {
     lock_held(&w->t->lock);
     struct node *n = find(w->t, name);
@@ -86,11 +101,11 @@ static void reach(struct walk *w, const char *name, const struct node *from)
     w->n++;
 }
 
-static struct walk walk_begin(struct functions *t)
+static struct call_search call_search_begin(struct functions *t)
 {
     lock_held(&t->lock);
     t->visits++;
-    return (struct walk){.t = t};
+    return (struct call_search){.t = t};
 }
 
 static const char *name_of(const struct node *n)
@@ -118,11 +133,11 @@ static enum err_code check_calls(struct functions *t, const struct definition *d
 {
     lock_held(&t->lock);
     const struct function *f = d->function;
-    struct walk w = walk_begin(t);
+    struct call_search w = call_search_begin(t);
     for (uint32_t i = 0; i < f->n_calls; i++) {
         if (!strcmp(f->calls[i].name, f->name))
             return expr_err(f->body, f->calls[i].node, e, ERR_RECURSION,
-                            "'%s' would call itself: there is no recursion", f->name);
+                            "'%s' would call itself: recursion is not supported", f->name);
         if (!find(t, f->calls[i].name))
             return call_unknown(f->body, f->calls[i].node, e);
         reach(&w, f->calls[i].name, NULL);
@@ -179,11 +194,12 @@ static enum err_code define(struct functions *t, struct definition *d, struct no
     lock_held(&t->lock);
     struct node *old = find(t, d->function->name);
     if (old && !replace)
-        return err_field(e, ERR_CONFLICT, "/name", "there is a function '%s' already",
+        return err_field(e, ERR_CONFLICT, "/name", "there is already a function '%s'",
                          d->function->name);
     TRY(check_calls(t, d, e));
     if (!old && atomic_load(&t->n) >= t->max)
-        return err_set(e, ERR_QUOTA, "there are %u functions already, the most allowed", t->max);
+        return err_set(e, ERR_QUOTA, "there are already %u functions, the most allowed", t->max);
+    TRY(observer_check_space(t->observer.to, OBSERVER_RECORD + 2 * d->text_len, e));
     fresh->d = d;
     if (old) { /* its position in the list stays; the table's key is the new one's */
         d->seq = old->d->seq;
@@ -203,6 +219,7 @@ static enum err_code define(struct functions *t, struct definition *d, struct no
         DL_APPEND(t->list, fresh);
         atomic_fetch_add(&t->n, 1);
     }
+    tell(t, d, false);
     *ret_old = old;
     return ERR_OK;
 }
@@ -237,7 +254,7 @@ enum err_code functions_restore(struct functions *t, struct definition *take_d, 
     fresh->d = take_d;
     pthread_mutex_lock(&t->lock);
     if (find(t, name))
-        code = err_set(e, ERR_CONFLICT, "there is a function '%s' already", name);
+        code = err_set(e, ERR_CONFLICT, "there is already a function '%s'", name);
     if (take_d->seq < t->next_seq)
         take_d->seq = t->next_seq;
     if (code == ERR_OK) {
@@ -248,6 +265,7 @@ enum err_code functions_restore(struct functions *t, struct definition *take_d, 
         t->next_seq = take_d->seq + 1;
         DL_APPEND(t->list, fresh);
         atomic_fetch_add(&t->n, 1);
+        tell(t, take_d, false);
     }
     pthread_mutex_unlock(&t->lock);
     if (code != ERR_OK)
@@ -325,7 +343,7 @@ enum err_code functions_of(struct functions *t, const struct expr *x, struct fun
     if (atomic_load(&t->n) == 0)
         return ERR_OK;
     pthread_mutex_lock(&t->lock);
-    struct walk w = walk_begin(t);
+    struct call_search w = call_search_begin(t);
     for (size_t i = 0; i < x->n_nodes; i++)
         if (x->nodes[i].kind == EXPR_CALL)
             reach(&w, x->nodes[i].name, NULL);

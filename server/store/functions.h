@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "compute/lang/function.h"
+#include "server/store/observer.h"
 
 struct functions;
 
@@ -25,9 +26,16 @@ struct definition {
     uint64_t seq; /* order of the names' first definition */
 };
 
-struct functions *functions_new(uint32_t max); /* NULL without memory */
-void functions_free(struct functions *t);      /* NULL allowed */
-void functions_clear(struct functions *t);     /* deletes them all */
+struct functions *functions_new(uint32_t max);                            /* NULL without memory */
+void functions_free(struct functions *t);                                 /* NULL allowed */
+void functions_observe(struct functions *t, const struct observer_of *o); /* before it is used */
+void functions_clear(struct functions *t);                                /* deletes them all */
+
+/* Of a function that was in a table. */
+static inline const struct definition *definition_of(const struct function *f)
+{
+    return f->definition;
+}
 
 /* Adds a definition; on success the table takes over its function's reference. `replace`: a name in
  * use gets the new definition, and *ret_replaced says whether it had one (otherwise ERR_CONFLICT).

@@ -29,6 +29,20 @@ struct entry *handles_find(struct handles *t, const char *id)
     return x;
 }
 
+/* After a change of the space's entries. */
+static void check(const struct handle_space *s)
+{
+    lock_held(&s->table->lock);
+#ifndef NDEBUG
+    const struct handles *t = s->table;
+    const size_t n = s->n_order, here = n - s->holes;
+    assert(t->count == HASH_COUNT(t->by_id) && HASH_COUNT(t->by_name) <= t->count);
+    assert(s->holes <= n && n <= s->cap_order && here <= t->count);
+    assert(n == 0 || s->order[n - 1].seq < t->next_seq);
+    assert(n < 2 || s->order[n - 2].seq < s->order[n - 1].seq);
+#endif
+}
+
 static struct name_key make_key(const struct handle_space *s, const char *name)
 {
     struct name_key key;
@@ -69,6 +83,7 @@ static enum err_code find_or_fail(struct handle_space *s, const char *ref, struc
  * it. */
 static bool is_protected(const struct entry *x)
 {
+    lock_held(&x->space->table->lock);
     if (x->read_only || !x->view_of[0])
         return x->read_only;
     const struct entry *parent = handles_find(x->space->table, x->view_of);
@@ -95,6 +110,7 @@ static void snapshot(const struct entry *x, struct handle *ret)
 /* The first item numbered above `seq`. */
 static size_t order_after(const struct handle_space *s, uint64_t seq)
 {
+    lock_held(&s->table->lock);
     size_t lo = 0, hi = s->n_order;
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
@@ -170,6 +186,7 @@ static void unlink_entry(struct entry *x)
         name_free(t, x->name);
     order_drop(x->space, x->seq);
     t->count--;
+    check(x->space);
 }
 
 void handles_entry_free(struct entry *x)
@@ -190,7 +207,7 @@ enum err_code handles_check_name(struct handle_space *s, const char *name, enum 
     if (!node)
         return ERR_OK;
     if (policy == NAME_NEW)
-        return err_set(e, ERR_CONFLICT, "there is an array named '%s' already", name);
+        return err_set(e, ERR_CONFLICT, "there is already an array named '%s'", name);
     if (node->entry->read_only)
         return err_set(e, ERR_READ_ONLY, "the array named '%s' is read-only", name);
     return ERR_OK;
@@ -275,9 +292,11 @@ void handle_space_close(struct handle_space *s)
         if (x->name)
             name_free(t, x->name);
         t->count--;
+        handles_tell(t, NULL, x->id);
     }
     s->order = NULL;
     s->n_order = s->cap_order = s->holes = 0;
+    check(s);
     pthread_mutex_unlock(&t->lock);
     for (size_t i = 0; i < n; i++)
         handles_entry_free(items[i].entry);
@@ -353,13 +372,15 @@ enum err_code handle_check_name(struct handle_space *s, const char *name, enum n
 }
 
 /* With the lock held: whether one more handle fits, unless it replaces another. */
-static enum err_code check_room(struct handle_space *s, const char *name, struct err *e)
+static enum err_code check_limits(struct handle_space *s, const char *name, struct err *e)
 {
     lock_held(&s->table->lock);
     const struct handles *t = s->table;
-    if (t->count < t->max_handles || (name && find_name(s, name)))
+    if (name && find_name(s, name))
         return ERR_OK;
-    return err_set(e, ERR_QUOTA, "there are %u arrays already, the most allowed (quota arrays)",
+    if (t->count < t->max_handles)
+        return observer_check_space(t->observer.to, OBSERVER_RECORD, e);
+    return err_set(e, ERR_QUOTA, "there are already %u arrays, the most allowed (quota arrays)",
                    t->count);
 }
 
@@ -392,6 +413,8 @@ enum err_code handles_insert(struct handle_space *s, struct entry *x, const char
     t->count++;
     if (old)
         unlink_entry(old);
+    check(s);
+    handles_tell(t, x, old ? old->id : NULL);
     *ret_old = old;
     return ERR_OK;
 }
@@ -408,7 +431,10 @@ enum err_code handle_add(struct handle_space *s, struct array *array,
     x->array = array_ref(array);
     x->space = s;
     x->created_us = clock_date_us();
-    id_make('a', x->id);
+    if (spec->id)
+        memcpy(x->id, spec->id, ID_SIZE);
+    else
+        id_make('a', x->id);
     if (spec->view_of)
         strncpy(x->view_of, spec->view_of, ID_SIZE - 1);
     struct handles *t = s->table;
@@ -419,7 +445,7 @@ enum err_code handle_add(struct handle_space *s, struct array *array,
         code = ask(spec->guard, node ? node->entry : NULL, e);
     }
     if (code == ERR_OK)
-        code = check_room(s, spec->name, e);
+        code = check_limits(s, spec->name, e);
     if (code == ERR_OK) {
         const struct entry *parent = x->view_of[0] ? handles_find(t, x->view_of) : NULL;
         memcpy(x->base, parent && parent->base[0] ? parent->base : x->view_of, ID_SIZE);
@@ -438,7 +464,6 @@ enum err_code handle_add(struct handle_space *s, struct array *array,
     return ERR_OK;
 }
 
-/* With the lock held. */
 static enum err_code rename_entry(struct entry *x, const char *name, struct err *e)
 {
     lock_held(&x->space->table->lock);
@@ -453,7 +478,7 @@ static enum err_code rename_entry(struct entry *x, const char *name, struct err 
     if (node && node->entry == x)
         return ERR_OK;
     if (node)
-        return err_set(e, ERR_CONFLICT, "there is an array named '%s' already", name);
+        return err_set(e, ERR_CONFLICT, "there is already an array named '%s'", name);
     node = name_new(s, name, x);
     if (!node)
         return err_oom(e);
@@ -477,7 +502,7 @@ enum err_code handle_update(struct handle_space *s, const char *ref,
     if (code == ERR_OK)
         code = ask(guard, x, e);
     if (code == ERR_OK && change->array && x->array != change->old)
-        code = err_set(e, ERR_CONFLICT, "the array was changed by another request meanwhile");
+        code = err_set(e, ERR_CONFLICT, "another request changed the array in the meantime");
     if (code == ERR_OK && name)
         code = rename_entry(x, name, e);
     if (code == ERR_OK) {
@@ -487,6 +512,7 @@ enum err_code handle_update(struct handle_space *s, const char *ref,
             gone = x->array;
             x->array = array_ref(change->array);
         }
+        handles_tell(s->table, x, NULL);
         snapshot(x, ret);
     }
     pthread_mutex_unlock(&s->table->lock);
@@ -505,12 +531,13 @@ enum err_code handle_set_array(struct handle_space *s, const char *id, const str
     if (code == ERR_OK && is_protected(x))
         code = err_set(e, ERR_READ_ONLY, "the array is read-only");
     else if (code == ERR_OK && x->array != old)
-        code = err_set(e, ERR_CONFLICT, "the array was changed by another request meanwhile");
+        code = err_set(e, ERR_CONFLICT, "another request changed the array in the meantime");
     else if (code == ERR_OK)
         code = ask(guard, x, e);
     if (code == ERR_OK) {
         gone = x->array;
         x->array = array_ref(array);
+        handles_tell(s->table, x, NULL);
         snapshot(x, ret);
     }
     pthread_mutex_unlock(&s->table->lock);
@@ -528,8 +555,10 @@ enum err_code handle_remove(struct handle_space *s, const char *ref,
         code = err_set(e, ERR_READ_ONLY, "the array is read-only");
     if (code == ERR_OK)
         code = ask(guard, x, e);
-    if (code == ERR_OK)
+    if (code == ERR_OK) {
         unlink_entry(x);
+        handles_tell(s->table, NULL, x->id);
+    }
     pthread_mutex_unlock(&s->table->lock);
     if (code == ERR_OK)
         handles_entry_free(x);
@@ -559,16 +588,6 @@ size_t handle_list(struct handle_space *s, uint64_t after, size_t limit, struct 
 
 enum err_code handle_owned(const struct handle *h, struct err *e)
 {
-    return h->shared ? err_set(e, ERR_FORBIDDEN, "only the array's owner can do that") : ERR_OK;
-}
-
-enum err_code handle_writable(const struct handle *h, struct err *e)
-{
-    if (!h->read_only)
-        return ERR_OK;
-    if (h->reads_of)
-        return err_set(e, ERR_FORBIDDEN,
-                       "the array belongs to %s and is shared with you for reading only",
-                       h->reads_of);
-    return err_set(e, ERR_READ_ONLY, "the array '%s' is read-only", h->name[0] ? h->name : h->id);
+    return h->shared ? err_set(e, ERR_FORBIDDEN, "only the owner of the array can do that")
+                     : ERR_OK;
 }

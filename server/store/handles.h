@@ -18,6 +18,7 @@
 #include "compute/base/err.h"
 #include "compute/engine/engine.h"
 #include "server/server.h"
+#include "server/store/observer.h"
 
 #define NAME_MAX_LEN  64
 #define NAME_SIZE     (NAME_MAX_LEN + 1)
@@ -67,12 +68,15 @@ enum name_policy {
 struct handle_spec {
     const char *name; /* NULL: none */
     enum name_policy policy;
+    const char *id;                   /* that it gets; NULL: a new one */
     const char *view_of;              /* id of the array this one is a view of, or NULL */
     const struct handle_guard *guard; /* NULL: none */
 };
 
-struct handles *handles_new(uint32_t max_handles);             /* NULL without memory */
-void handles_free(struct handles *t);                          /* after its spaces */
+struct handles *handles_new(uint32_t max_handles);                    /* NULL without memory */
+void handles_free(struct handles *t);                                 /* after its spaces */
+void handles_observe(struct handles *t, const struct observer_of *o); /* before it is used */
+struct observer_of handles_observer(const struct handles *t);
 void handles_set_max(struct handles *t, uint32_t max_handles); /* existing handles stay */
 int64_t handles_count(struct handles *t);
 
@@ -90,6 +94,9 @@ int64_t handle_space_count(struct handle_space *s);
 void id_make(char prefix, char ret[ID_SIZE]);
 /* Whether `s` has the form of an id. */
 bool id_is(char prefix, const char *s);
+/* What may be known of a secret one: it tells nothing of it, and is another for every other. */
+#define ID_DIGEST 33 /* hexadecimal digits, and NUL */
+void id_digest(const char id[ID_SIZE], char ret[ID_DIGEST]);
 
 /* ERR_BAD_NAME unless [A-Za-z_][A-Za-z0-9_]{0,63}. */
 enum err_code name_check(const char *name, struct err *e) must_check;
@@ -145,7 +152,7 @@ struct handle_image {
     char id[ID_SIZE], name[NAME_SIZE], session[ID_SIZE];
     char view_of[ID_SIZE], base[ID_SIZE]; /* whether or not these exist; "": not a view */
     bool read_only;                       /* marked itself */
-    int64_t created_us;
+    int64_t created_us, restored_us;
     uint64_t seq;
     struct array *array; /* a reference owned by the struct */
 };
@@ -156,7 +163,7 @@ enum err_code handles_images(struct handles *t, struct handle_image **ret, size_
  * younger); the maximum number does not apply. Takes a reference to the array. ERR_CONFLICT if the
  * id or name is in use. */
 enum err_code handle_restore(struct handle_space *s, const struct handle_image *image,
-                             int64_t restored_us, struct err *e) must_check;
+                             struct err *e) must_check;
 
 /* Up to `limit` handles of the session created after the one numbered `after` (LIST_FROM_TOP: from
  * the first), in order, into ret[0…]; returns how many. *ret_more: there are more. */

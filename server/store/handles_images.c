@@ -1,8 +1,47 @@
-/* Saving and restoring handles. */
+/* Handles as others keep them: saving and restoring them, telling of their changes. */
 #include <string.h>
 
+#include "compute/base/lock.h"
 #include "compute/base/mem.h"
 #include "server/store/handles_int.h"
+
+void handles_image(const struct entry *x, struct handle_image *ret)
+{
+    lock_held(&x->space->table->lock);
+    *ret = (struct handle_image){.read_only = x->read_only,
+                                 .created_us = x->created_us,
+                                 .restored_us = x->restored_us,
+                                 .seq = x->seq,
+                                 .array = x->array};
+    memcpy(ret->id, x->id, ID_SIZE);
+    if (x->name)
+        memcpy(ret->name, x->name->key.name, NAME_SIZE);
+    memcpy(ret->session, x->space->session, ID_SIZE);
+    memcpy(ret->view_of, x->view_of, ID_SIZE);
+    memcpy(ret->base, x->base, ID_SIZE);
+}
+
+void handles_tell(const struct handles *t, const struct entry *now, const char *gone)
+{
+    lock_held(&t->lock);
+    struct handle_image image;
+    const struct observer_of *o = &t->observer;
+    if (!o->to)
+        return;
+    if (now)
+        handles_image(now, &image);
+    o->to->array(o->to->user, o->principal, now ? &image : NULL, gone);
+}
+
+void handles_observe(struct handles *t, const struct observer_of *o)
+{
+    t->observer = *o;
+}
+
+struct observer_of handles_observer(const struct handles *t)
+{
+    return t->observer;
+}
 
 /* The table of ids iterates in the order of insertion. */
 enum err_code handles_images(struct handles *t, struct handle_image **ret, size_t *ret_n,
@@ -14,17 +53,8 @@ enum err_code handles_images(struct handles *t, struct handle_image **ret, size_
     struct handle_image *images = mem_calloc(t->count, sizeof *images);
     if (images)
         HASH_ITER (hh, t->by_id, x, tmp) {
-            struct handle_image *i = &images[n++];
-            memcpy(i->id, x->id, ID_SIZE);
-            if (x->name)
-                memcpy(i->name, x->name->key.name, NAME_SIZE);
-            memcpy(i->session, x->space->session, ID_SIZE);
-            memcpy(i->view_of, x->view_of, ID_SIZE);
-            memcpy(i->base, x->base, ID_SIZE);
-            i->read_only = x->read_only;
-            i->created_us = x->created_us;
-            i->seq = x->seq;
-            i->array = array_ref(x->array);
+            handles_image(x, &images[n]);
+            array_ref(images[n++].array);
         }
     pthread_mutex_unlock(&t->lock);
     if (!images)
@@ -35,7 +65,7 @@ enum err_code handles_images(struct handles *t, struct handle_image **ret, size_
 }
 
 enum err_code handle_restore(struct handle_space *s, const struct handle_image *image,
-                             int64_t restored_us, struct err *e)
+                             struct err *e)
 {
     struct handles *t = s->table;
     struct entry *x = mem_calloc(1, sizeof *x), *old = NULL;
@@ -46,14 +76,14 @@ enum err_code handle_restore(struct handle_space *s, const struct handle_image *
     memcpy(x->base, image->base, ID_SIZE);
     x->read_only = image->read_only;
     x->created_us = image->created_us;
-    x->restored_us = restored_us;
+    x->restored_us = image->restored_us;
     x->array = array_ref(image->array);
     x->space = s;
     const char *name = image->name[0] ? image->name : NULL;
     pthread_mutex_lock(&t->lock);
     enum err_code code = handles_check_name(s, name, NAME_NEW, e);
     if (code == ERR_OK && handles_find(t, x->id))
-        code = err_set(e, ERR_CONFLICT, "the array '%s' is there already", x->id);
+        code = err_set(e, ERR_CONFLICT, "the array '%s' already exists", x->id);
     if (code == ERR_OK) {
         if (t->next_seq < image->seq)
             t->next_seq = image->seq;
@@ -63,4 +93,15 @@ enum err_code handle_restore(struct handle_space *s, const struct handle_image *
     if (code != ERR_OK)
         handles_entry_free(x);
     return code;
+}
+
+enum err_code handle_writable(const struct handle *h, struct err *e)
+{
+    if (!h->read_only)
+        return ERR_OK;
+    if (h->reads_of)
+        return err_set(e, ERR_FORBIDDEN,
+                       "the array belongs to %s and is shared with you for reading only",
+                       h->reads_of);
+    return err_set(e, ERR_READ_ONLY, "the array '%s' is read-only", h->name[0] ? h->name : h->id);
 }

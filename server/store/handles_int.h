@@ -39,6 +39,7 @@ struct handles {
     uint64_t next_seq, next_space;
     uint32_t max_handles;
     uint32_t count;
+    struct observer_of observer;
 };
 
 struct order_item {
@@ -59,6 +60,11 @@ struct entry *handles_find(struct handles *t, const char *id); /* NULL: no such 
 /* ERR_NOT_FOUND for a closed space, and the policy's error for a name in use (NULL: none). */
 enum err_code handles_check_name(struct handle_space *s, const char *name, enum name_policy policy,
                                  struct err *e) must_check;
+/* The array is borrowed. */
+void handles_image(const struct entry *x, struct handle_image *ret);
+/* Tells that a handle is new or has changed, that one was removed, or that one takes the other's
+ * place. Either may be NULL. */
+void handles_tell(const struct handles *t, const struct entry *now, const char *gone);
 /* Adds x to all tables, in place of the entry with that name, which *ret_old returns. */
 enum err_code handles_insert(struct handle_space *s, struct entry *x, const char *name,
                              struct entry **ret_old, struct err *e) must_check;

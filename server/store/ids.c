@@ -1,4 +1,6 @@
 /* Ids and names: their creation and their syntax. */
+#include <nettle/base16.h>
+#include <nettle/sha2.h>
 #include <sys/random.h>
 
 #include "server/store/handles.h"
@@ -35,6 +37,17 @@ bool id_is(char prefix, const char *s)
     return s[ID_SIZE - 1] == '\0';
 }
 
+void id_digest(const char id[ID_SIZE], char ret[ID_DIGEST])
+{
+    struct sha256_ctx sum;
+    uint8_t bytes[ID_DIGEST / 2];
+    sha256_init(&sum);
+    sha256_update(&sum, ID_SIZE, (const uint8_t *)id);
+    sha256_digest(&sum, sizeof bytes, bytes);
+    base16_encode_update(ret, sizeof bytes, bytes);
+    ret[ID_DIGEST - 1] = '\0';
+}
+
 enum err_code name_check(const char *name, struct err *e)
 {
     size_t n = 0;
@@ -42,7 +55,7 @@ enum err_code name_check(const char *name, struct err *e)
         n++;
     if (n == 0 || n > NAME_MAX_LEN || name[n] || (name[0] >= '0' && name[0] <= '9'))
         return err_set(e, ERR_BAD_NAME,
-                       "a name is a letter or _, then up to %d letters, digits or _",
+                       "a name must be a letter or _, followed by up to %d letters, digits or _",
                        NAME_MAX_LEN - 1);
     return ERR_OK;
 }

@@ -4,9 +4,11 @@
  * has reached its maximum. Expiry uses the monotonic clock; reported times are the wall clock's. */
 #include "server/store/lease.h"
 
+#include <assert.h>
 #include <nettle/memops.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "compute/base/clock.h"
@@ -14,10 +16,14 @@
 #include "compute/base/table.h"
 #include "server/store/auth.h"
 
+#define TOKEN_ADVICE "send the lease's token in Arrayd-Lease"
+
 struct holder {
     struct lease lease;
     bool pinned;  /* an export's: ends only with the export */
     double until; /* monotonic seconds */
+    uint64_t memory;
+    char shared[ID_SIZE]; /* this and the one before: as in struct lease_image */
     const struct principal *who;
     struct holder *next;
 };
@@ -33,6 +39,7 @@ struct leases {
     _Atomic uint32_t n; /* holders; read without the lock */
     pthread_mutex_t lock;
     struct leased *by_buffer;
+    const struct observer *observer;
 };
 
 struct leases *leases_new(uint32_t max)
@@ -58,17 +65,32 @@ static bool over(const struct holder *h, double now)
     return h->until <= now || (h->who && atomic_load(&h->who->gone));
 }
 
+static void tell(const struct leases *t, uint64_t buffer, const struct holder *h, bool gone)
+{
+    lock_held(&t->lock);
+    const struct observer *o = t->observer;
+    struct lease_image image = {.lease = h->lease,
+                                .buffer = buffer,
+                                .who = h->who,
+                                .pinned = h->pinned,
+                                .memory = h->memory};
+    memcpy(image.shared, h->shared, ID_SIZE);
+    if (o)
+        o->lease(o->user, &image, gone);
+}
+
 /* Drops the leases that are over at `now`; the entry is freed with its last one, and NULL
  * returned. */
 static struct leased *expire(struct leases *t, struct leased *l, double now)
 {
     lock_held(&t->lock);
-    for (struct holder **at = &l->holders, *h; (h = *at);) {
+    for (struct holder **at = &l->holders, *h = *at; h; h = *at) {
         if (!over(h, now)) {
             at = &h->next;
             continue;
         }
         *at = h->next;
+        tell(t, l->buffer, h, true);
         mem_free(h);
         atomic_fetch_sub(&t->n, 1);
     }
@@ -112,6 +134,7 @@ static bool has_token(const char *tokens, const char *token)
 /* The claim's own lease, preferably not an export's; *ret_others: others hold leases. */
 static struct holder *own(const struct lease_claim *c, const struct leased *l, bool *ret_others)
 {
+    lock_held(&c->table->lock);
     struct holder *mine = NULL;
     *ret_others = false;
     for (struct holder *h = l ? l->holders : NULL; h; h = h->next)
@@ -138,13 +161,40 @@ static bool is_pinned(const struct leased *l)
     return false;
 }
 
-static enum err_code locked(const struct leased *l, struct err *e)
+/* Says who else holds a lease, and until when: of several, the one that lasts longest. A holder is
+ * named by its account; without accounts there is nothing to tell holders apart. */
+static enum err_code locked(const struct lease_claim *c, const struct leased *l, const char *advice,
+                            struct err *e)
 {
-    return err_set(e, ERR_LOCKED, "the array is leased for %s%s; its holder sends Arrayd-Lease",
-                   for_writing(l) ? "writing" : "reading", is_pinned(l) ? " (exported)" : "");
+    const struct holder *last = NULL;
+    char by[PRINCIPAL_SIZE + 8] = "", end[CLOCK_DATE_SIZE] = "its export ends";
+    for (const struct holder *h = l->holders; h; h = h->next)
+        if (!has_token(c->tokens, h->lease.token) &&
+            (!last || h->pinned || (!last->pinned && h->until > last->until)))
+            last = h;
+    assert(last);
+    if (last->who && strcmp(last->who->name, "local") != 0)
+        snprintf(by, sizeof by, " by '%s'", last->who->name);
+    if (!last->pinned)
+        clock_date_text(last->lease.expires_us, end);
+    return err_set(e, ERR_LOCKED, "the array is leased for %s%s%s until %s: %s",
+                   for_writing(l) ? "writing" : "reading", is_pinned(l) ? " (exported)" : "", by,
+                   end, advice);
 }
 
 /* --- the module's functions --- */
+
+void leases_observe(struct leases *t, const struct observer *to)
+{
+    t->observer = to;
+}
+
+void leases_sweep(struct leases *t)
+{
+    pthread_mutex_lock(&t->lock);
+    expire_all(t, clock_s());
+    pthread_mutex_unlock(&t->lock);
+}
 
 void leases_free(struct leases *t)
 {
@@ -169,14 +219,12 @@ enum err_code lease_check(const struct lease_claim *c, const struct array *a,
     if (l) {
         (void)own(c, l, &others);
         if (access == LEASE_UNDO)
-            code =
-                err_set(e, ERR_LOCKED, "the array is leased; it cannot be replaced or exchanged");
+            code = locked(&(struct lease_claim){0}, l, "it cannot be replaced or exchanged", e);
         else if (others && (access != LEASE_READ || for_writing(l)))
-            code = locked(l, e);
+            code = locked(c, l, TOKEN_ADVICE, e);
         else if (access == LEASE_PLACE && is_pinned(l))
             code = err_set(e, ERR_LOCKED,
-                           "the array is exported: its lease is on this memory, no other can take "
-                           "its place");
+                           "the array is exported, so its memory cannot be exchanged or replaced");
     }
     pthread_mutex_unlock(&c->table->lock);
     return code;
@@ -191,6 +239,7 @@ enum err_code lease_guard(void *user, const struct array *now, struct err *e)
 /* Whether the principal has its maximum; counts only if that is possible. */
 static bool is_full(struct leases *t, const struct principal *who)
 {
+    lock_held(&t->lock);
     struct leased *l, *tmp;
     uint32_t n = 0;
     if (atomic_load(&t->n) < t->max)
@@ -202,9 +251,9 @@ static bool is_full(struct leases *t, const struct principal *who)
     return n >= t->max;
 }
 
-/* Makes room for one more, dropping expired leases if necessary. */
-static enum err_code find_room(struct leases *t, const struct lease_claim *c, uint64_t buffer,
-                               struct leased **l, struct err *e)
+/* Whether there may be one more lease, after dropping expired leases if necessary. */
+static enum err_code check_limit(struct leases *t, const struct lease_claim *c, uint64_t buffer,
+                                 struct leased **l, struct err *e)
 {
     lock_held(&t->lock);
     bool full = is_full(t, c->who);
@@ -215,11 +264,11 @@ static enum err_code find_room(struct leases *t, const struct lease_claim *c, ui
     }
     if (!full)
         return ERR_OK;
-    return err_set(e, ERR_QUOTA, "there are %u leases already, the most allowed (max_leases)",
+    return err_set(e, ERR_QUOTA, "there are already %u leases, the most allowed (max_leases)",
                    t->max);
 }
 
-/* A new holder of the buffer's lease. */
+/* A new holder of the buffer's lease, of whom nobody is told yet. */
 static struct holder *hold(struct leases *t, struct leased *l, uint64_t buffer,
                            const struct principal *who)
 {
@@ -254,7 +303,8 @@ static enum err_code new_holder(struct leases *t, const struct lease_claim *c, u
                                 struct leased *l, struct holder **ret, struct err *e)
 {
     lock_held(&t->lock);
-    TRY(find_room(t, c, buffer, &l, e));
+    TRY(check_limit(t, c, buffer, &l, e));
+    TRY(observer_check_space(t->observer, OBSERVER_RECORD, e));
     *ret = hold(t, l, buffer, c->who);
     return *ret ? ERR_OK : err_oom(e);
 }
@@ -271,15 +321,17 @@ enum err_code lease_take(const struct lease_claim *c, const struct array *a, boo
     struct holder *mine = own(c, l, &others);
     bool again = mine;
     if (others && (write || for_writing(l)))
-        code = locked(l, e);
+        code = locked(c, l, TOKEN_ADVICE, e);
     else if (mine && mine->pinned)
-        code = err_set(e, ERR_CONFLICT, "the lease is an export's: it lasts as long as that does");
+        code = err_set(e, ERR_CONFLICT,
+                       "the lease belongs to an export and lasts as long as the export");
     else if (!mine)
         code = new_holder(t, c, buffer, l, &mine, e);
     if (code == ERR_OK) {
         mine->until = clock_s() + ttl_s;
         mine->lease.write = write;
         mine->lease.expires_us = clock_date_us() + (int64_t)(ttl_s * 1e6);
+        tell(t, buffer, mine, false);
         *ret = mine->lease;
         *ret_again = again;
     }
@@ -287,8 +339,8 @@ enum err_code lease_take(const struct lease_claim *c, const struct array *a, boo
     return code;
 }
 
-enum err_code lease_pin(const struct lease_claim *c, const struct array *a, bool write,
-                        char ret_token[ID_SIZE], struct err *e)
+enum err_code lease_pin(const struct lease_claim *c, const struct array *a, const char *shared,
+                        bool write, char ret_token[ID_SIZE], struct err *e)
 {
     struct leases *t = c->table;
     enum err_code code = ERR_OK;
@@ -299,16 +351,40 @@ enum err_code lease_pin(const struct lease_claim *c, const struct array *a, bool
     struct leased *l = find(t, buffer);
     (void)own(c, l, &others);
     if (others && (write || for_writing(l)))
-        code = locked(l, e);
+        code = locked(c, l, TOKEN_ADVICE, e);
     else
         code = new_holder(t, c, buffer, l, &h, e);
     if (code == ERR_OK) {
         h->pinned = true;
+        h->memory = array_memory_id(a);
+        if (shared)
+            memcpy(h->shared, shared, ID_SIZE);
         h->lease.write = write;
+        tell(t, buffer, h, false);
         memcpy(ret_token, h->lease.token, ID_SIZE);
     }
     pthread_mutex_unlock(&t->lock);
     return code;
+}
+
+enum err_code lease_restore(struct leases *t, const struct lease_image *image, struct err *e)
+{
+    const double left = (double)(image->lease.expires_us - clock_date_us()) * 1e-6;
+    struct holder *h = NULL;
+    if (!image->pinned && left <= 0)
+        return ERR_OK;
+    pthread_mutex_lock(&t->lock);
+    h = hold(t, find(t, image->buffer), image->buffer, image->who);
+    if (h) {
+        h->lease = image->lease;
+        h->pinned = image->pinned;
+        h->memory = image->memory;
+        memcpy(h->shared, image->shared, ID_SIZE);
+        h->until = clock_s() + left;
+        tell(t, image->buffer, h, false);
+    }
+    pthread_mutex_unlock(&t->lock);
+    return h ? ERR_OK : err_oom(e);
 }
 
 void lease_unpin(struct leases *t, uint64_t buffer, const char *token)
@@ -341,7 +417,8 @@ enum err_code lease_give(const struct lease_claim *c, const struct array *a,
         mine->until = 0;
         expire(t, l, 0);
     } else {
-        code = l ? locked(l, e) : err_set(e, ERR_NOT_FOUND, "the array is not leased");
+        code = l ? locked(c, l, TOKEN_ADVICE, e)
+                 : err_set(e, ERR_NOT_FOUND, "the array is not leased");
     }
     pthread_mutex_unlock(&t->lock);
     return code;

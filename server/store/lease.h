@@ -17,7 +17,10 @@ struct principal;
 
 /* At most `max` leases per principal. NULL without memory. */
 struct leases *leases_new(uint32_t max);
-void leases_free(struct leases *t); /* NULL allowed */
+void leases_free(struct leases *t);                               /* NULL allowed */
+void leases_observe(struct leases *t, const struct observer *to); /* before it is used; borrowed */
+/* Drops what is over: after accounts were removed. */
+void leases_sweep(struct leases *t);
 
 struct lease {
     char token[ID_SIZE]; /* l-… */
@@ -55,13 +58,28 @@ enum err_code lease_give(const struct lease_claim *c, const struct array *a,
                          char ret_export[ID_SIZE], struct err *e) must_check;
 
 /* The lease of an export, beside those the claim holds: it has no end and is neither renewed nor
- * changed. Errors as lease_take. */
-enum err_code lease_pin(const struct lease_claim *c, const struct array *a, bool write,
-                        char ret_token[ID_SIZE], struct err *e) must_check;
+ * changed. `shared`: the id of another principal's array; NULL: the array is the claim's. Errors as
+ * lease_take. */
+enum err_code lease_pin(const struct lease_claim *c, const struct array *a, const char *shared,
+                        bool write, char ret_token[ID_SIZE], struct err *e) must_check;
 void lease_unpin(struct leases *t, uint64_t buffer, const char *token);
 /* Ends the leases of `who` on this memory, except exports': all of them if `who` may no longer use
  * it (`reading`), or those for writing if it may no longer write. */
 void lease_end(struct leases *t, const struct array *a, const struct principal *who, bool reading);
+/* A lease as the observer is told of it, and as another process can restore it. */
+struct lease_image {
+    struct lease lease;
+    uint64_t buffer;             /* array_buffer_id, in this process */
+    const struct principal *who; /* NULL: nobody's */
+    bool pinned;                 /* an export's: without an end */
+    uint64_t memory;             /* an export's: array_memory_id, and */
+    char shared[ID_SIZE];        /* lease_pin's `shared`; "": NULL */
+};
+/* Restores a lease of an earlier process; the maximum number does not apply. One that is over is
+ * not restored. ERR_OUT_OF_MEMORY. */
+enum err_code lease_restore(struct leases *t, const struct lease_image *image,
+                            struct err *e) must_check;
+
 /* For changes made by a handle's table: LEASE_UNDO of the current array. It is a handle_guard's
  * check; user is the struct leases. */
 enum err_code lease_guard(void *user, const struct array *now, struct err *e) must_check;

@@ -15,7 +15,7 @@
 
 struct lease_uses {
     _Atomic uint32_t open[2];
-    _Atomic unsigned turn; /* its lowest bit is the side */
+    _Atomic unsigned epoch; /* its lowest bit is the side */
     pthread_mutex_t lock;
     struct lease_settling *now, *then; /* waiting for the other side, and for the next switch */
 };
@@ -45,9 +45,9 @@ static void settle(struct lease_uses *t)
         if (!t->now && t->then) {
             t->now = t->then;
             t->then = NULL;
-            atomic_fetch_add(&t->turn, 1);
+            atomic_fetch_add(&t->epoch, 1);
         }
-        if (t->now && atomic_load(&t->open[(atomic_load(&t->turn) + 1) & 1]) == 0) {
+        if (t->now && atomic_load(&t->open[(atomic_load(&t->epoch) + 1) & 1]) == 0) {
             settled = t->now;
             t->now = NULL;
         }
@@ -64,16 +64,16 @@ static void settle(struct lease_uses *t)
 
 static void leave(struct lease_uses *t, unsigned side)
 {
-    if (atomic_fetch_sub(&t->open[side], 1) == 1 && (atomic_load(&t->turn) & 1) != side)
+    if (atomic_fetch_sub(&t->open[side], 1) == 1 && (atomic_load(&t->epoch) & 1) != side)
         settle(t);
 }
 
 struct lease_use lease_use_open(struct lease_uses *t)
 {
     while (t) {
-        unsigned side = atomic_load(&t->turn) & 1;
+        unsigned side = atomic_load(&t->epoch) & 1;
         atomic_fetch_add(&t->open[side], 1);
-        if ((atomic_load(&t->turn) & 1) == side)
+        if ((atomic_load(&t->epoch) & 1) == side)
             return (struct lease_use){t, side};
         leave(t, side);
     }

@@ -41,7 +41,9 @@ static void session_stream_free(struct session_stream *b)
 void session_unref(struct session *s)
 {
     struct node *n = s ? node_of(s) : NULL;
-    if (!n || atomic_fetch_sub_explicit(&n->refs, 1, memory_order_acq_rel) != 1)
+    const uint32_t refs = n ? atomic_fetch_sub_explicit(&n->refs, 1, memory_order_acq_rel) : 0;
+    assert(!n || refs > 0);
+    if (refs != 1)
         return;
     s = &n->s;
     for (uint32_t i = 1; i < atomic_load(&n->n_sides); i++)
@@ -55,10 +57,10 @@ void session_unref(struct session *s)
 void session_rest(struct session *s, bool rests)
 {
     struct node *n = node_of(s);
-    if (rests)
-        atomic_fetch_add(&n->resting, 1);
-    else
-        atomic_fetch_sub(&n->resting, 1);
+    const uint32_t before =
+        rests ? atomic_fetch_add(&n->resting, 1) : atomic_fetch_sub(&n->resting, 1);
+    assert(rests || before > 0);
+    (void)before;
 }
 
 enum err_code session_background(struct session *s, struct session_stream **ret, struct err *e)
@@ -94,8 +96,8 @@ static enum err_code node_new_as(struct sessions *t, const struct session_spec *
         return n_devices == 1 ? err_field(e, ERR_BAD_FIELD, "/device",
                                           "there is no device %d: the only one is 0", spec->device)
                               : err_field(e, ERR_BAD_FIELD, "/device",
-                                          "there is no device %d: they are 0 to %d", spec->device,
-                                          n_devices - 1);
+                                          "there is no device %d: the devices are 0 to %d",
+                                          spec->device, n_devices - 1);
     struct node *n = mem_calloc(1, sizeof *n);
     if (!n)
         return err_oom(e);
@@ -158,6 +160,32 @@ static void node_retire(struct node *n)
 
 /* --- the table; these functions are called with the lock held --- */
 
+/* After a change of the table. */
+static void check(const struct sessions *t)
+{
+    lock_held(&t->lock);
+#ifndef NDEBUG
+    const struct node *n;
+    uint64_t seq = 0;
+    uint32_t count = 0, defaults = 0;
+    for (n = t->list; n; n = n->next, count++) {
+        assert(n->s.seq > seq && atomic_load(&n->refs) > 0);
+        seq = n->s.seq;
+        defaults += n == t->dflt;
+    }
+    assert(count == HASH_COUNT(t->by_id) && seq < t->next_seq);
+    assert(defaults == !t->closed && (!t->closed || count == 0));
+#endif
+}
+
+static void tell(const struct sessions *t, const struct node *n, bool gone)
+{
+    lock_held(&t->lock);
+    const struct observer_of *o = &t->observer;
+    if (o->to)
+        o->to->session(o->to->user, o->principal, &n->s, gone);
+}
+
 static bool table_add(struct sessions *t, struct node *n)
 {
     lock_held(&t->lock);
@@ -166,6 +194,7 @@ static bool table_add(struct sessions *t, struct node *n)
         return false;
     n->s.seq = t->next_seq++;
     DL_APPEND(t->list, n);
+    tell(t, n, false);
     return true;
 }
 
@@ -174,6 +203,7 @@ static void table_remove(struct sessions *t, struct node *n)
     lock_held(&t->lock);
     HASH_DELETE(hh, t->by_id, n);
     DL_DELETE(t->list, n);
+    tell(t, n, true);
 }
 
 /* Not counting the table's reference, and resting ones. */
@@ -182,8 +212,9 @@ static bool is_held(const struct node *n)
     return atomic_load(&n->refs) > 1 + atomic_load(&n->resting);
 }
 
-static bool expired(const struct node *n, double now)
+static bool expired(const struct sessions *t, const struct node *n, double now)
 {
+    lock_held(&t->lock);
     return n->s.ttl_s > 0 && !is_held(n) && now - n->last_used >= n->s.ttl_s;
 }
 
@@ -195,7 +226,7 @@ static struct node *lookup(struct sessions *t, const char *id)
         return t->dflt; /* NULL: closed */
     if (id_is('s', id))
         HASH_FIND(hh, t->by_id, id, ID_SIZE - 1, n);
-    return n && !expired(n, clock_s()) ? n : NULL;
+    return n && !expired(t, n, clock_s()) ? n : NULL;
 }
 
 static enum err_code no_session(const char *id, struct err *e)
@@ -212,7 +243,7 @@ double sessions_sweep(struct sessions *t)
     {
         if (n->s.ttl_s <= 0)
             continue;
-        if (expired(n, now)) {
+        if (expired(t, n, now)) {
             table_remove(t, n);
             DL_APPEND(dead, n);
             continue;
@@ -223,6 +254,7 @@ double sessions_sweep(struct sessions *t)
         if (next < 0 || left < next)
             next = left;
     }
+    check(t);
     pthread_mutex_unlock(&t->lock);
     DL_FOREACH_SAFE(dead, n, tmp)
     {
@@ -239,10 +271,7 @@ static double sweep_step(void *user)
     pthread_mutex_lock(&t->lock);
     /* The minimum keeps a request that has just begun from making this loop spin; the maximum keeps
      * a session created between sweep and wait from being overlooked for long. */
-    return worker_is_stopped(&t->sweeper) ? WORKER_RESTS
-           : wait < 0 || wait > 5         ? 5
-           : wait < 0.01                  ? 0.01
-                                          : wait;
+    return wait < 0 || wait > 5 ? 5 : wait < 0.01 ? 0.01 : wait;
 }
 
 /* --- the module's functions --- */
@@ -277,6 +306,7 @@ enum err_code sessions_new(struct engine *engine, const struct session_limits *l
     t->engine = engine;
     t->limits = *limits;
     t->handles = handles;
+    t->observer = handles_observer(handles);
     t->owner = owner;
     t->weight = weight;
     t->next_seq = 1;
@@ -306,6 +336,7 @@ void sessions_close(struct sessions *t)
         table_remove(t, n);
         DL_APPEND(gone, n);
     }
+    check(t);
     pthread_mutex_unlock(&t->lock);
     worker_stop(&t->sweeper);
     DL_FOREACH_SAFE(gone, n, tmp)
@@ -383,6 +414,7 @@ enum err_code session_new(struct sessions *t, const struct session_spec *spec, s
                           struct err *e)
 {
     struct node *n;
+    TRY(observer_check_space(t->observer.to, OBSERVER_RECORD, e));
     enum err_code code = node_new(t, spec, &n, e);
     if (code != ERR_OK)
         return code;
@@ -391,7 +423,7 @@ enum err_code session_new(struct sessions *t, const struct session_spec *spec, s
         code = err_set(e, ERR_UNAUTHORIZED, "the account was removed");
     else if (HASH_COUNT(t->by_id) > t->limits.max_sessions)
         code = err_set(e, ERR_QUOTA,
-                       "there are %u sessions already, the most allowed (quota sessions)",
+                       "there are already %u sessions, the most allowed (quota sessions)",
                        t->limits.max_sessions);
     else if (!table_add(t, n))
         code = err_oom(e);
@@ -399,6 +431,7 @@ enum err_code session_new(struct sessions *t, const struct session_spec *spec, s
         *ret = session_ref(&n->s);
         worker_wake(&t->sweeper);
     }
+    check(t);
     pthread_mutex_unlock(&t->lock);
     if (code != ERR_OK)
         node_retire(n);
@@ -440,6 +473,7 @@ enum err_code session_delete(struct sessions *t, const char *id, const struct ha
         t->dflt = fresh;
     if (gone)
         table_remove(t, gone);
+    check(t);
     pthread_mutex_unlock(&t->lock);
     if (gone)
         node_retire(gone);
@@ -462,8 +496,10 @@ enum err_code session_restore(struct sessions *t, const struct session *image, s
     account_set_limits(n->s.account, 0, 0);
     pthread_mutex_lock(&t->lock);
     if (lookup(t, n->s.id))
-        code = err_set(e, ERR_CONFLICT, "there are two sessions '%s'", n->s.id);
-    else if (!table_add(t, n))
+        code = err_set(e, ERR_CONFLICT, "there are two sessions named '%s'", n->s.id);
+    if (t->next_seq < image->seq)
+        t->next_seq = image->seq;
+    if (code == ERR_OK && !table_add(t, n))
         code = err_oom(e);
     if (code == ERR_OK && image->is_default) {
         gone = t->dflt;
@@ -472,6 +508,7 @@ enum err_code session_restore(struct sessions *t, const struct session *image, s
     }
     if (code == ERR_OK)
         *ret = session_ref(&n->s);
+    check(t);
     pthread_mutex_unlock(&t->lock);
     if (code != ERR_OK)
         gone = n;
@@ -495,7 +532,7 @@ size_t session_list(struct sessions *t, uint64_t after, size_t limit, struct ses
     pthread_mutex_lock(&t->lock);
     DL_FOREACH(t->list, x)
     {
-        if (x->s.seq <= after || expired(x, now))
+        if (x->s.seq <= after || expired(t, x, now))
             continue;
         if (n == limit) {
             more = true;

@@ -32,6 +32,7 @@ struct session_limits {
     int64_t request_memory; /* host memory for a principal's requests, bytes; 0: no limit */
     struct meter *memory;   /* counts those of all principals together; NULL: none */
     struct sched *sched;    /* shares devices among sessions (scheduler.h); NULL: none */
+    const struct observer *observer; /* told of what changes (observer.h); NULL: nobody */
 };
 #define SESSION_LIMITS_DEFAULT                                                                     \
     {                                                                                              \
@@ -125,9 +126,10 @@ enum err_code session_delete(struct sessions *t, const char *id, const struct ha
                              struct err *e) must_check;
 
 /* Restores a session of an earlier process (state.h) in a new table: `image` gives id, name,
- * is_default, created_us, ttl_s, memory_limit and device; the maximum number does not apply. Its
- * time to live begins now. Its memory_limit applies from session_limit on, so that it can keep what
- * it had. A default session replaces the new one. The caller owns a reference. */
+ * is_default, seq (or 0), created_us, ttl_s, memory_limit and device; they come in their order, and
+ * the maximum number does not apply. Its time to live begins now. Its memory_limit applies from
+ * session_limit on, so that it can keep what it had. A default session replaces the new one. The
+ * caller owns a reference. */
 enum err_code session_restore(struct sessions *t, const struct session *image, struct session **ret,
                               struct err *e) must_check;
 void session_limit(struct session *s);

@@ -29,6 +29,7 @@ struct sessions {
     struct handles *handles;
     struct account *owner;
     const _Atomic uint32_t *weight;
+    struct observer_of observer; /* that of the handles */
 
     pthread_mutex_t lock; /* everything below, and most of sessions */
     struct node *by_id;

@@ -8,6 +8,7 @@
  * others. */
 #include <string.h>
 
+#include "compute/base/lock.h"
 #include "compute/base/mem.h"
 #include "server/store/session_int.h"
 #include "server/work/scheduler.h"
@@ -76,8 +77,9 @@ static uint32_t idle_side(const struct node *n)
 }
 
 /* With the lock held: the one this connection had last; SESSION_STREAMS: none. */
-static uint32_t kept_side(const struct node *n, uint64_t user)
+static uint32_t kept_side(const struct sessions *t, const struct node *n, uint64_t user)
 {
+    lock_held(&t->lock);
     uint32_t count = atomic_load(&n->n_sides), i = 0;
     while (i < count && n->users[i] != user)
         i++;
@@ -87,7 +89,7 @@ static uint32_t kept_side(const struct node *n, uint64_t user)
 struct session *session_side_for(struct sessions *t, struct node *n, uint64_t user)
 {
     pthread_mutex_lock(&t->lock);
-    uint32_t i = kept_side(n, user);
+    uint32_t i = kept_side(t, n, user);
     pthread_mutex_unlock(&t->lock);
     if (i < SESSION_STREAMS)
         return n->sides[i];

@@ -26,6 +26,7 @@ struct shares {
     uint32_t max;
     pthread_mutex_t lock;
     struct share *table;
+    const struct observer *observer;
 };
 
 struct shares *shares_new(uint32_t max)
@@ -54,6 +55,11 @@ void shares_free(struct shares *t)
     mem_free(t);
 }
 
+void shares_observe(struct shares *t, const struct observer *to)
+{
+    t->observer = to;
+}
+
 static struct share_key make_key(const char *id, const struct principal *who)
 {
     struct share_key key;
@@ -70,10 +76,20 @@ static bool is_void(const struct share *s)
     return atomic_load(&s->key.who->gone);
 }
 
+static void tell(const struct shares *t, const struct share *s, bool gone)
+{
+    lock_held(&t->lock);
+    const struct observer *o = t->observer;
+    struct share_image image = {s->key.id, s->owner, s->key.who, s->write};
+    if (o)
+        o->share(o->user, &image, gone);
+}
+
 static void drop(struct shares *t, struct share *s)
 {
     lock_held(&t->lock);
     HASH_DEL(t->table, s);
+    tell(t, s, true);
     mem_free(s);
 }
 
@@ -134,10 +150,12 @@ enum err_code share_give(struct shares *t, const struct principal *owner, const 
         sweep(t);
         full = is_full(t, owner);
     }
-    if (full) {
-        code = err_set(e, ERR_QUOTA, "there are %u shares already, the most allowed (max_shares)",
+    if (full)
+        code = err_set(e, ERR_QUOTA, "there are already %u shares, the most allowed (max_shares)",
                        t->max);
-    } else if (!s) {
+    else if (!s)
+        code = observer_check_space(t->observer, OBSERVER_RECORD, e);
+    if (!s && code == ERR_OK) {
         HASH_ADD(hh, t->table, key, sizeof key, fresh);
         if (fresh->hh.tbl) {
             s = fresh;
@@ -146,8 +164,10 @@ enum err_code share_give(struct shares *t, const struct principal *owner, const 
             code = err_oom(e);
         }
     }
-    if (s)
+    if (s) {
         s->write = write;
+        tell(t, s, false);
+    }
     pthread_mutex_unlock(&t->lock);
     mem_free(fresh);
     return code;
@@ -162,10 +182,16 @@ enum err_code share_take_back(struct shares *t, const char *id, const char *who,
             found = s;
     }
     if (found)
-        HASH_DEL(t->table, found);
+        drop(t, found);
     pthread_mutex_unlock(&t->lock);
-    mem_free(found);
     return found ? ERR_OK : err_set(e, ERR_NOT_FOUND, "the array is not shared with '%.80s'", who);
+}
+
+void shares_sweep(struct shares *t)
+{
+    pthread_mutex_lock(&t->lock);
+    sweep(t);
+    pthread_mutex_unlock(&t->lock);
 }
 
 void share_each(struct shares *t, const char *id,
@@ -247,6 +273,6 @@ enum err_code share_again(const struct array_scope *in, const char *id, const st
     if (write && h.read_only)
         return err_set(e, ERR_READ_ONLY, "the array '%s' is read-only", id);
     if (!array_same_buffer(h.array, a))
-        return err_set(e, ERR_CONFLICT, "the array '%s' was resized meanwhile", id);
+        return err_set(e, ERR_CONFLICT, "the array '%s' was resized in the meantime", id);
     return ERR_OK;
 }

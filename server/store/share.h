@@ -15,7 +15,15 @@ struct shares;
 
 /* At most `max` shares per owner. NULL without memory. */
 struct shares *shares_new(uint32_t max);
-void shares_free(struct shares *t); /* NULL allowed */
+void shares_free(struct shares *t);                               /* NULL allowed */
+void shares_observe(struct shares *t, const struct observer *to); /* before it is used; borrowed */
+
+/* A share as the observer is told of it. */
+struct share_image {
+    const char *id;
+    const struct principal *owner, *who;
+    bool write;
+};
 
 /* From now on `who` may use the owner's array `id`, with `write` for writing too; *ret_again: it
  * already could. ERR_QUOTA, ERR_OUT_OF_MEMORY. */
@@ -25,6 +33,9 @@ enum err_code share_give(struct shares *t, const struct principal *owner, const 
 /* ERR_NOT_FOUND. */
 enum err_code share_take_back(struct shares *t, const char *id, const char *who,
                               struct err *e) must_check;
+
+/* Drops what is void: after accounts were removed. */
+void shares_sweep(struct shares *t);
 
 /* Whether `who` may still use the array, and it exists. Any thread. */
 bool share_lasts(struct shares *t, const char *id, const struct principal *who);

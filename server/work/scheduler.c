@@ -24,11 +24,13 @@
  * One lock for everything, held for some hundred nanoseconds; the caller may hold the engine's. */
 #include "server/work/scheduler_int.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <string.h>
 #include <utlist.h>
 
 #include "compute/base/clock.h"
+#include "compute/base/lock.h"
 #include "compute/base/mem.h"
 
 #define GRACE_MS   2.0       /* a flow stays active this long after its last work, at most */
@@ -63,6 +65,31 @@ static void add_turn(struct out *o, int n, double ms)
     o->turn_ms = o->n_turns ? o->turn_ms + n * ms : 0; /* rounding errors must not add up */
 }
 
+static inline bool is_sound(const struct out *o)
+{
+    return o->n_turns >= 0 && o->n_tasks >= 0 && o->n_long >= 0 && o->n_long <= o->n_turns;
+}
+
+/* After a change of what waits or is out. */
+static void check(const struct sched *s, const struct sched_lane *l)
+{
+    lock_held(&s->lock);
+#ifndef NDEBUG
+    int64_t waiting = 0;
+    assert(l->refs > 0 && is_sound(&l->out));
+    for (int i = 0; i < s->config.n_devices; i++)
+        for (const struct flow *f = s->devices[i].flows; f; f = f->next) {
+            assert(is_sound(&f->out) && f->counts.waiting >= 0);
+            assert((f->counts.waiting == 0) == !f->waiting);
+            waiting += f->counts.waiting;
+        }
+    assert(waiting == s->counts.waiting);
+    assert(l->out.n_turns <= l->flow->out.n_turns && l->out.n_tasks <= l->flow->out.n_tasks);
+#else
+    (void)l;
+#endif
+}
+
 /* --- flows --- */
 
 /* Whether the flow has a turn that could run now but for other flows. */
@@ -85,6 +112,7 @@ static bool works(const struct flow *f, uint64_t now_ns)
 
 static bool is_active(const struct sched *s, const struct flow *f, uint64_t now_ns)
 {
+    lock_held(&s->lock);
     double grace = GRACE_PART * f->out.mean;
     grace = grace < GRACE_MS ? grace : GRACE_MS;
     return works(f, now_ns) || (double)(now_ns - f->last_ns) * 1e-6 < grace || wants(s, f);
@@ -97,6 +125,7 @@ static bool is_recent(const struct flow *f, uint64_t now_ns)
 
 void sched_touch(const struct sched *s, struct flow *f, uint64_t now_ns)
 {
+    lock_held(&s->lock);
     double owed = is_recent(f, now_ns) ? OWED * s->config.window : 0;
     if (!is_active(s, f, now_ns) && f->start < f->device->now) {
         f->start = f->start > f->device->now - owed ? f->start : f->device->now - owed;
@@ -107,6 +136,7 @@ void sched_touch(const struct sched *s, struct flow *f, uint64_t now_ns)
 
 static void advance(const struct sched *s, struct device *d, uint64_t now_ns)
 {
+    lock_held(&s->lock);
     double least = -1;
     for (const struct flow *f = d->flows; f; f = f->next)
         if (is_active(s, f, now_ns) && (least < 0 || f->start < least))
@@ -148,6 +178,7 @@ static bool may_have(const struct sched *s, const struct flow *f, uint64_t now_n
 /* The first waiting turn whose lane has room, or NULL. */
 static struct sched_turn *first_of(const struct sched *s, const struct flow *f, uint64_t now_ns)
 {
+    lock_held(&s->lock);
     for (struct sched_turn *t = f->waiting; t; t = t->next)
         if (s->open || has_room(s, &t->lane->out, 1, t->ms))
             return may_have(s, f, now_ns, t->ms) ? t : NULL;
@@ -156,6 +187,7 @@ static struct sched_turn *first_of(const struct sched *s, const struct flow *f, 
 
 static void give(struct sched *s, struct sched_turn *t, uint64_t now_ns)
 {
+    lock_held(&s->lock);
     t->held = true;
     t->lane->flow->last_ns = now_ns;
     add_turn(&t->lane->out, 1, t->ms);
@@ -172,6 +204,7 @@ static void count_wait(struct sched_counts *c, double seconds)
 
 void sched_serve(struct sched *s, struct device *d)
 {
+    lock_held(&s->lock);
     while (s->counts.waiting) {
         uint64_t now_ns = s->config.clock_ns();
         struct sched_turn *best = NULL;
@@ -205,7 +238,7 @@ static double look_after(void *user)
 {
     struct sched *s = user;
     serve_all(s);
-    return s->counts.waiting && !worker_is_stopped(&s->worker) ? TICK_S : WORKER_RESTS;
+    return s->counts.waiting ? TICK_S : WORKER_RESTS;
 }
 
 /* --- turns --- */
@@ -213,6 +246,7 @@ static double look_after(void *user)
 /* With the lock held. */
 static void lane_unref(struct sched_lane *l)
 {
+    lock_held(&l->sched->lock);
     if (--l->refs)
         return;
     l->sched->refs--;
@@ -235,10 +269,10 @@ enum err_code sched_ask(struct sched_lane *l, double ms, struct sched_turn *t, b
     bool now =
         s->open || (!f->waiting && has_room(s, &l->out, 1, ms) && may_have(s, f, now_ns, ms));
     if (!now && !t->sure && f->counts.waiting >= s->config.max_waiting)
-        code = err_set(e, ERR_QUOTA, "%lld pieces of your work wait for the device already",
+        code = err_set(e, ERR_QUOTA, "%lld pieces of your work are already waiting for the device",
                        (long long)f->counts.waiting);
     else if (!now && !t->sure && s->counts.waiting >= s->config.max_waiting_all)
-        code = err_set(e, ERR_OVERLOADED, "%lld pieces of work wait for the device already",
+        code = err_set(e, ERR_OVERLOADED, "%lld pieces of work are already waiting for the device",
                        (long long)s->counts.waiting);
     if (code == ERR_OK) {
         l->refs++;
@@ -256,6 +290,7 @@ enum err_code sched_ask(struct sched_lane *l, double ms, struct sched_turn *t, b
             sched_serve(s, f->device); /* turns before it may wait for other lanes */
         }
         *ret_now = now;
+        check(s, l);
     }
     pthread_mutex_unlock(&s->lock);
     return code;
@@ -288,6 +323,7 @@ void sched_leave(struct sched *s, struct sched_turn *t)
     t->lane = NULL;
     t->held = false;
     sched_serve(s, f->device);
+    check(s, l);
     lane_unref(l);
     pthread_mutex_unlock(&s->lock);
 }
@@ -299,7 +335,10 @@ static struct flow *flow_of(struct device *d, const _Atomic uint32_t *user)
     struct flow *f = d->flows;
     while (f && f->user != user)
         f = f->next;
-    if (!f && (f = mem_calloc(1, sizeof *f))) {
+    if (f)
+        return f;
+    f = mem_calloc(1, sizeof *f);
+    if (f) {
         *f = (struct flow){.user = user, .device = d, .weight = 1, .start = d->now};
         f->out = (struct out){.mean = FIRST_MS, .most = AT_MOST};
         DL_APPEND(d->flows, f);
@@ -353,7 +392,7 @@ bool sched_lane_is_busy(const struct sched_lane *l)
 static void free_all(struct sched *s)
 {
     for (int i = 0; i < s->config.n_devices; i++)
-        for (struct flow *f; (f = s->devices[i].flows);) {
+        for (struct flow *f = s->devices[i].flows; f; f = s->devices[i].flows) {
             DL_DELETE(s->devices[i].flows, f);
             mem_free(f);
         }

@@ -7,7 +7,10 @@
  * also charged what was `withheld`. */
 #include "server/work/scheduler_int.h"
 
+#include <assert.h>
 #include <utlist.h>
+
+#include "compute/base/lock.h"
 
 #define KEEPS      0.875   /* weight of the old mean when a piece ends */
 #define LINGERS    0.96875 /* and of the old expectation, if it was longer */
@@ -17,12 +20,14 @@
 /* Adds n pieces of work to a lane (n < 0: removes), and sets the mean of its pieces. */
 static void add_tasks(struct sched_lane *l, int n, double mean)
 {
+    lock_held(&l->sched->lock);
     struct out *o = &l->out, *of = &l->flow->out;
     o->n_tasks += n;
     o->mean = mean;
     of->n_tasks += n;
     of->task_ms -= o->task_ms;
     o->task_ms = (double)o->n_tasks * mean;
+    assert(o->n_tasks >= 0 && of->n_tasks >= o->n_tasks);
     of->task_ms = of->n_tasks ? of->task_ms + o->task_ms : 0;
 }
 
@@ -39,13 +44,15 @@ static double expect(double took, double ms)
 
 bool sched_is_working(const struct sched_lane *l, uint64_t since_ns)
 {
+    lock_held(&l->sched->lock);
     return l->waits_ns > since_ns;
 }
 
 /* With the lock held: gives the working lanes their parts of the time up to now; if all seem to
  * wait, gives all of them parts. */
-static void pass_time(struct device *d, uint64_t now_ns)
+static void pass_time(const struct sched *s, struct device *d, uint64_t now_ns)
 {
+    lock_held(&s->lock);
     int64_t working = 0, all = 0;
     for (const struct sched_lane *l = d->busy; l; l = l->next, all++)
         working += sched_is_working(l, d->since_ns);
@@ -72,7 +79,7 @@ static void work_begun(void *user)
     uint64_t now_ns = s->config.clock_ns();
     sched_touch(s, l->flow, now_ns);
     if (l->out.n_tasks == 0) {
-        pass_time(d, now_ns);
+        pass_time(s, d, now_ns);
         DL_APPEND(d->busy, l);
         expect_end(l, now_ns);
         l->part = l->withheld = 0;
@@ -89,7 +96,7 @@ static double work_ended(void *user, double device_ms)
     struct flow *f = l->flow;
     pthread_mutex_lock(&s->lock);
     uint64_t now_ns = s->config.clock_ns();
-    pass_time(d, now_ns);
+    pass_time(s, d, now_ns);
     double most = l->part + l->withheld; /* withheld: charged if the device says it worked */
     double ms = device_ms < most ? device_ms : most;
     l->part = l->withheld = 0;

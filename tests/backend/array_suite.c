@@ -18,8 +18,9 @@
 #include <unistd.h>
 
 #include "compute/check/check.h"
-#include "compute/memory/memory_int.h"
+#include "compute/engine/engine.h"
 #include "compute/lang/func.h"
+#include "compute/memory/memory_int.h"
 #include "compute/type/op.h"
 #include "protocol/text/infix.h"
 #include "tests/golden/golden.h"

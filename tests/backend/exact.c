@@ -12,8 +12,9 @@
 #include <unistd.h>
 
 #include "compute/check/check.h"
-#include "compute/memory/memory_int.h"
+#include "compute/engine/engine.h"
 #include "compute/engine/run.h"
+#include "compute/memory/memory_int.h"
 
 #define BATCH    64
 #define OPERANDS 3

@@ -19,8 +19,9 @@
 #include <unistd.h>
 
 #include "compute/base/clock.h"
-#include "compute/memory/export.h"
+#include "compute/engine/engine.h"
 #include "compute/gpu/api/cuda_api.h"
+#include "compute/memory/export.h"
 #include "protocol/text/infix.h"
 #include "tests/descriptors.h"
 

@@ -16,8 +16,9 @@
 #include <unistd.h>
 
 #include "compute/check/check.h"
-#include "compute/memory/memory_int.h"
+#include "compute/engine/engine.h"
 #include "compute/engine/run.h"
+#include "compute/memory/memory_int.h"
 #include "tests/golden/golden.h"
 
 enum layout { CONTIGUOUS, SPREAD, REVERSED, COLUMN, N_LAYOUTS };

@@ -3,6 +3,7 @@
 #ifndef ARRAYD_TESTS_PROPERTY_H
 #define ARRAYD_TESTS_PROPERTY_H
 
+#include "compute/engine/engine.h"
 #include "compute/memory/memory_int.h"
 #include "tests/backend/walk.h"
 

@@ -7,8 +7,9 @@
 #include <unistd.h>
 
 #include "compute/check/check.h"
-#include "compute/memory/memory_int.h"
+#include "compute/engine/engine.h"
 #include "compute/engine/run.h"
+#include "compute/memory/memory_int.h"
 #include "tests/backend/property.h"
 
 static uint64_t rng_state;

@@ -24,7 +24,7 @@ enum { A, B, C, OUT, N_SLOTS };
 
 struct bench {
     struct backend *backend;
-    struct stream *stream;
+    struct backend_stream *stream;
     int threads, repeat;
     int64_t edge, n;
     float *slots[N_SLOTS];

@@ -2,7 +2,7 @@
 # Everything that is measured and checked on a machine with an NVIDIA GPU, from a bare checkout.
 #
 #     gpu_run.sh STEP…       build unit backend arrays sanitize suite devices bench bench-quick sample program
-#                            values fair move http export consumers generated generated-checked soak
+#                            values fair move http export consumers generated generated-checked soak survive
 #
 # A step that fails or runs out of time does not stop the next; each has a log in $OUT and a line in
 # the summary, which comes last. Exit status: how many steps failed.
@@ -10,7 +10,7 @@
 #   OUT       logs and results                           default /tmp/arrayd-gpu
 #   WORK      build folders, unpacked packages           default /tmp/arrayd-gpu-work
 #   DEBS      a folder of .deb files that takes the place of what is not installed: libmicrohttpd, gnutls,
-#             cjson, sleef, nettle, cmocka (-dev and libraries), uthash-dev. They are unpacked
+#             cjson, sleef, nettle, cmocka (-dev and libraries), uthash-dev, libxxhash-dev. They are unpacked
 #             below WORK, never into the system.
 #   LIMIT_…   seconds a step may take (LIMIT_BENCH_QUICK and so on)
 #   PROPERTY  random expressions in `backend`; each is a kernel to compile. Default 3000
@@ -19,17 +19,19 @@
 #   SHARES    processes that share the HTTP tests in `suite`, which need pytest, PyYAML and jsonschema.
 #             Default 6
 #   SAMPLE    random expressions in `sanitize`. Default 60
-#   SEED      of `generated`, `generated-checked` (tests/generated/run.py) and `soak`: other programs and
-#             expressions. Default 1
+#   SEED      of `generated`, `generated-checked` (tests/generated/run.py), `soak` and `survive`: other programs,
+#             expressions, arrays and orders. Default 1
 #   GENERATED  of each, at most, of elements of a field POINTS. Default 5000 and 4000000; under a checker 300
 #             and 20000
 #   TOOLS     checkers of `generated-checked`. Default memcheck
 #   DAEMONS   side by side in `generated`. Default as many as there are cores
+#   ROUNDS    of each kind in `survive`, which ends when its time is up; ARRAYS of together BYTES, users that work on
+#             arrays of ELEMENTS. Default 40, 1000, 100GiB, 16777216. JOBS=1: programs must go on, too
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 out=${OUT:-/tmp/arrayd-gpu}
 work=${WORK:-/tmp/arrayd-gpu-work}
-release=$work/release checked=$work/checked sysroot=$work/sysroot
+release=$work/release checked=$work/checked hooked=$work/hooked sysroot=$work/sysroot
 jobs=$(nproc)
 python=${PYTHON:-python3}
 mkdir -p "$out" "$work"
@@ -135,7 +137,7 @@ step_sanitize() {
 under_checker() { # SANITIZER TOOL WRAPPER [OPTION…]
     cat >"$3" <<END
 #!/bin/sh
-"$1" --tool "$2" --print-limit 20 ${*:4} "$checked/server/arrayd" "\$@" &
+"$1" --tool "$2" --print-limit 20 ${*:4} "$checked/server/arrayd" --no-keeper "\$@" &
 child=\$!
 trap 'pkill -TERM -P \$child' TERM
 wait \$child
@@ -153,7 +155,7 @@ generated() { # BINARY NUMBER POINTS DAEMONS SECONDS NAME
 }
 
 step_generated() {
-    generated "$checked/server/arrayd" 5000 4000000 "${DAEMONS:-$jobs}" $(($(limit_of generated) - 60)) "generated-${SEED:-1}"
+    generated "$checked/server/arrayd" 5000 4000000 "${DAEMONS:-$jobs}" $(($(limit_of generated) - 75)) "generated-${SEED:-1}"
 }
 
 step_generated_checked() {
@@ -162,7 +164,7 @@ step_generated_checked() {
     for tool in "${tools[@]}"; do
         under_checker "$sanitizer" "$tool" "$work/under-$tool" --show-backtrace no
         generated "$work/under-$tool" 300 20000 "${DAEMONS:-$jobs}" \
-            $(($(limit_of generated-checked) / ${#tools[@]} - 40)) "$tool-${SEED:-1}" || failed=1
+            $(($(limit_of generated-checked) / ${#tools[@]} - 60)) "$tool-${SEED:-1}" || failed=1
     done
     return "$failed"
 }
@@ -173,6 +175,16 @@ step_soak() {
         --slack 256 --minutes "$(awk "BEGIN { print ($(limit_of soak) - 75) / 60 }")" | tee "$out/soak-${SEED:-1}.log" | tail -n 1 |
         sed 's/^/| /'
     return "${PIPESTATUS[0]}"
+}
+
+# Arrays that outlive the daemon, which is built so that a signal makes a kernel fault.
+step_survive() {
+    use_sysroot
+    setup "$hooked" --buildtype=release -Dfault_hook=true || return 1
+    ninja -j"$jobs" -C "$hooked" server/arrayd >/dev/null || return 1
+    "$python" "$root/tests/bench/bench_survive.py" "$hooked/server/arrayd" --seed "${SEED:-1}" --rounds "${ROUNDS:-40}" \
+        --arrays "${ARRAYS:-1000}" --bytes "${BYTES:-100GiB}" --elements "${ELEMENTS:-16777216}" --kernel-cache "$work/kernels-hooked" \
+        --seconds $(($(limit_of survive) - SECONDS - 60)) ${JOBS:+--jobs}
 }
 
 # Steps of all forms, on small arrays, through a daemon under a checker.
@@ -236,6 +248,7 @@ run_step() {
     generated) step_generated ;;
     generated-checked) step_generated_checked ;;
     soak) step_soak ;;
+    survive) step_survive ;;
     esac
 }
 
@@ -261,6 +274,7 @@ limit_of() {
     generated) echo "${LIMIT_GENERATED:-300}" ;;
     generated-checked) echo "${LIMIT_GENERATED_CHECKED:-300}" ;;
     soak) echo "${LIMIT_SOAK:-480}" ;;
+    survive) echo "${LIMIT_SURVIVE:-480}" ;;
     esac
 }
 

@@ -63,7 +63,16 @@ struct CUmemPoolHandle_st {
     bool destroyed;
 };
 
+/* Who asked: return addresses, the innermost first. */
+struct trail {
+    void *at[24];
+    int n;
+};
+void trail_take(struct trail *t);
+void trail_print(const char *what, const struct trail *t); /* to stderr; addr2line reads it */
+
 struct allocation {
+    struct trail made;
     char *start, *map;
     size_t size, mapped;
     struct CUmemPoolHandle_st *pool; /* NULL: pinned host memory, or: */
@@ -117,6 +126,7 @@ struct work {
             size_t n;
             int value;                 /* of a set */
             bool to_owned, from_owned; /* memory of the driver's, not the program's */
+            struct trail asked;
         } copy;
         struct {
             struct CUevent_st *event;
@@ -194,6 +204,8 @@ void memory_describe(const void *p, size_t n, char *text, size_t n_text);
 /* Pages that are somebody else's become an allocation, or are none any more. */
 void memory_add_mapped(char *start, size_t size, unsigned char *written);
 void memory_drop_mapped(char *start);
+/* What was pinned of somebody's own memory: another process knows nothing of it. */
+void memory_forget_pinned(void);
 bool memory_fits(int device, size_t bytes); /* beside what pools and others have reserved */
 
 /* vmm.c */

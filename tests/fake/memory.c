@@ -70,6 +70,7 @@ static struct allocation *add(size_t size, struct CUmemPoolHandle_st *pool)
     a->mapped = body + 2 * page;
     a->size = size;
     a->pool = pool;
+    trail_take(&a->made);
     a->start = (char *)((uintptr_t)(map + page + body - size) & ~(uintptr_t)(ALIGNMENT - 1));
     memset(map + page, GUARD, (size_t)(a->start - map) - page);
     memset(a->start, FAKE_POISON, size < poisoned ? size : poisoned);
@@ -199,6 +200,8 @@ static int run_copy(struct work *w)
     if (!fine)
         return CUDA_ERROR_ILLEGAL_ADDRESS;
     if (from && !(to && to->written) && !access_is_written(from, w->copy.from, w->copy.n)) {
+        trail_print("the copy", &w->copy.asked);
+        trail_print("the allocation", &from->made);
         fake_violation("a copy to the host of %zu bytes, of an allocation of %zu, takes bytes that "
                        "nobody wrote",
                        w->copy.n, from->size);
@@ -233,6 +236,7 @@ static int copy(const char *who, void *to, bool to_device, const void *from, boo
     w->copy.to = to;
     w->copy.from = from;
     w->copy.n = n;
+    trail_take(&w->copy.asked);
     w->copy.value = value;
     w->copy.to_owned = to_owned;
     w->copy.from_owned = from_owned;
@@ -310,6 +314,44 @@ EXPORT CUresult cuMemFreeHost(void *p)
     fake.live[FAKE_HOST_ALLOCATIONS]--;
     drop(a);
     return fake_leave(failure);
+}
+
+/* Somebody's own host memory, pinned. */
+EXPORT CUresult cuMemHostRegister(void *p, size_t bytes, unsigned flags)
+{
+    int r = fake_enter("cuMemHostRegister", NEEDS_CONTEXT, NULL);
+    if (r)
+        return r;
+    if (!p || !bytes || flags & ~7u)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    struct allocation *before = holding(p);
+    if (before && (const char *)p < before->start + before->size)
+        return fake_leave(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+    fake.live[FAKE_HOST_ALLOCATIONS]++;
+    memory_add_mapped(p, bytes, NULL);
+    return fake_leave(CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuMemHostUnregister(void *p)
+{
+    int failure = CUDA_SUCCESS, r = fake_enter("cuMemHostUnregister", NEEDS_CONTEXT, &failure);
+    if (r)
+        return r;
+    struct allocation *a = holding(p);
+    if (!a || a->start != p || !a->is_mapped || a->written)
+        return fake_leave(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    fake.live[FAKE_HOST_ALLOCATIONS]--;
+    memory_drop_mapped(p);
+    return fake_leave(failure);
+}
+
+void memory_forget_pinned(void)
+{
+    for (size_t i = live.n; i-- > 0;)
+        if (live.list[i]->is_mapped && !live.list[i]->written) {
+            fake.live[FAKE_HOST_ALLOCATIONS]--;
+            delist(live.list[i]);
+        }
 }
 
 /* Pools */

@@ -333,9 +333,6 @@ static int compile(struct _nvrtcProgram *p, const struct options *o)
     u.headers = calloc((size_t)p->n_headers + 1, sizeof *u.headers);
     if (!u.headers)
         abort();
-    const struct text *prelude = compile_prelude();
-    text_addf(&u.main, "#line 1 \"tests/fake/device.h\"\n");
-    text_add(&u.main, prelude->s, prelude->n);
     text_addf(&u.main, "#line 1 \"%s\"\n", p->name);
     for (int i = 0; i < p->n_headers; i++) {
         text_add(&u.headers[i], "", 0);

@@ -31,9 +31,9 @@ void translate(struct translation *t, const char *source, const char *name, stru
 void translate_end(struct translation *t, struct text *out);
 void translation_free(struct translation *t);
 
-/* compile.c: compiles `main` with the headers (names relative, texts translated) and options for
- * the host compiler, by way of the cache. 0, 6 (compilation error; the log tells) or 11 (something
- * else). */
+/* compile.c: compiles `main`, behind device.h, with the headers (names relative, texts translated)
+ * and options for the host compiler, by way of the cache. 0, 6 (compilation error; the log tells)
+ * or 11 (something else). */
 struct unit {
     struct text main, *headers;
     const char *const *names;
@@ -41,7 +41,5 @@ struct unit {
     char **options; /* ends with NULL */
 };
 int compile_unit(const struct unit *u, struct text *ret_binary, struct text *log);
-/* The text of device.h with what it includes. */
-const struct text *compile_prelude(void);
 
 #endif

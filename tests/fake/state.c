@@ -7,6 +7,7 @@
  * program could come back to its baseline. */
 #include "tests/fake/fake.h"
 
+#include <execinfo.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,6 +84,18 @@ void fake_warn(const char *format, ...)
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     fprintf(stderr, "fake cuda: %s\n", text);
+}
+
+void trail_take(struct trail *t)
+{
+    t->n = backtrace(t->at, sizeof t->at / sizeof *t->at);
+}
+
+void trail_print(const char *what, const struct trail *t)
+{
+    fprintf(stderr, "fake cuda: %s was asked for by\n", what);
+    fflush(stderr);
+    backtrace_symbols_fd(t->at, t->n, STDERR_FILENO);
 }
 
 /* Whether there is a handler, which it was told. */
@@ -328,6 +341,8 @@ EXPORT void fake_cuda_reset(void)
     let_go();
     stream_wait_all(); /* of a sticky error: until the dropped work is gone */
     fake.fail_at = fake.fail_launch_at = fake.refuse_at = 0;
+    if (fake.sticky)
+        memory_forget_pinned();
     fake.sticky = 0;
     fake.failed = NULL;
     fake.excused = false;

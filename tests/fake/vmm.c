@@ -1,10 +1,13 @@
 /* Virtual memory management: physical memory is a memfd, so that another process with this driver
  * can import its descriptor and map it; addresses are reserved without access, and pages that are
  * mapped there become device memory when access is given to them. What is unmapped faults at once.
- * Memory is given out as a pattern, as in memory.c; what is imported, as it is. */
+ * Memory is given out as a pattern, as in memory.c; what is imported, as it is: all of it counts as
+ * written. The file's name says whose memory it is, so that it is the same device's where it is
+ * imported. */
 #include "tests/fake/fake.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,9 +20,10 @@ static const size_t poisoned = (size_t)64 << 20; /* of a large one no more is fi
 struct physical {
     struct physical *next;
     size_t size;
-    int fd, device; /* device -1: imported, another process's to count */
+    int fd, device;
+    ino_t file;
     int handles, mappings;
-    unsigned char *written; /* as an allocation's; NULL: other processes have it */
+    unsigned char *written; /* as an allocation's */
 };
 
 /* Addresses; mapped as a whole or not at all. */
@@ -56,22 +60,29 @@ static struct range *find_range(CUdeviceptr start, size_t size)
     return r && r->size == size ? r : NULL;
 }
 
-static struct physical *add(int fd, size_t size, int device, unsigned char *written)
+static struct physical *add(int fd, size_t size, int device)
 {
+    struct stat status;
     struct physical *p = fake_alloc(sizeof *p);
     *p = (struct physical){.next = all_physical,
                            .size = size,
                            .fd = fd,
                            .device = device,
+                           .file = fstat(fd, &status) == 0 ? status.st_ino : 0,
                            .handles = 1,
-                           .written = written};
+                           .written = access_written_new(size)};
     all_physical = p;
     fake.live[FAKE_HANDLES]++;
-    if (device >= 0) {
-        fake.devices[device].reserved += size;
-        fake.live[FAKE_BYTES] += (long)size;
-    }
+    fake.devices[device].reserved += size;
+    fake.live[FAKE_BYTES] += (long)size;
     return p;
+}
+
+/* Whoever else has it may write it: nobody here knows what. */
+static void is_known_elsewhere(struct physical *p)
+{
+    if (p->written)
+        memset(p->written, 0xff, p->size / 8);
 }
 
 static void let_go(struct physical *p)
@@ -82,10 +93,8 @@ static void let_go(struct physical *p)
     while (*at != p)
         at = &(*at)->next;
     *at = p->next;
-    if (p->device >= 0) {
-        fake.devices[p->device].reserved -= p->size;
-        fake.live[FAKE_BYTES] -= (long)p->size;
-    }
+    fake.devices[p->device].reserved -= p->size;
+    fake.live[FAKE_BYTES] -= (long)p->size;
     close(p->fd);
     access_written_free(p->written, p->size);
     free(p);
@@ -110,9 +119,11 @@ EXPORT CUresult cuMemGetAllocationGranularity(size_t *bytes, const CUmemAllocati
     return fake_leave(CUDA_SUCCESS);
 }
 
-static int make_file(size_t size)
+static int make_file(size_t size, int device)
 {
-    int fd = memfd_create("fake-gpu", MFD_CLOEXEC);
+    char name[32];
+    snprintf(name, sizeof name, "fake-gpu-%d", device);
+    int fd = memfd_create(name, MFD_CLOEXEC);
     char *p = fd >= 0 && ftruncate(fd, (off_t)size) == 0
                   ? mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
                   : MAP_FAILED;
@@ -136,10 +147,10 @@ EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
         return fake_leave(CUDA_ERROR_NOT_SUPPORTED);
     if (!handle || !bytes || bytes % grain || flags || !is_property(props))
         return fake_leave(CUDA_ERROR_INVALID_VALUE);
-    int fd = memory_fits(props->location.id, bytes) ? make_file(bytes) : -1;
+    int fd = memory_fits(props->location.id, bytes) ? make_file(bytes, props->location.id) : -1;
     if (fd < 0)
         return fake_leave(CUDA_ERROR_OUT_OF_MEMORY);
-    *handle = (uintptr_t)add(fd, bytes, props->location.id, access_written_new(bytes));
+    *handle = (uintptr_t)add(fd, bytes, props->location.id);
     return fake_leave(CUDA_SUCCESS);
 }
 
@@ -171,14 +182,31 @@ EXPORT CUresult cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHa
     if (fd < 0)
         return fake_leave(CUDA_ERROR_OPERATING_SYSTEM);
     memcpy(ret, &fd, sizeof fd);
-    if (p->written) /* who has it may write it: nobody here knows what */
-        memset(p->written, 0xff, p->size / 8);
+    is_known_elsewhere(p);
     return fake_leave(CUDA_SUCCESS);
 }
 
-/* What arrayd does not call, but its clients do. */
-EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ret, void *handle,
-                                               int type);
+/* The device whose memory the file is; -1: it is none's. */
+static int device_of(int fd)
+{
+    char path[64], name[64] = "";
+    int device = -1;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (readlink(path, name, sizeof name - 1) <= 0 ||
+        sscanf(name, "/memfd:fake-gpu-%d", &device) != 1)
+        return -1;
+    return device >= 0 && device < fake.n_devices ? device : -1;
+}
+
+static struct physical *find_file(ino_t file)
+{
+    struct physical *p = all_physical;
+    while (p && p->file != file)
+        p = p->next;
+    return p;
+}
+
+/* Memory of this process is the same memory still, with one handle more. */
 EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ret, void *handle,
                                                int type)
 {
@@ -186,15 +214,37 @@ EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ret
     if (r)
         return r;
     struct stat status;
-    int fd = type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-                 ? fcntl((int)(intptr_t)handle, F_DUPFD_CLOEXEC, 0)
-                 : -1;
-    if (!ret || fd < 0 || fstat(fd, &status) != 0 || status.st_size % (off_t)grain) {
-        if (fd >= 0)
-            close(fd);
+    int fd = (int)(intptr_t)handle, device = device_of(fd);
+    if (!ret || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || device < 0 ||
+        fstat(fd, &status) != 0)
         return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    struct physical *p = find_file(status.st_ino);
+    if (p) {
+        p->handles++;
+        fake.live[FAKE_HANDLES]++;
+    } else {
+        fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+        if (fd < 0)
+            return fake_leave(CUDA_ERROR_OPERATING_SYSTEM);
+        p = add(fd, (size_t)status.st_size, device);
+        is_known_elsewhere(p);
     }
-    *ret = (uintptr_t)add(fd, (size_t)status.st_size, -1, NULL);
+    *ret = (uintptr_t)p;
+    return fake_leave(CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *props,
+                                                       CUmemGenericAllocationHandle handle)
+{
+    int r = fake_enter("cuMemGetAllocationPropertiesFromHandle", NEEDS_INIT, NULL);
+    if (r)
+        return r;
+    struct physical *p = find_physical(handle);
+    if (!p || !props)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    *props = (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                   .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                   .location = {CU_MEM_LOCATION_TYPE_DEVICE, p->device}};
     return fake_leave(CUDA_SUCCESS);
 }
 

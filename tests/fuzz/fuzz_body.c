@@ -65,7 +65,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!size)
         return 0;
     const int64_t bytes = engine_bytes_in_use(server.engine);
-    struct rq q = {.r = {.server = &server, .arena = arena_new(0), .principal = principal()}};
+    struct rq q = {.r = {.server = &server,
+                         .arena = arena_new(0),
+                         .principal = principal(),
+                         .body = (const char *)data + 1,
+                         .body_len = size - 1}};
     if (json_parse(q.r.arena, (const char *)data + 1, size - 1, NULL, &doc, &e) == ERR_OK) {
         if (data[0] % 3 == 0)
             evaluate(&q.r, doc);

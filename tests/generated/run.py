@@ -14,6 +14,7 @@ import argparse
 import json
 import multiprocessing
 import os
+import queue
 import re
 import subprocess
 import sys
@@ -25,6 +26,8 @@ import numpy as np
 import cells
 import make
 import play
+
+GRACE = 40  # seconds that what is under way has, when no further case begins
 
 
 def case_of(seed, number, points, expressions):
@@ -77,7 +80,7 @@ class Started:
             return self.process.wait()
 
 
-def worker(options, numbers, results):
+def worker(options, numbers, results, busy, own_slot):
     daemon, share = None, options.numpy
     arguments = ["--backend", options.backend, *options.daemon]
     while True:
@@ -87,6 +90,7 @@ def worker(options, numbers, results):
         if number >= len(options.order) or time.time() > options.until:
             break
         expressions, own = options.order[number]
+        busy[own_slot] = number + 1
         case = case_of(options.seed, own, options.points, expressions)
         numpy = share >= 1 or np.random.default_rng([options.seed, own]).random() < share
 
@@ -111,12 +115,14 @@ def worker(options, numbers, results):
 
             def fails(smaller):
                 """In the same way: lost, reported, an exception, or another result."""
-                wrong = time.time() < options.until + 60 and outcome(smaller).wrong
+                wrong = time.time() < options.until + GRACE / 2 and outcome(smaller).wrong
                 return bool(wrong) and (wrong.startswith(kind) if kind else not re.match("lost|reported|[A-Z]", wrong))
 
+            results.put({"found": f"{case['from']}: {o.wrong}"})
             small = play.shrunk(case, fails, 300 if options.shrink else 0)
             told["wrong"] = (case["from"], o.wrong, small, outcome(small).wrong)
         results.put(told)
+    busy[own_slot] = 0
     status = daemon.stop() if daemon else 0
     results.put({"end": status, "log": daemon.text()[-3000:] if status else ""})
 
@@ -139,7 +145,7 @@ def main():
     p.add_argument("--join", nargs="+", help="tables of earlier runs")
     p.add_argument("--whole", action="store_true", help="an empty cell fails")
     options = p.parse_args()
-    options.until = time.time() + options.seconds
+    options.until = time.time() + min(options.seconds, 1e6)
     if options.only:
         what, number = options.only.split(":")
         options.order = [(what == "expression", int(number))]
@@ -158,12 +164,26 @@ def main():
             wrong += kept["wrong"]
     else:
         numbers, results = multiprocessing.Value("q", 0), multiprocessing.Queue()
-        workers = [multiprocessing.Process(target=worker, args=(options, numbers, results)) for _ in range(options.jobs)]
+        busy = multiprocessing.Array("q", options.jobs)  # 1 + the number of each worker's case; 0: it has none
+        workers = [multiprocessing.Process(target=worker, args=(options, numbers, results, busy, k), daemon=True)
+                   for k in range(options.jobs)]
         for w in workers:
             w.start()
         left = options.jobs
         while left:
-            told = results.get()
+            try:
+                told = results.get(timeout=max(options.until + GRACE - time.time(), 0.1))
+            except queue.Empty:
+                for number in filter(None, busy):
+                    expressions, own = options.order[number - 1]
+                    wrong.append(f"seed {options.seed} {'expression' if expressions else 'program'} {own} does not end")
+                    print(f"FAILED {wrong[-1]}\n", flush=True)
+                if not any(busy):
+                    wrong.append("a daemon does not end")
+                break
+            if "found" in told:
+                print(f"found, and is being shrunk: {told['found']}\n", flush=True)
+                continue
             if "end" in told:
                 left -= 1
                 if told["end"]:
@@ -178,8 +198,6 @@ def main():
                 lines = "\n".join(play.curl(small))
                 wrong.append(f"{origin}: {why}\nshrunk: {still}\n{lines}\n{json.dumps(small)}")
                 print(f"FAILED {wrong[-1]}\n", flush=True)
-        for w in workers:
-            w.join()
     tables.print(sys.stdout)
     empty = tables.empty(options.backend)
     print(f"| {len(empty)} cells that a form serves were not reached{': ' if empty else ''}"

@@ -22,8 +22,10 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -42,7 +44,16 @@ NAMES = ("ann", "bob", "cem", "dora")
 EXPECTED = {200, 201, 202, 204, 206, 304, 400, 401, 403, 404, 406, 408, 409, 412, 413, 415, 416, 422, 429, 503, 507}
 GAUGES = ["arrayd_" + name for name in (
     "arrays", "bytes_in_use", "host_bytes_in_use", "sessions", "jobs_in_flight", "http_connections", "http_requests_in_flight",
-    "http_requests_waiting", "http_worker_queue", "exports")]
+    "http_requests_waiting", "http_worker_queue", 'http_workers_busy{work="short"}', 'http_workers_busy{work="long"}', "exports")]
+
+
+def stacks(pid):
+    """Where each thread of the daemon is, for one that does not answer."""
+    for command in (["eu-stack", "-m", "-p", str(pid)], ["gdb", "-nx", "-p", str(pid), "-batch", "-ex", "thread apply all bt 24"]):
+        if shutil.which(command[0]):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60).stdout
+    return "neither eu-stack nor gdb could say where its threads are"
 
 
 class Soak:
@@ -263,7 +274,10 @@ class Soak:
                 with self.lock:
                     self.counts[work.__name__] = self.counts.get(work.__name__, 0) + 1
         except BaseException as e:
-            self.failures.append(f"{work.__name__}: {e!r}")
+            with self.lock:  # the first to be told; the daemon must not go on meanwhile, nor the others end
+                if not self.failures and isinstance(e, TimeoutError):
+                    self.failures.append(stacks(self.daemon.pid))
+                self.failures.append(f"{work.__name__}: {e!r}")
             self.ending.set()
         finally:
             c.close()
@@ -283,7 +297,7 @@ class Soak:
             if sample:
                 sample()
         assert self.daemon.proc.poll() is None, f"the daemon is gone:\n{self.daemon.log()[-8000:]}"
-        assert not self.failures, self.failures
+        assert not self.failures, "\n".join([*self.failures, self.daemon.log()[-8000:]])
 
     def look(self):
         """What the daemon has now."""
@@ -298,7 +312,7 @@ class Soak:
         c = self.client("ann")
         text = self.ask(c, "GET", "/metrics").body.decode()
         c.close()
-        values = dict(re.findall(r"^(\w+) ([-+.\deE]+)$", text, re.M))
+        values = dict(re.findall(r"^(\S+) ([-+.\deE]+)$", text, re.M))
         return {"descriptors": len(links) - blocks, "blocks": blocks, "threads": int(status["Threads"]),
                 "rss": int(status["VmRSS"].split()[0]) * 1024, **{g: int(float(values[g])) for g in GAUGES}}
 
@@ -343,7 +357,8 @@ def soak(seconds, warm, slack, gpu=False, say=None, seed=2, real=False):
         if gpu:
             args, environment = ["--backend", "cuda", "--kernel-cache", "none"], {**environment, **fake_gpu()}
         if real:
-            args = ["--backend", "cuda"]
+            # as few kernels in memory as there are soon, so that the baseline has all of them
+            args = ["--backend", "cuda", "--kernel-cache-entries", "500"]
         d = Daemon(*args, "--accounts", str(accounts.path), "--state-dir", folder + "/state", "--memory-limit",
                    "8GiB" if real else "256MiB", "--evict",
                    "--job-retention", "5", "--allow-export", "--export-timeout", "2", "--export-threshold", "1MiB", "--listen", "127.0.0.1:0",

@@ -108,14 +108,26 @@ def test_names_and_places(run, tmp_path, api, monkeypatch):
 
 
 @pytest.mark.parametrize("data, said", [
-    (b"", "is no .npy file: it is empty"), (b"\x93NUM", "it ends in its head"), (b"PK\x03\x04" * 10, "is no .npy file; --raw"),
-    (b"\x93NUMPY\x09\x00" + b" " * 20, "of a version that is known"),
+    (b"", "is not an .npy file: it is empty"), (b"\x93NUM", "it ends in its head"),
+    (b"PK\x03\x04" * 10, "is not an .npy file, and other formats are not supported; --raw"),
+    (b"\x93NUMPY\x09\x00" + b" " * 20, "of a known version"),
     (b"\x93NUMPY\x01\x00\x10\x00{'descr': None,}", "its head cannot be read"),
     (npy_bytes(np.arange(9.0))[:-8], "is cut off: 72 bytes of data are expected, it has 64")])
 def test_files_that_are_none(run, tmp_path, data, said):
     (tmp_path / "bad.npy").write_bytes(data)
     fails(run("put", tmp_path / "bad.npy"), 1, said)
     assert ok(run("ls")).out == ""
+
+
+@pytest.mark.parametrize("name", ["s.csv", "s.npz", "a b.csv"])
+def test_formats_that_are_not_supported(run, tmp_path, name):
+    """What is supported is said, not what is wrong with the name that the array would have."""
+    (tmp_path / name).write_bytes(b"1,2\n3,4\n")
+    fails(run("put", tmp_path / name), 2, f"the suffix {name[-4:]} is not supported: put takes .npy files and, with --raw, --dtype and --shape")
+    fails(run("put", tmp_path / name, "s"), 1, "other formats are not supported")
+    np.save(tmp_path / "s.npy", np.arange(3.0))
+    (tmp_path / "s.npy").rename(tmp_path / name)
+    assert ok(run("put", tmp_path / name, "s")).out == "s\n"
 
 
 def test_pickles_are_not_sent(run, tmp_path):

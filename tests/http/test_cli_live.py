@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from cli import ANSI, Terminal, cli, environment
+from conftest import until
 
 from arrayd._bar import Bar, TransferBar  # noqa: E402  (cli.py has made it findable)
 from arrayd.cli import main  # noqa: E402
@@ -104,7 +105,7 @@ def test_a_program_as_json(run, api):
 @pytest.mark.parametrize("text, words, status, said", [
     ("u += 1", [], 2, ["how many steps?"]),
     ("@stps 1\nu += 1", [], 1, ["standard input:1: there is no @stps"]),
-    ("u += 1\n@steps no", [], 1, ["standard input:2: 'no' is no whole number above 0"]),
+    ("u += 1\n@steps no", [], 1, ["standard input:2: 'no' is not a whole number above 0"]),
     ("@record s\n", [], 1, ["standard input:1: 's' is not NAME=VALUE"]),
     ("@stop_on_nan now\n", [], 1, ["@stop_on_nan stands alone"]),
     ("@steps 1\n# c\nu += nobody", [], 1, ["standard input:3: ", "\n    u += nobody\n         ^"]),
@@ -114,7 +115,7 @@ def test_a_program_as_json(run, api):
     ("@until u < who\nu += 1", ["--steps", "1"], 1, ["standard input:1: ", "\n    u < who\n        ^"]),
     ("u += 1", ["--steps", "1", "--record", "s=sin("], 1, ["--record s: ", "\n    sin("]),
     ("u += k", ["--steps", "1", "--bind", "k=nobody"], 1, ["bind k = nobody: there is no array 'nobody'"]),
-    ("u += 1", ["--steps", "1", "--save", "u=x", "--detach"], 2, ["--save is for who waits"]),
+    ("u += 1", ["--steps", "1", "--save", "u=x", "--detach"], 2, ["--save cannot be used with --detach"]),
     ("{", ["--steps", "1"], 1, ["standard input: Expecting property name"]),
     ('{"body": 7}', ["--steps", "1"], 1, ["standard input: body is not a list"]),
     ('{"body": ["u += 1", "u -= who"]}', ["--steps", "1"], 1, ["standard input: statement 2: ", "\n    u -= who\n         ^"]),
@@ -156,7 +157,7 @@ def test_interrupted(api, env, tmp_path):
     p = subprocess.Popen(["arrayd-cli", "run", str(tmp_path / "p"), "--watch"], env=env, stderr=subprocess.PIPE, text=True)
     p.stderr.readline()
     api.expect(200, api.delete(f"/v1/jobs/{api.list_all('/v1/jobs', 'jobs')[-1]['id']}"))
-    assert "was cancelled by somebody else" in p.communicate(timeout=20)[1] and p.returncode == 1
+    assert "was cancelled by another client" in p.communicate(timeout=20)[1] and p.returncode == 1
 
 
 def test_the_bar(api, env, tmp_path):
@@ -243,7 +244,10 @@ def test_jobs_of_top(daemon_with, monkeypatch):
     def start(steps):
         return api.post("/v1/programs" + ("?wait=1" if steps < 9 else ""), {"body": ["u += 1"], "steps": steps}).json()["id"]
 
-    ids = [start(3) for _ in range(7)]
+    ids = [start(10**15)]
+    api.delete(f"/v1/jobs/{ids[0]}")
+    until(lambda: api.get(f"/v1/jobs/{ids[0]}").json()["state"] == "cancelled")
+    ids += [start(3) for _ in range(6)]
     watch = Watch(Context(make_parser().parse_args(["--url", f"http://127.0.0.1:{d.port}", "top"])))
     assert [j["id"] for j in watch.look()["jobs"]] == ids[:1:-1]
     running = start(10**15)
@@ -252,9 +256,9 @@ def test_jobs_of_top(daemon_with, monkeypatch):
     api.delete(f"/v1/jobs/{running}")
     for _ in range(2):
         assert running in [j["id"] for j in watch.look()["jobs"]]
-    api.expect(202, api.post(f"/v1/jobs/{running}/resume"))
-    assert any([j["id"] for j in watch.look()["jobs"]][0] == running for _ in range(4))
-    api.delete(f"/v1/jobs/{running}")
+    api.expect(202, api.post(f"/v1/jobs/{ids[0]}/resume"))  # it is before those that are listed
+    assert any([j["id"] for j in watch.look()["jobs"]][0] == ids[0] for _ in range(4))
+    api.delete(f"/v1/jobs/{ids[0]}")
     watch.context.close()
     api.close()
 

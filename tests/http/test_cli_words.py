@@ -51,9 +51,9 @@ def test_what_begins_with_a_minus(run):
     assert run("eval", "-3").out == "-3\n"
     for expr in ("-1+2", "-f[1]", "-x", "-b**2", "-sum(f)*2", "--f"):
         said = run.fails("eval", "-q", expr).err
-        assert "behind --: arrayd-cli eval -- " + shlex.quote(expr) + "\n" in said, said
+        assert "follow --: arrayd-cli eval -- " + shlex.quote(expr) + "\n" in said, said
     for words in (["eval"], ["eval", "-q"], ["eval", "-bk=2"], ["eval", "--bind=k=2"], ["get", "--raw"], ["eval", "-q", "--", "-1", "2"]):
-        assert "behind --" not in run.fails(*words).err
+        assert "follow --" not in run.fails(*words).err
 
 
 @pytest.mark.parametrize("words, said", [
@@ -78,4 +78,4 @@ def test_numbers_of_every_size(run):
     with open("n.json", "w") as f:
         f.write('{"body": ["f += 1"], "steps": NaN}')
     done = run.fails("run", "n.json")
-    assert done.status == 1 and done.err == "arrayd-cli: n.json: steps: an integer was expected here, but it is text\n"
+    assert done.status == 1 and done.err == "arrayd-cli: n.json: steps: an integer was expected here, but this is a string\n"

@@ -47,7 +47,7 @@ def test_over_a_unix_socket(daemon_with, tmp_path):
     d = daemon_with("--listen", f"unix:{tmp_path}/a.sock")
     for name in ("data", "large", "request"):
         scenario(name, f"unix:{d.unix}", http_proxy="http://127.0.0.1:1")
-    assert f"nobody answers at {tmp_path}/no.sock" in scenario("fails", f"unix:{tmp_path}/no.sock", "read")
+    assert f"cannot connect to {tmp_path}/no.sock" in scenario("fails", f"unix:{tmp_path}/no.sock", "read")
 
 
 def test_tokens(daemon_with, accounts):
@@ -66,7 +66,7 @@ def test_over_tls(daemon_with, tmp_path):
     d = daemon_with("--tls-cert", cert, "--tls-key", key)
     url = f"https://{d.host}:{d.port}"
     scenario("data", url, CA_FILE=str(cert))
-    assert scenario("fails", url, "read").startswith("0 tls -1 no trusted connection to https://")
+    assert scenario("fails", url, "read").startswith("0 tls -1 cannot establish a trusted connection to https://")
 
 
 def test_the_limits_of_a_daemon(daemon_with):
@@ -119,13 +119,13 @@ PROBLEM = b'{"status": 503, "code": "overloaded", "detail": "too much"}'
     ("read", b"", "0 connection -1 the connection to "),
     ("read", b"good morning\r\n", "0 connection -1 "),
     ("read", reply(200, OCTETS + "Content-Length: 1000", bytes(10)), "0 connection -1 "),
-    ("read", reply(200, OCTETS + "Content-Length: 1001", bytes(1001)), "0 bad_result -1 the data have another size"),
+    ("read", reply(200, OCTETS + "Content-Length: 1001", bytes(1001)), "0 bad_result -1 the size of the data differs"),
     ("read", reply(200, OCTETS + "Transfer-Encoding: chunked", b"3e9\r\n" + bytes(1001) + b"\r\n0\r\n\r\n"), "0 bad_result "),
     ("read", reply(200, OCTETS + "Transfer-Encoding: chunked", b"3\r\n123\r\n0\r\n\r\n"), "0 bad_result "),
     ("read", reply(200, "Content-Type: text/html\r\nContent-Length: 1000", bytes(1000)), "0 bad_result -1 the reply is not appl"),
     ("read", reply(302, "Location: http://127.0.0.1:1/\r\nContent-Length: 0"), "302 bad_result -1 "),
     ("evaluate", reply(200, "Content-Type: text/html\r\nContent-Length: 6", b"<html>"), "0 bad_result -1 the reply is not JSON"),
-    ("evaluate", reply(201, "Content-Length: 2", b"{}"), "0 bad_result -1 the reply describes neither"),
+    ("evaluate", reply(201, "Content-Length: 2", b"{}"), "0 bad_result -1 the reply is neither"),
     ("evaluate", reply(201, "Content-Length: 16", b'{"id": "a-12345}'), "0 bad_result "),
     ("evaluate", reply(503, f"Retry-After: 7\r\nContent-Length: {len(PROBLEM)}", PROBLEM), "503 overloaded 7 too much"),
     ("evaluate", reply(502, "Content-Length: 3", b"no!"), "502 bad_result -1 "),
@@ -143,13 +143,13 @@ def test_what_is_no_daemon(how, answer, told):
 def test_nobody_there():
     with socket.create_server(("127.0.0.1", 0)) as s:
         port = s.getsockname()[1]
-    assert scenario("fails", f"http://127.0.0.1:{port}", "read").startswith("0 connection -1 nobody answers at http")
+    assert scenario("fails", f"http://127.0.0.1:{port}", "read").startswith("0 connection -1 cannot connect to http")
     assert scenario("fails", "http://[::1", "read").startswith("0 bad_argument ")
 
 
 def test_the_client_s_time():
     other = Other(b"", close=False)
-    assert scenario("fails", other.url, "read", TIMEOUT_MS="150").startswith("0 timeout -1 no reply from ")
+    assert scenario("fails", other.url, "read", TIMEOUT_MS="150").startswith(f"0 timeout -1 {other.url} did not reply in time")
     other.end()
 
 

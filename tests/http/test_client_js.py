@@ -24,7 +24,7 @@ def node():
     return found
 
 
-@pytest.mark.release_only
+@pytest.mark.release_only  # it is the client that is tested here
 def test_the_module_against_a_daemon(daemon_with, accounts):
     program = node()
     accounts.add("ann")
@@ -42,7 +42,7 @@ def test_the_module_against_a_daemon(daemon_with, accounts):
     c.close()
 
 
-@pytest.mark.release_only
+@pytest.mark.release_only  # no daemon takes part
 def test_the_declarations():
     if not shutil.which("tsc"):
         pytest.skip("no tsc: Debian's package node-typescript")

@@ -332,7 +332,7 @@ def test_what_is_bound_and_named(xp):
     xp.save("v", xp.ones(2))
     assert xp.evaluate("u + v", u="v").tolist() == [2, 2]
     for name in ("f g", "f/g", "f?a=b", "", "\u00e4", "a\nb", "%20"):
-        for ask, said in ((lambda: xp.define(name, ["x"], "x"), "no name: "), (lambda: xp.save(name, xp.ones(2)), "no name: "),
+        for ask, said in ((lambda: xp.define(name, ["x"], "x"), "not a name: "), (lambda: xp.save(name, xp.ones(2)), "not a name: "),
                           (lambda: xp.array(name), "neither an array's name nor its id"), (lambda: xp.delete(name), "neither an array's")):
             with pytest.raises(ValueError, match=said) as e:
                 ask()

@@ -401,7 +401,7 @@ def test_who_took_the_interface_outlives_the_export(xp):
         with x.exported():  # without a name, and without a taker
             pass
     for f in (lambda: ended(True), lambda: asyncio.run(asynchronously(True))):
-        with pytest.warns(RuntimeWarning, match="__cuda_array_interface__ is in use"):
+        with pytest.warns(RuntimeWarning, match="__cuda_array_interface__ seem to be in use"):
             taker = f()
         mapping = weakref.ref(taker.owner._held.map)
         assert mapping().address == taker.interface["data"][0] and exports(xp) == 0
@@ -501,6 +501,42 @@ def test_the_daemon_ends_first(start):
     with x.exported() as m:
         xp.daemon.stop()
         assert view(m)[3] == 3  # the memory is ours, too
+
+
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+def test_what_was_written_may_be_lost(start, how):
+    """The daemon has gone before a `with` for writing has ended, and nobody has the memory."""
+    xp = start("--keep-arrays=no")
+    x = xp.asarray(np.arange(10.0))
+    with pytest.raises(arrayd.ConnectionLost, match="what was written to the memory may be lost"):
+        with x.exported("write") as m:
+            if how == "killed":
+                before = xp.info()["process"]["pid"]
+                os.kill(before, signal.SIGKILL)
+                until(lambda: xp.info()["process"]["pid"] != before)  # its keeper starts another one
+            else:
+                xp.daemon.stop()
+            assert view(m)[3] == 3
+
+
+def test_what_was_written_is_there_after_a_death(start):
+    """The next daemon has the memory, and the export."""
+    xp = start("--keep-arrays")
+    x = xp.asarray(np.arange(10.0))
+    with x.exported("write") as m:
+        before = xp.info()["process"]["pid"]
+        os.kill(before, signal.SIGKILL)
+        until(lambda: xp.info()["process"]["pid"] != before)
+        view(m)[3] = 30
+    assert np.asarray(x).tolist() == [0, 1, 2, 30, 4, 5, 6, 7, 8, 9]
+
+
+def test_what_goes_wrong_inside_says_more(start):
+    xp = start()
+    with pytest.raises(ZeroDivisionError):
+        with xp.ones(10).exported("write"):
+            xp.daemon.stop()
+            1 / 0
 
 
 def test_asynchronously(start):

@@ -293,7 +293,7 @@ def test_no_memory_for_a_copy(xp, monkeypatch):
         raise OSError(12, "no memory")
     monkeypatch.setattr(_export.HostMemory, "_put_copy_below", refused)
     x = xp.zeros(10).compute()
-    with pytest.warns(RuntimeWarning, match="no longer theirs"):
+    with pytest.warns(RuntimeWarning, match="no longer the array"):
         with x.exported("write") as m:
             a = m.array
             a[0] = 4

@@ -1,4 +1,5 @@
 """clients/python: what is said of mistakes that the client finds by itself, and of arrays that are not there any more."""
+import asyncio
 import re
 
 import numpy as np
@@ -42,9 +43,9 @@ def test_the_operation_and_its_operands_are_named(xp, mistake, kind, said):  # n
 
 def test_what_is_no_number(xp):  # noqa: F811
     for wrong, name in ((None, "NoneType"), ([1, None], "NoneType"), (object(), "object"), ([{}], "dict")):
-        with pytest.raises(TypeError, match=f"^{name} is no number$"):
+        with pytest.raises(TypeError, match=f"^{name} is not a number$"):
             xp.asarray(wrong)
-    with pytest.raises(TypeError, match="no number: from_dlpack takes it"):
+    with pytest.raises(TypeError, match="not a number: use from_dlpack"):
         xp.asarray(type("Theirs", (), {"__dlpack__": None})())
     with pytest.raises(OverflowError, match="an integer is too large"):
         xp.asarray([2**64])
@@ -56,6 +57,53 @@ def test_a_program_of_one_statement(xp):  # noqa: F811
     assert u.tolist() == [4] * 3
     with pytest.raises(arrayd.BadValue, match=r"\n    u \+= who\n         \^"):
         xp.program("u += who", steps=4, u=u)
+
+
+@pytest.mark.parametrize("use, error, said", [
+    (lambda xp, x: x["a"], IndexError, "only integers, slices .*, None, and arrays of integers or a mask are valid indices, not 'a'"),
+    (lambda xp, x: x[1, "b"], IndexError, "not 'b'"), (lambda xp, x: x[{}], IndexError, "not {}"), (lambda xp, x: x[1.5], IndexError, "not float64"),
+    (lambda xp, x: x.sum(axis="x"), TypeError, "an axis is an integer, or None; not 'x'"), (lambda xp, x: x.sum(axis=1.5), TypeError, "not 1.5"),
+    (lambda xp, x: xp.max(x, axis=(0, "y")), TypeError, "not 'y'"), (lambda xp, x: xp.concat([x, x], axis="z"), TypeError, "not 'z'")])
+def test_what_is_not_an_index_or_an_axis(xp, use, error, said):  # noqa: F811
+    with pytest.raises(error, match=said):
+        use(xp, xp.ones((2, 3)))
+
+
+@pytest.mark.parametrize("use", [
+    lambda xp, x, y, job: np.asarray(y), lambda xp, x, y, job: x.numpy(), lambda xp, x, y, job: x.exported().__enter__(),
+    lambda xp, x, y, job: job.wait(30), lambda xp, x, y, job: job.resume()], ids=["expression", "array", "export", "wait", "resume"])
+def test_a_restart_is_named(daemon_with, tmp_path, use):
+    """What the daemon had before it was restarted; and nothing of a restart where an array was only deleted."""
+    args = ["--listen", f"unix:{tmp_path}/s"]
+    daemon = daemon_with(*args)
+    with arrayd.connect(f"unix:{tmp_path}/s") as xp:  # noqa: F811
+        x = xp.random((4, 5)).compute()
+        job = xp.program("u += 1", steps=1 << 40, u=xp.zeros(3))
+        y, gone = xp.sin(x), xp.ones(3).compute()
+        xp.delete(gone.id)
+        with pytest.raises(arrayd.NotFound) as e:
+            gone.numpy()
+        assert "restarted" not in str(e.value)
+        daemon.stop()
+        daemon_with(*args)
+        started = arrayd.connect(f"unix:{tmp_path}/s").info()["process"]["started"]
+        with pytest.raises(arrayd.NotFound, match=f"there is no [a-z]+ '[aj]-.*' any more: the daemon was restarted at {started}"):
+            use(xp, x, y, job)
+
+
+def test_a_restart_is_named_asynchronously(daemon_with, tmp_path):
+    args = ["--listen", f"unix:{tmp_path}/s"]
+    daemon = daemon_with(*args)
+
+    async def steps():
+        async with arrayd.aconnect(f"unix:{tmp_path}/s") as xp:  # noqa: F811
+            x = await xp.random((4, 5)).compute()
+            daemon.stop()
+            daemon_with(*args)
+            with pytest.raises(arrayd.NotFound, match="the daemon was restarted at"):
+                await xp.sum(x).item()
+
+    asyncio.run(steps())
 
 
 def test_one_element_goes_anywhere(xp):  # noqa: F811

@@ -224,7 +224,7 @@ def test_the_end_of_a_client(xp, api, daemon):
 
 def test_a_daemon_that_has_gone(daemon_with):
     """Nothing is said, nor waited for."""
-    d = daemon_with()
+    d = daemon_with("--no-keeper")
     d.expected = -signal.SIGKILL
     text = "import sys, os, signal, arrayd\nxp = arrayd.connect(sys.argv[1])\nx = xp.ones(3).compute()\nos.kill(int(sys.argv[2]), signal.SIGKILL)\n"
     begun = time.monotonic()
@@ -281,9 +281,7 @@ def test_a_closed_client(api, daemon):
 
 def test_a_mistake_inside_is_not_masked(daemon_with):
     def gone():
-        d.expected = -signal.SIGKILL
-        d.proc.kill()
-        d.proc.wait()
+        d.kill()
         1 / 0
 
     async def steps():

@@ -195,8 +195,8 @@ HALF = FILE[:1_000_000]
     (reply(FILE), ""), (chunks(FILE), ""), (chunks(FILE, 3, 70, 1_000_000), ""), (reply(FILE, length=False), ""),
     (reply(FILE)[:1_000_000], "closed the connection after"), (chunks(FILE, 1_000_000)[:1_100_000], "which are not all"),
     (chunks(FILE, end=b""), "closed the connection"), (chunks(HALF), "the reply has 1000000 bytes where the array has 2400128"),
-    (reply(HALF, length=False), "the reply has 1000000 bytes where"), (reply(b"", length=False), "no .npy file"),
-    (chunks(b"<html>all is well</html>"), "no .npy file"), (reply(b""), "no .npy file")], ids=lambda x: x if isinstance(x, str) else "reply")
+    (reply(HALF, length=False), "the reply has 1000000 bytes where"), (reply(b"", length=False), "not an .npy file"),
+    (chunks(b"<html>all is well</html>"), "not an .npy file"), (reply(b""), "not an .npy file")], ids=lambda x: x if isinstance(x, str) else "reply")
 @pytest.mark.parametrize("words", [["get", "f", "out"], ["eval", "f+1", "-o", "out"]])
 def test_files_of_the_command(tmp_path, monkeypatch, words, raw, said):
     """Are whole, whether the reply says its length or not, or are what they were before."""
@@ -326,7 +326,7 @@ def test_what_is_neither_success_nor_a_mistake(raw):
 def test_json_that_is_none(body):
     with Server([reply(body), reply(body, "Retry-After: \u00b2", status=503)]) as server:
         t = Transport(server.url, timeout=10)
-        with pytest.raises(arrayd.ArraydError, match="no JSON"):
+        with pytest.raises(arrayd.ArraydError, match="not JSON"):
             t.send(Request("GET", "/x")).json()
         with pytest.raises(arrayd.Busy):
             t.send(Request("GET", "/x"))

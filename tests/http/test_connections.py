@@ -106,15 +106,10 @@ def test_connections_of_a_user(daemon_with, accounts):
     assert read_reply(kept[0]).status == 200
     assert ask(d, info("ann", b"Connection: close")).status == 200
     ann = accounts.client(d, "ann")
-    deadline = time.monotonic() + 20
-    while ann.info()["principal"]["quotas"]["connections"] != {"limit": 2, "used": 2}:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: ann.info()["principal"]["quotas"]["connections"] == {"limit": 2, "used": 2})
     for s in kept:
         s.close()
-    while ann.info()["principal"]["quotas"]["connections"]["used"] != 1:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: ann.info()["principal"]["quotas"]["connections"]["used"] == 1)
     ann.close()
     settles(type("Admin", (), {"host": d.host, "port": d.admin_port}), "arrayd_http_requests_in_flight", 1)
 
@@ -140,7 +135,7 @@ def test_the_next_daemon_may_have_the_path(daemon_with, tmp_path):
 def wakes(d):
     """How often each of the daemon's threads has gone to sleep so far."""
     found = {}
-    for task in Path(f"/proc/{d.proc.pid}/task").iterdir():
+    for task in Path(f"/proc/{d.pid}/task").iterdir():
         status = (task / "status").read_text()
         found[task.name] = int(status.split("\nvoluntary_ctxt_switches:")[1].split()[0])
     return found

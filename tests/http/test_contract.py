@@ -292,6 +292,7 @@ ALLOWED = {
     "/v1/arrays/u/views": {"POST"}, "/v1/arrays/u/copy": {"POST"}, "/v1/arrays/u/swap": {"POST"},
     "/v1/arrays/u/shares": {"GET", "POST"}, "/v1/arrays/u/shares/p": {"DELETE"},
     "/v1/arrays/u/lease": {"POST", "DELETE"}, "/v1/arrays/u/export": {"POST"}, "/v1/arrays/u/fill_ghost": {"POST"}, "/v1/layouts": {"POST"}, "/v1/snapshot": {"POST"},
+    "/v1/faults": {"GET", "DELETE"}, "/v1/faults/u": {"DELETE"},
     "/v1/arrays/u/data": {"GET", "PUT"}, "/v1/evaluate": {"POST"}, "/v1/explain": {"POST"}}
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from client import DTYPES, NPY, OCTETS, REPO, npy_bytes
-from conftest import settle
+from conftest import settle, until
 from test_contract import ALLOWED
 
 
@@ -170,10 +170,7 @@ def test_sessions_expire(api):
         return other
 
     other = kept_alive(0.3) or kept_alive(1) or kept_alive(3)
-    deadline = time.monotonic() + 10
-    while api.get(f"/v1/sessions/{other.session}").status == 200:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: api.get(f"/v1/sessions/{other.session}").status != 200)
     api.fails(404, "not_found", other.get("/v1/arrays/u"))
     assert settle(api, before) == before
     assert other.session not in [x["id"] for x in api.list_all("/v1/sessions", "sessions")]

@@ -43,7 +43,7 @@ def test_heat(both):
         assert names(several) == {"u"} and several["registers"] > 0
         assert several["source"] != one["source"] and f"{several['steps']} steps" in several["ir"]
     else:
-        assert not more and x["pass"] == {"steps": 1, "kernels": 1, "why": "this backend makes one step a pass"}
+        assert not more and x["pass"] == {"steps": 1, "kernels": 1, "why": "this backend runs one step in a pass"}
     same_as_the_job(both, x, HEAT, steps=100, bind={"dt": 0.1})
 
 
@@ -52,11 +52,11 @@ def test_steps_that_are_looked_at(both):
     hold(both, "u", np.ones((300, 400), "float32"))
     body = ["u += 0.1*laplacian(u, boundary='clamp')"]
     most = explain(both, body)["pass"]["steps"]
-    for fields, why in (({"until": "max(u) < 0"}, "until is asked for more often"),
+    for fields, why in (({"until": "max(u) < 0"}, "until is checked more often"),
                         ({"record": {"m": "max(u)"}}, "values are recorded more often")):
         x = explain(both, body, steps=10, **fields)
         assert x["pass"]["steps"] == 1 and len(x["kernels"]) == 1
-        assert x["pass"]["why"] == (why if most > 1 else "this backend makes one step a pass")
+        assert x["pass"]["why"] == (why if most > 1 else "this backend runs one step in a pass")
         same_as_the_job(both, x, body, steps=10, **fields)
         every = "until_every" if "until" in fields else "record_every"
         x = explain(both, body, steps=10, **fields, **{every: 1000})
@@ -81,7 +81,7 @@ def test_take(both):
     hold(both, "i", np.arange(50)[::-1])
     body = ["t = u*2", "w = t + 1", "u = take(t, i) + t*w"]
     x = explain(both, body, steps=3)
-    assert x["pass"] == {"steps": 1, "why": "an index is looked at in each step"}
+    assert x["pass"] == {"steps": 1, "why": "an index is checked in each step"}
     assert [k["statement"] for k in x["kernels"]] == sorted(k["statement"] for k in x["kernels"])
     assert {k["statement"] for k in x["kernels"]} == {0, 2}  # w is written out where it is used
     assert names(x["kernels"][0]) == {"u"} and names(x["kernels"][-1]) <= {"t", "i", "u", None}

@@ -126,7 +126,7 @@ def test_small_and_large(c):
         x.array()[...] = 3.5
     assert c.evaluate("point + 1") == 4.5
     c.create(name="none", shape=[0, 3])
-    assert "without elements" in c.fails(409, "conflict", c.post("/v1/arrays/none/export", {"mode": "read"}))["detail"]
+    assert "an empty array" in c.fails(409, "conflict", c.post("/v1/arrays/none/export", {"mode": "read"}))["detail"]
     big = np.arange(1 << 18, dtype="float64")  # past export-threshold: where it was made
     c.upload(big, "big")
     with Export(c, "big", "write") as x:

@@ -1,5 +1,5 @@
 """Memory that is exported never shows what another had in it. Blocks that could be exported, and were not, are kept and given to
-whoever next makes an array of so many bytes (compute/engine/reclaim.c), uncleared: whoever gets one writes all of it before anybody can look.
+whoever next makes an array of so many bytes (compute/memory/reclaim.c), uncleared: whoever gets one writes all of it before anybody can look.
 Here Ann leaves such blocks full of a pattern; Bob makes arrays of exactly their size in every way there is, has each exported, and
 maps all that the descriptor has, beyond the array's own bytes too."""
 import mmap

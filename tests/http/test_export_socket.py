@@ -59,7 +59,7 @@ def test_where_it_is(daemon_with, tmp_path):
         with Export(c, "u") as x:
             assert x.reply["socket"] == f"{path}.fd"
         c.close()
-    with pytest.raises(RuntimeError, match="another daemon listens there"):
+    with pytest.raises(RuntimeError, match="another daemon is listening there"):
         daemon_with(*args)
     d.stop()
     assert not list(tmp_path.glob("one*")) and not list(tmp_path.glob("two*"))
@@ -561,10 +561,8 @@ def test_a_snapshot_meanwhile(local, tmp_path):
             taken = c.expect(200, c.post("/v1/snapshot")).json()
             assert (taken["left_out"], taken["reused"]) == (0, 0)
         x.array()[...] = 3
-        d.proc.kill()
-        d.proc.wait()
+        d.kill()
         x.drop()
-    d.expected = -signal.SIGKILL
     again = local("--state-dir", tmp_path / "state")
     assert np.all(kept(again) == 2)
     again.stop()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from client import JSON
+from conftest import until
 
 FIELD = {"shape": [512, 512], "dtype": "float32", "random": {"distribution": "uniform", "seed": 1}}
 HEAT = "u += 0.1*laplacian(u, boundary='wrap')"
@@ -212,7 +213,7 @@ def test_a_job_that_waits_for_its_turn_is_cancelled(users):
     other.close()
 
 
-@pytest.mark.release_only
+@pytest.mark.release_only  # work of seconds, six times, would be of minutes
 @pytest.mark.parametrize("removed", [False, True])
 def test_what_waits_behind_long_work(users, accounts, removed):
     """While bob's work takes seconds a session of ann's does not expire before its request has been served; where her
@@ -279,7 +280,7 @@ def test_the_end_does_not_wait_for_turns(users):
     for t in threads:
         t.start()
     connected.wait()
-    time.sleep(0.02)
+    until(lambda: b"\narrayd_http_requests_in_flight %d\n" % (13 - len(statuses)) in ann.get("/metrics").body)  # all have asked
     begun = time.monotonic()
     daemon.stop()
     assert time.monotonic() - begun < 25

@@ -72,7 +72,7 @@ def test_no_ghosts_may_be_said(api):
 
 def test_literals_past_127_bits_say_what_to_do(api):
     problem = api.fails(422, "bad_expression", api.post("/v1/evaluate", {"expr": "2**200"}))
-    assert "exact to 127 bits" in problem["detail"]
+    assert "exactly up to 127 bits" in problem["detail"]
     assert api.evaluate("2.0**200") == 2.0**200
 
 

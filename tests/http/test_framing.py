@@ -283,7 +283,7 @@ def test_paths_are_compared_exactly(daemon, path):
 def test_expect_continue(daemon):
     body = b'{"expr": "1 + 1"}'
     head = post(b"Expect: 100-continue", b"Content-Length: %d" % len(body), b"Connection: close")
-    with socket.create_connection((daemon.host, daemon.port), 5) as s:
+    with socket.create_connection((daemon.host, daemon.port), 20) as s:
         s.sendall(head)
         assert s.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
         s.sendall(body)
@@ -298,6 +298,19 @@ def test_expect_continue_is_refused_without_reading_the_body(daemon):
     assert check_problem(r, 404)["code"] == "not_found"
     r = ask(daemon, post(b"Expect: 200-ok", b"Content-Length: 2", b"Connection: close", body=b"{}"))
     assert check_problem(r, 417)["code"] == "expectation_failed"
+
+
+@pytest.mark.parametrize("line, headers, status", [
+    (GET, [], 200), (GET, [b"Content-Length: 0"], 200), (b"POST /v1/arrays/none/copy HTTP/1.1", [], 404),
+    (b"POST /v1/evaluate HTTP/1.1", [b"Content-Type: application/json", b"Content-Length: 0"], 400),
+    (b"PUT /v1/arrays/none/data HTTP/1.1", [b"Content-Length: 0"], 404),
+    (b"PUT /v1/arrays/void?dtype=uint8&shape=0 HTTP/1.1",
+     [b"Content-Type: application/octet-stream", b"Content-Length: 0"], 201),
+    (b"POST /v1/sessions/default/sync HTTP/1.1", [], 200)])
+def test_an_expectation_without_a_body_is_answered_behind_which_more_comes(daemon, api, line, headers, status):
+    r = ask(daemon, request(line, b"Host: localhost", b"Expect: 100-continue", *headers) +
+            request(b"GET /readyz HTTP/1.1", b"Host: localhost", b"Connection: close"), timeout=2)
+    assert r.status == 100 and r.rest.startswith(b"HTTP/1.1 %d " % status) or r.status == status, r.status
 
 
 def test_chunked_body(daemon):
@@ -510,7 +523,7 @@ def test_unknown_expectation_is_answered_at_once(daemon):
     r = ask(daemon, post(b"Expect: 200-maybe", b"Content-Length: 10"))
     assert check_problem(r, 417)["code"] == "expectation_failed"
     assert r.closed
-    with socket.create_connection((daemon.host, daemon.port), 5) as s:
+    with socket.create_connection((daemon.host, daemon.port), 20) as s:
         s.sendall(post(b"Expect: 200-maybe", b"Content-Length: 1000000"))
         assert s.recv(4096).startswith(b"HTTP/1.1 417 ")
         assert time.monotonic() - begun < 5

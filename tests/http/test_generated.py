@@ -143,9 +143,7 @@ def test_what_is_told_of_it(daemon_with):
     c, case = connection(d), run.case_of(7, 0, 100, False)
     said = told(c, case, "u: 1 of 2 elements", "--seed 7")
     assert said.startswith("seed 7 program 0: u: 1 of 2") and "curl " in said and said.endswith("run.py ARRAYD --seed 7")
-    d.proc.kill()
-    d.expected = -9
-    d.proc.wait()
+    d.kill()
     o = outcome(c, case)
     said = told(c, case, o.wrong, "--seed 7")
     assert o.wrong.startswith("Lost: ") and said.count("curl ") == len(play.curl(case))

@@ -12,7 +12,7 @@ STEP = "u + 0.1*laplacian(u)"
 
 
 def cached(gpu_with, tmp_path, *args, **kw):
-    return gpu_with("--kernel-cache", tmp_path / "kernels", *args, **kw)
+    return gpu_with("--no-keeper", "--kernel-cache", tmp_path / "kernels", *args, **kw)
 
 
 def lost(d):
@@ -101,7 +101,7 @@ def test_all_who_had_work_on_the_device_are_named(gpu_with, accounts, tmp_path):
 
 def test_a_kernel_that_was_alone_is_refused_from_then_on(gpu_with, tmp_path):
     r, d = fails_once(gpu_with, tmp_path, ask_of("u*3 - u/7"))
-    assert r.status == 503 and "nothing else was: flat " in r.json()["detail"]
+    assert r.status == 503 and "with no other work: flat " in r.json()["detail"]
     line, = lines(d, "on the device when it was lost")
     assert "u*3 - u/7" in line and " refused" in line
     again = cached(gpu_with, tmp_path)
@@ -111,16 +111,16 @@ def test_a_kernel_that_was_alone_is_refused_from_then_on(gpu_with, tmp_path):
     api.create(name="u", data=u.tolist())
     for body in ({"expr": "u*3 - u/7", "inline": True}, {"expr": "u*3 - u/7", "name": "v"},
                  {"expr": "u*3 - u/7", "out": "u"}):
-        detail = api.fails(422, "kernel_faulted", api.post("/v1/evaluate", body))["detail"]
-        assert "the flat kernel" in detail and "LAUNCH_FAILED" in detail and "operator" in detail
+        detail = api.fails(422, "plan_faulted", api.post("/v1/evaluate", body))["detail"]
+        assert "this work is refused: at 20" in detail and "the flat kernel" in detail and "LAUNCH_FAILED" in detail and "operator" in detail
     job = api.expect(200, api.post("/v1/programs?wait=1", {"body": ["u = u*3 - u/7"], "steps": 5})).json()
     assert job["state"] == "failed" and job["step"] == 0 and job["failed_step"] == 1
-    assert job["error"]["code"] == "kernel_faulted" and "the flat kernel" in job["error"]["detail"]
+    assert job["error"]["code"] == "plan_faulted" and "the flat kernel" in job["error"]["detail"]
     body = {"statements": ["v = u*3 - u/7"], "results": ["v"]}
-    assert "the flat kernel" in api.fails(422, "kernel_faulted", api.post("/v1/evaluate", body))["detail"]
+    assert "the flat kernel" in api.fails(422, "plan_faulted", api.post("/v1/evaluate", body))["detail"]
     assert api.download("u").tolist() == u.tolist()
     k, = api.expect(200, api.post("/v1/explain", {"expr": "u*3 - u/7"})).json()["kernels"]
-    assert "\n// refused: the flat kernel" in k["source"]
+    assert "\n// refused: at 20" in k["source"]
     assert b"\narrayd_cuda_kernels_refused 1\n" in api.get("/metrics").body
     assert api.expect(200, ask_of("u*3 - u/9 + 1")(api)).json()["data"][0][0] == pytest.approx(35/9)
     # the operator takes it back
@@ -136,13 +136,20 @@ def test_a_program_goes_on_without_the_kernel_that_faulted(gpu_with, tmp_path):
 
     def make(api):
         api.upload(np.arange(64.0).reshape(8, 8) ** 2, name="u")
+        api.expect(200, api.post("/v1/sessions/default/sync", {}))
 
-    d = cached(gpu_with, tmp_path, "--lost-exit-delay", 4)
+    d = cached(gpu_with, tmp_path)
     api = d.client()
     make(api)
     job = api.expect(200, run(api)).json()
     assert job["state"] == "done" and job["pass"]["steps"] > 1
     want = api.download("u")
+    api.close()
+    d.stop()
+    # a process that does not know yet how long a step takes begins with several, however busy the machine is
+    d = cached(gpu_with, tmp_path, "--lost-exit-delay", 4)
+    api = d.client()
+    make(api)
     d.fail("700 async")
     failed = api.expect(200, run(api)).json()
     assert failed["state"] == "failed" and "steps " in failed["error"]["detail"]
@@ -158,7 +165,7 @@ def test_a_program_goes_on_without_the_kernel_that_faulted(gpu_with, tmp_path):
     api.close()
 
 
-def test_kernels_of_one_plan_are_refused_together_and_at_a_second_fault_each(gpu_with, tmp_path):
+def test_kernels_of_one_plan_are_refused_together_and_one_that_is_part_of_two(gpu_with, tmp_path):
     def fault(expr):
         d = cached(gpu_with, tmp_path, "--lost-exit-delay", 4)
         api = d.client()
@@ -167,9 +174,11 @@ def test_kernels_of_one_plan_are_refused_together_and_at_a_second_fault_each(gpu
             c.create(name="u", data=[1.0, 2.0, 3.0])
             c.expect(200, c.post("/v1/sessions/default/sync", {}))
         for refused in known:
-            api.fails(422, "kernel_faulted", ask_of(refused)(api))
+            api.fails(422, "plan_faulted", ask_of(refused)(api))
         value = Waiting(d, tmp_path / "fail", api, "/v1/evaluate", {"expr": expr, "inline": True})
-        fault_now(tmp_path, other)
+        if not known:  # the second one is suspected, and has the device to itself
+            other.expect(200, ask_of("u/5")(other))
+        (tmp_path / "fail.go").touch()
         api.fails(503, "device_lost", value.end())
         other.close()
         api.close()
@@ -179,16 +188,17 @@ def test_kernels_of_one_plan_are_refused_together_and_at_a_second_fault_each(gpu
 
     known = []
     kept = fault("u - max(u)")
-    assert kept.count("\nsuspect ") == 2 and kept.count(" plan-of-2 ") == 1 == kept.count("\nrefused "), kept
+    assert kept.count("\npart ") == 2 and kept.count(" plan-of-2 ") == 1 == kept.count("\nrefused "), kept
     known = ["u - max(u)"]
     kept = fault("u * max(u)")
-    assert kept.count("\nsuspect ") == 2 and kept.count("\nrefused ") == 3, kept
+    assert kept.count("\npart ") == 2 and kept.count("\nrefused ") == 3, kept
     assert kept.count(" reduce-all ") == 1 and kept.count(" plan-of-2 ") == 2
     known += ["u * max(u)", "max(u)"]
     api = cached(gpu_with, tmp_path).client()
     api.create(name="u", data=[1.0, 2.0, 3.0])
     for expr in known:
-        api.fails(422, "kernel_faulted", ask_of(expr)(api))
+        api.fails(422, "plan_faulted", ask_of(expr)(api))
+    assert "a kernel that this needs" in api.fails(422, "kernel_faulted", ask_of("u/9 - max(u)")(api))["detail"]
     api.expect(200, ask_of("u - 3")(api))
     api.close()
 

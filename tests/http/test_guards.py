@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from client import NPY, OCTETS, npy_bytes
+from client import NPY, OCTETS, TIMEOUT, npy_bytes
 
 U, BAD = np.arange(5.) * 10, [0, 5]
 
@@ -72,7 +72,7 @@ def behind(api, *bodies):
 
         threads.append(threading.Thread(target=send))
         threads[-1].start()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + TIMEOUT
         while submitted(api) == before:
             assert time.monotonic() < deadline
             time.sleep(0.001)

@@ -17,11 +17,11 @@ def test_hints(daemon_with):
     for name, shape in (("a", [4, 5]), ("b", [3]), ("d", [3]), ("e", [3])):
         c.put(f"/v1/arrays/{name}", {"shape": shape, "dtype": "float64"})
     ask = lambda x: c.post("/v1/evaluate", {"expr": x})
-    assert detail(ask("laplacian(a, 'wrap')")).endswith("a boundary is given by name, boundary='wrap'")
-    assert detail(ask("laplacian(a, 'wrapped')")).endswith("stands where a value is wanted")
+    assert detail(ask("laplacian(a, 'wrap')")).endswith("write boundary='wrap' to give a boundary")
+    assert detail(ask("laplacian(a, 'wrapped')")).endswith("a value is expected here, not the text 'wrapped'")
     assert "max-inputs" in detail(ask("b+d+e"))
     said = detail(c.post("/v1/programs", {"body": ["b = a + 1", "a = b*2"], "steps": 2}))
-    assert said.endswith('"b" is an array: a temporary needs another name'), said
+    assert said.endswith('"b" is an array, so a temporary needs another name'), said
     assert "temporary" not in detail(c.post("/v1/programs", {"body": ["b[:2] = a", "a = a*2"], "steps": 2}))
     for i, k in ((-1, 19), (25, 5)):  # counts around
         assert [ask(f"unravel_index({i}, {axis}, [4, 5])").json()["value"] for axis in (0, 1)] == [k // 5, k % 5]
@@ -41,10 +41,10 @@ def test_what_is_no_file_is_not_waited_for(tmp_path, args):
     os.mkfifo(tmp_path / "fifo")
     args = [a.replace("FIFO", str(tmp_path / "fifo")) for a in args]
     done = subprocess.run([find_binary(), "--backend", "cpu", "--listen", "127.0.0.1:0", *args], capture_output=True, text=True, timeout=60)
-    assert done.returncode and "this is not a file" in done.stderr, done
+    assert done.returncode and "this is not a regular file" in done.stderr, done
 
 
 def test_doctor_sees_bounds_within_smaller_ones(tmp_path):
     done = subprocess.run([find_binary(), "doctor", "--backend", "cpu", "--listen", "127.0.0.1:0", "--request-memory", "1MiB", "--max-request-memory", "2MiB"],
                           capture_output=True, text=True, timeout=120)
-    assert "max-request-memory is 2097152 bytes, more than request-memory" in done.stdout
+    assert "max-request-memory (2097152 bytes) is more than request-memory" in done.stdout

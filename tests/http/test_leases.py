@@ -130,6 +130,24 @@ def free_after(c, seconds, begun, path="/v1/arrays/u/data"):
     assert status == 200 and time.monotonic() - begun >= seconds
 
 
+def test_the_refusal_names_the_holder_and_the_end(u, two_with):
+    """The account that holds the lease, which may be another than the owner's, and when it ends; never its token."""
+    until = u.expect(201, u.post("/v1/arrays/u/lease", {"mode": "write", "ttl_s": 30})).json()
+    detail = u.fails(409, "locked", u.get("/v1/arrays/u/data"))["detail"]
+    assert f"for writing until {until['expires']}: send" in detail and until["token"] not in detail
+    detail = u.fails(409, "locked", u.put("/v1/arrays/u", json_body={"shape": [2]}, headers={"Arrayd-Lease": until["token"]}))["detail"]
+    assert f"until {until['expires']}: it cannot be replaced" in detail
+    give(u, until["token"])
+    ann, bob = two_with()
+    made = u.expect(201, ann.put("/v1/arrays/u", json_body={"shape": [2]})).json()
+    u.expect(201, ann.post("/v1/arrays/u/shares", {"principal": "bob", "access": "read"}))
+    own = ann.expect(201, ann.post("/v1/arrays/u/lease", {"mode": "read", "ttl_s": 5})).json()
+    shared = bob.expect(201, bob.post(f"/v1/arrays/{made['id']}/lease", {"mode": "read", "ttl_s": 50})).json()
+    for token in None, own["token"]:
+        detail = ann.fails(409, "locked", send(ann, "PUT", "/v1/arrays/u/data", bytes(16), token))["detail"]
+        assert f"for reading by 'bob' until {shared['expires']}" in detail and shared["token"] not in detail
+
+
 def test_expiry_frees(u):
     begun = time.monotonic()
     token = lease(u, ttl_s=0.15)

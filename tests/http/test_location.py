@@ -1,6 +1,7 @@
 """Arrays in host memory: moved there and back at a client's wish, brought back by what uses them,
 and, with --evict, moved out by whoever needs the room. On both backends, the GPU's on the fake
 driver."""
+import re
 import threading
 import time
 
@@ -272,7 +273,10 @@ def test_without_evict_full_is_full(start):
     api = start("--memory-limit", "2MiB").client()
     assert api.info()["evict"] is False
     fill(api, 4)
-    api.fails(507, "out_of_memory", api.post("/v1/arrays", {"shape": [N]}))
+    e = api.fails(507, "out_of_memory", api.post("/v1/arrays", {"shape": [N]}))
+    assert re.search(r"; (\d+) of the 2097152 bytes .*memory-limit.*, and the daemon was started without --evict", e["detail"])
+    e = api.fails(507, "out_of_memory", api.post("/v1/arrays", {"shape": [8 * N]}))
+    assert "2097152 bytes" in e["detail"] and "evict" not in e["detail"]  # it would not help
     assert whole(api, 4)
 
 
@@ -346,6 +350,7 @@ def test_programs_need_room(start):
     fill(api, 8, 8)
     r = program("a4 = a4 + a5 + a6 + a7 + a8 + a9 + a10 + a11 + a12")
     assert (r["state"], r["error"]["code"], r["step"]) == ("failed", "out_of_memory", 0)
+    assert "of the 4194304 bytes" in r["error"]["detail"] and "--evict" not in r["error"]["detail"]
     assert (api.download("a4") == 4).all()
 
 

@@ -172,8 +172,10 @@ def test_functions(api):
     hold(api, "u", np.ones(5))
     api.post("/v1/functions", {"name": "half_of", "params": ["x"], "expr": "x/2"})
     ref = start(api, ["u = half_of(u) + half_of(1.0*index(0))"])
-    api.delete("/v1/functions/half_of")
-    until(lambda: job(api, ref)["step"] > 100)
+    api.expect(204, api.delete("/v1/functions/half_of"))
+    api.fails(404, "not_found", api.get("/v1/functions/half_of"))
+    step = job(api, ref)["step"]
+    until(lambda: job(api, ref)["step"] > step + 100)
     api.expect(200, api.delete(f"/v1/jobs/{ref}"))
     np.testing.assert_allclose(api.download("u"), np.arange(5.0), atol=1e-9)
 
@@ -188,7 +190,7 @@ def test_snapshots(both):
 
 def resident(daemon):
     """Bytes of the process in memory."""
-    status = pathlib.Path(f"/proc/{daemon.proc.pid}/status").read_text()
+    status = pathlib.Path(f"/proc/{daemon.pid}/status").read_text()
     return 1024 * int(re.search(r"^VmRSS:\s*(\d+) kB$", status, re.M)[1])
 
 
@@ -528,6 +530,6 @@ def test_an_ended_job_keeps_no_session(api):
     time.sleep(1.5)
     assert job(api, ref)["state"] == "running"  # a request at work, as it were
     api.expect(200, api.delete(f"/v1/jobs/{ref}"))
-    until(lambda: api.get(f"/v1/sessions/{s}").status == 404, 5)
+    until(lambda: api.get(f"/v1/sessions/{s}").status == 404)
     for j in (ref, done):
         api.fails(404, "not_found", api.get(f"/v1/jobs/{j}"))

@@ -129,7 +129,6 @@ def test_a_program_that_rests_keeps_no_daemon(daemon_with):
     assert time.monotonic() - begun < 10 and replies[0].json()["state"] == "cancelled"
 
 
-@pytest.mark.release_only
 def test_a_step_that_does_not_end_keeps_no_daemon(daemon_with):
     """Who waits for the job is answered, and the process ends."""
     d = daemon_with("--backend", "cpu", "--drain-timeout", 1)

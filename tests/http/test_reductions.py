@@ -197,6 +197,19 @@ def test_blocks_of_two_sessions_count_apart(both):
             assert got["value"] == i * a.sum()
 
 
+def test_arrays_without_elements(both):
+    """They have no memory of their own, unlike an empty part of another array."""
+    for name, shape in (("a", (0,)), ("b", (0, 3)), ("c", (3, 0)), ("d", (3, 0, 2))):
+        hold(both, name, np.zeros(shape, "float32"))
+    check(both, "sum(a)", 0, "float32")
+    check(both, "prod(b, axis=0)", np.ones(3), "float32")
+    check(both, "logsumexp(c, axis=1)", np.full(3, -np.inf), "float32")
+    check(both, "count_nonzero(d, axis=1)", np.zeros((3, 2)), "int64")
+    check(both, "sum(d, axis=0)", np.zeros((0, 2)), "float32")
+    body = {"statements": ["t = a + 1", "s = sum(t)", "n = sum(b, axis=0)"], "results": ["s", "n"], "inline": True}
+    both.expect(200, both.post("/v1/evaluate", body))
+
+
 def test_too_few_for_a_variance(both):
     hold(both, "a", np.array([1.0, 2.0, 4.0]))
     for expr in ("var(a, correction=3)", "std(a, correction=5)", "var(a[:1], correction=1)", "var(a[:0])",
@@ -393,7 +406,7 @@ def test_long_scans(both, shape, axis):
             (1 + (f.astype("float32") - np.float32(0.5)) * np.float32(1e-3)).astype("float64"), axis), rtol=1e-6)
 
 
-@pytest.mark.release_only
+@pytest.mark.release_only  # the fake GPU takes seconds for each, and shorter scans run under sanitizers
 @pytest.mark.parametrize("shape", [(3_000_000,), (270_000, 17), (600_000, 3)])
 def test_scans_in_several_groups(both, shape):
     """So long that on a GPU what blocks add up meets in groups, and in groups of groups."""

@@ -1,27 +1,33 @@
 """Reused memory never shows what another had in it: whatever way an array is made or changed, finished, refused or cut off,
 nothing of what somebody else's array, temporary, upload or download held before is in it, beside it (ghosts, padding) or in the
 snapshot on disk that has its whole memory."""
+import http.client
+import os
 import pathlib
 import re
+import signal
 import socket
+import threading
 import time
 
 import numpy as np
 import pytest
 
 from client import JSON, NPY, OCTETS, npy_bytes
+from conftest import until
 
 BYTE = 0xA5  # what the fake driver has in memory that nobody has written
 MARK = bytes([BYTE]) * 8
 SIZES = [8, 100, 1000, 4096, 5000, 65536, 100_000, 1 << 20, 5 << 20]
 
 
-@pytest.fixture(params=["cpu", "cuda"])
+@pytest.fixture(params=["cpu", "cpu-keeps", "cuda", "cuda-keeps"])
 def two(request, daemon_with, accounts, tmp_path):
     accounts.add("ann", role="operator")
     accounts.add("bob", role="operator")
-    args = ("--accounts", accounts.path, "--state-dir", tmp_path / "state")
-    d = (daemon_with("--backend", "cpu", *args) if request.param == "cpu" else request.getfixturevalue("gpu_with")(*args))
+    backend, _, keeps = request.param.partition("-")
+    args = ("--accounts", accounts.path, "--state-dir", tmp_path / "state", f"--keep-arrays={'yes' if keeps else 'no'}", "--restart-limit", 1000)
+    d = (daemon_with("--backend", "cpu", *args) if backend == "cpu" else request.getfixturevalue("gpu_with")(*args))
     ann, bob = accounts.client(d, "ann"), accounts.client(d, "bob")
     two.daemon, two.state = d, tmp_path / "state"
     yield ann, bob
@@ -51,11 +57,18 @@ def clean_bytes(what, data):
     assert MARK not in data, f"{what}: another's bytes at {data.index(MARK)} of {len(data)}"
 
 
-def look(c, what):
+def look(c, what, after_a_death=False):
     """Every byte that can be asked for of every array."""
+    seen = 0
     for a in c.list_all("/v1/arrays", "arrays"):
         for query in ("", "?ghost=1") if a.get("ghost") else ("",):
-            clean_bytes(f"{what} {a['name']}{query}", c.expect(200, c.get(f"/v1/arrays/{a['id']}/data{query}", accept=OCTETS)).body)
+            r = c.get(f"/v1/arrays/{a['id']}/data{query}", accept=OCTETS)
+            if after_a_death and r.status != 200:
+                c.fails(409, "contents_lost", r)
+                continue
+            clean_bytes(f"{what} {a['name']}{query}", c.expect(200, r).body)
+            seen += 1
+    return seen
 
 
 def cut(c, head, body):
@@ -152,6 +165,54 @@ def test_nothing_of_anothers(two, way):
     way(bob)
     look(bob, way.__name__)
     snapshot(bob)
+
+
+def busy(c, until):
+    """Makes arrays and writes to them, until the daemon dies."""
+    k = 0
+    try:
+        while time.monotonic() < until:
+            c.post("/v1/arrays", {"shape": [SIZES[k % len(SIZES)]], "dtype": "uint8", "fill": 1, "name": f"b{k % 30}"})
+            c.request("POST", f"/v1/arrays?dtype=uint8&shape={SIZES[k % 7]}&name=u{k % 30}", bytes(SIZES[k % 7]), content_type=OCTETS)
+            c.post("/v1/evaluate", {"expr": "m1 + m4", "out": "m1"})
+            c.post("/v1/evaluate", {"expr": f"m4[:100]*{k}", "name": f"r{k % 10}"})
+            if k % 3 == 0:
+                c.patch("/v1/arrays/m1", {"location": "host"})
+            k += 1
+    except (OSError, http.client.HTTPException):
+        pass
+
+
+def die(thread, clients):
+    before = two.daemon.pid
+    os.kill(before, signal.SIGKILL)
+    thread.join()
+    for c in clients:
+        c.close()
+    until(lambda: two.daemon.pid not in (before, two.daemon.proc.pid))
+
+
+def test_nothing_of_anothers_after_deaths(two):
+    """The next daemon has pieces of memory that another's arrays have left, and arrays that were just being made."""
+    ann, bob = two
+    if not bob.info()["process"]["keeps_arrays"]:
+        pytest.skip("no array outlives the daemon")
+    makers(bob)
+    for k in range(3):
+        fill(ann)
+        worker = bob.clone()
+        thread = threading.Thread(target=busy, args=(worker, time.monotonic() + 20))
+        thread.start()
+        time.sleep(0.02 + 0.1 * k)
+        die(thread, (ann, bob, worker))
+        assert look(bob, f"death {k}", after_a_death=True) > 10
+        for a in bob.list_all("/v1/arrays", "arrays"):
+            if a["name"][0] in "bur":
+                bob.expect(204, bob.delete(f"/v1/arrays/{a['id']}"))
+        for name in ("m1", "m4"):
+            assert bob.put(f"/v1/arrays/{name}", {"shape": [300, 210], "fill": 1}).status in (200, 201)
+        expressions(bob)
+        look(bob, f"after death {k}", after_a_death=True)
 
 
 def test_the_pattern_would_be_found(two):

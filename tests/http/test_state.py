@@ -221,9 +221,7 @@ def test_on_demand(kept, daemon_with):
     assert '\narrayd_snapshots_total{result="taken"} 1\n' in figures and f"\narrayd_snapshot_bytes {r['bytes']}\n" in figures
     c.upload(np.arange(10.0), "b")
     c.close()
-    d.proc.kill()
-    d.expected = -9
-    d.proc.wait()
+    d.kill()
     d, c = kept()
     assert [a["name"] for a in c.list_all("/v1/arrays", "arrays")] == ["a"]
     assert c.get("/v1/arrays/a").json()["restored_from"] == r["taken"]
@@ -269,9 +267,7 @@ def test_while_others_write(kept, backend):
     for t in threads:
         t.join()
     c.close()
-    d.proc.kill()
-    d.expected = -9
-    d.proc.wait()
+    d.kill()
     d, c = kept(backend=backend)
     for k in range(4):
         a = c.download(f"a{k}")
@@ -324,9 +320,7 @@ def test_what_has_not_changed_is_not_written_again(kept, tmp_path, backend):
         want = same()
         assert reused() == 5 - written, turn
         if turn % 3 == 2 or turn == len(changes) - 1:  # as by kill -9: nothing is written at the end
-            d.proc.kill()
-            d.expected = -9
-            d.proc.wait()
+            d.kill()
             c.close()
             d, c = kept(backend=backend)
             assert same() == want, turn

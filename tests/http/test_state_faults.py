@@ -1,5 +1,6 @@
 """State on disk when things go wrong: kill -9, damaged and foreign files, full disks, no time, a lost device.
 test_state.py has what goes well."""
+import contextlib
 import os
 import random
 import resource
@@ -33,9 +34,7 @@ def kept(daemon_with, folder):
 def killed(d, c=None):
     if c:
         c.close()
-    d.proc.kill()
-    d.expected = -9
-    d.proc.wait()
+    d.kill()
 
 
 def refused(folder, *args, status=1):
@@ -86,7 +85,7 @@ def test_every_byte_of_the_manifest(sound, folder):
             bad[i] ^= 1 << random.Random(i).randrange(8)
             path.write_bytes(bad)
             said = refused(folder)
-            assert "is not restored" in said and str(folder) in said, (i, said)
+            assert "cannot be restored" in said and str(folder) in said, (i, said)
         path.write_bytes(good)
 
 
@@ -97,7 +96,7 @@ def test_cut_files(sound, folder, kept, file):
         path = folder / file if file == "current" else snapshot / file
         good = path.read_bytes()
         path.write_bytes(good[:int(len(good) * keep) if isinstance(keep, float) else keep])
-        assert "is not restored" in refused(folder), keep
+        assert "cannot be restored" in refused(folder), keep
     sound()
     path = next(folder.glob("snapshot-*")) / file if file != "current" else folder / file
     path.unlink()
@@ -132,10 +131,10 @@ def test_foreign_and_newer(sound, folder):
     pointer.write_text(text.replace("snapshot-", "../state/snapshot-"))
     assert "damaged" in refused(folder)
     pointer.write_bytes(b"\0" * 100000)
-    assert "is not restored" in refused(folder)
+    assert "cannot be restored" in refused(folder)
     pointer.unlink()
     pointer.mkdir()
-    assert "is not restored" in refused(folder)
+    assert "cannot be restored" in refused(folder)
     pointer.rmdir()
     os.mkfifo(pointer)
     assert "not a file" in refused(folder)
@@ -166,7 +165,7 @@ def test_without_current(sound, folder, kept):
     snapshot = sound()
     (folder / "current").unlink()
     (snapshot / "current").unlink()
-    assert "current is missing, and there is snapshot-1" in refused(folder) and snapshot.exists()
+    assert "current is missing, but there is snapshot-1" in refused(folder) and snapshot.exists()
     d, c = kept("--state-ignore")
     assert names(c) == [] and (folder / "refused-1" / "manifest.json").exists()
     c.close()
@@ -192,14 +191,14 @@ def test_put_aside(sound, folder, kept):
         path.write_bytes(b"x" + path.read_bytes()[1:])
         bad = path.read_bytes()
         d, c = kept("--state-ignore")
-        assert "put aside" in d.log() and names(c) == []
+        assert "moved aside" in d.log() and names(c) == []
         assert len(c.list_all("/v1/sessions", "sessions")) == 1 and c.list_all("/v1/functions", "functions") == []
         assert c.info()["bytes_in_use"] == 0 and c.info()["state"]["restored_from"] is None
         c.upload(np.arange(3), "new")
         c.close()
         d.stop()
         d, c = kept("--state-ignore")
-        assert names(c) == ["new"] and "put aside" not in d.log()
+        assert names(c) == ["new"] and "moved aside" not in d.log()
         c.close()
         d.stop()
         aside = folder / "current.refused" if damage == "current" else next(folder.glob("refused-*")) / "data"
@@ -207,7 +206,7 @@ def test_put_aside(sound, folder, kept):
 
 
 def test_put_aside_again(sound, folder, kept):
-    """What was put aside is not overwritten by what is."""
+    """What was moved aside is not overwritten by what is moved aside later."""
     sound()
     for k in ("", "-2", "-3"):
         (next(folder.glob("snapshot-*")) / "manifest.json").write_text("damaged")
@@ -313,7 +312,7 @@ def test_full_disk(kept, folder):
     c.close()
     d.expected = 1
     d.stop()
-    assert "the state was not written" in d.log()
+    assert "the state could not be saved" in d.log()
     d, c = kept()
     assert names(c) == ["a", "large"] and c.get("/v1/arrays/a").json()["restored_from"] > first["taken"]
     c.close()
@@ -352,7 +351,7 @@ def test_no_time(kept):
     d.stop()
     log = d.log()
     for x in (a, v):
-        assert any("not in the snapshot" in line and x["id"] in line and "no time" in line for line in log.splitlines()), log
+        assert any("missing from the snapshot" in line and x["id"] in line and "no time" in line for line in log.splitlines()), log
     assert "left_out=2" in log
     d, c = kept("--state-timeout", "0")
     assert names(c) == [] and c.info()["limits"]["state_timeout"] == 0
@@ -428,14 +427,16 @@ def test_ended_while_a_snapshot_is_taken(kept):
 
 def test_lost_device(gpu_with, folder):
     """Exit status 75 writes nothing; the next start has what there was."""
-    d = gpu_with("--state-dir", folder, "--lost-exit-delay", "0.2")
+    d = gpu_with("--state-dir", folder, "--no-keeper", "--lost-exit-delay", "0.2")
     c = d.client()
     c.upload(np.arange(50.0), "a")
     c.expect(200, c.post("/v1/snapshot"))
     c.upload(np.arange(60.0), "b")
     before = sorted(folder.rglob("*"))
+    c.close()  # on a new connection it is asked once
     d.fail("700")
-    c.post("/v1/evaluate", {"expr": "a+1", "name": "x"})
+    with contextlib.suppress(ConnectionError):  # the end may come before the reply
+        c.post("/v1/evaluate", {"expr": "a+1", "name": "x"})
     c.close()
     d.expected = 75
     assert d.proc.wait(20) == 75
@@ -458,7 +459,7 @@ def test_what_cannot_be_read_is_left_out(gpu_with, folder):
         c.expect(201, c.post("/v1/arrays/b/views", {"index": "1:", "name": "c"}))
     r = c.expect(200, c.post("/v1/snapshot")).json()
     assert (r["arrays"], r["left_out"]) == (1, 2 if lost else 0)
-    assert d.log().count("its contents cannot be read") == r["left_out"]
+    assert d.log().count("the array's contents cannot be read") == r["left_out"]
     killed(d, c)
     d = gpu_with("--state-dir", folder)
     c = d.client()
@@ -527,5 +528,5 @@ def test_shares_that_are_void_stay_so(daemon_with, accounts, folder):
     bob.fails(404, "not_found", bob.get(f"/v1/arrays/{u}"))
     assert carl.get(f"/v1/arrays/{u}").status == 200
     carl.fails(404, "not_found", carl.get(f"/v1/arrays/{v}"))
-    assert "a share is not restored: there may be no more of them" in d.log() and v in d.log()
+    assert "a share was not restored: the limit of shares is reached" in d.log() and v in d.log()
     bob.close(), carl.close()

@@ -26,9 +26,7 @@ def two(daemon_with, accounts, tmp_path):
 def killed(d, *clients):
     for c in clients:
         c.close()
-    d.proc.kill()
-    d.expected = -9
-    d.proc.wait()
+    d.kill()
 
 
 def snapshots(tmp_path):
@@ -58,7 +56,7 @@ def test_what_is_not_ready_is_as_it_was(two, tmp_path):
         r = ann.expect(200, ann.post("/v1/snapshot")).json()
         assert (r["arrays"], r["earlier"], r["left_out"], r["reused"]) == (5, 2, 0, 1 << 20)
         assert {(g["id"], g["principal"], g["contents"]) for g in r["gaps"]} == {(ids[x], "bob", "earlier") for x in ("large", "small")}
-        assert {g["reason"] for g in r["gaps"]} == {"work is still writing to it"} and len(snapshots(tmp_path)) == 1
+        assert {g["reason"] for g in r["gaps"]} == {"work is still writing to the array"} and len(snapshots(tmp_path)) == 1
     write_for_ever(bob, "new")
     bob.upload(np.zeros(10), "never")
     write_for_ever(bob, "never")
@@ -114,7 +112,7 @@ def test_the_last_one_does_not_wait_either(two, tmp_path):
     ann.close(), bob.close()
     d.expected = 1
     d.stop()
-    assert any(new in line and "an array is not in the snapshot" in line for line in d.log().splitlines())
+    assert any(new in line and "an array is missing from the snapshot" in line for line in d.log().splitlines())
     assert set(before) < set(snapshots(tmp_path))
     d, ann, bob = two()
     assert (ann.download("a") == 2).all() and (bob.download("v") == 7).all()

@@ -4,6 +4,8 @@ import hashlib
 import numpy as np
 import pytest
 
+from test_survive import kill
+
 
 @pytest.fixture
 def start(daemon_with, tmp_path):
@@ -65,7 +67,7 @@ def test_a_function_named_like_an_operation(start, tmp_path):
     change_manifest(tmp_path, '"mine"', '"sin"')
     d, c = start(None, None)
     assert names(c) == ["a"] and names(c, "functions") == ["f", "g"]
-    assert any("a function is not restored" in line and "name=sin" in line and "operation" in line for line in d.log().splitlines())
+    assert any("a function was not restored" in line and "name=sin" in line and "operation" in line for line in d.log().splitlines())
     c.expect(200, c.post("/v1/snapshot"))
     for _ in range(2):
         d, c = start(d, c)
@@ -94,7 +96,7 @@ def test_no_room(start, tmp_path):
     tight = "--memory-limit", "20KiB"
     d, c = start(d, c, *tight)
     assert names(c) == ["small"] and c.info()["bytes_in_use"] == 800
-    assert sum("there is no room for an array" in line for line in d.log().splitlines()) == 4
+    assert sum("no memory for an array" in line for line in d.log().splitlines()) == 4
     c.fails(404, "not_found", c.get(f"/v1/arrays/{large}"))
     c.upload(np.ones(3), "large")  # another one takes the name
     for _ in range(2):
@@ -102,12 +104,12 @@ def test_no_room(start, tmp_path):
     c.expect(204, c.delete(f"/v1/sessions/{s}"))
     d, c = start(d, c, *tight)
     assert names(c) == ["small", "large"]
-    assert sum("there is no room for an array" in line for line in d.log().splitlines()) == 3
+    assert sum("no memory for an array" in line for line in d.log().splitlines()) == 3
     d, c = start(d, c)
     assert [a["name"] for a in c.list_all("/v1/arrays", "arrays") if "name" in a and a["name"]] == ["small", "large", "half", "middle"]
     assert (c.download(large) == np.arange(float(1 << 17))).all() and (c.download("half") == np.arange(0, 1 << 17, 2)).all()
     assert (c.download(middle) == 3).all() and (c.download("large") == 1).all()
-    assert c.meta("half")["view_of"] == large and "no room" not in d.log()
+    assert c.meta("half")["view_of"] == large and "no memory for an array" not in d.log()
     assert c.expect(200, c.post("/v1/snapshot")).json()["arrays"] == 5
     assert len(list(tmp_path.glob("state/snapshot-*"))) == 1
     c.close()
@@ -120,10 +122,10 @@ def test_no_room_in_one_piece(start):
     large = c.upload(np.arange(float(n)), "large")["id"]
     c.upload(np.arange(3.0), "small")
     d, c = start(d, c, "--memory-limit", str(8 * n))  # blocks are rounded up
-    assert names(c) == ["small"] and sum("there is no room for an array" in line for line in d.log().splitlines()) == 1
+    assert names(c) == ["small"] and sum("no memory for an array" in line for line in d.log().splitlines()) == 1
     c.expect(200, c.post("/v1/snapshot"))
     d, c = start(d, c)
-    assert (c.download(large) == np.arange(float(n))).all() and "no room" not in d.log()
+    assert (c.download(large) == np.arange(float(n))).all() and "no memory for an array" not in d.log()
     c.close()
 
 
@@ -149,3 +151,35 @@ def test_whose_account_has_gone(daemon_with, accounts, tmp_path):
     ann, bob = (accounts.client(d, name) for name in ("ann", "bob"))
     assert names(ann) == ["a"] and names(bob) == []
     ann.close(), bob.close()
+
+
+def test_through_deaths(start, tmp_path):
+    """What a start passed over is still in the state when a daemon after it has taken everything else from the journal."""
+    d, c = start(None, None)
+    large = c.upload(np.arange(float(1 << 21)), "large")["id"]
+    c.upload(np.arange(100.0), "small")
+    for name, expr in (("mine", "x + 1"), ("other", "x + 2")):
+        c.expect(201, c.post("/v1/functions", {"name": name, "params": ["x"], "expr": expr}))
+    c.close()
+    d.stop()
+    change_manifest(tmp_path, '"mine"', '"sin"')
+    large_in_state = lambda: next(tmp_path.glob("state/snapshot-*/manifest.json")).read_text().count(large)
+    d, c = start(None, None, "--memory-limit", str(8 << 20), "--keep-arrays", "--restart-limit", 100)
+    lost = [line for line in d.log().splitlines() if "stays in the state" in line]
+    assert len(lost) == 2, d.log()
+    assert names(c) == ["small"] and names(c, "functions") == ["other"]
+    for k in range(4):
+        c.expect(204, c.delete("/v1/functions/other")) if k == 0 else None  # that stays deleted
+        if k == 2:
+            c.expect(200, c.post("/v1/snapshot"))
+            assert large_in_state()
+        c.close()
+        kill(d)
+        assert names(c) == ["small"] and names(c, "functions") == []
+    c.close()
+    d.stop()
+    change_manifest(tmp_path, '"sin"', '"mine"')
+    d, c = start(None, None)
+    assert sorted(names(c)) == ["large", "small"] and names(c, "functions") == ["mine"]
+    assert (c.download(large) == np.arange(float(1 << 21))).all()
+    c.close()

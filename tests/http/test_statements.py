@@ -263,7 +263,7 @@ def test_explain(both):  # noqa: F811
 
 def test_a_device_that_fails(gpu_with):
     """Whichever piece of work it is: all or nothing, and the next request goes through."""
-    d = gpu_with()
+    d = gpu_with("--no-keeper")
     api = d.client()
     hold(api, "u", np.arange(4.))
     hold(api, "v", np.arange(4.))
@@ -283,9 +283,9 @@ def test_a_device_that_fails(gpu_with):
     d.fail("700")
     api.fails(503, "device_lost", post(api, *statements))
     api.close()
+    d.proc.wait(30)
 
 
-@pytest.mark.release_only
 def test_large_statements_made_anew(daemon_with):
     """Somebody writes to an array that the statements assign while workers plan them: they are made of what it has
     then, or refused."""

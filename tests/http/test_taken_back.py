@@ -48,7 +48,7 @@ def test_a_job_reads_no_longer_than_it_may(two, fields):
     r = ended(bob, ref)
     assert (r["state"], r["error"]["status"]) == ("failed", 404) and u in r["error"]["detail"]
     assert bob.download("acc").max() != 1111
-    assert "not shared" in bob.fails(409, "conflict", bob.post(f"/v1/jobs/{ref}/resume"))["detail"]
+    assert "no longer shared" in bob.fails(409, "conflict", bob.post(f"/v1/jobs/{ref}/resume"))["detail"]
     ann.expect(204, ann.delete("/v1/arrays/u"))
     until(lambda: used(ann) == 0)
 

@@ -58,7 +58,7 @@ def test_a_client_that_has_left(d, admin, how):
         reset(s)
     else:
         s.shutdown(1)
-    settles(admin, WORK, 0, 20)
+    settles(admin, WORK, 0)
     assert c.expect(200, c.post("/v1/evaluate", {"expr": "sum(v)"})).json()["value"] == 1000  # of the same session
     s.close()
     c.close()
@@ -74,7 +74,7 @@ def test_every_kind_of_work(d, admin, expr):
     s = held(d, {"expr": expr})
     busy(admin)
     s.close()
-    settles(admin, WORK, 0, 20)
+    settles(admin, WORK, 0)
     c.close()
 
 
@@ -82,7 +82,7 @@ def test_a_request_whose_time_is_over(d, admin):
     c = with_v(d.client())
     r = c.post("/v1/evaluate", {"expr": LONG}, headers={"Prefer": "wait=0"})
     c.fails(504, "deadline_exceeded", r)
-    settles(admin, WORK, 0, 20)
+    settles(admin, WORK, 0)
     c.close()
 
 
@@ -94,7 +94,7 @@ def test_an_array_that_is_deleted(d, admin):
     c.expect(200, c.post("/v1/evaluate", {"expr": "y + x", "out": "x"}))
     c.expect(204, c.delete("/v1/arrays/x"))
     c.expect(204, c.delete("/v1/arrays/y"))
-    settles(admin, WORK, 0, 20)
+    settles(admin, WORK, 0)
     c.close()
 
 
@@ -109,7 +109,7 @@ def test_a_session_that_is_deleted_with_its_programs(d, admin):
     until(lambda: any(j["state"] == "running" for j in other.get("/v1/jobs").json()["jobs"]))
     other.close()
     c.expect(204, c.delete(f"/v1/sessions/{session}"))
-    settles(admin, WORK, 0, 20)
+    settles(admin, WORK, 0)
     c.close()
 
 
@@ -145,7 +145,7 @@ def test_an_account_that_is_removed(daemon_with, accounts):
     kept = accounts.path.read_text()
     accounts.path.write_text(kept[:kept.index("[bob]")])
     accounts.reload(d)
-    settles(admin, WORK, 0, 20)
+    settles(admin, WORK, 0)
     assert ann.expect(200, ann.post("/v1/evaluate", {"expr": "sum(v)"})).json()["value"] == 1000
     ann.close()
     bob.close()
@@ -164,7 +164,7 @@ def test_what_is_still_to_be_had_is_done(d, admin):
     s = held(d, {"expr": LONG})
     s.close()
     assert np.all(c.download("y") == 2 * (3e7 + 3e7 * 3e7)) and np.all(c.download("v") == 3e7)
-    settles(admin, WORK, 0, 20)
+    settles(admin, WORK, 0)
     c.close()
 
 
@@ -178,7 +178,7 @@ def test_what_is_wanted_beside_what_is_not(d, admin):
             s.close()
         assert abs(json.loads(read_reply(stays).body)["value"] - 2e7 * np.sin(1)) < 1
         stays.close()
-    settles(admin, WORK, 0, 20)
+    settles(admin, WORK, 0)
     c.close()
 
 

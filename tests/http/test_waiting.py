@@ -260,7 +260,7 @@ def test_a_name_is_given_though_the_client_has_gone(slow):
     while submitted(slow) == before:
         time.sleep(0.001)
     s.close()
-    settles(slow.daemon, IN_FLIGHT, 1, 20)
+    settles(slow.daemon, IN_FLIGHT, 1)
     np.testing.assert_array_equal(slow.download("r"), [0, 1, 5])
 
 

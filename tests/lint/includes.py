@@ -7,14 +7,13 @@ itself; each outside library has the one module that may include it. Includes ar
 """
 import re
 
-from lintlib import FLOORS, ROOT, finish, floor, line_of, read, sources, without_comments
+from lintlib import FLOORS, LEAVES, ROOT, finish, floor, included, read, sources
 
 MAY = {
     "tests": ("tests", "server", "protocol", "compute"),
     "clients": ("clients",),
     "clients/c": ("clients/c",),
 }
-LEAVES = ("server/server.h", "server/config.h")
 # Arrows that run upward today, as (room, room above it that it includes). No new ones: the list is to become empty.
 UPWARD = set()
 LIBRARIES = [  # (header, who may include it)
@@ -38,11 +37,8 @@ def backend_of(path):
 
 findings, upward = [], set()
 for path in sources(".c", ".h", ".def", ".cuh"):
-    text = read(path)
-    for match in re.finditer(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^">]+)[">]',
-                             without_comments(text, strings=False), re.M):
-        kind, target = match.groups()
-        where = f"{path}:{line_of(text, match.start())}"
+    for line, kind, target in included(read(path)):
+        where = f"{path}:{line}"
         if kind == "<":
             for header, who in LIBRARIES:
                 if re.match(header, target) and not re.fullmatch(who, path.as_posix()):

@@ -11,11 +11,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROOMS = ("compute", "protocol", "server", "clients", "tests")
 SKIPPED = 77
 # The house from top to bottom: a room may call those below it, never one above.
-FLOORS = ("server", "server/api", "server/state", "server/jobs", "server/body", "server/store", "server/work", "server/http",
+FLOORS = ("server", "server/api", "server/state", "server/jobs", "server/kept", "server/body", "server/store", "server/keeper", "server/journal", "server/work", "server/http",
           "protocol/text", "protocol/wire", "protocol/json", "protocol/number",
-          "compute/program", "compute/engine", "compute/backends.c", "compute/cpu", "compute/cpu/interp", "compute/cpu/loops",
-          "compute/gpu/cuda", "compute/gpu/code", "compute/gpu/text", "compute/gpu/api", "compute/backend", "compute/ir",
-          "compute/check", "compute/lang", "compute/kernels/forms", "compute/kernels/scalar", "compute/type", "compute/base")
+          "compute/program", "compute/engine", "compute/memory", "compute/backends.c", "compute/cpu", "compute/cpu/interp",
+          "compute/cpu/loops", "compute/gpu/cuda", "compute/gpu/code", "compute/gpu/text", "compute/gpu/api", "compute/backend",
+          "compute/ir", "compute/check", "compute/lang", "compute/kernels/forms", "compute/kernels/scalar", "compute/type", "compute/culprit",
+          "compute/base")
+# Headers of the top room that every room of server/ may include: the parts of the daemon as pointers, and the options.
+LEAVES = ("server/server.h", "server/config.h")
 
 
 def sources(*suffixes, rooms=ROOMS):
@@ -83,6 +86,12 @@ def without_comments(text, strings=True):
 
 def line_of(text, offset):
     return text.count("\n", 0, offset) + 1
+
+
+def included(text):
+    """(line, '<' or '"', what is included) of every #include of a C text."""
+    for match in re.finditer(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^">]+)[">]', without_comments(text, strings=False), re.M):
+        yield line_of(text, match.start()), *match.groups()
 
 
 def finish(findings, what):

@@ -1,4 +1,4 @@
-"""House rules that a reader would otherwise have to check: one allocator, short files, openings."""
+"""House rules that a reader would otherwise have to check: one allocator, one clock, plain conditions, short files, openings."""
 import re
 
 from lintlib import finish, line_of, read, sources, without_comments
@@ -9,8 +9,29 @@ COLUMNS = 100
 GENERATED = re.compile(r"_table\.h$|^tests/golden/|^tests/fuzz/corpus/")
 ALLOCATORS = re.compile(r"(?<![\w.>])(malloc|calloc|realloc|reallocarray|free|strdup|strndup|asprintf|"
                         r"vasprintf|posix_memalign|aligned_alloc|memalign|open_memstream)\s*\(")
+CLOCKS = re.compile(r"(?<![\w.>])(time|clock_gettime|gettimeofday)\s*\(")
 LEFTOVERS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|\bnot implemented\b|\bnot yet implemented\b", re.I)
-SHELL = ("deploy", ".ci")
+CONDITION = re.compile(r"\b(if|while|for|switch)\b ?\(")
+ASSIGNMENT = re.compile(r"(?<![=!<>])=(?!=)|<<=|>>=")
+
+
+def conditions(text):
+    """The conditions of C text without comments, each with its place; initialisers in braces are left out."""
+    for match in CONDITION.finditer(text):
+        depth, parts = 1, [""]
+        for c in text[match.end():]:
+            depth += (c in "([{") - (c in ")]}")
+            if depth == 0:
+                break
+            if c == ";" and depth == 1:
+                parts.append("")
+            else:
+                parts[-1] += c
+        condition, braces = parts[1 if match.group(1) == "for" else 0], 1
+        while braces:
+            condition, braces = re.subn(r"\{[^{}]*\}", "", condition)
+        yield match.start(), condition
+
 
 findings = []
 for path in sources(".c", ".h", ".def", ".cuh", ".py", ".js", ".ts", ".build"):
@@ -34,9 +55,13 @@ for path in sources(".c", ".h", ".def", ".cuh", ".py", ".js", ".ts", ".build"):
     if path.parts[0] != "tests":
         for match in LEFTOVERS.finditer(text):
             findings.append(f"{name}:{line_of(text, match.start())}: {match.group(0)}")
-        # A client is a program of its own, without the daemon's allocator.
-        if path.suffix in (".c", ".h") and name != "compute/base/mem.c" and path.parts[0] != "clients":
-            for match in ALLOCATORS.finditer(without_comments(text)):
-                findings.append(f"{name}:{line_of(text, match.start())}: {match.group(1)}() "
-                                "outside compute/base/mem.c")
+        # A client is a program of its own, without the daemon's allocator and clocks.
+        if path.suffix in (".c", ".h") and path.parts[0] != "clients":
+            code = without_comments(text)
+            for place, condition in conditions(code):
+                if ASSIGNMENT.search(condition):
+                    findings.append(f"{name}:{line_of(text, place)}: an assignment in a condition")
+            for home, calls in (("compute/base/mem.c", ALLOCATORS), ("compute/base/clock.h", CLOCKS)):
+                for match in calls.finditer(code) if name != home else ():
+                    findings.append(f"{name}:{line_of(text, match.start())}: {match.group(1)}() outside {home}")
 finish(findings, "sources")

@@ -58,7 +58,7 @@ enum err_code cuda_check(struct cuda *c, CUresult code, const char *what, struct
     return err_set(e, ERR_DEVICE_LOST, "%s: %d", what, code);
 }
 
-enum err_code cuda_stream_wait_event(struct stream *s, CUevent event, struct err *e)
+enum err_code cuda_stream_wait_event(struct backend_stream *s, CUevent event, struct err *e)
 {
     return cuda_check(&cuda, cuda.driver->cuStreamWaitEvent(s->cu, event, 0), "wait", e);
 }
@@ -261,7 +261,7 @@ static inline enum err_code upload(void *to, const unsigned char *bytes, int64_t
 {
     struct client c = {0};
     struct err e = ERR_INIT;
-    struct stream s;
+    struct backend_stream s;
     int64_t at = 0;
     enum err_code code = cuda_upload_new(&cuda.base, 0, to, n, woken, &c, &c.t, &e);
     if (code != ERR_OK)

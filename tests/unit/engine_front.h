@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "compute/engine/engine.h"
 #include "compute/memory/memory_int.h"
 #include "protocol/text/infix.h"
 
@@ -42,11 +43,11 @@ static inline void pass(struct job *job)
     job->done(job);
 }
 
-static inline uint64_t front_submit(struct stream *s, struct job *job);
+static inline uint64_t front_submit(struct backend_stream *s, struct job *job);
 
 static inline bool front_passed(struct fence f)
 {
-    return f.ticket <= front.passed;
+    return f.seq <= front.passed;
 }
 
 static inline void front_free(struct backend *b, int device, void *p, int64_t size)
@@ -63,7 +64,7 @@ static inline void ran(struct job *job)
 }
 
 /* The job's kernels, by the real backend. */
-static inline void run_kernels(struct stream *s, const struct job *job)
+static inline void run_kernels(struct backend_stream *s, const struct job *job)
 {
     struct job inner = {.kernels = job->kernels,
                         .n_kernels = job->n_kernels,
@@ -82,9 +83,9 @@ static inline void run_kernels(struct stream *s, const struct job *job)
     assert_int_equal(inner.result, ERR_OK);
 }
 
-static inline uint64_t front_submit(struct stream *s, struct job *job)
+static inline uint64_t front_submit(struct backend_stream *s, struct job *job)
 {
-    uint64_t ticket = ++front.issued;
+    uint64_t seq = ++front.issued;
     job->stream = s;
     job->next = NULL;
     if (front.at_once != ERR_OK) {
@@ -107,7 +108,7 @@ static inline uint64_t front_submit(struct stream *s, struct job *job)
         job->in_submit = true;
         pass(job);
     }
-    return ticket;
+    return seq;
 }
 
 /* Ends the oldest held job: it runs, or fails with `code` before it has written anything. */

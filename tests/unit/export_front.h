@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "compute/engine/engine.h"
 #include "compute/memory/export.h"
 #include "tests/descriptors.h"
 #include "tests/unit/engine_front.h"

@@ -84,20 +84,20 @@ static void everything_is_read(void **state)
 static void mistakes_are_told_with_their_line(void **state)
 {
     (void)state;
-    refused("weight = 1\n", "file: line 1: a value before");
-    refused("[ann]\n[bob]\n\n[ann]\n", "file: line 4: there is a section");
-    refused("[ann\n", "file: line 1: a section is");
-    refused("[]\n", "file: line 1: there is no name");
-    refused("[ ]\n", "file: line 1: there is no name");
-    refused("[a b]\n", "file: line 1: a name is");
-    refused("[-a]\n", "file: line 1: a name is");
-    refused("[a/b]\n", "file: line 1: a name is");
+    refused("weight = 1\n", "file: line 1: there is a setting before");
+    refused("[ann]\n[bob]\n\n[ann]\n", "file: line 4: there is already a section");
+    refused("[ann\n", "file: line 1: a section must be");
+    refused("[]\n", "file: line 1: the brackets contain no name");
+    refused("[ ]\n", "file: line 1: the brackets contain no name");
+    refused("[a b]\n", "file: line 1: a name must be");
+    refused("[-a]\n", "file: line 1: a name must be");
+    refused("[a/b]\n", "file: line 1: a name must be");
     refused("[aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa]\n",
-            "file: line 1: a name is");
-    refused("[ann]\nwhat\n", "file: line 2: this is not");
-    refused("[ann]\ncolour = red\n", "file: line 2: there is no setting 'colour'");
-    refused("[ann]\ndevice_memory = 1\n", "file: line 2: there is no setting");
-    refused("[ann]\nrole = root\n", "file: line 2: a role is");
+            "file: line 1: a name must be");
+    refused("[ann]\nwhat\n", "file: line 2: expected");
+    refused("[ann]\ncolour = red\n", "file: line 2: unknown setting 'colour'");
+    refused("[ann]\ndevice_memory = 1\n", "file: line 2: unknown setting");
+    refused("[ann]\nrole = root\n", "file: line 2: a role must be");
     refused("[ann]\nrole = user\nrole = user\n", "file: line 3: this is given twice");
     refused("[ann]\nbody = 1\nbody = 2\n", "file: line 3: this is given twice");
     refused("[ann]\nweight = 0\n", "file: line 2: '0' is not");
@@ -107,17 +107,18 @@ static void mistakes_are_told_with_their_line(void **state)
     refused("[ann]\nweight =\n", "file: line 2: '' is not");
     refused("[ann]\narrays = 99999999999999999999\n", "file: line 2: ");
     refused("[ann]\ndevice-memory = 0\n", "file: line 2: '0' is not a size");
-    refused("[ann]\ndevice-memory = 1 parsec\n", "file: line 2: '1 parsec' is not a size");
+    refused("[ann]\ndevice-memory = 1 parsec\n",
+            "file: line 2: '1 parsec' is not a size: a number of bytes, or a number with one of");
     refused("[ann]\ndevice-memory = 1e300\n", "file: line 2: ");
-    refused("[ann]\ntoken = abc\n", "file: line 2: a token is given");
+    refused("[ann]\ntoken = abc\n", "file: line 2: a token must be given");
     refused("[ann]\ntoken = BA7816BF8F01CFEA414140DE5DAE2223B00361A396177A9CB410FF61F20015AD\n",
-            "file: line 2: a token is given");
+            "file: line 2: a token must be given");
     refused("[ann]\ntoken = " ABC "\n[bob]\ntoken = " ABC "\n",
-            "file: line 4: this token is there already, of [ann]");
+            "file: line 4: this token is already given, in [ann]");
     struct accounts a;
     struct err e = ERR_INIT;
     assert_int_equal(accounts_parse("[ann]\nrole = us\0er\n", 19, "file", &a, &e), ERR_BAD_FIELD);
-    assert_string_equal(e.message, "file: line 2: there is a NUL character");
+    assert_string_equal(e.message, "file: line 2: the line contains a NUL character");
 }
 
 static void there_is_an_end_to_it(void **state)
@@ -133,11 +134,11 @@ static void there_is_an_end_to_it(void **state)
     accounts_free(&a);
     size_t n = text.len;
     strb_add(&text, "[more]\n");
-    refused(text.data, "file: line 2001: more than 1000 accounts");
+    refused(text.data, "file: line 2001: there are more than 1000 accounts");
     text.data[n] = '\0';
     text.len = n;
     strb_addf(&text, "token = %064x\n", ACCOUNTS_MAX);
-    refused(text.data, "file: line 2001: more than 1000 tokens");
+    refused(text.data, "file: line 2001: there are more than 1000 tokens");
     strb_free(&text);
 }
 
@@ -322,7 +323,7 @@ static void files(void **state)
     assert_non_null(strstr(e.message, "No such file"));
     assert_int_equal(accounts_read("/tmp", &a, &e), ERR_BAD_FIELD);
     assert_int_equal(accounts_read("/dev/zero", &a, &e), ERR_BAD_FIELD);
-    assert_non_null(strstr(e.message, "not a file"));
+    assert_non_null(strstr(e.message, "not a regular file"));
 }
 
 int main(void)

@@ -184,6 +184,9 @@ static void mistakes_are_named(void **state)
     refused(ARGS("--threads", "-1"), "-1");
     refused(ARGS("--max-header", "1GiB"), "1048576");
     refused(ARGS("--memory-limit", "12QB"), "12QB");
+    refused(ARGS("--memory-limit", "3gb"),
+            "'3gb' is not a size from 0 to 9007199254740992: a number of bytes, or a number with "
+            "one of the units KiB, MiB, GiB, TiB (K, M, G, T for short) and kB, MB, GB, TB");
     refused(ARGS("--slab-memory", "4MiB"), "5242880");
     refused(ARGS("--log-level", "loud"), "loud");
     refused(ARGS("--header-timeout", "nan"), "nan");
@@ -195,13 +198,13 @@ static void mistakes_are_named(void **state)
 
     static const char *const files[][2] = {
         {"color = blue\n", ": line 1: unknown setting 'color'"},
-        {"[server]\nthreads = 1\n", ": line 1: there are no sections, but found [server]"},
+        {"[server]\nthreads = 1\n", ": line 1: sections are not supported, but found [server]"},
         {"threads = 1\n\nthreads = 2\n", ": line 3: 'threads' is set twice"},
         {"threads = one\n", ": line 1: threads: 'one'"},
-        {"threads = 1\nwhat is this\n", ": line 2: this is not 'name = value'"},
-        {"threads: 1\n", ": line 1: this is not 'name = value'"},
+        {"threads = 1\nwhat is this\n", ": line 2: expected 'name = value'"},
+        {"threads: 1\n", ": line 1: expected 'name = value'"},
         {"config = /etc/other\n", ": line 1: unknown setting 'config'"},
-        {"# a comment\rthreads = 1\n", ": line 1: there is a CR"},
+        {"# a comment\rthreads = 1\n", ": line 1: the line contains a CR"},
         {"# a comment\nlisten =\n", ": line 2: listen: '' is not a value"},
         {"= 1\n", ": line 1: unknown setting ''"},
     };

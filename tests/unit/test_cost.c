@@ -11,8 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compute/memory/memory_int.h"
+#include "compute/engine/engine.h"
 #include "compute/engine/run.h"
+#include "compute/memory/memory_int.h"
 #include "protocol/text/infix.h"
 
 struct fixture {

@@ -1,11 +1,15 @@
 /* The CPU backend behind backend.h: opening, memory and its limit, zeroing of reused memory, the
  * names of kernel shapes, metrics. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -36,7 +40,7 @@ static void test_open(void **state)
     char note[128];
     setenv("ARRAYD_LIBCUDA", "/nonexistent/libcuda.so", 1); /* whatever this machine has */
     assert_int_equal(backend_open("auto", &config, &b, note, sizeof note, &e), ERR_OK);
-    assert_ptr_equal(strstr(note, "no GPU is used: /nonexistent/libcuda.so"), note);
+    assert_ptr_equal(strstr(note, "not using a GPU: /nonexistent/libcuda.so"), note);
     assert_string_equal(b->ops->name, "cpu");
     assert_ptr_equal(backend_cpu_ops.host(NULL, &e), &e); /* host memory */
     assert_int_equal(b->ops->device_count(b), 1);
@@ -133,6 +137,77 @@ static void what_is_not_used_again_goes_back(void **state)
         cpu_memory_tidy(m, -1);
     cpu_memory_get_stats(m, &stats);
     assert_int_equal(stats.cached, 0);
+    cpu_memory_free(m);
+}
+
+/* While a piece is unmapped, another thread books all that the limit allows. */
+static struct {
+    struct cpu_memory *memory; /* NULL: not watched */
+    pthread_t thread;
+    size_t first;
+    _Atomic bool booked;
+    bool over;
+} unmapping;
+
+static void *book_all(void *user)
+{
+    struct cpu_memory_stats stats;
+    cpu_memory_get_stats(user, &stats);
+    atomic_store(&unmapping.booked, cpu_memory_book(user, stats.limit));
+    return NULL;
+}
+
+/* The C library's. */
+int munmap(void *p, size_t n)
+{
+    struct cpu_memory *m = unmapping.memory;
+    unmapping.memory = NULL;
+    if (m && pthread_create(&unmapping.thread, NULL, book_all, m) == 0) {
+        unmapping.first = n;
+        usleep(50000);
+        unmapping.over = atomic_load(&unmapping.booked);
+    }
+    return (int)syscall(SYS_munmap, p, n);
+}
+
+static void what_is_still_mapped_is_not_given_out(void **state)
+{
+    (void)state;
+    struct cpu_memory *m = cpu_memory_new(1024 * MIB);
+    assert_non_null(m);
+    void *p = cpu_memory_get(m, 100 * MIB, false);
+    assert_non_null(p);
+    cpu_memory_put(m, p, 100 * MIB);
+    unmapping.memory = m;
+    cpu_memory_tidy(m, -1);
+    assert_null(unmapping.memory);
+    assert_int_equal(pthread_join(unmapping.thread, NULL), 0);
+    assert_true(atomic_load(&unmapping.booked));
+    assert_false(unmapping.over);
+    assert_true(unmapping.first <= (size_t)(16 * MIB)); /* nobody waits long */
+    cpu_memory_unbook(m, 1024 * MIB);
+    cpu_memory_free(m);
+}
+
+static void small_blocks_take_room_from_the_cache(void **state)
+{
+    (void)state;
+    struct cpu_memory *m = cpu_memory_new(64 * MIB);
+    struct cpu_memory_stats stats;
+    void *p[256];
+    int n = 0;
+    assert_non_null(m);
+    void *large = cpu_memory_get(m, 8 * MIB, false);
+    assert_non_null(large);
+    cpu_memory_put(m, large, 8 * MIB);
+    while (n < 256 && (p[n] = cpu_memory_get(m, MIB / 4, false)) != NULL)
+        n++;
+    assert_int_equal(n, 256);
+    cpu_memory_get_stats(m, &stats);
+    assert_int_equal(stats.live, 64 * MIB);
+    assert_int_equal(stats.cached, 0);
+    while (n > 0)
+        cpu_memory_put(m, p[--n], MIB / 4);
     cpu_memory_free(m);
 }
 
@@ -238,6 +313,8 @@ int main(void)
         cmocka_unit_test(test_open),
         cmocka_unit_test(test_memory),
         cmocka_unit_test(what_is_not_used_again_goes_back),
+        cmocka_unit_test(what_is_still_mapped_is_not_given_out),
+        cmocka_unit_test(small_blocks_take_room_from_the_cache),
         cmocka_unit_test(test_limit),
         cmocka_unit_test(test_explain),
     };

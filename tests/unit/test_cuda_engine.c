@@ -13,8 +13,9 @@
 #include <time.h>
 
 #include "compute/base/mem.h"
-#include "compute/memory/memory_int.h"
+#include "compute/engine/engine.h"
 #include "compute/gpu/api/cuda_api.h"
+#include "compute/memory/memory_int.h"
 #include "tests/fake/fake_cuda.h"
 
 struct fixture {

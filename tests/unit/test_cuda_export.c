@@ -16,8 +16,9 @@
 #include <unistd.h>
 
 #include "compute/base/mem.h"
-#include "compute/memory/memory_int.h"
+#include "compute/engine/engine.h"
 #include "compute/memory/export.h"
+#include "compute/memory/memory_int.h"
 #include "compute/memory/reclaim.h"
 #include "tests/descriptors.h"
 #include "tests/fake/fake_cuda.h"
@@ -64,7 +65,7 @@ static void idle(struct fixture *f)
 static void settle(struct fixture *f)
 {
     idle(f);
-    reclaim_dig(f->g->reclaim);
+    reclaim_all(f->g->reclaim);
 }
 
 static void close_fixture(struct fixture *f)

@@ -78,7 +78,7 @@ static void damage(const char *name)
 {
     static const char no_code[] = "no code at all, whatever its checksum says";
     struct kcache_disk disk;
-    struct kcache_key key;
+    struct code_key key;
     unsigned byte;
     assert_int_equal(strlen(name), 2 * sizeof key.sha);
     for (size_t i = 0; i < sizeof key.sha; i++) {
@@ -177,7 +177,7 @@ static void what_failed_is_told_for_what_it_was(void **state)
     struct backend_config config = {.slab_memory = 8 << 20};
     struct backend *b = NULL;
     struct err e = ERR_INIT;
-    struct stream *s = NULL;
+    struct backend_stream *s = NULL;
     _Atomic bool told = false;
     void *memory = NULL;
     int tries = 0;

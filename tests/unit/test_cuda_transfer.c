@@ -183,7 +183,7 @@ static void stalled(void **state)
     assert_memory_equal(got, bytes, N);
     finish(&down);
     assert_int_equal(push(&up, bytes, &at, N, 100000), ERR_OK);
-    struct stream s;
+    struct backend_stream s;
     assert_int_equal(cuda.driver->cuStreamCreate(&s.cu, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     assert_int_equal(cuda_upload_join(up.t, &s, &e), ERR_OK);
     assert_int_equal(cuda.driver->cuStreamSynchronize(s.cu), CUDA_SUCCESS);

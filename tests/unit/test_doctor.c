@@ -73,6 +73,27 @@ static void a_gpu_is_expected_where_something_speaks_for_it(void **state)
     assert_true(doctor_gpu_expected(root));
 }
 
+static void huge_pages_for_shared_memory(void **state)
+{
+    (void)state;
+    static const char file[] = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+    struct config c = {.keep_arrays = true};
+    struct doctor d = {0};
+    doctor_huge_pages(&d, &c, root); /* a kernel without the setting */
+    assert_null(d.text.data);
+    make_file(file, "always within_size [advise] never deny force\n");
+    doctor_huge_pages(&d, &c, root);
+    assert_true(says(&d, "may have them") && !says(&d, "echo"));
+    make_file(file, "always within_size advise [never] deny force\n");
+    doctor_huge_pages(&d, &c, root);
+    assert_true(says(&d, "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled"));
+    assert_int_equal(d.n[FINDING_OK], 2);
+    c.no_keeper = true;
+    doctor_huge_pages(&d, &c, root);
+    assert_int_equal(d.n[FINDING_OK], 2);
+    doctor_free(&d);
+}
+
 static void no_device_files_is_what_is_done_about_it(void **state)
 {
     (void)state;
@@ -103,7 +124,7 @@ static void device_files_that_may_not_be_used_are_named(void **state)
     make_file("/dev/nvidia-modeset", ""); /* not needed, not counted */
     doctor_devices(&d, root);
     assert_int_equal(d.n[FINDING_OK], 2);
-    assert_true(says(&d, "2 device files"));
+    assert_true(says(&d, "2 NVIDIA device files"));
     snprintf(path, sizeof path, "%s/dev/nvidiactl", root);
     assert_int_equal(symlink("/nowhere", path), 0);
     doctor_devices(&d, root);
@@ -154,7 +175,7 @@ static void folders_are_tried(void **state)
     assert_true(d.n[FINDING_OK] == 1 && says(&d, "is writable"));
     snprintf(path, sizeof path, "%s/not/yet", root);
     doctor_folder(&d, "state-dir", path, false, FINDING_FAIL);
-    assert_true(d.n[FINDING_OK] == 2 && says(&d, "can be made"));
+    assert_true(d.n[FINDING_OK] == 2 && says(&d, "can be created"));
     assert_int_not_equal(access(path, F_OK), 0); /* and it was not */
     make_file("/file", "");
     snprintf(path, sizeof path, "%s/file", root);
@@ -164,7 +185,7 @@ static void folders_are_tried(void **state)
     assert_int_equal(d.n[FINDING_FAIL], 2);
     assert_int_equal(chmod(root, 0777), 0);
     doctor_folder(&d, "kernel-cache", root, true, FINDING_WARN);
-    assert_true(d.n[FINDING_WARN] == 1 && says(&d, "others may write"));
+    assert_true(d.n[FINDING_WARN] == 1 && says(&d, "other users may write"));
     doctor_free(&d);
 }
 
@@ -188,7 +209,7 @@ static void the_self_test_computes(void **state)
     struct config c = {.threads = 1};
     struct doctor d = {0};
     doctor_self_test(&d, &c, "cpu", FINDING_FAIL);
-    assert_true(d.n[FINDING_OK] == 1 && says(&d, "right"));
+    assert_true(d.n[FINDING_OK] == 1 && says(&d, "correct"));
     setenv("ARRAYD_LIBCUDA", "/nowhere/libcuda.so", 1);
     doctor_self_test(&d, &c, "cuda", FINDING_WARN);
     assert_true(d.n[FINDING_WARN] == 1 && says(&d, "/nowhere/libcuda.so"));
@@ -200,6 +221,7 @@ static void the_self_test_computes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(huge_pages_for_shared_memory),
         TEST(a_gpu_is_expected_where_something_speaks_for_it),
         TEST(no_device_files_is_what_is_done_about_it),
         TEST(device_files_that_may_not_be_used_are_named),

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "compute/base/mem.h"
+#include "compute/engine/engine.h"
 #include "compute/memory/memory_int.h"
 
 struct fixture {

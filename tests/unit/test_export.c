@@ -341,12 +341,12 @@ static void it_stays_where_it_is(void **state)
     end_export(&x);
     assert_false(array_exchanges(f.a, f.b)); /* it may be mapped still */
     struct exchange version = {f.a, f.b, array_version(f.a)};
-    assert_int_equal(engine_exchange(f.s, &version, 1, &e), ERR_PRECONDITION_FAILED);
+    assert_int_equal(engine_exchange(f.s, &version, 1, NULL, &e), ERR_PRECONDITION_FAILED);
     holds_ramp(&f, f.a, 0);
     holds(&f, f.b, 100);
     assert_int_equal(evict(&f), ERR_OK);
     assert_true(array_in_host_memory(f.a)); /* of the two the one used longest ago */
-    reclaim_dig(f.g->reclaim);
+    reclaim_all(f.g->reclaim);
 
     /* and from there */
     assert_int_equal(export(&f, f.a, false, &x), ERR_OK);
@@ -355,7 +355,7 @@ static void it_stays_where_it_is(void **state)
     assert_true(p[0] == 0 && p[N - 1] == N - 1);
     unmap(&x, p);
     end_export(&x);
-    reclaim_dig(f.g->reclaim);
+    reclaim_all(f.g->reclaim);
     assert_int_equal(engine_host_bytes(f.g), 0);
     assert_int_equal(account_used(f.account), 2 * PAGE);
     close_fixture(&f);

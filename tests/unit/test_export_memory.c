@@ -29,7 +29,7 @@ static void memory_is_not_given_to_others(void **state)
     double *p = map(&x, true);
     end_export(&x);
     array_unref(f.a);
-    reclaim_dig(f.g->reclaim);
+    reclaim_all(f.g->reclaim);
     for (int i = 0; i < 50; i++)
         assert_int_equal(engine_full(f.s, f.account, secret, 1, (int64_t[]){N}, &others[i], NULL),
                          ERR_OK);
@@ -75,7 +75,7 @@ static void memory_is_used_again(void **state)
     assert_int_equal(engine_empty(f.s, f.account, DT_F64, 1, &less, &c, NULL), ERR_OK);
     assert_int_equal(reclaim_kept(f.g->reclaim, 0), 2 * PAGE);
     array_unref(c);
-    reclaim_dig(f.g->reclaim);
+    reclaim_all(f.g->reclaim);
     assert_int_equal(reclaim_kept(f.g->reclaim, 0), 0);
     array_unref(f.b);
     const void *was = memory_of(f.a);
@@ -162,7 +162,7 @@ static void refusals(void **state)
     struct exporting x;
     struct array *none;
     open_fixture(&f);
-    assert_string_equal(engine_export_problem(f.g, 0), "exports are off");
+    assert_string_equal(engine_export_problem(f.g, 0), "exports are disabled");
     assert_int_equal(export(&f, f.a, false, &x), ERR_FORBIDDEN);
     close_fixture(&f);
     open_fixture_sharing(&f, MOVES);
@@ -270,7 +270,7 @@ static void nothing_leaks(void **state)
         }
         array_unref(c);
     }
-    reclaim_dig(f.g->reclaim);
+    reclaim_all(f.g->reclaim);
     assert_int_equal(descriptors(), open);
     assert_int_equal(engine_bytes_in_use(f.g), 2 * NBYTES);
     close_fixture(&f);

@@ -16,8 +16,8 @@ struct node {
     struct driver driver;
     struct cuda cuda;
     struct cuda_device devices[2];
-    struct stream streams[2];
-    struct flight flights[2];
+    struct backend_stream streams[2];
+    struct launch launches[2];
     struct job jobs[2];
     int noted, told; /* how often */
     int device;      /* that was told of last */
@@ -60,8 +60,8 @@ static void set_up(struct node *n, int lost_device)
     atomic_store(&n->cuda.lost_device, lost_device);
     pthread_mutex_init(&n->cuda.fault_lock, NULL);
     for (int i = 0; i < 2; i++) {
-        n->flights[i].launched = true;
-        n->jobs[i].private_data = &n->flights[i];
+        n->launches[i].launched = true;
+        n->jobs[i].private_data = &n->launches[i];
         n->streams[i].under_way = &n->jobs[i];
         n->streams[i].n_under_way = 1;
         n->devices[i].index = i;
@@ -119,7 +119,7 @@ static void one_that_had_nothing_leaves_it_to_another(void **state)
     (void)state;
     struct node n;
     set_up(&n, -1);
-    n.flights[0].over = true;
+    n.launches[0].over = true;
     look_and_tell(&n, 0);
     assert_true(n.noted == 0 && n.told == 0);
     look_and_tell(&n, 1);

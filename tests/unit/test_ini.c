@@ -85,19 +85,21 @@ static void mistakes(void **state)
 {
     (void)state;
     static const char nul[] = "a = 1\nb = 2\0c\n# \0\n";
-    assert_string_equal(all_n(nul, sizeof nul - 1),
-                        "a=1|!there is a NUL character|!there is a NUL character");
-    assert_string_equal(all("what\n"), "!this is not 'name = value'");
-    assert_string_equal(all("a: 1\n"), "!this is not 'name = value'");
+    assert_string_equal(
+        all_n(nul, sizeof nul - 1),
+        "a=1|!the line contains a NUL character|!the line contains a NUL character");
+    assert_string_equal(all("what\n"), "!expected 'name = value'");
+    assert_string_equal(all("a: 1\n"), "!expected 'name = value'");
     assert_string_equal(all("[x\n"),
-                        "!a section is '[name]', with nothing but a comment behind it");
+                        "!a section must be '[name]', followed by nothing but a comment");
     assert_string_equal(all("[x] y\n"),
-                        "!a section is '[name]', with nothing but a comment behind it");
-    assert_string_equal(all("[\n"), "!a section is '[name]', with nothing but a comment behind it");
-    assert_string_equal(all("[]\n[ ]\n"), "!there is no name within the brackets|"
-                                          "!there is no name within the brackets");
+                        "!a section must be '[name]', followed by nothing but a comment");
+    assert_string_equal(all("[\n"),
+                        "!a section must be '[name]', followed by nothing but a comment");
+    assert_string_equal(all("[]\n[ ]\n"), "!the brackets contain no name|"
+                                          "!the brackets contain no name");
     /* the comment would take what an editor shows as a line of its own */
-    assert_string_equal(all("# x\ra = 1\n"), "!there is a CR without an LF behind it");
+    assert_string_equal(all("# x\ra = 1\n"), "!the line contains a CR without an LF after it");
 }
 
 /* Whatever its length, a line is one: of a comment, a name, a value. */

@@ -316,12 +316,12 @@ static void ghosts_are_not_made_up(void **state)
         beside.mode = (enum boundary_mode)mode;
         negated(&l, DT_F32, 0, &v, NULL, 1, &v);
         negated(&l, DT_F32, 1, &v, &beside, 2, &v);
-        is(&l, mode == BOUNDARY_GHOST ? 2 : 1, 1, "read beside what was stored");
+        is(&l, mode == BOUNDARY_GHOST ? 2 : 1, 1, "read at an offset what was stored");
         /* the first kernel may have them itself */
         l.n_kernels = 0;
         negated(&l, DT_F32, 0, &v, &beside, 1, &v);
         negated(&l, DT_F32, 1, &v, NULL, 2, &v);
-        is(&l, 1, 1, "read beside");
+        is(&l, 1, 1, "read at an offset");
         list_end(&l);
     }
 }
@@ -463,7 +463,7 @@ static void job_done(struct job *job)
     atomic_store((_Atomic bool *)job->user, true);
 }
 
-static void run_job(struct backend *b, struct stream *s, struct job *job)
+static void run_job(struct backend *b, struct backend_stream *s, struct job *job)
 {
     _Atomic bool told = false;
     int tries = 0;
@@ -484,7 +484,7 @@ struct on_device {
     char what[64];
 };
 
-static void compare_on_device(struct backend *b, struct stream *s, struct on_device *d)
+static void compare_on_device(struct backend *b, struct backend_stream *s, struct on_device *d)
 {
     void *want[LIST_SLOTS], *host[LIST_SLOTS], *device[LIST_SLOTS];
     struct job_copy there[LIST_SLOTS], back[LIST_SLOTS];
@@ -493,7 +493,7 @@ static void compare_on_device(struct backend *b, struct stream *s, struct on_dev
     list_run(l, l->kernels, l->n_kernels, want);
     for (uint32_t i = 0; i < l->n_slots; i++) {
         const int64_t n = l->slots[i].bytes;
-        assert_int_equal(b->ops->host_alloc(b, n, &host[i], &e), ERR_OK);
+        assert_int_equal(b->ops->host_alloc(b, n, NULL, &host[i], &e), ERR_OK);
         assert_int_equal(b->ops->alloc(b, 0, n, false, &device[i], &e), ERR_OK);
         memcpy(host[i], l->slots[i].was, (size_t)n);
         there[i] = (struct job_copy){device[i], host[i], n, false};
@@ -510,7 +510,7 @@ static void compare_on_device(struct backend *b, struct stream *s, struct on_dev
     list_compare(l, want, host, d->fused, d->n, d->what);
     for (uint32_t i = 0; i < l->n_slots; i++) {
         b->ops->free(b, 0, device[i], l->slots[i].bytes);
-        b->ops->host_free(b, host[i], l->slots[i].bytes);
+        b->ops->host_free(b, host[i], l->slots[i].bytes, false);
     }
     list_free(l, want);
     for (uint32_t i = 0; i < d->n; i++)
@@ -525,7 +525,7 @@ static void random_lists_leave_the_same_bits_on_cuda(void **state)
     static struct on_device batch[BATCH];
     struct backend_config config = {.slab_memory = 8 << 20};
     struct backend *b = NULL;
-    struct stream *s = NULL;
+    struct backend_stream *s = NULL;
     struct err e = ERR_INIT;
     const char *only = getenv("FUSE_SEED"), *count = getenv("FUSE_CUDA");
     const uint64_t end = 1000 + (count ? strtoull(count, NULL, 10) : 2 * BATCH);

@@ -1,6 +1,7 @@
 /* A slice of a job counts as one who has looked, from the question whether the program may use its
  * arrays until the engine has all of the slice: an export that is asked for in between waits. And
- * slices that come to nothing, as others have written to the arrays, do not end a job. */
+ * slices that come to nothing, as others have written to the arrays, do not end a job. Nor does a
+ * job's end, or its removal, free what a slice under way uses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -70,13 +71,71 @@ static _Atomic int in_vain;
 void __wrap_program_collect(struct program *p, struct program_progress *ret);
 void __real_program_collect(struct program *p, struct program_progress *ret);
 
+/* --- slices that do not end --- */
+
+static _Atomic bool hangs;
+static _Atomic int freed; /* programs */
+
+void __wrap_program_free(struct program *p);
+void __real_program_free(struct program *p);
+
+void __wrap_program_free(struct program *p)
+{
+    atomic_fetch_add(&freed, p != NULL);
+    __real_program_free(p);
+}
+
+/* --- */
+
 void __wrap_program_collect(struct program *p, struct program_progress *ret)
 {
+    if (atomic_load(&hangs)) {
+        *ret = (struct program_progress){.state = PROGRAM_WAITING};
+        return;
+    }
     if (atomic_load(&crowded))
         program_discard(p);
     __real_program_collect(p, ret);
     if (ret->state == PROGRAM_AGAIN)
         atomic_fetch_add(&in_vain, 1);
+}
+
+/* --- memory that is short --- */
+
+static _Atomic int lacks; /* how often a job finds no memory */
+static _Atomic int asks;  /* how often the engine is asked for some */
+static struct eviction *_Atomic unanswered;
+static _Atomic int others_work = -1; /* pieces of work in flight; -1: the engine does not answer */
+
+enum err_code __wrap_program_wake(struct program *p, struct err *e);
+enum err_code __real_program_wake(struct program *p, struct err *e);
+void __wrap_engine_evict(struct engine *g, struct eviction *v);
+int64_t __wrap_engine_jobs_in_flight(const struct engine *g);
+
+enum err_code __wrap_program_wake(struct program *p, struct err *e)
+{
+    if (atomic_load(&lacks) == 0)
+        return __real_program_wake(p, e);
+    atomic_fetch_sub(&lacks, 1);
+    err_set(e, ERR_OUT_OF_MEMORY, "the device is full");
+    e->wanted = 1;
+    return ERR_OUT_OF_MEMORY;
+}
+
+void __wrap_engine_evict(struct engine *g, struct eviction *v)
+{
+    (void)g;
+    atomic_fetch_add(&asks, 1);
+    if (atomic_load(&others_work) >= 0)
+        v->done(v->user, ERR_OVERLOADED, 0);
+    else
+        atomic_store(&unanswered, v);
+}
+
+int64_t __wrap_engine_jobs_in_flight(const struct engine *g)
+{
+    (void)g;
+    return atomic_load(&others_work);
 }
 
 /* --- a job of 20 steps --- */
@@ -107,7 +166,7 @@ static struct user_job *start(void)
     struct jobs_config jc = {.max_jobs = 2,
                              .retention = 10,
                              .slice = JOB_SLICE,
-                             .patience = 10,
+                             .stop_timeout = 1,
                              .keep_alive = JOB_KEEP_ALIVE,
                              .uses = uses,
                              .engine = engine};
@@ -177,7 +236,7 @@ static void test_others_that_write_all_the_time_do_not_end_it(void **state)
     (void)state;
     atomic_store(&crowded, true);
     struct user_job *job = start();
-    until_it_says(job, "others write to the arrays more often");
+    until_it_says(job, "no step could finish");
     assert_true(says(job, "\"running\"") && says(job, "\"step\":0"));
     const int tries = atomic_load(&in_vain);
     assert_true(tries >= PROGRAM_AGAIN_MOST);
@@ -196,11 +255,73 @@ static void test_it_can_be_stopped_meanwhile(void **state)
     (void)state;
     atomic_store(&crowded, true);
     struct user_job *job = start();
-    until_it_says(job, "others write to the arrays more often");
+    until_it_says(job, "no step could finish");
     job_cancel(job);
     until_it_says(job, "\"cancelled\"");
     atomic_store(&crowded, false);
     end(job);
+}
+
+/* While others' work is in flight, which may free memory, a job waits longer than without. */
+static void test_memory_is_waited_for_while_others_work(void **state)
+{
+    (void)state;
+    atomic_store(&others_work, 1);
+    atomic_store(&lacks, 200);
+    struct user_job *job = start();
+    until_it_says(job, "\"done\"");
+    assert_int_equal(atomic_load(&asks), 200);
+    end(job);
+    atomic_store(&others_work, 0);
+    atomic_store(&asks, 0);
+    atomic_store(&lacks, 200);
+    job = start();
+    until_it_says(job, "\"failed\"");
+    assert_true(atomic_load(&asks) > 20 && atomic_load(&asks) < 40);
+    end(job);
+    atomic_store(&others_work, -1);
+    atomic_store(&lacks, 0);
+}
+
+/* A job is given up at the stop, and removed, while the engine frees memory for it. */
+static void test_a_late_answer_finds_its_job(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    atomic_store(&lacks, 1);
+    struct user_job *job = start();
+    while (!atomic_load(&unanswered))
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    jobs_stop(jobs);
+    until_it_says(job, "\"cancelled\"");
+    atomic_store(&freed, 0);
+    assert_int_equal(job_remove(job, &e), ERR_OK);
+    job_unref(job);
+    assert_int_equal(atomic_load(&freed), 0);
+    struct eviction *v = atomic_load(&unanswered);
+    v->done(v->user, ERR_OK, 0);
+    end(NULL);
+    assert_int_equal(atomic_load(&freed), 1);
+}
+
+/* The same while its slice is under way. That slice never ends: what it uses stays until the
+ * process ends, so this is the last test. */
+static void test_a_removed_job_stays_under_its_slice(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    atomic_store(&hangs, true);
+    atomic_store(&submitted, 0);
+    struct user_job *job = start();
+    while (!atomic_load(&submitted))
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    jobs_stop(jobs);
+    until_it_says(job, "\"cancelled\"");
+    atomic_store(&freed, 0);
+    assert_int_equal(job_remove(job, &e), ERR_OK);
+    job_unref(job);
+    jobs_free(jobs);
+    assert_int_equal(atomic_load(&freed), 0);
 }
 
 int main(void)
@@ -209,6 +330,9 @@ int main(void)
         cmocka_unit_test(test_a_slice_is_waited_for),
         cmocka_unit_test(test_others_that_write_all_the_time_do_not_end_it),
         cmocka_unit_test(test_it_can_be_stopped_meanwhile),
+        cmocka_unit_test(test_memory_is_waited_for_while_others_work),
+        cmocka_unit_test(test_a_late_answer_finds_its_job),
+        cmocka_unit_test(test_a_removed_job_stays_under_its_slice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -91,7 +91,7 @@ static void touch(struct kcache *c, const char *source, enum kcache_how expected
 static const char *path_of(struct kcache *c, const char *source)
 {
     static char path[256];
-    struct kcache_key key = kcache_key(c, "sm_90", source, false);
+    struct code_key key = kcache_key(c, "sm_90", source, false);
     int n = snprintf(path, sizeof path, "%s/", dir);
     for (size_t i = 0; i < sizeof key.sha; i++)
         n += snprintf(path + n, sizeof path - (size_t)n, "%02x", key.sha[i]);
@@ -130,7 +130,7 @@ static void memory_then_disk(void **state)
 {
     (void)state;
     struct kcache *c = open_cache(dir, 1 << 20, 10);
-    struct kcache_key key = kcache_key(c, "sm_90", "text", false);
+    struct code_key key = kcache_key(c, "sm_90", "text", false);
     assert_null(kcache_find(c, &key));
     struct kcache_entry *a = get(c, "text", KCACHE_COMPILED), *b = get(c, "text", KCACHE_MEMORY);
     assert_ptr_equal(a, b);
@@ -172,7 +172,7 @@ static void the_key_depends_on_everything(void **state)
     struct kcache *d = NULL;
     struct err e = ERR_INIT;
     assert_int_equal(kcache_new(&config, &other, &d, &e), ERR_OK);
-    struct kcache_key keys[] = {
+    struct code_key keys[] = {
         kcache_key(c, "sm_90", "text", false), kcache_key(c, "sm_80", "text", false),
         kcache_key(c, "sm_90", "text", true),  kcache_key(c, "sm_90", "texu", false),
         kcache_key(d, "sm_90", "text", false),
@@ -180,7 +180,7 @@ static void the_key_depends_on_everything(void **state)
     for (size_t i = 0; i < 5; i++)
         for (size_t j = 0; j < i; j++)
             assert_memory_not_equal(&keys[i], &keys[j], sizeof keys[0]);
-    struct kcache_key again = kcache_key(c, "sm_90", "text", false);
+    struct code_key again = kcache_key(c, "sm_90", "text", false);
     assert_memory_equal(&again, &keys[0], sizeof again);
     kcache_free(c);
     kcache_free(d);

@@ -58,7 +58,7 @@ static enum err_code try_text(struct kcache *c, const char *source)
 
 static uint64_t refusal_of(struct kcache *c, const char *source)
 {
-    struct kcache_key key = kcache_key(c, "sm_90", source, false);
+    struct code_key key = kcache_key(c, "sm_90", source, false);
     return kcache_refusal(c, &key);
 }
 

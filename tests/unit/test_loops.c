@@ -3,6 +3,7 @@
  *
  * The loops choose their instruction set once a process, so main() runs the whole group in a child
  * process for each. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,8 +15,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-#include <math.h>
 
 #include "compute/base/isa.h"
 #include "compute/base/mem.h"
@@ -485,6 +484,8 @@ static void reductions_reduce(void **state)
             }
         mem_free(b);
     }
+    assert_true(!loop_reduce(REDUCE_MIN, DT_C64) && !loop_reduce(REDUCE_SUM, DT_F16));
+    assert_true(!loop_reduce(REDUCE_ANY, DT_F32) && !loop_reduce(REDUCE_SUM, DT_BOOL));
 }
 
 /* Loops are where reduce.def says, and what saw nothing is its identity. */

@@ -79,10 +79,10 @@ static void a_loss_is_said_once_and_always(void **state)
     char text[4096];
     for (int i = 0; i < 100; i++) {
         assert_int_equal(live(lose_and_leave, text), LOST_EXIT);
-        const char *said = strstr(text, "the device is lost, the process will end");
+        const char *said = strstr(text, "the device is lost; the process will exit");
         assert_non_null(said);
         assert_non_null(strstr(said, "CUDA_ERROR_OF_A_TEST"));
-        assert_null(strstr(said + 1, "the device is lost, the process will end"));
+        assert_null(strstr(said + 1, "the device is lost; the process will exit"));
         assert_null(strstr(text, "another"));
         assert_non_null(strstr(said, "stopped"));
     }
@@ -134,7 +134,7 @@ static void the_end_waits_for_what_is_written_down(void **state)
     delay_s = 0;
     assert_int_equal(live(lose_and_hang_while_writing, text), LOST_EXIT);
     assert_non_null(strstr(text, "on the device when it was lost"));
-    assert_non_null(strstr(text, "leaving without it"));
+    assert_non_null(strstr(text, "exiting without waiting"));
     delay_s = 60;
 }
 

@@ -148,7 +148,7 @@ static void over(void)
     for (int i = 0; i < 20000 && exports_count(exports, NULL) > 0; i++)
         usleep(1000);
     assert_int_equal(exports_count(exports, NULL), 0);
-    assert_int_equal(lease_pin(&claim, array, true, lease, &e), ERR_OK);
+    assert_int_equal(lease_pin(&claim, array, NULL, true, lease, &e), ERR_OK);
     lease_unpin(leases, array_buffer_id(array), lease);
 }
 

@@ -11,6 +11,8 @@
 #include <cmocka.h>
 
 #include "compute/base/mem.h"
+#include "compute/engine/engine.h"
+#include "compute/engine/plan_cache.h"
 #include "compute/memory/memory_int.h"
 #include "protocol/text/infix.h"
 

@@ -15,78 +15,14 @@
 
 #include "compute/base/mem.h"
 #include "compute/cpu/pool.h"
-#include "compute/ir/ir_build.h"
-
-/* slot 1 = slot 0 + add, float32, `n` elements; slot numbers may be equal */
-struct adder {
-    struct arena *arena;
-    struct ir_kernel k;
-    struct ir_kernel *list[4];
-};
-
-static void adder_init(struct adder *a, int64_t n, float add, uint32_t from, uint32_t to, int extra)
-{
-    memset(a, 0, sizeof *a);
-    a->arena = arena_new(0);
-    a->k.rank = 1;
-    a->k.shape[0] = n;
-    struct ir_builder b;
-    struct ir_ctx c = {.rank = 1, .shape = {n}, .src = {0}, .step = {1}};
-    struct view v = {.rank = 1, .shape = {n}, .strides = {1}};
-    ir_builder_init(&b, a->arena, &a->k);
-    ir_add_ctx(&b, &c);
-    uint32_t x = ir_emit_load(&b, from, DT_F32, &v, 0);
-    uint32_t y = ir_emit_const(&b, (struct scalar){.dtype = DT_F32, .v.f32 = add});
-    for (int i = 0; i < extra; i++)
-        x = ir_emit_op(&b, i & 1 ? OP_COS : OP_SIN, DT_F32, &x);
-    x = ir_emit_op(&b, OP_ADD, DT_F32, (uint32_t[]){x, y});
-    struct ir_output o = {.kind = OUT_STORE, .node = x, .slot = to, .dtype = DT_F32, .view = v};
-    assert_true(ir_add_output(&b, &o));
-    for (int i = 0; i < 4; i++)
-        a->list[i] = &a->k;
-}
-
-struct counted {
-    struct job job;
-    sem_t *sem;
-    _Atomic int *order;
-    int place;
-    _Atomic int calls;
-    pthread_t thread;
-};
-
-static void counted_done(struct job *job)
-{
-    struct counted *c = job->user;
-    c->thread = pthread_self();
-    c->place = c->order ? atomic_fetch_add(c->order, 1) : 0;
-    atomic_fetch_add(&c->calls, 1);
-    sem_post(c->sem);
-}
-
-static void prepare(struct counted *c, struct adder *a, uint32_t kernels, void *const *slots,
-                    sem_t *sem, _Atomic int *order)
-{
-    memset(c, 0, sizeof *c);
-    c->job = (struct job){
-        .kernels = a->list, .n_kernels = kernels, .slots = slots, .done = counted_done, .user = c};
-    c->sem = sem;
-    c->order = order;
-}
-
-static void wait_for(sem_t *sem, int n)
-{
-    while (n-- > 0)
-        while (sem_wait(sem))
-            ;
-}
+#include "tests/unit/pool_jobs.h"
 
 static void test_order(void **state)
 {
     (void)state;
     for (int threads = 1; threads <= 3; threads++) {
         struct pool *p = pool_new(threads, 0);
-        struct stream *s = pool_stream_new(p);
+        struct backend_stream *s = pool_stream_new(p);
         assert_non_null(s);
         enum { N = 20000, JOBS = 40 };
         float *x = mem_calloc(N, sizeof *x);
@@ -130,7 +66,7 @@ static void test_order(void **state)
 static void ping_pong(int64_t inline_elements)
 {
     struct pool *p = pool_new(2, inline_elements);
-    struct stream *s[2] = {pool_stream_new(p), pool_stream_new(p)};
+    struct backend_stream *s[2] = {pool_stream_new(p), pool_stream_new(p)};
     enum { N = 30000, JOBS = 60 };
     float *x = mem_calloc(N, sizeof *x), *y = mem_calloc(N, sizeof *y);
     void *slots[2] = {x, y};
@@ -155,12 +91,12 @@ static void ping_pong(int64_t inline_elements)
     /* A fence outlives its stream. */
     pool_stream_free(s[0]);
     assert_true(pool_passed(fences[JOBS - 2]));
-    struct stream *again = pool_stream_new(p);
+    struct backend_stream *again = pool_stream_new(p);
     assert_true(pool_passed(fences[JOBS - 2]));
     prepare(&jobs[0], &a[0], 1, slots, &sem, NULL);
-    uint64_t ticket = pool_submit(again, &jobs[0].job);
+    uint64_t seq = pool_submit(again, &jobs[0].job);
     wait_for(&sem, 1);
-    assert_true(pool_passed((struct fence){again, ticket}));
+    assert_true(pool_passed((struct fence){again, seq}));
     pool_stream_free(again);
     pool_stream_free(s[1]);
     pool_free(p);
@@ -183,7 +119,7 @@ static void test_inline(void **state)
 {
     (void)state;
     struct pool *p = pool_new(1, 10000);
-    struct stream *s = pool_stream_new(p);
+    struct backend_stream *s = pool_stream_new(p);
     float x[1000] = {0};
     void *slots[1] = {x};
     struct adder a;
@@ -215,7 +151,7 @@ static void test_fair(void **state)
 {
     (void)state;
     struct pool *p = pool_new(1, 0);
-    struct stream *s[2] = {pool_stream_new(p), pool_stream_new(p)};
+    struct backend_stream *s[2] = {pool_stream_new(p), pool_stream_new(p)};
     enum { LARGE = 1 << 20 };
     float *x = mem_calloc(LARGE, sizeof *x), y[10] = {0};
     void *large[1] = {x}, *small[1] = {y};
@@ -245,7 +181,7 @@ static void test_fair(void **state)
 /* done() may submit. */
 struct chain {
     struct counted c;
-    struct stream *s;
+    struct backend_stream *s;
     int left;
     sem_t *end;
 };
@@ -276,7 +212,7 @@ static void *submit_many(void *user)
 {
     struct submitter *me = user;
     enum { STREAMS = 3, N = 5000, STEPS = 30 };
-    struct stream *s[STREAMS];
+    struct backend_stream *s[STREAMS];
     struct chain ch[STREAMS];
     float *x = mem_calloc((size_t)STREAMS * N, sizeof *x);
     void *slots[STREAMS][1];
@@ -350,7 +286,7 @@ static void test_out_of_memory(void **state)
     sem_init(&sem, 0, 0);
     for (int inlined = 0; inlined < 2; inlined++) {
         struct pool *p = pool_new(2, inlined ? 1 << 20 : 0);
-        struct stream *s = pool_stream_new(p);
+        struct backend_stream *s = pool_stream_new(p);
         struct counted c;
         prepare(&c, &a, 1, slots, &sem, NULL);
         mem_fail_after(1, true);
@@ -389,7 +325,7 @@ static void test_all_or_nothing(void **state)
     for (int inlined = 0; inlined < 2; inlined++) {
         for (int n = 1;; n++) {
             struct pool *p = pool_new(3, inlined ? INT64_MAX : 0);
-            struct stream *s = pool_stream_new(p);
+            struct backend_stream *s = pool_stream_new(p);
             struct counted c;
             float want = 1;
             for (int i = 0; i < N; i++)
@@ -456,7 +392,7 @@ static void run_parallel(int threads, bool sum, enum boundary_mode mode, const d
     struct ir_kernel *list[1] = {&k};
     void *slots[2] = {(void *)(uintptr_t)in, out};
     struct pool *p = pool_new(threads, 0);
-    struct stream *s = pool_stream_new(p);
+    struct backend_stream *s = pool_stream_new(p);
     sem_t sem;
     sem_init(&sem, 0, 0);
     struct counted job = {.sem = &sem};
@@ -518,7 +454,7 @@ static void test_streamed(void **state)
     struct adder a;
     adder_init(&a, N, 1, 0, 1, 0);
     struct pool *p = pool_new(2, 0);
-    struct stream *s = pool_stream_new(p);
+    struct backend_stream *s = pool_stream_new(p);
     sem_t sem;
     sem_init(&sem, 0, 0);
     struct counted c;

@@ -17,7 +17,7 @@
 
 struct rig {
     struct pool *p;
-    struct stream *s;
+    struct backend_stream *s;
     sem_t sem;
 };
 

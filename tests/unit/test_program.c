@@ -421,11 +421,12 @@ static void explains(void **state)
 
 /* Results, those that are fetched with their bytes, and what the caller makes of them before the
  * arrays change: where that fails, or somebody else writes, nothing has changed. */
-static enum err_code look_at_results(void *user, int64_t steps, uint32_t n_values, struct err *e)
+static enum err_code look_at_results(void *user, struct program_slice *made, struct err *e)
 {
     int *asked = user;
-    assert_int_equal(steps, 1);
-    assert_int_equal(n_values, 0);
+    assert_int_equal(made->steps, 1);
+    assert_int_equal(made->n_values, 0);
+    assert_true(!made->until && !made->copies);
     holds_ramp(&f, f.a, 0);
     return ++*asked == 1 ? err_set(e, ERR_QUOTA, "not yet") : ERR_OK;
 }

@@ -1,4 +1,4 @@
-/* compute/engine/task.c: which work is wanted, with a front that holds it back; and compute/cpu:
+/* compute/memory/task.c: which work is wanted, with a front that holds it back; and compute/cpu:
  * what becomes of work that is not, in each of the interpreter's ways. */
 #include <semaphore.h>
 #include <setjmp.h>
@@ -23,7 +23,7 @@ static bool unwanted(struct fixture *f, int n)
     while (n-- > 0)
         job = job->next;
     assert_non_null(job);
-    atomic_store(&f->g->flight.looked_ns, 0); /* as if nobody had looked lately */
+    atomic_store(&f->g->tasks.looked_ns, 0); /* as if nobody had looked lately */
     return job->unwanted && job->unwanted(job);
 }
 
@@ -192,8 +192,8 @@ static void tell(struct job *job)
     sem_post(a->done);
 }
 
-static void give(struct stream *s, struct asked *a, struct heavy *h, void *const *slots, int until,
-                 sem_t *done)
+static void give(struct backend_stream *s, struct asked *a, struct heavy *h, void *const *slots,
+                 int until, sem_t *done)
 {
     *a = (struct asked){.job = {.kernels = h->list,
                                 .n_kernels = 1,
@@ -217,7 +217,7 @@ static void it_ends_in_every_way_of_running(void **state)
 {
     (void)state;
     struct pool *p = pool_new(1, 0);
-    struct stream *s = pool_stream_new(p);
+    struct backend_stream *s = pool_stream_new(p);
     sem_t done;
     sem_init(&done, 0, 0);
     static double in[1 << 16];
@@ -248,7 +248,7 @@ static void what_has_not_begun_never_does(void **state)
 {
     (void)state;
     struct pool *p = pool_new(2, 0);
-    struct stream *s = pool_stream_new(p), *other = pool_stream_new(p);
+    struct backend_stream *s = pool_stream_new(p), *other = pool_stream_new(p);
     sem_t done;
     sem_init(&done, 0, 0);
     struct heavy *h = mem_alloc(sizeof *h), *small = mem_alloc(sizeof *small);

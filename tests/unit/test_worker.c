@@ -29,9 +29,10 @@ struct owner {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct worker worker;
-    int queued, sum, inside, most_inside, steps;
+    int queued, sum, inside, most_inside, steps, stops;
     double rests; /* what a step with nothing to do returns, */
     int lingers;  /* so many times after the end, too */
+    bool busy;    /* a step does not return */
     char name[16];
 };
 
@@ -42,8 +43,11 @@ static double step(void *user)
     o->lingers -= o->lingers > 0 && worker_is_stopped(&o->worker);
     pthread_getname_np(pthread_self(), o->name, sizeof o->name);
     pthread_cond_broadcast(&o->changed);
+    while (o->busy)
+        pthread_cond_wait(&o->changed, &o->lock);
     if (!o->queued)
-        return worker_is_stopped(&o->worker) && !o->lingers ? WORKER_RESTS : o->rests;
+        return o->worker.finishes && worker_is_stopped(&o->worker) && !o->lingers ? WORKER_RESTS
+                                                                                  : o->rests;
     o->queued--;
     o->inside++;
     if (o->inside > o->most_inside)
@@ -144,18 +148,53 @@ static void test_looks_now_and_then(void **state)
     assert_true(clock_ns() - began < 5000000000u);
 }
 
-/* The end is the step's to say: it may have to wait for something before. */
+/* Where the owner says so, the end is the step's to say: it may have to wait for something. */
 static void test_lingers(void **state)
 {
     (void)state;
     struct owner o;
     open_owner(&o, 0);
     o.rests = 0.001;
+    o.worker.finishes = true;
     o.lingers = 5;
     assert_true(start(&o));
     worker_stop(&o.worker);
     assert_int_equal(o.lingers, 0);
     assert_true(o.steps >= 5);
+    close_owner(&o);
+}
+
+static void *stop(void *arg)
+{
+    struct owner *o = arg;
+    worker_stop(&o->worker);
+    pthread_mutex_lock(&o->lock);
+    o->stops++;
+    pthread_mutex_unlock(&o->lock);
+    return NULL;
+}
+
+static void test_every_stop_waits_for_the_end(void **state)
+{
+    (void)state;
+    struct owner o;
+    pthread_t stoppers[2];
+    open_owner(&o, 0);
+    o.busy = true;
+    assert_true(start(&o));
+    wait_for(&o, &o.steps, 1);
+    for (int i = 0; i < 2; i++) {
+        assert_true(thread_start(&stoppers[i], "a-stopper", stop, &o));
+        usleep(20000); /* the first is inside worker_stop when the second comes */
+    }
+    pthread_mutex_lock(&o.lock);
+    assert_int_equal(o.stops, 0); /* the thread is still inside its step */
+    o.busy = false;
+    pthread_cond_broadcast(&o.changed);
+    pthread_mutex_unlock(&o.lock);
+    for (int i = 0; i < 2; i++)
+        pthread_join(stoppers[i], NULL);
+    assert_int_equal(o.stops, 2);
     close_owner(&o);
 }
 
@@ -197,8 +236,11 @@ static void test_without_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_wakes_and_drains), cmocka_unit_test(test_looks_now_and_then),
-        cmocka_unit_test(test_lingers),          cmocka_unit_test(test_several_at_once),
+        cmocka_unit_test(test_wakes_and_drains),
+        cmocka_unit_test(test_looks_now_and_then),
+        cmocka_unit_test(test_lingers),
+        cmocka_unit_test(test_every_stop_waits_for_the_end),
+        cmocka_unit_test(test_several_at_once),
         cmocka_unit_test(test_without_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,6 +20,7 @@
 #include <cmocka.h>
 
 #include "compute/base/mem.h"
+#include "compute/culprit/culprit.h"
 #include "compute/engine/engine.h"
 #include "protocol/wire/npy.h"
 #include "server/api/metrics.h"
@@ -67,6 +68,7 @@ static void stop(void)
         sched_free(server.sched);
     if (server.metrics)
         metrics_free(server.metrics);
+    culprits_close(server.culprits);
     config_free(&config);
     server = (struct server){0};
 }
@@ -94,7 +96,7 @@ static enum err_code start_with(int64_t memory, const struct accounts *accounts,
     }
     enum config_action action;
     struct jobs_config jc = {
-        .max_jobs = 10, .retention = 1000, .slice = 1, .patience = 1, .keep_alive = 15};
+        .max_jobs = 10, .retention = 1000, .slice = 1, .stop_timeout = 1, .keep_alive = 15};
     enum err_code c = config_load(argc, argv, &config, &action, e);
     if (c)
         return c;
@@ -126,8 +128,9 @@ static enum err_code start_with(int64_t memory, const struct accounts *accounts,
     server.config = &config;
     if (!(server.metrics = metrics_new(route_table, route_count)) ||
         !(server.leases = leases_new(1000)) || !(server.shares = shares_new(1000)) ||
-        !(server.uses = lease_uses_new()))
+        !(server.uses = lease_uses_new()) || !(server.culprits = culprits_open(false, -1)))
         return err_oom(e);
+    ec.device.culprits = server.culprits;
     if ((c = engine_open(&ec, &server.engine, e)) != ERR_OK ||
         (c = sched_new(&sc, &server.sched, e)) != ERR_OK)
         return c;

@@ -1,11 +1,13 @@
 /* The blocked interpreter: runs one IR kernel over its iteration space on the CPU.
  *
- * Called by pool.c. A run is one execution of one kernel on given memory. interp_new() analyses the
- * geometry and cuts the work into units; any number of threads run units, each unit once, each
- * thread with its own scratch fitted to the run; after all of them one thread calls
- * interp_finish(). All memory is taken by interp_new() and interp_fit(): nothing after them can
- * fail. The kernel and the slots' memory belong to the caller and outlive the run. Threads share a
- * run without locks (units write disjoint places); a scratch is used by one thread at a time. */
+ * Called by `compute/cpu`. Calls `compute/cpu/loops`, `compute/ir` and `compute/type`.
+ *
+ * A run is one execution of one kernel on given memory. interp_new() analyses the geometry and cuts
+ * the work into units; any number of threads run units, each unit once, each thread with its own
+ * scratch fitted to the run; after all of them one thread calls interp_finish(). All memory is
+ * taken by interp_new() and interp_fit(): nothing after them can fail. The kernel and the slots'
+ * memory belong to the caller and outlive the run. Threads share a run without locks (units write
+ * disjoint places); a scratch is used by one thread at a time. */
 #ifndef ARRAYD_CPU_INTERP_H
 #define ARRAYD_CPU_INTERP_H
 

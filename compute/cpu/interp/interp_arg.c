@@ -39,10 +39,10 @@ static bool in_order(const struct interp_run *r)
     return r->boxes_per_group == 1 || r->n_reduced == 1;
 }
 
-/* Takes in n values that belong to one state, starting at point f. */
-static void take(const struct interp_run *r, const struct bound *b, struct best *s,
-                 const char *values, int64_t f, int64_t n)
+void interp_arg_take(const struct interp_run *r, const struct bound *b, void *state,
+                     const char *values, int64_t f, int64_t n)
 {
+    struct best *s = state;
     int64_t rank = r->arg->peak(values, (size_t)n);
     bool ordered = in_order(r);
     if (rank < s->rank || (rank == s->rank && s->at != NOWHERE && ordered))
@@ -60,58 +60,14 @@ static void take(const struct interp_run *r, const struct bound *b, struct best 
     }
 }
 
-/* Points [f, end) of kept points from `from` on, each with its own run of reduced points. */
-static void eat(struct interp_run *r, struct bound *b, struct best *states, int64_t from, int64_t f,
-                int64_t end, int64_t run)
+void interp_arg_start(void *state)
 {
-    uint32_t node = b->alias[r->k->outputs[0].node];
-    size_t item = dtype_size(r->reduce_dtype);
-    struct block blk;
-    blk.n = 0;
-    for (; f < end && !interp_over(b, blk.n); f += blk.n) {
-        interp_locate(b, f, &blk);
-        blk.n = interp_block_size(b, f, end - f);
-        if (!b->cut && blk.n > run)
-            blk.n -= blk.n % run;
-        interp_eval(b, &blk, false);
-        const char *values = b->ptr[node];
-        for (int64_t g = f, stop; g < f + blk.n; g = stop) {
-            int64_t kept = g / run;
-            stop = (kept + 1) * run < f + blk.n ? (kept + 1) * run : f + blk.n;
-            take(r, b, &states[kept - from], values + (size_t)(g - f) * item, g, stop - g);
-        }
-    }
+    *(struct best *)state = none;
 }
 
-static void inner_unit(struct interp_run *r, int64_t at, int64_t i, struct interp_scratch *s)
+void interp_arg_end(const void *state, void *ret)
 {
-    int64_t lo[MAX_RANK], ext[MAX_RANK], outer, reduced, lanes;
-    interp_box(r, r->split ? at : at * r->boxes_per_group, lo, ext);
-    interp_reduce_sizes(r, ext, &outer, &reduced, &lanes);
-    if (r->split) {
-        int64_t chunks = (reduced + r->unit_size - 1) / r->unit_size, kept = i / chunks;
-        int64_t from = i % chunks * r->unit_size, to = from + r->unit_size;
-        struct best *state = (struct best *)(void *)r->partials + r->first_unit[at] + i;
-        struct bound *b = interp_bind(r, at, false, 0, s);
-        *state = none;
-        eat(r, b, state, kept, kept * reduced + from,
-            kept * reduced + (to < reduced ? to : reduced), reduced);
-        return;
-    }
-    int64_t from = i * r->unit_size, to = from + r->unit_size;
-    if (to > outer)
-        to = outer;
-    struct best *states = (struct best *)(void *)s->reduce;
-    for (int64_t j = 0; j < to - from; j++)
-        states[j] = none;
-    for (int64_t p = 0; p < r->boxes_per_group; p++) {
-        struct bound *b = interp_bind(r, at * r->boxes_per_group + p, false, p % BOUND_SLOTS, s);
-        interp_reduce_sizes(r, b->box_ext, &outer, &reduced, &lanes);
-        eat(r, b, states, from, from * reduced, to * reduced, reduced);
-    }
-    for (int64_t j = 0; j < to - from; j++)
-        memcpy(s->staging + (size_t)j * sizeof(int64_t), &states[j].at, sizeof(int64_t));
-    interp_reduce_write(r, lo, ext, from, s->staging, to - from);
+    memcpy(ret, &((const struct best *)state)->at, sizeof(int64_t));
 }
 
 /* Rows [from, to) of a box, for the lanes [l0, l1) of the kept point `outer`. */
@@ -143,7 +99,7 @@ static void add_rows(struct interp_run *r, struct bound *b, char *ranks, int64_t
     }
 }
 
-static void outer_unit(struct interp_run *r, int64_t at, int64_t i, struct interp_scratch *s)
+void interp_arg_outer(struct interp_run *r, int64_t at, int64_t i, struct interp_scratch *s)
 {
     int64_t lo[MAX_RANK], ext[MAX_RANK], outer, reduced, lanes;
     interp_box(r, r->split ? at : at * r->boxes_per_group, lo, ext);
@@ -179,14 +135,6 @@ static void outer_unit(struct interp_run *r, int64_t at, int64_t i, struct inter
         }
         interp_reduce_write(r, lo, ext, cell / tiles * lanes + l0, (char *)where, l1 - l0);
     }
-}
-
-void interp_arg_unit(struct interp_run *r, int64_t at, int64_t i, struct interp_scratch *s)
-{
-    if (r->mode == MODE_INNER)
-        inner_unit(r, at, i, s);
-    else
-        outer_unit(r, at, i, s);
 }
 
 /* Merges the partial results of one state or tile into the first. NULL: the run is over. */

@@ -31,7 +31,8 @@ static inline bool interp_over(struct bound *b, int64_t points)
         return false;
     if (atomic_load_explicit(&w->is_over, memory_order_relaxed))
         return true;
-    if ((b->unasked += points * b->run->point_cost) < ASK_COST)
+    b->unasked += points * b->run->point_cost;
+    if (b->unasked < ASK_COST)
         return false;
     b->unasked = 0;
     return interp_ask(b->run);

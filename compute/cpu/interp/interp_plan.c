@@ -289,62 +289,66 @@ static int64_t cost_of(const struct interp_run *r)
     return __builtin_mul_overflow(cost, r->points, &cost) ? INT64_MAX : cost;
 }
 
-struct interp_run *interp_new(const struct ir_kernel *k, void *const *slots, int threads)
+static bool plan(struct interp_run *r, void *const *slots, int threads)
 {
-    struct arena *arena = arena_new(0);
-    if (!arena)
-        return NULL;
-    struct interp_run *r = arena_alloc(arena, sizeof *r);
-    if (!r)
-        goto fail;
-    r->arena = arena;
-    r->k = k;
+    const struct ir_kernel *k = r->k;
     r->id = atomic_fetch_add_explicit(&next_id, 1, memory_order_relaxed);
     r->points = 1;
     for (int a = 0; a < k->rank; a++)
         r->points *= k->shape[a];
-    r->operand_of = arena_alloc_array(arena, k->n_nodes, sizeof *r->operand_of);
-    r->live = arena_alloc_array(arena, k->n_nodes, sizeof *r->live);
-    r->ctx.used = arena_alloc_array(arena, k->n_ctxs, sizeof *r->ctx.used);
-    r->ctx.shifts = arena_alloc_array(arena, k->n_ctxs, sizeof *r->ctx.shifts);
-    r->ctx.at = arena_alloc_array(arena, k->n_ctxs, sizeof *r->ctx.at);
-    r->ctx.offsets = arena_alloc_array(arena, k->n_ctxs, sizeof *r->ctx.offsets);
+    r->operand_of = arena_alloc_array(r->arena, k->n_nodes, sizeof *r->operand_of);
+    r->live = arena_alloc_array(r->arena, k->n_nodes, sizeof *r->live);
+    r->ctx.used = arena_alloc_array(r->arena, k->n_ctxs, sizeof *r->ctx.used);
+    r->ctx.shifts = arena_alloc_array(r->arena, k->n_ctxs, sizeof *r->ctx.shifts);
+    r->ctx.at = arena_alloc_array(r->arena, k->n_ctxs, sizeof *r->ctx.at);
+    r->ctx.offsets = arena_alloc_array(r->arena, k->n_ctxs, sizeof *r->ctx.offsets);
     if (!r->operand_of || !r->live || !r->ctx.used || !r->ctx.shifts || !r->ctx.at ||
         !r->ctx.offsets)
-        goto fail;
+        return false;
     r->ctx.used[0] = true;
     if (k->outputs[0].kind == OUT_REDUCE && !interp_reduce_open(r))
-        goto fail;
+        return false;
     if (k->outputs[0].kind == OUT_SCAN)
         interp_scan_open(r);
     mark_live(r);
-    r->operands = arena_alloc_array(arena, r->n_operands, sizeof *r->operands);
-    r->rows = arena_alloc_array(arena, k->n_inputs + 1, sizeof *r->rows);
+    r->operands = arena_alloc_array(r->arena, r->n_operands, sizeof *r->operands);
+    r->rows = arena_alloc_array(r->arena, k->n_inputs + 1, sizeof *r->rows);
     if (!r->operands || !r->rows)
-        goto fail;
+        return false;
     list_operands(r, slots);
     if (r->points == 0)
-        return r;
+        return true;
     r->large = r->points >= LARGE_POINTS;
     if (!interp_cut(r))
-        goto fail;
+        return false;
     size_t n_words =
         r->n_operands * (size_t)(k->rank + 2) + 2 * (size_t)r->ctx.coords + k->n_ctxs + 8;
-    int64_t *words = arena_alloc_array(arena, n_words, sizeof *words);
+    int64_t *words = arena_alloc_array(r->arena, n_words, sizeof *words);
     if (!words)
-        goto fail;
+        return false;
     choose_order(r, words);
     if (r->scan      ? !interp_scan_plan(r)
         : r->reduces ? !interp_reduce_plan(r)
                      : !plan_stores(r, threads, words))
-        goto fail;
+        return false;
     interp_size_programs(r);
     r->small = cost_of(r) < SMALL_COST;
     r->point_cost = point_cost(k);
+    return true;
+}
+
+struct interp_run *interp_new(const struct ir_kernel *k, void *const *slots, int threads)
+{
+    _cleanup_arena_ struct arena *arena = arena_new(0);
+    struct interp_run *r = arena ? arena_alloc(arena, sizeof *r) : NULL;
+    if (!r)
+        return NULL;
+    r->arena = arena;
+    r->k = k;
+    if (!plan(r, slots, threads))
+        return NULL;
+    arena = NULL;
     return r;
-fail:
-    arena_free(arena);
-    return NULL;
 }
 
 void interp_free(struct interp_run *r)

@@ -31,30 +31,16 @@ static int64_t rows_at_once(int64_t lanes, int64_t reduced)
 
 /* ---- INNER ---- */
 
-/* Takes points [f, end) of one run into a state. */
-static void eat(struct interp_run *r, struct bound *b, void *state, int64_t f, int64_t end)
+/* Takes points [f, end) into the states of kept points from `from` on, each with a run of reduced
+ * points; where runs are short, a block holds several of them. */
+static void eat(struct interp_run *r, struct bound *b, char *states, int64_t from, int64_t f,
+                int64_t end, int64_t run)
 {
     uint32_t node = b->alias[r->k->outputs[0].node];
+    size_t item = dtype_size(r->reduce_dtype);
     struct block blk;
     blk.n = 0;
-    while (f < end && !interp_over(b, blk.n)) {
-        interp_locate(b, f, &blk);
-        blk.n = interp_block_size(b, f, end - f);
-        interp_eval(b, &blk, false);
-        r->reduce->block(state, b->ptr[node], (size_t)blk.n);
-        f += blk.n;
-    }
-}
-
-/* Many short runs: blocks hold several of them. */
-static void eat_many(struct interp_run *r, struct bound *b, char *states, int64_t from, int64_t to,
-                     int64_t run)
-{
-    uint32_t node = b->alias[r->k->outputs[0].node];
-    size_t item = dtype_size(r->reduce_dtype), state_size = r->reduce->state_size;
-    struct block blk;
-    blk.n = 0;
-    for (int64_t f = from * run, end = to * run; f < end && !interp_over(b, blk.n); f += blk.n) {
+    for (; f < end && !interp_over(b, blk.n); f += blk.n) {
         interp_locate(b, f, &blk);
         blk.n = interp_block_size(b, f, end - f);
         if (!b->cut && blk.n > run)
@@ -63,13 +49,25 @@ static void eat_many(struct interp_run *r, struct bound *b, char *states, int64_
         const char *values = b->ptr[node];
         for (int64_t g = f; g < f + blk.n;) {
             int64_t kept = g / run, n = (kept + 1) * run - g;
+            char *state = states + (kept - from) * r->partial_size;
             if (n > f + blk.n - g)
                 n = f + blk.n - g;
-            r->reduce->block(states + (size_t)(kept - from) * state_size, values, (size_t)n);
+            if (r->arg)
+                interp_arg_take(r, b, state, values, g, n);
+            else
+                r->reduce->block(state, values, (size_t)n);
             values += (size_t)n * item;
             g += n;
         }
     }
+}
+
+static void start(const struct interp_run *r, char *state)
+{
+    if (r->arg)
+        interp_arg_start(state);
+    else
+        r->reduce->init(state);
 }
 
 static void inner_unit(struct interp_run *r, int64_t at, int64_t i, struct interp_scratch *s)
@@ -82,8 +80,9 @@ static void inner_unit(struct interp_run *r, int64_t at, int64_t i, struct inter
         int64_t from = i % chunks * r->unit_size, to = from + r->unit_size;
         char *state = r->partials + (r->first_unit[at] + i) * r->partial_size;
         struct bound *b = interp_bind(r, at, false, 0, s);
-        r->reduce->init(state);
-        eat(r, b, state, kept * reduced + from, kept * reduced + (to < reduced ? to : reduced));
+        start(r, state);
+        eat(r, b, state, kept, kept * reduced + from,
+            kept * reduced + (to < reduced ? to : reduced), reduced);
         return;
     }
     interp_box(r, at * r->boxes_per_group, lo, ext);
@@ -91,20 +90,24 @@ static void inner_unit(struct interp_run *r, int64_t at, int64_t i, struct inter
     int64_t from = i * r->unit_size, to = from + r->unit_size;
     if (to > outer)
         to = outer;
-    size_t state_size = r->reduce->state_size;
     char *states = s->reduce;
     for (int64_t j = 0; j < to - from; j++)
-        r->reduce->init(states + (size_t)j * state_size);
+        start(r, states + j * r->partial_size);
     for (int64_t p = 0; p < r->boxes_per_group; p++) {
         struct bound *b = interp_bind(r, at * r->boxes_per_group + p, false, p % BOUND_SLOTS, s);
         int64_t box_outer;
         interp_reduce_sizes(r, b->box_ext, &box_outer, &reduced, &lanes);
-        eat_many(r, b, states, from, to, reduced);
+        eat(r, b, states, from, from * reduced, to * reduced, reduced);
     }
-    size_t item = dtype_size(r->reduce_dtype);
-    for (int64_t j = 0; j < to - from; j++)
-        r->reduce->finish(states + (size_t)j * state_size, s->staging + (size_t)j * item,
-                          r->divisor);
+    const size_t item = r->arg ? sizeof(int64_t) : dtype_size(r->reduce_dtype);
+    for (int64_t j = 0; j < to - from; j++) {
+        const char *state = states + j * r->partial_size;
+        char *result = s->staging + (size_t)j * item;
+        if (r->arg)
+            interp_arg_end(state, result);
+        else
+            r->reduce->finish(state, result, r->divisor);
+    }
     interp_reduce_write(r, lo, ext, from, s->staging, to - from);
 }
 
@@ -266,10 +269,10 @@ static void outer_unit(struct interp_run *r, int64_t at, int64_t i, struct inter
 void interp_reduce_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s)
 {
     int64_t at = interp_part(r, r->split ? r->n_boxes : r->n_groups, unit);
-    if (r->arg)
-        interp_arg_unit(r, at, unit - r->first_unit[at], s);
-    else if (r->mode == MODE_INNER)
+    if (r->mode == MODE_INNER)
         inner_unit(r, at, unit - r->first_unit[at], s);
+    else if (r->arg)
+        interp_arg_outer(r, at, unit - r->first_unit[at], s);
     else
         outer_unit(r, at, unit - r->first_unit[at], s);
 }

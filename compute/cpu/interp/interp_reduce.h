@@ -30,8 +30,14 @@ void interp_reduce_write(const struct interp_run *r, const int64_t *lo, const in
 size_t interp_tower_step(const struct interp_run *r, size_t lanes);
 size_t interp_tower_bytes(const struct interp_run *r, size_t lanes, int64_t rows);
 
-/* For argmax and argmin (interp_arg.c): runs unit i of a box or a group; finishes the run. */
-void interp_arg_unit(struct interp_run *r, int64_t at, int64_t i, struct interp_scratch *s);
+/* For argmax and argmin (interp_arg.c). INNER: a state begins; takes in n values, the first of them
+ * at point f; gives its index, an int64_t. OUTER: runs unit i of a box or a group. Finishes the
+ * run. */
+void interp_arg_start(void *state);
+void interp_arg_take(const struct interp_run *r, const struct bound *b, void *state,
+                     const char *values, int64_t f, int64_t n);
+void interp_arg_end(const void *state, void *ret);
+void interp_arg_outer(struct interp_run *r, int64_t at, int64_t i, struct interp_scratch *s);
 void interp_arg_finish(struct interp_run *r);
 
 #endif

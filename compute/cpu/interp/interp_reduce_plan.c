@@ -6,6 +6,7 @@
 
 #include "compute/cpu/interp/interp_reduce.h"
 #include "compute/cpu/interp/rows.h"
+#include "compute/type/reduce.h"
 
 #define UNIT_POINTS 65536
 #define MOST_STATES 1024 /* per unit */

@@ -90,7 +90,7 @@ bool interp_scan_plan(struct interp_run *r)
 }
 
 /* The state of a scan through some cells. */
-struct walk {
+struct scan_cursor {
     struct interp_run *r;
     struct bound *b;
     int64_t length, lanes;
@@ -102,7 +102,7 @@ struct walk {
 };
 
 /* Takes in one block: n values from point f on, row by row or a piece of a row. */
-static void take(struct walk *w, const char *values, char *to, int64_t f, int64_t n)
+static void take(struct scan_cursor *w, const char *values, char *to, int64_t f, int64_t n)
 {
     const struct scan_loops *scan = w->r->scan;
     size_t item = w->r->operands[w->r->n_operands - 1].itemsize;
@@ -133,7 +133,7 @@ static void take(struct walk *w, const char *values, char *to, int64_t f, int64_
     }
 }
 
-static void walk_range(struct walk *w, int64_t f, int64_t end)
+static void cursor_range(struct scan_cursor *w, int64_t f, int64_t end)
 {
     struct bound *b = w->b;
     uint32_t node = b->alias[w->r->k->outputs[0].node], out = w->r->n_operands - 1;
@@ -152,18 +152,18 @@ static void walk_range(struct walk *w, int64_t f, int64_t end)
 }
 
 /* Scans rows [from, to) of a cell. */
-static void walk_cell(struct walk *w, int64_t outer, int64_t from, int64_t to)
+static void cursor_cell(struct scan_cursor *w, int64_t outer, int64_t from, int64_t to)
 {
     int64_t first = (outer * w->length + from) * w->lanes;
     if (w->l1 - w->l0 == w->lanes) {
-        walk_range(w, first, first + (to - from) * w->lanes);
+        cursor_range(w, first, first + (to - from) * w->lanes);
         return;
     }
     for (int64_t row = from; row < to; row++, first += w->lanes)
-        walk_range(w, first + w->l0, first + w->l1);
+        cursor_range(w, first + w->l0, first + w->l1);
 }
 
-static void choose_tile(struct walk *w, int64_t tile)
+static void choose_tile(struct scan_cursor *w, int64_t tile)
 {
     w->l0 = tile * LANES_TILE;
     w->l1 = w->l0 + LANES_TILE < w->lanes ? w->l0 + LANES_TILE : w->lanes;
@@ -172,7 +172,7 @@ static void choose_tile(struct walk *w, int64_t tile)
 static void stretch(struct interp_run *r, int64_t box, int64_t i, struct interp_scratch *s)
 {
     int64_t lo[MAX_RANK], ext[MAX_RANK], outer;
-    struct walk w = {.r = r, .staging = s->staging, .write = r->round == 1};
+    struct scan_cursor w = {.r = r, .staging = s->staging, .write = r->round == 1};
     interp_box(r, box, lo, ext);
     sizes(r, ext, &outer, &w.length, &w.lanes);
     int64_t stretches = ceil_div(w.length, r->unit_size), cell = i / stretches;
@@ -183,13 +183,13 @@ static void stretch(struct interp_run *r, int64_t box, int64_t i, struct interp_
     w.b = interp_bind(r, box, false, 0, s);
     if (!w.write)
         r->scan->init(w.state, (size_t)(w.l1 - w.l0));
-    walk_cell(&w, cell / tiles, from, to < w.length ? to : w.length);
+    cursor_cell(&w, cell / tiles, from, to < w.length ? to : w.length);
 }
 
 static void cells(struct interp_run *r, int64_t group, int64_t i, struct interp_scratch *s)
 {
     int64_t lo[MAX_RANK], ext[MAX_RANK], outer, box_outer;
-    struct walk w = {
+    struct scan_cursor w = {
         .r = r, .staging = s->staging, .write = true, .fresh = r->boxes_per_group == 1};
     int64_t box = group * r->boxes_per_group;
     interp_box(r, box, lo, ext);
@@ -206,10 +206,10 @@ static void cells(struct interp_run *r, int64_t group, int64_t i, struct interp_
             w.b = interp_bind(r, box + p, false, p % BOUND_SLOTS, s);
             sizes(r, w.b->box_ext, &box_outer, &w.length, &w.lanes);
             if (w.fresh && tiles == 1) { /* all cells as one range */
-                walk_range(&w, cell * w.length * w.lanes, end * w.length * w.lanes);
+                cursor_range(&w, cell * w.length * w.lanes, end * w.length * w.lanes);
                 return;
             }
-            walk_cell(&w, cell / tiles, 0, w.length);
+            cursor_cell(&w, cell / tiles, 0, w.length);
         }
     }
 }

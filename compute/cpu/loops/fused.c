@@ -10,19 +10,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void choose(void)
 {
-    switch (isa_now()) {
-#if defined(__x86_64__)
-    case ISA_AVX512:
-        fused_fill_avx512(&table);
-        break;
-    case ISA_AVX2:
-        fused_fill_avx2(&table);
-        break;
-#endif
-    default:
-        fused_fill_baseline(&table);
-        break;
-    }
+    ISA_PICK(fused_fill)(&table);
 }
 
 loop_fn *fused_loop(enum dtype t, enum fused_first first, enum fused_step second, int third)

@@ -39,19 +39,7 @@ FILL_ALL(avx512)
 
 static void choose(void)
 {
-    switch (isa_now()) {
-#if defined(__x86_64__)
-    case ISA_AVX512:
-        fill_avx512(&table);
-        break;
-    case ISA_AVX2:
-        fill_avx2(&table);
-        break;
-#endif
-    default:
-        fill_baseline(&table);
-        break;
-    }
+    ISA_PICK(fill)(&table);
     for (int op = 0; op < REDUCE_COUNT; op++) /* operations that share another's loops */
         for (int t = 0; t < DT_COUNT; t++)
             if (reduce_defined(op, t))

@@ -42,6 +42,8 @@ enum {
     CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES = 701,
     CUDA_ERROR_LAUNCH_TIMEOUT = 702,
     CUDA_ERROR_ASSERT = 710,
+    CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED = 712,
+    CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED = 713,
     CUDA_ERROR_HARDWARE_STACK_ERROR = 714,
     CUDA_ERROR_ILLEGAL_INSTRUCTION = 715,
     CUDA_ERROR_MISALIGNED_ADDRESS = 716,
@@ -136,6 +138,11 @@ typedef struct {
 typedef struct {
     unsigned long long total, free, used; /* bytes */
 } nvmlMemory;
+typedef struct {
+    unsigned pid;
+    unsigned long long used;
+    unsigned gpu_instance, compute_instance;
+} nvmlProcessInfo;
 enum { NVML_SUCCESS = 0, NVML_ERROR_NOT_SUPPORTED = 3 };
 enum { NVML_TEMPERATURE_GPU = 0 };
 enum { NVML_CLOCK_SM = 1 };

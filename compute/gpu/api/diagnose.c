@@ -20,15 +20,16 @@ static void say_devices(const struct driver *v, finding_fn *say, void *user)
     if (r != CUDA_SUCCESS && r != CUDA_ERROR_NO_DEVICE) {
         const char *name = NULL;
         (void)v->cuGetErrorName(r, &name);
-        snprintf(text, sizeof text, "the driver does not start: %s (%d)", name ? name : "?", r);
+        snprintf(text, sizeof text, "the driver failed to initialise: %s (%d)", name ? name : "?",
+                 r);
         say(user, FINDING_FAIL, "gpu", text,
-            "look at nvidia-smi and at the kernel's log (dmesg | grep -i nvrm); a driver that was "
-            "just updated needs its module loaded anew");
+            "check nvidia-smi and the kernel log (dmesg | grep -i nvrm); after an update of the "
+            "driver its kernel module must be reloaded");
         return;
     }
     if (n == 0)
-        say(user, FINDING_FAIL, "gpu", "the driver sees no GPU",
-            "CUDA_VISIBLE_DEVICES may hide them, or the container was started without --gpus");
+        say(user, FINDING_FAIL, "gpu", "the driver found no GPU",
+            "CUDA_VISIBLE_DEVICES may hide it, or the container was started without --gpus");
     for (int i = 0; i < n; i++) {
         char name[128] = "a GPU";
         size_t bytes = 0;
@@ -46,9 +47,10 @@ static void say_devices(const struct driver *v, finding_fn *say, void *user)
                  pools ? "" : ", without memory pools");
         if (!pools)
             say(user, FINDING_WARN, "gpu", text,
-                "it is left out: some virtual GPUs have no pools; give the machine a whole one");
+                "the device is not used: arrayd needs memory pools, which some virtual GPUs lack; "
+                "give the machine a whole GPU");
         else if (major * 10 + minor < LEAST_CAPABILITY)
-            say(user, FINDING_WARN, "gpu", text, "arrayd is for compute capability 7.0 and later");
+            say(user, FINDING_WARN, "gpu", text, "arrayd needs compute capability 7.0 or later");
         else
             say(user, FINDING_OK, "gpu", text, "");
     }
@@ -67,20 +69,21 @@ void gpu_diagnose(finding_fn *say, void *user)
     }
     int version = 0;
     (void)v->cuDriverGetVersion(&version);
-    snprintf(text, sizeof text, "the driver's library serves CUDA %d.%d", version / 1000,
+    snprintf(text, sizeof text, "the driver library supports CUDA %d.%d", version / 1000,
              version % 1000 / 10);
     say(user, FINDING_OK, "driver", text, "");
     if (loader_open(&v, &rtc, &e) != ERR_OK) {
         say(user, FINDING_FAIL, "nvrtc", e.message, "");
     } else {
-        snprintf(text, sizeof text, "the run-time compiler is that of CUDA %d.%d", rtc->major,
+        snprintf(text, sizeof text, "the run-time compiler is from CUDA %d.%d", rtc->major,
                  rtc->minor);
         say(user, FINDING_OK, "nvrtc", text, "");
     }
     say_devices(v, say, user);
     if (loader_nvml(&nvml, &e) != ERR_OK)
         say(user, FINDING_WARN, "nvml", e.message,
-            "without it /metrics has no temperature, power and memory errors of the GPUs");
+            "without it /metrics does not report the temperature, power and memory errors of the "
+            "GPUs");
     else
-        say(user, FINDING_OK, "nvml", "the management library is there", "");
+        say(user, FINDING_OK, "nvml", "the management library was found", "");
 }

@@ -10,7 +10,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "compute/base/clock.h"
 #include "compute/base/mem.h"
@@ -18,7 +17,6 @@
 
 #define INTERVAL_S 5
 #define LEAVE_S    1 /* how long closing waits for the thread */
-#define BUS_ID     32
 
 enum {
     HAS_TEMPERATURE = 1,
@@ -39,7 +37,7 @@ struct figures {
 };
 
 struct gpu {
-    char bus[BUS_ID];
+    char bus[HEALTH_BUS_ID];
     nvmlDevice handle;
     struct figures now;
 };
@@ -82,7 +80,7 @@ static struct figures ask(const struct nvml *v, nvmlDevice d)
         v->nvmlDeviceGetTotalEccErrors(d, NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC,
                                        &f.uncorrected) == NVML_SUCCESS)
         f.has |= HAS_ECC;
-    f.at = time(NULL);
+    f.at = clock_date();
     return f;
 }
 
@@ -124,13 +122,13 @@ static void *watch(void *arg)
     return NULL;
 }
 
-static void bus_of(const struct driver *v, CUdevice device, char out[BUS_ID])
+void health_bus(const struct driver *v, CUdevice device, char out[HEALTH_BUS_ID])
 {
     int domain = 0, bus = 0, slot = 0;
     (void)v->cuDeviceGetAttribute(&domain, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, device);
     (void)v->cuDeviceGetAttribute(&bus, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, device);
     (void)v->cuDeviceGetAttribute(&slot, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, device);
-    snprintf(out, BUS_ID, "%08x:%02x:%02x.0", (unsigned)domain, (unsigned)bus & 255,
+    snprintf(out, HEALTH_BUS_ID, "%08x:%02x:%02x.0", (unsigned)domain, (unsigned)bus & 255,
              (unsigned)slot & 255);
 }
 
@@ -146,7 +144,7 @@ struct health *health_open(const struct driver *v, const CUdevice *devices, int 
     h->nvml = nvml;
     h->n = n;
     for (int i = 0; i < h->n; i++)
-        bus_of(v, devices[i], h->gpus[i].bus);
+        health_bus(v, devices[i], h->gpus[i].bus);
     pthread_mutex_init(&h->lock, NULL);
     clock_cond_init(&h->leave);
     atomic_init(&h->refs, 2);
@@ -208,13 +206,14 @@ void health_metrics(struct health *h, struct strb *out)
         int has; /* 0: all of them */
         const char *name, *help;
     } lines[] = {
-        {HAS_TEMPERATURE, "temperature_celsius", "Temperature of the GPU."},
-        {HAS_POWER, "power_watts", "Power it draws."},
-        {HAS_LOAD, "utilization_ratio", "Share of the last moments in which a kernel ran."},
-        {HAS_LOAD, "memory_utilization_ratio", "The same of its memory being read or written."},
-        {HAS_MEMORY, "memory_used_bytes", "Memory in use, by all processes."},
+        {HAS_TEMPERATURE, "temperature_celsius", "Temperature of the GPU in degrees Celsius."},
+        {HAS_POWER, "power_watts", "Power drawn by the GPU in watts."},
+        {HAS_LOAD, "utilization_ratio", "Share of the last sampling period in which a kernel ran."},
+        {HAS_LOAD, "memory_utilization_ratio",
+         "Share of the last sampling period in which device memory was read or written."},
+        {HAS_MEMORY, "memory_used_bytes", "Device memory in use by all processes, in bytes."},
         {HAS_CLOCK, "clock_hertz", "Clock of the multiprocessors."},
-        {0, "sampled_timestamp_seconds", "When these figures were taken, since 1970."},
+        {0, "sampled_timestamp_seconds", "When these values were read, in seconds since 1970."},
     };
     for (size_t l = 0; h && l < sizeof lines / sizeof *lines; l++) {
         strb_addf(out, "# HELP arrayd_gpu_%s %s\n# TYPE arrayd_gpu_%s gauge\n", lines[l].name,
@@ -227,8 +226,8 @@ void health_metrics(struct health *h, struct strb *out)
         }
     }
     if (h)
-        strb_add(out, "# HELP arrayd_gpu_ecc_errors_total Errors in its memory since the driver "
-                      "was loaded.\n# TYPE arrayd_gpu_ecc_errors_total counter\n");
+        strb_add(out, "# HELP arrayd_gpu_ecc_errors_total Memory errors of the GPU since the "
+                      "driver was loaded.\n# TYPE arrayd_gpu_ecc_errors_total counter\n");
     for (int i = 0; h && i < h->n; i++) {
         struct figures f = figures(h, i);
         if (f.has & HAS_ECC)

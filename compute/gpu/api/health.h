@@ -11,6 +11,10 @@
 
 struct health;
 
+#define HEALTH_BUS_ID 32
+/* What NVML calls a device of the driver. */
+void health_bus(const struct driver *v, CUdevice device, char out[HEALTH_BUS_ID]);
+
 /* Watches `n` of the driver's devices. NULL without NVML or memory: never an error. */
 struct health *health_open(const struct driver *v, const CUdevice *devices, int n);
 void health_close(struct health *h); /* NULL allowed */

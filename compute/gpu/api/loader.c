@@ -64,10 +64,10 @@ static int driver_version; /* 1000 * major + 10 * minor */
 static enum err_code check_driver(const char *name, struct err *e)
 {
     if (driver.cuDriverGetVersion(&driver_version) != CUDA_SUCCESS)
-        return err_set(e, ERR_BAD_FIELD, "%s does not tell its version", name);
+        return err_set(e, ERR_BAD_FIELD, "cannot read the version of %s", name);
     if (driver_version >= LEAST_MAJOR * 1000)
         return ERR_OK;
-    return err_set(e, ERR_BAD_FIELD, "%s is of CUDA %d.%d: %s", name, driver_version / 1000,
+    return err_set(e, ERR_BAD_FIELD, "%s is from CUDA %d.%d: %s", name, driver_version / 1000,
                    driver_version % 1000 / 10, NEEDED_DRIVER);
 }
 
@@ -76,18 +76,17 @@ static enum err_code check_nvrtc(const char *name, struct err *e)
 {
     int result = nvrtc.nvrtcVersion(&nvrtc.major, &nvrtc.minor);
     if (result != NVRTC_SUCCESS)
-        return err_set(e, ERR_BAD_FIELD, "%s does not tell its version: %s", name,
+        return err_set(e, ERR_BAD_FIELD, "cannot read the version of %s: %s", name,
                        nvrtc.nvrtcGetErrorString(result));
     if (nvrtc.major < LEAST_MAJOR)
-        return err_set(e, ERR_BAD_FIELD, "%s is of CUDA %d.%d: %s", name, nvrtc.major, nvrtc.minor,
-                       NEEDED_NVRTC);
+        return err_set(e, ERR_BAD_FIELD, "%s is from CUDA %d.%d: %s", name, nvrtc.major,
+                       nvrtc.minor, NEEDED_NVRTC);
     if (nvrtc.major > driver_version / 1000)
-        return err_set(
-            e, ERR_BAD_FIELD,
-            "%s is of CUDA %d.%d and the driver of CUDA %d.%d: a newer driver is needed, "
-            "or an NVRTC of CUDA %d (name its file in ARRAYD_LIBNVRTC)",
-            name, nvrtc.major, nvrtc.minor, driver_version / 1000, driver_version % 1000 / 10,
-            driver_version / 1000);
+        return err_set(e, ERR_BAD_FIELD,
+                       "%s is from CUDA %d.%d, but the driver supports CUDA %d.%d only: install a "
+                       "newer driver, or an NVRTC of CUDA %d (set ARRAYD_LIBNVRTC to its path)",
+                       name, nvrtc.major, nvrtc.minor, driver_version / 1000,
+                       driver_version % 1000 / 10, driver_version / 1000);
     return ERR_OK;
 }
 
@@ -108,8 +107,8 @@ static const struct library driver_library = {
                                         "/usr/lib/wsl/lib/libcuda.so.1", NULL},
     .symbols = driver_symbols,
     .n_symbols = sizeof driver_symbols / sizeof *driver_symbols,
-    .source = "libcuda.so.1 comes with the NVIDIA driver; in a container it is mounted by the "
-              "NVIDIA container toolkit (--gpus all)",
+    .source = "libcuda.so.1 comes with the NVIDIA driver; in a container, the NVIDIA container "
+              "toolkit mounts it (--gpus all)",
     .newer = NEEDED_DRIVER,
     .check = check_driver,
 };
@@ -123,9 +122,9 @@ static const struct library nvrtc_library = {
                                         "/opt/cuda/lib64/libnvrtc.so", NULL},
     .symbols = nvrtc_symbols,
     .n_symbols = sizeof nvrtc_symbols / sizeof *nvrtc_symbols,
-    .source = "it comes with the CUDA toolkit: package cuda-nvrtc-13-0 (or -12-x) of NVIDIA's "
-              "repository, libnvrtc12 of Debian and Ubuntu, nvidia-cuda-nvrtc of PyPI (then name "
-              "its file in ARRAYD_LIBNVRTC)",
+    .source = "it comes with the CUDA toolkit: package cuda-nvrtc-13-0 (or -12-x) from NVIDIA's "
+              "repository, libnvrtc12 from Debian or Ubuntu, or nvidia-cuda-nvrtc from PyPI (then "
+              "set ARRAYD_LIBNVRTC to its path)",
     .newer = NEEDED_NVRTC,
     .check = check_nvrtc,
 };
@@ -138,9 +137,8 @@ static const struct library nvml_library = {
                               "/usr/lib/wsl/lib/libnvidia-ml.so.1", NULL},
     .symbols = nvml_symbols,
     .n_symbols = sizeof nvml_symbols / sizeof *nvml_symbols,
-    .source =
-        "it comes with the NVIDIA driver; in a container NVIDIA_DRIVER_CAPABILITIES must have "
-        "'utility' for it to be mounted",
+    .source = "it comes with the NVIDIA driver; in a container, it is mounted only if "
+              "NVIDIA_DRIVER_CAPABILITIES contains 'utility'",
     .newer = "a newer NVIDIA driver is needed",
     .check = check_nvml,
 };
@@ -154,8 +152,8 @@ static enum err_code load(const struct library *l, struct err *e)
         handle = dlopen(name = given, RTLD_NOW | RTLD_LOCAL);
         const char *reason = handle ? NULL : dlerror();
         if (!handle)
-            return err_set(e, ERR_BAD_FIELD, "%s, named by %s, cannot be loaded (%s): %s", given,
-                           l->variable, reason ? reason : "no reason known", l->source);
+            return err_set(e, ERR_BAD_FIELD, "%s, set by %s, cannot be loaded (%s): %s", given,
+                           l->variable, reason ? reason : "unknown reason", l->source);
     }
     for (const char *const *c = l->candidates; !handle && *c; c++) {
         handle = dlopen(name = *c, RTLD_NOW | RTLD_LOCAL);

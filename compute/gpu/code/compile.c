@@ -58,11 +58,11 @@ static enum err_code refused(const struct nvrtc *nvrtc, nvrtcResult code, const 
         return err_oom(e);
     if (log && strstr(log, "--gpu-architecture"))
         return err_set(e, ERR_INTERNAL,
-                       "NVRTC %d.%d cannot compile for this GPU's architecture %s: the two are not "
-                       "of the same age, and another version of NVRTC is needed",
+                       "NVRTC %d.%d cannot compile for this GPU's architecture %s: one of the two "
+                       "is too old for the other; install another version of NVRTC",
                        nvrtc->major, nvrtc->minor, arch);
-    return err_set(e, ERR_INTERNAL, "NVRTC refused a kernel for %s (%s): %.*s", arch,
-                   nvrtc->nvrtcGetErrorString(code), LOG_IN_MESSAGE, log ? log : "it left no log");
+    return err_set(e, ERR_INTERNAL, "NVRTC failed to compile a kernel for %s (%s): %.*s", arch,
+                   nvrtc->nvrtcGetErrorString(code), LOG_IN_MESSAGE, log ? log : "no log");
 }
 
 static enum err_code take_code(const struct nvrtc *nvrtc, nvrtcProgram program,
@@ -71,14 +71,14 @@ static enum err_code take_code(const struct nvrtc *nvrtc, nvrtcProgram program,
     size_t n = 0;
     nvrtcResult code = nvrtc->nvrtcGetCUBINSize(program, &n);
     if (code != NVRTC_SUCCESS || n == 0)
-        return err_set(e, ERR_INTERNAL, "NVRTC gave no machine code (%s)",
+        return err_set(e, ERR_INTERNAL, "NVRTC produced no machine code (%s)",
                        nvrtc->nvrtcGetErrorString(code));
     _cleanup_free_ char *bytes = mem_alloc(n);
     if (!bytes)
         return err_oom(e);
     code = nvrtc->nvrtcGetCUBIN(program, bytes);
     if (code != NVRTC_SUCCESS)
-        return err_set(e, ERR_INTERNAL, "NVRTC did not hand out its machine code (%s)",
+        return err_set(e, ERR_INTERNAL, "NVRTC did not return its machine code (%s)",
                        nvrtc->nvrtcGetErrorString(code));
     *ret = (struct compiled){bytes, n};
     bytes = NULL;
@@ -106,22 +106,21 @@ enum err_code compile_text(const struct nvrtc *nvrtc, const char *arch, const ch
                            bool fast_math, struct compiled *ret, struct err *e)
 {
     struct headers headers;
-    enum err_code err = headers_select(source, &headers, e);
-    if (err)
-        return err;
+    TRY(headers_select(source, &headers, e));
     if (trace_on(TRACE_EMIT))
         trace_write(TRACE_EMIT, source, strlen(source));
+    enum err_code code;
     nvrtcProgram program = NULL;
-    nvrtcResult code = nvrtc->nvrtcCreateProgram(&program, source, "kernel.cu", headers.n,
-                                                 headers.texts, headers.names);
-    if (code == NVRTC_SUCCESS) {
-        err = compile_program(nvrtc, program, arch, fast_math, ret, e);
+    nvrtcResult rc = nvrtc->nvrtcCreateProgram(&program, source, "kernel.cu", headers.n,
+                                               headers.texts, headers.names);
+    if (rc == NVRTC_SUCCESS) {
+        code = compile_program(nvrtc, program, arch, fast_math, ret, e);
         nvrtc->nvrtcDestroyProgram(&program);
     } else {
-        err = refused(nvrtc, code, arch, NULL, e);
+        code = refused(nvrtc, rc, arch, NULL, e);
     }
-    if (err && err != ERR_OUT_OF_MEMORY)
+    if (code && code != ERR_OUT_OF_MEMORY)
         trace_write(TRACE_NVRTC, source, strlen(source));
     headers_free(&headers);
-    return err;
+    return code;
 }

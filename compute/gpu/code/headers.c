@@ -47,7 +47,7 @@ static int find_function(const char *name, size_t n)
 /* Marks the functions named in the text. */
 static void mark_functions(const char *text, bool *needed)
 {
-    for (const char *p = text; (p = strstr(p, "ar_")) != NULL;) {
+    for (const char *p = strstr(text, "ar_"); p; p = strstr(p, "ar_")) {
         const char *word = p;
         while (is_word(*p))
             p++;
@@ -61,7 +61,7 @@ static void mark_functions(const char *text, bool *needed)
 static void mark_headers(const char *text, bool *included)
 {
     static const char directive[] = "#include \"";
-    for (const char *p = text; (p = strstr(p, directive)) != NULL;) {
+    for (const char *p = strstr(text, directive); p; p = strstr(p, directive)) {
         p += sizeof directive - 1;
         for (int i = 0; i < header_count; i++) {
             size_t n = strlen(header_names[i]);

@@ -1,6 +1,6 @@
 /* One lock guards the table, the order of use, the makings and the counters; it is never held while
- * compiling or accessing the disk. The table is an array of chains through the entries themselves,
- * so that inserting one cannot fail.
+ * compiling or accessing the disk. Code that the table has no memory for is not kept, and belongs
+ * to its callers alone.
  *
  * A "making" is a compilation (or a read from disk) in progress: the first caller of a key makes
  * the code; the others wait for it on one condition variable, shared by all, for they are few.
@@ -23,12 +23,12 @@
 #include "compute/base/clock.h"
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
+#include "compute/base/table.h"
 #include "compute/base/trace.h"
 #include "compute/gpu/code/compile.h"
 #include "compute/gpu/code/headers.h"
 #include "compute/gpu/code/kcache_disk.h"
 
-#define BUCKETS    1024 /* a power of two */
 #define REFUSALS   64
 #define REFUSAL_MS 60000
 
@@ -36,12 +36,13 @@ struct node {
     struct kcache_entry pub; /* first: the public view of a node */
     atomic_int refs;
     void (*user_free)(void *user);
-    struct node *next;          /* in its chain */
+    UT_hash_handle hh;
     struct node *newer, *older; /* order of use */
+    struct node *gone;          /* evicted before it */
 };
 
 struct making {
-    struct kcache_key key;
+    struct code_key key;
     struct making *next;
     int waiting;
     bool done;
@@ -53,7 +54,7 @@ struct making {
 
 struct refusal {
     uint64_t number; /* stored at number % REFUSALS; 0: empty */
-    struct kcache_key key;
+    struct code_key key;
     double until; /* clock_ms */
     char reason[KCACHE_REASON];
 };
@@ -65,12 +66,12 @@ struct kcache {
     struct kcache_disk disk;
     pthread_mutex_t lock;
     pthread_cond_t ended;
-    struct node *buckets[BUCKETS];
+    struct node *table;
     struct node *newest, *oldest;
     struct making *makings;
     struct refusal refusals[REFUSALS]; /* the newest */
     uint64_t refused;                  /* ever */
-    struct kcache_stats stats;         /* without the disk's own */
+    struct kcache_stats stats;         /* without the entries' number and the disk's own */
 };
 
 static void add_text(struct sha256_ctx *ctx, const char *text)
@@ -114,6 +115,7 @@ void kcache_free(struct kcache *c)
 {
     if (!c)
         return;
+    HASH_CLEAR(hh, c->table);
     for (struct node *n = c->oldest, *next; n; n = next) {
         next = n->newer;
         kcache_unref(&n->pub);
@@ -124,8 +126,8 @@ void kcache_free(struct kcache *c)
     mem_free(c);
 }
 
-struct kcache_key kcache_key(const struct kcache *c, const char *arch, const char *source,
-                             bool fast_math)
+struct code_key kcache_key(const struct kcache *c, const char *arch, const char *source,
+                           bool fast_math)
 {
     char arch_option[64], version[32];
     const char *options[COMPILE_MAX_OPTIONS];
@@ -140,7 +142,7 @@ struct kcache_key kcache_key(const struct kcache *c, const char *arch, const cha
         add_text(&ctx, options[i]);
     add_text(&ctx, ""); /* the end of the options */
     add_text(&ctx, source);
-    struct kcache_key key;
+    struct code_key key;
     sha256_digest(&ctx, sizeof key.sha, key.sha);
     return key;
 }
@@ -165,31 +167,27 @@ void kcache_unref(struct kcache_entry *entry)
 
 /* The functions from here to kcache_find() are called with the lock held. */
 
-static struct node **bucket_of(struct kcache *c, const struct kcache_key *key)
-{
-    return &c->buckets[(key->sha[0] | key->sha[1] << 8) & (BUCKETS - 1)];
-}
-
 static void leave_order(struct kcache *c, struct node *n)
 {
+    lock_held(&c->lock);
     *(n->newer ? &n->newer->older : &c->newest) = n->older;
     *(n->older ? &n->older->newer : &c->oldest) = n->newer;
 }
 
 static void make_newest(struct kcache *c, struct node *n)
 {
+    lock_held(&c->lock);
     n->newer = NULL;
     n->older = c->newest;
     *(c->newest ? &c->newest->newer : &c->oldest) = n;
     c->newest = n;
 }
 
-static struct node *lookup(struct kcache *c, const struct kcache_key *key)
+static struct node *lookup(struct kcache *c, const struct code_key *key)
 {
     lock_held(&c->lock);
-    struct node *n = *bucket_of(c, key);
-    while (n && memcmp(&n->pub.key, key, sizeof *key) != 0)
-        n = n->next;
+    struct node *n;
+    HASH_FIND(hh, c->table, key, sizeof *key, n);
     if (!n)
         return NULL;
     leave_order(c, n);
@@ -202,14 +200,12 @@ static struct node *lookup(struct kcache *c, const struct kcache_key *key)
 static bool take_out(struct kcache *c, struct node *n)
 {
     lock_held(&c->lock);
-    struct node **at = bucket_of(c, &n->pub.key);
-    while (*at && *at != n)
-        at = &(*at)->next;
-    if (!*at)
+    struct node *there;
+    HASH_FIND(hh, c->table, &n->pub.key, sizeof n->pub.key, there);
+    if (there != n)
         return false;
-    *at = n->next;
+    HASH_DEL(c->table, n);
     leave_order(c, n);
-    c->stats.entries--;
     c->stats.bytes -= (int64_t)n->pub.n;
     return true;
 }
@@ -229,30 +225,29 @@ static struct node *take_idle(struct kcache *c)
 }
 
 /* Puts the node, whose key is not in the table, into it, with a reference of its own. Returns the
- * entries evicted, chained by `next`: the caller releases them without the lock, because that may
+ * entries evicted, chained by `gone`: the caller releases them without the lock, because that may
  * call the backend. */
 static struct node *publish(struct kcache *c, struct node *n)
 {
     lock_held(&c->lock);
-    struct node **bucket = bucket_of(c, &n->pub.key);
+    HASH_ADD(hh, c->table, pub.key, sizeof n->pub.key, n);
+    if (!n->hh.tbl)
+        return NULL;
     kcache_ref(&n->pub);
-    n->next = *bucket;
-    *bucket = n;
     make_newest(c, n);
-    c->stats.entries++;
     c->stats.bytes += (int64_t)n->pub.n;
     struct node *gone = NULL;
-    while (c->stats.entries > c->config.max_entries) {
+    while (HASH_COUNT(c->table) > c->config.max_entries) {
         struct node *idle = take_idle(c);
         if (!idle)
             break;
-        idle->next = gone;
+        idle->gone = gone;
         gone = idle;
     }
     return gone;
 }
 
-static struct making **find_making(struct kcache *c, const struct kcache_key *key)
+static struct making **find_making(struct kcache *c, const struct code_key *key)
 {
     lock_held(&c->lock);
     struct making **m = &c->makings;
@@ -285,7 +280,7 @@ static enum err_code wait_for(struct kcache *c, struct making *m, struct kcache_
     return code;
 }
 
-struct kcache_entry *kcache_find(struct kcache *c, const struct kcache_key *key)
+struct kcache_entry *kcache_find(struct kcache *c, const struct code_key *key)
 {
     pthread_mutex_lock(&c->lock);
     struct node *n = lookup(c, key);
@@ -294,7 +289,7 @@ struct kcache_entry *kcache_find(struct kcache *c, const struct kcache_key *key)
     return n ? &n->pub : NULL;
 }
 
-static void trace(const char *what, const struct kcache_key *key, size_t n, double ms)
+static void trace(const char *what, const struct code_key *key, size_t n, double ms)
 {
     if (!trace_on(TRACE_CACHE))
         return;
@@ -307,7 +302,7 @@ static void trace(const char *what, const struct kcache_key *key, size_t n, doub
 /* --- refusals --- */
 
 /* With the lock. The key's newest refusal, if it has not expired. */
-static struct refusal *find_refusal(struct kcache *c, const struct kcache_key *key)
+static struct refusal *find_refusal(struct kcache *c, const struct code_key *key)
 {
     lock_held(&c->lock);
     for (uint64_t n = c->refused; n > 0 && c->refused - n < REFUSALS; n--) {
@@ -356,7 +351,7 @@ static void tell_briefly(char ret[KCACHE_REASON], const char *text)
 }
 
 /* With the lock. */
-static void remember(struct kcache *c, const struct kcache_key *key, const struct err *why)
+static void remember(struct kcache *c, const struct code_key *key, const struct err *why)
 {
     lock_held(&c->lock);
     if (find_refusal(c, key))
@@ -368,14 +363,14 @@ static void remember(struct kcache *c, const struct kcache_key *key, const struc
     tell_briefly(r->reason, why->message);
 }
 
-void kcache_refuse(struct kcache *c, const struct kcache_key *key, const struct err *why)
+void kcache_refuse(struct kcache *c, const struct code_key *key, const struct err *why)
 {
     pthread_mutex_lock(&c->lock);
     remember(c, key, why);
     pthread_mutex_unlock(&c->lock);
 }
 
-uint64_t kcache_refusal(struct kcache *c, const struct kcache_key *key)
+uint64_t kcache_refusal(struct kcache *c, const struct code_key *key)
 {
     pthread_mutex_lock(&c->lock);
     struct refusal *r = find_refusal(c, key);
@@ -456,7 +451,7 @@ static void end_making(struct kcache *c, struct making *m, struct node *n, enum 
     if (alone)
         mem_free(m);
     for (struct node *next; gone; gone = next) {
-        next = gone->next;
+        next = gone->gone;
         kcache_unref(&gone->pub);
     }
 }
@@ -468,7 +463,7 @@ static enum err_code make_for_all(struct kcache *c, struct making *m, const char
 {
     struct err error = ERR_INIT;
     enum kcache_how how = KCACHE_COMPILED;
-    struct kcache_key key = m->key;
+    struct code_key key = m->key;
     struct node *n = mem_calloc(1, sizeof *n);
     enum err_code code = n ? ERR_OK : err_oom(&error);
     if (n) {
@@ -497,7 +492,7 @@ static enum err_code make_for_all(struct kcache *c, struct making *m, const char
 enum err_code kcache_get(struct kcache *c, const char *arch, const char *source, bool fast_math,
                          struct kcache_entry **ret, enum kcache_how *ret_how, struct err *e)
 {
-    struct kcache_key key = kcache_key(c, arch, source, fast_math);
+    struct code_key key = kcache_key(c, arch, source, fast_math);
     pthread_mutex_lock(&c->lock);
     struct node *n = lookup(c, &key);
     struct making *m = n ? NULL : *find_making(c, &key);
@@ -544,6 +539,7 @@ void kcache_get_stats(struct kcache *c, struct kcache_stats *ret)
 {
     pthread_mutex_lock(&c->lock);
     *ret = c->stats;
+    ret->entries = HASH_COUNT(c->table);
     pthread_mutex_unlock(&c->lock);
     pthread_mutex_lock(&c->disk.lock);
     ret->disk_bytes = c->disk.bytes;

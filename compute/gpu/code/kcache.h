@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "compute/base/err.h"
+#include "compute/culprit/key.h"
 #include "compute/gpu/api/loader.h"
 
 struct kcache;
@@ -26,19 +27,10 @@ struct kcache_config {
     int64_t refusal_ms; /* how long a refusal is remembered; 0: a minute */
 };
 
-/* SHA-256 over everything the code depends on: text, device headers, options, architecture, and the
- * versions of NVRTC and arrayd. */
-struct kcache_key {
-    uint8_t sha[32];
-};
-/* In hexadecimal, as in file names of the folder, the log and the list of refused kernels. */
-#define KCACHE_KEY_TEXT 65
-void kcache_key_text(const struct kcache_key *key, char ret[KCACHE_KEY_TEXT]);
-
 /* Constant except `user`, which is NULL at first and set by the backend (compare and swap: two
  * threads may do so at once). */
 struct kcache_entry {
-    struct kcache_key key;
+    struct code_key key;
     const void *bytes; /* for cuModuleLoadData */
     size_t n;
     bool from_disk; /* not compiled by this process */
@@ -65,11 +57,11 @@ enum err_code kcache_new(const struct kcache_config *config, const struct nvrtc 
 /* Call when no other call is in progress. */
 void kcache_free(struct kcache *c);
 
-struct kcache_key kcache_key(const struct kcache *c, const char *arch, const char *source,
-                             bool fast_math);
+struct code_key kcache_key(const struct kcache *c, const char *arch, const char *source,
+                           bool fast_math);
 
 /* The entry with one more reference if it is in memory, else NULL. Does not block. */
-struct kcache_entry *kcache_find(struct kcache *c, const struct kcache_key *key);
+struct kcache_entry *kcache_find(struct kcache *c, const struct code_key *key);
 
 /* The code of the text (as compile_text takes it) from memory, from disk or compiled now; one more
  * reference in *ret. Concurrent callers of one text share one compilation, and its failure;
@@ -83,9 +75,9 @@ enum err_code kcache_get(struct kcache *c, const char *arch, const char *source,
  * kcache_config.refusal_ms, for some dozens of texts. A refusal has a number, never 0, by which its
  * reason can be looked up as long as it is remembered. */
 #define KCACHE_REASON 512
-uint64_t kcache_refusal(struct kcache *c, const struct kcache_key *key); /* 0: there is none */
+uint64_t kcache_refusal(struct kcache *c, const struct code_key *key); /* 0: not refused */
 /* Remembers a refusal not found by compiling: code that does not load. */
-void kcache_refuse(struct kcache *c, const struct kcache_key *key, const struct err *why);
+void kcache_refuse(struct kcache *c, const struct code_key *key, const struct err *why);
 /* One line for a person, without paths of this machine; "" once it is forgotten. */
 void kcache_reason(struct kcache *c, uint64_t refusal, char ret[KCACHE_REASON]);
 

@@ -20,14 +20,14 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <nettle/sha2.h>
 
+#include "compute/base/clock.h"
 #include "compute/base/mem.h"
 
-#define NAME_LEN         (KCACHE_KEY_TEXT - 1)
+#define NAME_LEN         (CODE_KEY_TEXT - 1)
 #define MAX_FILE         (64 << 20) /* a larger file is not ours */
 #define STORES_A_LOOK    64
 #define TOUCH_AFTER      60   /* seconds: a hit within them does not update the time */
@@ -38,7 +38,7 @@
 struct file_header {
     char magic[8];
     uint64_t n; /* bytes of code */
-    struct kcache_key key;
+    struct code_key key;
     uint8_t sha[SHA256_DIGEST_SIZE]; /* of the code */
 };
 
@@ -62,12 +62,6 @@ __attribute__((format(printf, 2, 3))) static void problem(struct kcache_disk *d,
 static bool trusted(const struct stat *st)
 {
     return st->st_uid == geteuid() && !(st->st_mode & (S_IWGRP | S_IWOTH));
-}
-
-void kcache_key_text(const struct kcache_key *key, char ret[KCACHE_KEY_TEXT])
-{
-    for (size_t i = 0; i < sizeof key->sha; i++)
-        snprintf(ret + 2 * i, 3, "%02x", key->sha[i]);
 }
 
 static void sha_of(const void *bytes, size_t n, uint8_t ret[SHA256_DIGEST_SIZE])
@@ -141,8 +135,8 @@ static int look(struct kcache_disk *d, struct found **ret)
     }
     struct found *files = NULL;
     int n = 0, cap = 0;
-    time_t now = time(NULL);
-    for (struct dirent *entry; n >= 0 && (entry = readdir(dir)) != NULL;) {
+    time_t now = clock_date();
+    for (struct dirent *entry = readdir(dir); entry && n >= 0; entry = readdir(dir)) {
         bool temporary = strncmp(entry->d_name, TEMPORARY_PREFIX, strlen(TEMPORARY_PREFIX)) == 0;
         struct stat st;
         if ((!temporary && !is_key(entry->d_name)) ||
@@ -227,7 +221,7 @@ void kcache_disk_open(struct kcache_disk *d, const char *dir, int64_t max_bytes)
     if (fd < 0 || fstat(fd, &st) != 0) {
         problem(d, "cannot open %s: %s", dir, strerror(errno));
     } else if (!trusted(&st)) {
-        problem(d, "%s is not used: it is not ours, or others may write to it", dir);
+        problem(d, "%s is not used: it belongs to another user, or others may write to it", dir);
     } else if (faccessat(fd, ".", R_OK | W_OK | X_OK, AT_EACCESS) != 0) {
         problem(d, "%s is not used: %s", dir, strerror(errno));
     } else {
@@ -249,7 +243,7 @@ void kcache_disk_close(struct kcache_disk *d)
 }
 
 /* Reads the opened file of the key; NULL unless everything about it is right. */
-static void *read_file(int fd, const struct kcache_key *key, const struct stat *st, size_t *ret_n)
+static void *read_file(int fd, const struct code_key *key, const struct stat *st, size_t *ret_n)
 {
     struct file_header h;
     if (!S_ISREG(st->st_mode) || !trusted(st) || st->st_size <= (off_t)sizeof h ||
@@ -272,13 +266,13 @@ static void *read_file(int fd, const struct kcache_key *key, const struct stat *
     return taken;
 }
 
-bool kcache_disk_load(struct kcache_disk *d, const struct kcache_key *key, void **ret_bytes,
+bool kcache_disk_load(struct kcache_disk *d, const struct code_key *key, void **ret_bytes,
                       size_t *ret_n)
 {
     char name[NAME_LEN + 1];
     if (d->fd < 0)
         return false;
-    kcache_key_text(key, name);
+    code_key_text(key, name);
     /* O_NONBLOCK: do not block on a pipe of that name */
     int fd = openat(d->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) {
@@ -289,11 +283,11 @@ bool kcache_disk_load(struct kcache_disk *d, const struct kcache_key *key, void 
     struct stat st;
     size_t n;
     void *bytes = fstat(fd, &st) == 0 ? read_file(fd, key, &st, &n) : NULL;
-    if (bytes && time(NULL) - st.st_mtim.tv_sec > TOUCH_AFTER)
+    if (bytes && clock_date() - st.st_mtim.tv_sec > TOUCH_AFTER)
         futimens(fd, NULL);
     close(fd);
     if (!bytes) {
-        problem(d, "%s is damaged or not ours", name);
+        problem(d, "%s is damaged, or is not a file of arrayd's", name);
         return false;
     }
     *ret_bytes = bytes;
@@ -329,7 +323,7 @@ static bool write_file(struct kcache_disk *d, const char *name, const struct fil
     return ok;
 }
 
-void kcache_disk_store(struct kcache_disk *d, const struct kcache_key *key, const void *bytes,
+void kcache_disk_store(struct kcache_disk *d, const struct code_key *key, const void *bytes,
                        size_t n)
 {
     struct file_header h = {.n = n, .key = *key};
@@ -339,7 +333,7 @@ void kcache_disk_store(struct kcache_disk *d, const struct kcache_key *key, cons
     memcpy(h.magic, magic, sizeof magic);
     sha_of(bytes, n, h.sha);
     char name[NAME_LEN + 1];
-    kcache_key_text(key, name);
+    code_key_text(key, name);
     if (!write_file(d, name, &h, bytes)) {
         problem(d, "cannot write %s: %s", name, strerror(errno));
         return;
@@ -354,12 +348,12 @@ void kcache_disk_store(struct kcache_disk *d, const struct kcache_key *key, cons
         trim(d);
 }
 
-void kcache_disk_drop(struct kcache_disk *d, const struct kcache_key *key)
+void kcache_disk_drop(struct kcache_disk *d, const struct code_key *key)
 {
     char name[NAME_LEN + 1];
     if (d->fd < 0)
         return;
-    kcache_key_text(key, name);
-    problem(d, "the driver refuses the code in %s", name);
+    code_key_text(key, name);
+    problem(d, "the driver rejected the code in %s", name);
     unlinkat(d->fd, name, 0); /* the next look corrects d->bytes */
 }

@@ -26,11 +26,11 @@ void kcache_disk_open(struct kcache_disk *d, const char *dir, int64_t max_bytes)
 void kcache_disk_close(struct kcache_disk *d);
 
 /* The code stored for the key, to be released with mem_free(); false: none that can be trusted. */
-bool kcache_disk_load(struct kcache_disk *d, const struct kcache_key *key, void **ret_bytes,
+bool kcache_disk_load(struct kcache_disk *d, const struct code_key *key, void **ret_bytes,
                       size_t *ret_n);
-void kcache_disk_store(struct kcache_disk *d, const struct kcache_key *key, const void *bytes,
+void kcache_disk_store(struct kcache_disk *d, const struct code_key *key, const void *bytes,
                        size_t n);
 /* Deletes what is stored for the key, after the driver rejected it. */
-void kcache_disk_drop(struct kcache_disk *d, const struct kcache_key *key);
+void kcache_disk_drop(struct kcache_disk *d, const struct code_key *key);
 
 #endif

@@ -13,8 +13,9 @@
 #include "compute/base/clock.h"
 #include "compute/base/mem.h"
 #include "compute/base/worker.h"
+#include "compute/gpu/api/gone.h"
 #include "compute/gpu/api/health.h"
-#include "compute/gpu/code/refused.h"
+#include "compute/gpu/cuda/fault.h"
 #include "compute/gpu/cuda/memory.h"
 #include "compute/gpu/cuda/pack.h"
 #include "compute/gpu/cuda/prepare.h"
@@ -38,9 +39,9 @@ static bool cuda_lost(struct backend *b)
 static void cuda_reason(struct backend *b, uint64_t refusal, char *ret, size_t n)
 {
     char why[KCACHE_REASON];
-    _Static_assert(REFUSED_TEXT <= KCACHE_REASON, "room for either");
-    if (refusal & REFUSED_NUMBER)
-        refused_reason(cuda_of(b)->refused, refusal, why);
+    _Static_assert(CULPRITS_TEXT <= KCACHE_REASON, "room for either");
+    if (refusal & CULPRITS_NUMBER)
+        culprits_reason(cuda_of(b)->culprits, refusal, why);
     else
         kcache_reason(cuda_of(b)->kcache, refusal, why);
     snprintf(ret, n, "%s", why);
@@ -53,13 +54,13 @@ static void cuda_report(struct backend *b, struct backend_report *ret)
     kcache_get_stats(c->kcache, &k);
     if (*k.disk_problem)
         snprintf(ret->warning, sizeof ret->warning,
-                 "compiled kernels are not kept on disk, or not all of them: %s", k.disk_problem);
+                 "some or all compiled kernels are not kept on disk: %s", k.disk_problem);
     size_t used = strlen(ret->warning);
-    if (refused_any(c->refused))
+    if (culprits_count(c->culprits))
         snprintf(ret->warning + used, sizeof ret->warning - used,
-                 "%s%d kernels or plans are refused, for they were on a device that faulted: "
-                 "`" FAULTED_FILE "` in the kernel cache's folder names them",
-                 used ? "; " : "", refused_count(c->refused));
+                 "%s%d kernels or plans are refused, because they were running on a device that "
+                 "faulted: `GET /v1/faults` lists them",
+                 used ? "; " : "", culprits_count(c->culprits));
     memcpy(ret->timings, c->timings, sizeof ret->timings);
 }
 
@@ -163,7 +164,10 @@ static void cuda_close(struct backend *b)
     cuda_compiler_close(c);
     for (int i = 0; i < c->n_devices; i++)
         device_close(&c->devices[i]);
-    refused_close(c->refused);
+    if (c->own_culprits)
+        culprits_close(c->culprits);
+    else if (c->culprits)
+        culprits_folder(c->culprits, -1);
     kcache_free(c->kcache);
     for (int i = 0; i < c->n_devices; i++)
         if (c->devices[i].opened >= 1)
@@ -184,14 +188,14 @@ static enum err_code find_devices(struct cuda *c, struct err *e)
     else if (r != CUDA_SUCCESS) {
         const char *name = NULL;
         (void)v->cuGetErrorName(r, &name);
-        return err_set(e, ERR_BAD_FIELD, "the CUDA driver does not start: %s (%d)",
+        return err_set(e, ERR_BAD_FIELD, "the CUDA driver failed to initialise: %s (%d)",
                        name ? name : "unknown error", r);
     }
     (void)v->cuDriverGetVersion(&version);
     if (n == 0)
         return err_set(e, ERR_BAD_FIELD,
-                       "the CUDA driver (version %d.%d) sees no GPU; CUDA_VISIBLE_DEVICES, or the "
-                       "container's --gpus option, may hide them",
+                       "the CUDA driver (version %d.%d) found no GPU; CUDA_VISIBLE_DEVICES or the "
+                       "container's --gpus option may hide it",
                        version / 1000, version % 1000 / 10);
     c->devices = mem_calloc((size_t)n, sizeof *c->devices);
     if (!c->devices)
@@ -205,8 +209,8 @@ static enum err_code find_devices(struct cuda *c, struct err *e)
     }
     return c->n_devices ? ERR_OK
                         : err_set(e, ERR_BAD_FIELD,
-                                  "none of the %d GPUs has stream-ordered memory pools ("
-                                  "they are not there in some virtual machines)",
+                                  "none of the %d GPUs has stream-ordered memory pools (some "
+                                  "virtual machines lack them)",
                                   n);
 }
 
@@ -220,16 +224,39 @@ static void *compile_ahead(void *arg)
     return NULL;
 }
 
+/* In the order of c->devices; NULL without memory. The caller frees it. */
+static CUdevice *handles_of(const struct cuda *c)
+{
+    CUdevice *handles = mem_calloc((size_t)c->n_devices, sizeof *handles);
+    for (int i = 0; handles && i < c->n_devices; i++)
+        handles[i] = c->devices[i].handle;
+    return handles;
+}
+
+/* Nothing has been mapped yet. */
+static enum err_code await_gone(struct gone *g, struct err *e)
+{
+    const int pid = gone_wait(g);
+    return pid ? err_set(e, ERR_INTERNAL,
+                         "process %d, whose memory is to be taken over, is still on a GPU", pid)
+               : ERR_OK;
+}
+
 static enum err_code open_devices(struct cuda *c, struct err *e)
 {
     pthread_t ahead;
+    CUdevice *handles = handles_of(c);
+    struct gone *before =
+        handles ? gone_ask(c->driver, handles, c->n_devices, c->config.before) : NULL;
+    mem_free(handles);
     bool started = thread_start(&ahead, "arrayd-ahead", compile_ahead, c);
     enum err_code code = ERR_OK;
     for (int i = 0; i < c->n_devices && code == ERR_OK; i++)
         code = device_open(&c->devices[i], e);
     if (started)
         pthread_join(ahead, NULL);
-    return code;
+    enum err_code gone = await_gone(before, code == ERR_OK ? e : NULL);
+    return code != ERR_OK ? code : gone;
 }
 
 static enum err_code open_all(struct cuda *c, struct err *e)
@@ -247,18 +274,18 @@ static enum err_code open_all(struct cuda *c, struct err *e)
         .user_free = cuda_modules_free,
     };
     TRY(kcache_new(&k, c->nvrtc, &c->kcache, e));
-    c->refused = refused_open(kcache_folder(c->kcache));
-    if (!c->refused)
+    c->own_culprits = !c->config.culprits;
+    c->culprits = c->own_culprits ? culprits_open(false, -1) : c->config.culprits;
+    if (!c->culprits)
         return err_oom(e);
+    culprits_folder(c->culprits, kcache_folder(c->kcache));
     TRY(cuda_compiler_open(c, e));
     return open_devices(c, e);
 }
 
 static struct health *watch_devices(const struct cuda *c)
 {
-    CUdevice *handles = mem_calloc((size_t)c->n_devices, sizeof *handles);
-    for (int i = 0; handles && i < c->n_devices; i++)
-        handles[i] = c->devices[i].handle;
+    CUdevice *handles = handles_of(c);
     struct health *h = handles ? health_open(c->driver, handles, c->n_devices) : NULL;
     mem_free(handles);
     return h;
@@ -289,6 +316,9 @@ static enum err_code cuda_open(const struct backend_config *config, struct backe
     atomic_store(&c->opened, true);
     if (atomic_load(&c->lost)) /* lost on another thread before the line above */
         cuda_tell_lost(c);
+#ifdef ARRAYD_FAULT_HOOK
+    cuda_fault_hook(&c->devices[0]);
+#endif
     return ERR_OK;
 }
 
@@ -306,8 +336,11 @@ static void cuda_device_info(struct backend *b, int device, struct backend_devic
     cuda_memory_stats(d, &m);
     *ret = (struct backend_device){.index = device,
                                    .memory_total = (int64_t)d->memory_total,
+                                   .memory_limit = (int64_t)d->memory_total,
                                    .memory_free = m.free + (m.reserved - m.used)};
     int64_t limit = d->cuda->config.memory_limit;
+    if (limit > 0 && limit < ret->memory_limit)
+        ret->memory_limit = limit;
     if (limit > 0 && limit - m.live < ret->memory_free)
         ret->memory_free = limit - m.live;
     memcpy(ret->name, d->name, sizeof ret->name);
@@ -336,12 +369,12 @@ static void device_metrics(struct cuda *c, struct strb *out)
     static const struct {
         const char *name, *type, *help;
     } lines[] = {
-        {"memory_live_bytes", "gauge", "Device memory given out."},
-        {"memory_reserved_bytes", "gauge", "Device memory the pool holds."},
+        {"memory_live_bytes", "gauge", "Device memory allocated from the pool, in bytes."},
+        {"memory_reserved_bytes", "gauge", "Device memory held by the pool, in bytes."},
         {"allocations_total", "counter", "Device allocations."},
         {"trims_total", "counter", "Times the pool was emptied because memory ran out."},
-        {"slab_bytes", "gauge", "Pinned host memory."},
-        {"slab_free_bytes", "gauge", "Pinned host memory in no transfer."},
+        {"slab_bytes", "gauge", "Pinned host memory, in bytes."},
+        {"slab_free_bytes", "gauge", "Pinned host memory not used by a transfer, in bytes."},
         {"slab_copies_total", "counter", "Slabs copied to or from the device."},
         {"slab_waits_total", "counter", "Transfers that had to wait for a slab."},
     };
@@ -365,7 +398,8 @@ static void cuda_metrics(struct backend *b, struct strb *out)
     struct cuda *c = cuda_of(b);
     struct kcache_stats k;
     kcache_get_stats(c->kcache, &k);
-    line(out, "kernel_cache_total", "counter", "Kernels asked for, by where they were found.");
+    line(out, "kernel_cache_total", "counter",
+         "Lookups of kernels, by where the kernel was found.");
     strb_addf(out,
               "arrayd_cuda_kernel_cache_total{from=\"memory\"} %lld\n"
               "arrayd_cuda_kernel_cache_total{from=\"disk\"} %lld\n"
@@ -373,15 +407,18 @@ static void cuda_metrics(struct backend *b, struct strb *out)
               (long long)k.memory_hits, (long long)k.disk_hits, (long long)k.compiled);
     line(out, "kernel_compile_failures_total", "counter", "Kernels that did not compile.");
     strb_addf(out, "arrayd_cuda_kernel_compile_failures_total %lld\n", (long long)k.failed);
-    line(out, "kernel_compile_seconds_total", "counter", "Time spent compiling.");
+    line(out, "kernel_compile_seconds_total", "counter",
+         "Time spent compiling kernels, in seconds.");
     strb_addf(out, "arrayd_cuda_kernel_compile_seconds_total %.6f\n", k.compile_ms * 1e-3);
-    line(out, "kernels_refused", "gauge", "Kernels and plans refused since a device faulted.");
-    strb_addf(out, "arrayd_cuda_kernels_refused %d\n", refused_count(c->refused));
+    line(out, "kernels_refused", "gauge",
+         "Kernels and plans that are refused because a device faulted.");
+    strb_addf(out, "arrayd_cuda_kernels_refused %d\n", culprits_count(c->culprits));
     line(out, "kernel_cache_entries", "gauge", "Compiled kernels in memory.");
     strb_addf(out, "arrayd_cuda_kernel_cache_entries %lld\n", (long long)k.entries);
-    line(out, "kernel_cache_disk_bytes", "gauge", "Size of the kernel cache on disk.");
+    line(out, "kernel_cache_disk_bytes", "gauge", "Size of the kernel cache on disk, in bytes.");
     strb_addf(out, "arrayd_cuda_kernel_cache_disk_bytes %lld\n", (long long)k.disk_bytes);
-    line(out, "kernel_cache_disk_errors_total", "counter", "Files that could not be used.");
+    line(out, "kernel_cache_disk_errors_total", "counter",
+         "Files of the kernel cache that could not be used.");
     strb_addf(out, "arrayd_cuda_kernel_cache_disk_errors_total %lld\n", (long long)k.disk_errors);
     device_metrics(c, out);
     health_metrics(c->health, out);
@@ -396,11 +433,14 @@ const struct backend_ops backend_cuda_ops = {
     .alloc = cuda_alloc,
     .free = cuda_free,
     .share_problem = cuda_share_problem,
+    .share_import = cuda_share_import,
     .share_alloc = cuda_share_alloc,
     .share_export = cuda_share_export,
     .share_free = cuda_share_free,
+    .zero = cuda_zero,
     .uuid = cuda_uuid,
     .host_alloc = cuda_host_alloc,
+    .host_import = cuda_host_import,
     .host_free = cuda_host_free,
     .host = cuda_host,
     .upload_new = cuda_upload_new,

@@ -58,8 +58,7 @@ enum err_code cuda_check(struct cuda *c, CUresult code, const char *what, struct
     if (c->driver->cuGetErrorName(code, &name) != CUDA_SUCCESS || !name)
         name = "unknown error";
     if (code == CUDA_ERROR_OUT_OF_MEMORY)
-        return err_set(e, ERR_OUT_OF_MEMORY, "%s: no memory is left on the device (%s)", what,
-                       name);
+        return err_set(e, ERR_OUT_OF_MEMORY, "%s: the device is out of memory (%s)", what, name);
     switch (code) { /* our own mistakes, which leave the device usable */
     case CUDA_ERROR_INVALID_VALUE:
     case CUDA_ERROR_INVALID_IMAGE:

@@ -26,17 +26,17 @@
 #include <stdbool.h>
 
 #include "compute/backend.h"
+#include "compute/culprit/alone.h"
 #include "compute/gpu/api/loader.h"
 #include "compute/gpu/code/kcache.h"
 #include "compute/gpu/cuda/share_fd.h"
 
 struct cuda;
 struct slabs;
-struct flight;
+struct launch;
 struct compiler;
-struct stream;
+struct backend_stream;
 struct fault;
-struct refused;
 
 /* The pool that array memory and scratch come from. */
 struct device_memory {
@@ -76,17 +76,18 @@ struct cuda_device {
 
     /* stream.c, queue.c */
     pthread_mutex_t lock;
-    pthread_cond_t wake;     /* wakes the completion thread */
-    struct stream *busy;     /* streams with launched jobs, linked by next_busy */
-    struct stream *streams;  /* all streams, linked by next */
-    struct stream *spare[2]; /* freed, with their CUDA streams; [1]: background ones */
-    struct flight *flights;  /* of finished jobs, for reuse */
-    unsigned char *params;   /* of the kernel being launched */
-    bool held_up;            /* some stream has a job that cannot be launched yet */
-    bool retry;              /* tells the completion thread to try those again */
+    pthread_cond_t wake;             /* wakes the completion thread */
+    struct backend_stream *busy;     /* streams with launched jobs, linked by next_busy */
+    struct backend_stream *streams;  /* all streams, linked by next */
+    struct backend_stream *spare[2]; /* freed, with their CUDA streams; [1]: background ones */
+    struct launch *launches;         /* of finished jobs, for reuse */
+    unsigned char *params;           /* of the kernel being launched */
+    bool held_up;                    /* some stream has a job that cannot be launched yet */
+    bool retry;                      /* tells the completion thread to try those again */
     pthread_t completion;
     bool completion_started, stop;
-    bool looked; /* fault.c: what was on the lost device is recorded */
+    struct alone alone; /* which job has the device to itself */
+    bool looked;        /* fault.c: what was on the lost device is recorded */
 };
 
 struct cuda {
@@ -103,7 +104,8 @@ struct cuda {
     _Atomic int lost_code;       /* the CUresult, */
     _Atomic int lost_device;     /* the device, −1: unknown, */
     const char *lost_what;       /* and the call; static text */
-    struct refused *refused;     /* kernels that are no longer run */
+    struct culprits *culprits;   /* what is refused and suspected, and what runs */
+    bool own_culprits;           /* nobody else has the list */
     struct fault *_Atomic fault; /* still to be reported */
     pthread_mutex_t fault_lock;  /* held while it is reported */
     _Atomic bool noted;        /* a fault was recorded, and perhaps reported: there is no second */

@@ -11,14 +11,14 @@
 
 #include "compute/base/arena.h"
 #include "compute/base/lock.h"
-#include "compute/gpu/code/refused.h"
 #include "compute/gpu/cuda/launch.h"
 
 struct fault {
     struct arena *arena;
     struct backend_fault told;
     struct fault_work *work;
-    struct refused_work *kernels; /* of each piece of work */
+    struct culprit_work *kernels; /* of each piece of work */
+    bool alone;                   /* one of them had the device to itself */
 };
 
 /* Errors caused by kernels; for others (memory cells, the bus, the driver) none is to blame. */
@@ -32,16 +32,18 @@ static bool is_a_kernels(int code)
 /* Adds a piece of work with its kernels [from, to). False without memory. */
 static bool add(struct fault *f, const struct job *job, uint32_t from, uint32_t to)
 {
-    struct kcache_key *keys = arena_alloc_array(f->arena, to - from + 1, sizeof *keys);
+    const struct launch *x = job->private_data;
+    struct code_key *keys = arena_alloc_array(f->arena, to - from + 1, sizeof *keys);
     const char **forms = arena_alloc_array(f->arena, to - from + 1, sizeof *forms);
-    struct refused_kernel *kernels = arena_alloc_array(f->arena, to - from + 1, sizeof *kernels);
+    struct culprit_kernel *kernels = arena_alloc_array(f->arena, to - from + 1, sizeof *kernels);
     if (!keys || !forms || !kernels)
         return false;
     uint32_t n = launch_keys(job, from, to, keys, forms);
     for (uint32_t i = 0; i < n; i++)
-        kernels[i] = (struct refused_kernel){.key = keys[i], .form = forms[i]};
+        kernels[i] = (struct culprit_kernel){.key = keys[i], .form = forms[i]};
     f->work[f->told.n_work] = (struct fault_work){.asker = job->asker};
-    f->kernels[f->told.n_work++] = (struct refused_work){kernels, n};
+    f->kernels[f->told.n_work++] = (struct culprit_work){kernels, n, x->plan};
+    f->alone |= job->alone;
     return true;
 }
 
@@ -49,9 +51,9 @@ static bool add(struct fault *f, const struct job *job, uint32_t from, uint32_t 
 static bool add_all(struct fault *f, const struct cuda_device *d, bool failing)
 {
     bool ok = true;
-    for (const struct stream *s = d->streams; s; s = s->next)
+    for (const struct backend_stream *s = d->streams; s; s = s->next)
         for (const struct job *j = s->under_way; j && ok; j = j->next) {
-            const struct flight *x = j->private_data;
+            const struct launch *x = j->private_data;
             if (x && !failing && x->launched && !x->over)
                 ok = add(f, j, 0, x->reached);
             else if (x && failing && x->failing)
@@ -63,7 +65,7 @@ static bool add_all(struct fault *f, const struct cuda_device *d, bool failing)
 static size_t count_jobs(const struct cuda_device *d)
 {
     size_t n = 0;
-    for (const struct stream *s = d->streams; s; s = s->next)
+    for (const struct backend_stream *s = d->streams; s; s = s->next)
         n += (size_t)s->n_under_way;
     return n;
 }
@@ -105,14 +107,14 @@ void cuda_fault_look(struct cuda_device *d)
 static bool name_kernels(struct fault *f)
 {
     for (uint32_t w = 0; w < f->told.n_work; w++) {
-        const struct refused_work *from = &f->kernels[w];
+        const struct culprit_work *from = &f->kernels[w];
         struct fault_kernel *to = arena_alloc_array(f->arena, from->n_kernels + 1, sizeof *to);
         if (!to)
             return false;
         for (uint32_t i = 0; i < from->n_kernels; i++) {
             to[i] = (struct fault_kernel){.form = from->kernels[i].form,
                                           .refused = from->kernels[i].refused};
-            kcache_key_text(&from->kernels[i].key, to[i].key);
+            code_key_text(&from->kernels[i].key, to[i].key);
         }
         f->work[w].kernels = to;
         f->work[w].n_kernels = from->n_kernels;
@@ -125,10 +127,14 @@ static void settle(struct cuda *c, struct fault *f)
 {
     lock_held(&c->fault_lock);
     char why[CUDA_WHY];
-    bool sure = !f->told.launching && (atomic_load(&c->lost_device) >= 0 || c->n_devices == 1);
+    bool sure = atomic_load(&c->lost_device) >= 0 || c->n_devices == 1;
+    bool kernels = is_a_kernels(atomic_load(&c->lost_code));
     cuda_lost_why(c, why);
-    if (is_a_kernels(atomic_load(&c->lost_code)))
-        f->told.forgotten = !refused_fault(c->refused, why, f->kernels, f->told.n_work, sure);
+    /* what was just being launched may not have been it, unless it had the device to itself */
+    f->told.of_kernels = kernels && sure && (!f->told.launching || f->alone);
+    if (kernels)
+        f->told.forgotten =
+            !culprits_fault(c->culprits, why, f->kernels, f->told.n_work, f->told.of_kernels);
     if (name_kernels(f) && c->config.fault)
         c->config.fault(c->config.lost_user, &f->told);
 }

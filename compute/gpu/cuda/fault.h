@@ -11,4 +11,9 @@ void cuda_fault_look(struct cuda_device *d);
  * (config.fault). */
 void cuda_fault_tell(struct cuda *c);
 
+#ifdef ARRAYD_FAULT_HOOK
+/* From now on SIGRTMIN makes a kernel fault. Once, for a device that is open. */
+void cuda_fault_hook(struct cuda_device *d);
+#endif
+
 #endif

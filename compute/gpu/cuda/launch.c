@@ -13,7 +13,6 @@
 
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
-#include "compute/gpu/code/refused.h"
 #include "compute/gpu/cuda/memory.h"
 #include "compute/gpu/cuda/transfer.h"
 
@@ -27,94 +26,104 @@ static int64_t scratch_of(const struct emitted *m)
     return own + (m->indirect ? m->params_size : 0);
 }
 
-/* --- flights --- */
+/* --- launches --- */
 
-void launch_flight_free(struct cuda_device *d, struct flight *f)
+void launch_free(struct cuda_device *d, struct launch *l)
 {
     const struct driver *v = d->cuda->driver;
-    if (f->begin)
-        (void)v->cuEventDestroy(f->begin);
-    if (f->end)
-        (void)v->cuEventDestroy(f->end);
-    if (f->pinned)
-        (void)v->cuMemFreeHost(f->pinned);
-    mem_free(f);
+    if (l->begin)
+        (void)v->cuEventDestroy(l->begin);
+    if (l->end)
+        (void)v->cuEventDestroy(l->end);
+    if (l->pinned)
+        (void)v->cuMemFreeHost(l->pinned);
+    mem_free(l);
 }
 
-void launch_flight_put(struct cuda_device *d, struct flight *f)
+void launch_put(struct cuda_device *d, struct launch *l)
 {
-    if (f->graph && cuda_enter(d))
-        (void)d->cuda->driver->cuGraphExecDestroy(f->graph);
-    f->graph = NULL;
-    if (f->scratch)
-        cuda_free(&d->cuda->base, d->index, f->scratch, f->scratch_size);
+    if (l->graph && cuda_enter(d))
+        (void)d->cuda->driver->cuGraphExecDestroy(l->graph);
+    l->graph = NULL;
+    if (l->scratch)
+        cuda_free(&d->cuda->base, d->index, l->scratch, l->scratch_size);
     pthread_mutex_lock(&d->lock);
-    f->next = d->flights;
-    d->flights = f;
+    l->next = d->launches;
+    d->launches = l;
     pthread_mutex_unlock(&d->lock);
 }
 
-static struct flight *get(struct cuda_device *d, enum err_code *ret_code)
+static struct launch *get(struct cuda_device *d, enum err_code *ret_code)
 {
     pthread_mutex_lock(&d->lock);
-    struct flight *f = d->flights;
-    if (f)
-        d->flights = f->next;
+    struct launch *l = d->launches;
+    if (l)
+        d->launches = l->next;
     pthread_mutex_unlock(&d->lock);
-    if (f) {
-        *f = (struct flight){
-            .begin = f->begin, .end = f->end, .pinned = f->pinned, .pinned_size = f->pinned_size};
-        return f;
+    if (l) {
+        *l = (struct launch){
+            .begin = l->begin, .end = l->end, .pinned = l->pinned, .pinned_size = l->pinned_size};
+        return l;
     }
-    f = mem_calloc(1, sizeof *f);
-    if (!f) {
+    l = mem_calloc(1, sizeof *l);
+    if (!l) {
         *ret_code = ERR_OUT_OF_MEMORY;
         return NULL;
     }
     struct cuda *c = d->cuda;
     *ret_code =
-        cuda_check(c, c->driver->cuEventCreate(&f->begin, CU_EVENT_DEFAULT), "cuEventCreate", NULL);
+        cuda_check(c, c->driver->cuEventCreate(&l->begin, CU_EVENT_DEFAULT), "cuEventCreate", NULL);
     if (*ret_code == ERR_OK)
-        *ret_code = cuda_check(c, c->driver->cuEventCreate(&f->end, CU_EVENT_DEFAULT),
+        *ret_code = cuda_check(c, c->driver->cuEventCreate(&l->end, CU_EVENT_DEFAULT),
                                "cuEventCreate", NULL);
     if (*ret_code == ERR_OK)
-        return f;
-    launch_flight_free(d, f);
+        return l;
+    launch_free(d, l);
     return NULL;
 }
 
-/* Replaces the flight's pinned memory by a larger block. */
-static enum err_code reserve_pinned(struct cuda_device *d, struct flight *f, size_t size)
+/* Replaces the launch's pinned memory by a larger block. */
+static enum err_code reserve_pinned(struct cuda_device *d, struct launch *l, size_t size)
 {
     struct cuda *c = d->cuda;
     void *p;
     TRY(cuda_check(c, c->driver->cuMemHostAlloc(&p, size, CU_MEMHOSTALLOC_PORTABLE),
                    "cuMemHostAlloc", NULL));
-    if (f->pinned)
-        (void)cuda_check(c, c->driver->cuMemFreeHost(f->pinned), "cuMemFreeHost", NULL);
-    f->pinned = p;
-    f->pinned_size = size;
+    if (l->pinned)
+        (void)cuda_check(c, c->driver->cuMemFreeHost(l->pinned), "cuMemFreeHost", NULL);
+    l->pinned = p;
+    l->pinned_size = size;
     return ERR_OK;
 }
 
-/* Whether one of the job's kernels, or all of them together, are refused after a fault. */
-static enum err_code look_for_refused(struct cuda_device *d, const struct job *job,
-                                      struct flight *f)
+/* Whether one of the job's kernels, or all of them together, are refused after a fault, or are to
+ * run alone. */
+static enum err_code judge(struct cuda_device *d, struct job *job, struct launch *l)
 {
-    struct kcache_key *keys;
-    uint32_t n;
-    if (!refused_any(d->cuda->refused))
+    if (culprits_is_empty(d->cuda->culprits))
         return ERR_OK;
-    keys = mem_calloc(job->n_kernels + 1, sizeof *keys);
+    struct code_key *keys = mem_calloc(job->n_kernels + 1, sizeof *keys);
     if (!keys)
         return ERR_OUT_OF_MEMORY;
-    n = launch_keys(job, 0, job->n_kernels, keys, NULL);
-    f->refusal = refused_find(d->cuda->refused, keys, n);
+    const uint32_t n = launch_keys(job, 0, job->n_kernels, keys, NULL);
+    const struct culprit_verdict v = culprits_judge(d->cuda->culprits, keys, n, &l->plan);
     mem_free(keys);
-    return f->refusal ? ERR_FAULTED : ERR_OK;
+    l->refusal = v.refusal;
+    job->alone = v.alone && v.code == ERR_OK;
+    return v.code;
 }
 
-uint32_t launch_keys(const struct job *job, uint32_t from, uint32_t to, struct kcache_key *keys,
+void launch_cleared(struct cuda_device *d, const struct job *job, const struct launch *l)
+{
+    struct code_key *keys = mem_calloc(job->n_kernels + 1, sizeof *keys);
+    if (keys) {
+        const uint32_t n = launch_keys(job, 0, job->n_kernels, keys, NULL);
+        culprits_cleared(d->cuda->culprits, keys, n, &l->plan);
+    }
+    mem_free(keys);
+}
+
+uint32_t launch_keys(const struct job *job, uint32_t from, uint32_t to, struct code_key *keys,
                      const char **forms)
 {
     uint32_t n = 0;
@@ -134,7 +143,7 @@ uint32_t launch_keys(const struct job *job, uint32_t from, uint32_t to, struct k
 }
 
 /* One block of device memory for all the job's kernels that need some: they run one by one. */
-static enum err_code reserve(struct cuda_device *d, struct job *job, struct flight *f)
+static enum err_code reserve(struct cuda_device *d, struct job *job, struct launch *l)
 {
     int64_t most = 0;
     size_t params = 0;
@@ -147,40 +156,46 @@ static enum err_code reserve(struct cuda_device *d, struct job *job, struct flig
         if (scratch_of(p->emitted) > most)
             most = scratch_of(p->emitted);
         params += p->emitted->indirect ? p->emitted->params_size : 0;
+        code_key_add(&l->plan, &p->key);
+        l->n_plan++;
     }
-    enum err_code code = look_for_refused(d, job, f);
-    if (code == ERR_OK && params > f->pinned_size)
-        code = reserve_pinned(d, f, params);
+    enum err_code code = judge(d, job, l);
+    if (code == ERR_OK && params > l->pinned_size)
+        code = reserve_pinned(d, l, params);
     if (code == ERR_OK && most > 0) {
-        code = cuda_alloc(&d->cuda->base, d->index, most, false, &f->scratch, NULL);
-        f->scratch_size = code == ERR_OK ? most : 0;
+        code = cuda_alloc(&d->cuda->base, d->index, most, false, &l->scratch, NULL);
+        l->scratch_size = code == ERR_OK ? most : 0;
         job->wanted = code == ERR_OUT_OF_MEMORY ? most : 0;
     }
     return code;
 }
 
-struct flight *launch_flight_new(struct cuda_device *d, struct job *job, enum err_code *ret_code)
+struct launch *launch_new(struct cuda_device *d, struct job *job, enum err_code *ret_code)
 {
     *ret_code = ERR_DEVICE_LOST;
-    struct flight *f = cuda_enter(d) ? get(d, ret_code) : NULL;
-    if (f)
-        f->result = reserve(d, job, f);
-    return f;
+    struct launch *l = cuda_enter(d) ? get(d, ret_code) : NULL;
+    if (l)
+        l->result = reserve(d, job, l);
+    return l;
 }
 
 /* --- launching; device->lock is held --- */
 
 #ifndef NDEBUG
-/* The kernel's form was chosen for aligned addresses; a single number may be stored anywhere. */
+/* The kernel's form was chosen for aligned addresses; a single number may be stored anywhere, and
+ * an array without elements has an address that is never dereferenced. */
 static bool slots_are_aligned(const struct ir_kernel *k, void *const *slots)
 {
-    for (uint32_t i = 0; i < k->n_inputs; i++)
-        if ((uintptr_t)slots[k->inputs[i].slot] % SLOT_ALIGNMENT != 0)
+    for (uint32_t i = 0; i < k->n_inputs; i++) {
+        const struct ir_input *in = &k->inputs[i];
+        if (view_size(&in->view) > 0 && (uintptr_t)slots[in->slot] % SLOT_ALIGNMENT != 0)
             return false;
+    }
     for (uint32_t i = 0; i < k->n_outputs; i++) {
         const struct ir_output *o = &k->outputs[i];
-        size_t alignment = view_size(&o->view) == 1 ? dtype_size(o->dtype) : SLOT_ALIGNMENT;
-        if ((uintptr_t)slots[o->slot] % alignment != 0)
+        int64_t n = view_size(&o->view);
+        size_t alignment = n == 1 ? dtype_size(o->dtype) : SLOT_ALIGNMENT;
+        if (n > 0 && (uintptr_t)slots[o->slot] % alignment != 0)
             return false;
     }
     return true;
@@ -188,9 +203,10 @@ static bool slots_are_aligned(const struct ir_kernel *k, void *const *slots)
 #endif
 
 /* Writes the parameters with the current addresses to `to`. */
-static void fill_params(unsigned char *to, const struct stream *s, const struct emitted *m,
+static void fill_params(unsigned char *to, const struct backend_stream *s, const struct emitted *m,
                         void *const *slots, void *scratch)
 {
+    lock_held(&s->device->lock);
     memcpy(to, m->params, m->params_size);
     for (uint32_t i = 0; i < m->n_addresses; i++) {
         const struct emit_address *a = &m->addresses[i];
@@ -203,9 +219,9 @@ static void fill_params(unsigned char *to, const struct stream *s, const struct 
 }
 
 /* Where the parameters of kernel number i are, if they are not passed by value. */
-static unsigned char *pinned_params(const struct job *job, const struct flight *f, uint32_t i)
+static unsigned char *pinned_params(const struct job *job, const struct launch *l, uint32_t i)
 {
-    unsigned char *at = f->pinned;
+    unsigned char *at = l->pinned;
     for (uint32_t k = 0; k < i; k++) {
         const struct prepared *p =
             prepare_is_empty(job->kernels[k]) ? NULL : atomic_load(&job->kernels[k]->prepared);
@@ -215,73 +231,76 @@ static unsigned char *pinned_params(const struct job *job, const struct flight *
 }
 
 /* Prepares the launch parameters of kernel number i in d->params, which the launch copies. Many
- * parameters are first copied to the device, from memory that belongs to the flight until the job
+ * parameters are first copied to the device, from memory that belongs to the launch until the job
  * is done, and filled in when the kernel is launched for the first time. */
-static enum err_code make_params(struct stream *s, const struct emitted *m, const struct job *job,
-                                 struct flight *f, uint32_t i, bool first)
+static enum err_code make_params(struct backend_stream *s, const struct emitted *m,
+                                 const struct job *job, struct launch *l, uint32_t i, bool first)
 {
+    lock_held(&s->device->lock);
     struct cuda_device *d = s->device;
     struct cuda *c = d->cuda;
     if (!m->indirect) {
-        fill_params(d->params, s, m, job_slots(job, i), f->scratch);
+        fill_params(d->params, s, m, job_slots(job, i), l->scratch);
         return ERR_OK;
     }
-    unsigned char *all = pinned_params(job, f, i);
+    unsigned char *all = pinned_params(job, l, i);
     if (first)
-        fill_params(all, s, m, job_slots(job, i), f->scratch);
-    char *to = (char *)f->scratch + scratch_of(m) - m->params_size;
+        fill_params(all, s, m, job_slots(job, i), l->scratch);
+    char *to = (char *)l->scratch + scratch_of(m) - m->params_size;
     memcpy(d->params, &to, sizeof to);
     enum err_code code = cuda_check(
         c, c->driver->cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)to, all, m->params_size, s->cu),
         "cuMemcpyHtoDAsync", NULL);
-    f->launched |= code == ERR_OK;
+    l->launched |= code == ERR_OK;
     return code;
 }
 
 /* Zeroes the memory through which blocks communicate. */
-static enum err_code zero_scratch(struct stream *s, const struct emitted *m, struct flight *f)
+static enum err_code zero_scratch(struct backend_stream *s, const struct emitted *m,
+                                  struct launch *l)
 {
+    lock_held(&s->device->lock);
     struct cuda *c = s->device->cuda;
     if (m->zeroed == 0)
         return ERR_OK;
     enum err_code code = cuda_check(
         c,
-        c->driver->cuMemsetD8Async((CUdeviceptr)(uintptr_t)f->scratch, 0, (size_t)m->zeroed, s->cu),
+        c->driver->cuMemsetD8Async((CUdeviceptr)(uintptr_t)l->scratch, 0, (size_t)m->zeroed, s->cu),
         "cuMemsetD8Async", NULL);
-    f->launched |= code == ERR_OK;
+    l->launched |= code == ERR_OK;
     return code;
 }
 
-bool launch_settled(struct cuda_device *d, const struct job *job, struct flight *f)
+bool launch_settled(struct cuda_device *d, const struct job *job, struct launch *l)
 {
     lock_held(&d->lock);
     for (uint32_t i = 0; i < job->n_kernels; i++) {
         if (prepare_is_empty(job->kernels[i]))
             continue;
-        struct prepared *p =
-            atomic_load(&job->kernels[i]->prepared); /* loaded since launch_flight_new */
+        struct prepared *p = atomic_load(&job->kernels[i]->prepared); /* loaded since launch_new */
         int state = atomic_load(&p->state);
         if (state == PREPARED_COMPILING)
             return false;
         if (state == PREPARED_READY)
             continue;
-        f->result = (enum err_code)state;
-        f->refusal = kcache_refusal(d->cuda->kcache, &p->key);
+        l->result = (enum err_code)state;
+        l->refusal = kcache_refusal(d->cuda->kcache, &p->key);
         return true;
     }
     return true;
 }
 
-static enum err_code launch_kernel(struct stream *s, const struct job *job, struct flight *f,
-                                   uint32_t i, bool first)
+static enum err_code launch_kernel(struct backend_stream *s, const struct job *job,
+                                   struct launch *l, uint32_t i, bool first)
 {
+    lock_held(&s->device->lock);
     struct cuda_device *d = s->device;
     struct cuda *c = d->cuda;
     struct prepared *p = atomic_load(&job->kernels[i]->prepared);
     const struct emitted *m = p->emitted;
     assert(slots_are_aligned(job->kernels[i], job_slots(job, i)));
-    TRY(make_params(s, m, job, f, i, first));
-    TRY(zero_scratch(s, m, f));
+    TRY(make_params(s, m, job, l, i, first));
+    TRY(zero_scratch(s, m, l));
     const struct form *g = m->form;
     void *params[1] = {d->params};
     enum err_code code = cuda_check(
@@ -289,19 +308,21 @@ static enum err_code launch_kernel(struct stream *s, const struct job *job, stru
         c->driver->cuLaunchKernel(p->function, g->grid[0], g->grid[1], g->grid[2], g->block[0],
                                   g->block[1], 1, (unsigned)g->shared, s->cu, params, NULL),
         "cuLaunchKernel", NULL);
-    f->launched |= code == ERR_OK;
+    l->launched |= code == ERR_OK;
     if (code != ERR_OK)
-        f->failing = i + 1;
-    else if (f->reached <= i)
-        f->reached = i + 1;
+        l->failing = i + 1;
+    else if (l->reached <= i)
+        l->reached = i + 1;
     /* the first job to run it is the one that waited; d->lock is held */
-    f->compile_ms += p->compile_ms;
+    l->compile_ms += p->compile_ms;
     p->compile_ms = 0;
     return code;
 }
 
-static enum err_code copy_block(struct stream *s, const struct job_copy *b, struct flight *f)
+static enum err_code copy_block(struct backend_stream *s, const struct job_copy *b,
+                                struct launch *l)
 {
+    lock_held(&s->device->lock);
     static const char *const calls[] = {"cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync",
                                         "cuMemcpyDtoDAsync"};
     const struct driver *cu = s->device->cuda->driver;
@@ -311,7 +332,7 @@ static enum err_code copy_block(struct stream *s, const struct job_copy *b, stru
                  : b->way == COPY_OUT ? cu->cuMemcpyDtoHAsync(b->to, from, n, s->cu)
                                       : cu->cuMemcpyDtoDAsync(to, from, n, s->cu);
     enum err_code code = cuda_check(s->device->cuda, r, calls[b->way], NULL);
-    f->launched |= code == ERR_OK;
+    l->launched |= code == ERR_OK;
     return code;
 }
 
@@ -328,31 +349,32 @@ static bool writes_result(const struct job *job, uint32_t i)
 }
 
 /* Launches kernels [from, to), one after the other. */
-static enum err_code launch_kernels(struct stream *s, const struct job *job, struct flight *f,
-                                    uint32_t from, uint32_t to, bool first)
+static enum err_code launch_kernels(struct backend_stream *s, const struct job *job,
+                                    struct launch *l, uint32_t from, uint32_t to, bool first)
 {
+    lock_held(&s->device->lock);
     enum err_code code = ERR_OK;
     for (uint32_t i = from; i < to && code == ERR_OK; i++) {
         if (prepare_is_empty(job->kernels[i]))
             continue;
-        code = launch_kernel(s, job, f, i, first);
-        f->touched |= code == ERR_OK && writes_result(job, i);
+        code = launch_kernel(s, job, l, i, first);
+        l->touched |= code == ERR_OK && writes_result(job, i);
     }
     return code;
 }
 
-static enum err_code launch_passes(struct stream *s, const struct job *job, struct flight *f,
-                                   uint32_t n, bool first)
+static enum err_code launch_passes(struct backend_stream *s, const struct job *job,
+                                   struct launch *l, uint32_t n, bool first)
 {
     enum err_code code = ERR_OK;
     for (uint32_t i = 0; i < n && code == ERR_OK; i++)
-        code = launch_kernels(s, job, f, job->loop_from, job->loop_from + job->loop_n,
+        code = launch_kernels(s, job, l, job->loop_from, job->loop_from + job->loop_n,
                               first && i == 0);
     return code;
 }
 
-/* Sets f->graph: `n` passes of the loop. */
-static enum err_code make_graph(struct stream *s, const struct job *job, struct flight *f,
+/* Sets l->graph: `n` passes of the loop. */
+static enum err_code make_graph(struct backend_stream *s, const struct job *job, struct launch *l,
                                 uint32_t n)
 {
     struct cuda *c = s->device->cuda;
@@ -361,7 +383,7 @@ static enum err_code make_graph(struct stream *s, const struct job *job, struct 
     CUgraphExec exec = NULL;
     TRY(cuda_check(c, v->cuStreamBeginCapture(s->cu, CU_STREAM_CAPTURE_MODE_RELAXED),
                    "cuStreamBeginCapture", NULL));
-    enum err_code code = launch_passes(s, job, f, n, true);
+    enum err_code code = launch_passes(s, job, l, n, true);
     enum err_code ended =
         cuda_check(c, v->cuStreamEndCapture(s->cu, &graph), "cuStreamEndCapture", NULL);
     code = code == ERR_OK ? ended : code;
@@ -370,49 +392,64 @@ static enum err_code make_graph(struct stream *s, const struct job *job, struct 
                           NULL);
     if (graph)
         (void)v->cuGraphDestroy(graph);
-    f->graph = code == ERR_OK ? exec : NULL;
+    l->graph = code == ERR_OK ? exec : NULL;
     return code;
 }
 
-static enum err_code launch_loop(struct stream *s, const struct job *job, struct flight *f)
-{
-    struct cuda *c = s->device->cuda;
-    uint32_t passes = job->loop_n < GRAPH_LAUNCHES ? GRAPH_LAUNCHES / job->loop_n : 1;
-    if (job->repeats / 2 < passes)
-        return launch_passes(s, job, f, job->repeats, true);
-    enum err_code code = make_graph(s, job, f, passes);
-    for (uint32_t i = passes; i <= job->repeats && code == ERR_OK; i += passes)
-        code = cuda_check(c, c->driver->cuGraphLaunch(f->graph, s->cu), "cuGraphLaunch", NULL);
-    return code == ERR_OK ? launch_passes(s, job, f, job->repeats % passes, false) : code;
-}
-
-enum err_code launch_job(struct stream *s, struct job *job, struct flight *f)
+static enum err_code launch_loop(struct backend_stream *s, const struct job *job, struct launch *l)
 {
     lock_held(&s->device->lock);
     struct cuda *c = s->device->cuda;
+    uint32_t passes = job->loop_n < GRAPH_LAUNCHES ? GRAPH_LAUNCHES / job->loop_n : 1;
+    if (job->repeats / 2 < passes)
+        return launch_passes(s, job, l, job->repeats, true);
+    enum err_code code = make_graph(s, job, l, passes);
+    for (uint32_t i = passes; i <= job->repeats && code == ERR_OK; i += passes)
+        code = cuda_check(c, c->driver->cuGraphLaunch(l->graph, s->cu), "cuGraphLaunch", NULL);
+    return code == ERR_OK ? launch_passes(s, job, l, job->repeats % passes, false) : code;
+}
+
+/* Notes, for the next process, that it is on the device from here on. */
+static void note_running(struct cuda *c, struct job *job, const struct launch *l)
+{
+    if (l->n_plan == 0)
+        return;
+    uint32_t first = 0;
+    while (prepare_is_empty(job->kernels[first]))
+        first++;
+    const struct prepared *p = atomic_load(&job->kernels[first]->prepared);
+    job->running = culprits_begin(c->culprits, &l->plan, l->n_plan, form_name(p->emitted->form),
+                                  c->config.who ? c->config.who(job->asker) : NULL, job->alone);
+}
+
+enum err_code launch_job(struct backend_stream *s, struct job *job, struct launch *l)
+{
+    lock_held(&s->device->lock);
+    struct cuda *c = s->device->cuda;
+    note_running(c, job, l);
     enum err_code code =
-        cuda_check(c, c->driver->cuEventRecord(f->begin, s->cu), "cuEventRecord", NULL);
+        cuda_check(c, c->driver->cuEventRecord(l->begin, s->cu), "cuEventRecord", NULL);
     for (uint32_t i = 0; i < job->n_copies && code == ERR_OK; i++)
-        code = copy_block(s, &job->copies[i], f);
+        code = copy_block(s, &job->copies[i], l);
     uint32_t end_of_loop = job->loop_from + job->loop_n;
     if (code == ERR_OK)
-        code = launch_kernels(s, job, f, 0, job->loop_from, true);
+        code = launch_kernels(s, job, l, 0, job->loop_from, true);
     if (code == ERR_OK && job->loop_n)
-        code = launch_loop(s, job, f);
+        code = launch_loop(s, job, l);
     if (code == ERR_OK)
-        code = launch_kernels(s, job, f, end_of_loop, job->n_kernels, true);
+        code = launch_kernels(s, job, l, end_of_loop, job->n_kernels, true);
     if (job->fetch && code == ERR_OK) {
         cuda_transfer_launch(job->fetch, s->cu);
-        f->launched = true;
+        l->launched = true;
     }
     /* also behind a job that failed half-way: what was launched must finish */
     enum err_code end =
-        cuda_check(c, c->driver->cuEventRecord(f->end, s->cu), "cuEventRecord", NULL);
-    f->timed = end == ERR_OK;
+        cuda_check(c, c->driver->cuEventRecord(l->end, s->cu), "cuEventRecord", NULL);
+    l->timed = end == ERR_OK;
     /* its memory is freed at once, and so is the slab it fetches into */
-    if (!f->timed && f->launched && !atomic_load(&c->lost)) {
+    if (!l->timed && l->launched && !atomic_load(&c->lost)) {
         end = cuda_check(c, c->driver->cuStreamSynchronize(s->cu), "cuStreamSynchronize", NULL);
-        f->over = end == ERR_OK;
+        l->over = end == ERR_OK;
     }
     return code != ERR_OK ? code : end;
 }

@@ -1,5 +1,5 @@
-/* Launching: called by queue.c, and by fault.c to list what was launched. A flight is what a job
- * holds from its submission until it is reported; flights are reused (device->flights). */
+/* Launching: called by queue.c, and by fault.c to list what was launched. A launch is what a job
+ * holds from its submission until it is reported; launches are reused (device->launches). */
 #ifndef ARRAYD_CUDA_LAUNCH_H
 #define ARRAYD_CUDA_LAUNCH_H
 
@@ -7,8 +7,8 @@
 #include "compute/gpu/cuda/stream.h"
 
 /* A submitted job's resources. */
-struct flight {
-    struct flight *next; /* in the pool */
+struct launch {
+    struct launch *next; /* in the pool */
     CUevent begin, end;
     void *scratch; /* device memory for its kernels */
     int64_t scratch_size;
@@ -16,37 +16,43 @@ struct flight {
     unsigned char *pinned; /* host memory for parameters that are not passed by value */
     size_t pinned_size;
     enum err_code result;
-    uint64_t refusal; /* kcache.h's, of a kernel that did not compile */
-    uint32_t reached; /* kernels up to this number were launched, */
-    uint32_t failing; /* 1 + the number of the one whose launch failed; 0: none */
-    bool launched;    /* a kernel, copy or memset was launched */
-    bool touched;     /* a kernel that writes the last one's output was launched */
-    bool timed;       /* both events are recorded */
+    uint64_t refusal;     /* kcache.h's, of a kernel that did not compile */
+    uint32_t reached;     /* kernels up to this number were launched, */
+    uint32_t failing;     /* 1 + the number of the one whose launch failed; 0: none */
+    struct code_key plan; /* of the job's kernels together, */
+    uint32_t n_plan;      /* which are so many; those over an empty space are none */
+    bool launched;        /* a kernel, copy or memset was launched */
+    bool touched;         /* a kernel that writes the last one's output was launched */
+    bool timed;           /* both events are recorded */
     bool over; /* the second event could not be recorded, so the job was waited for: it has run */
     double compile_ms;
 };
 
-/* A flight with what the job's kernels need besides their code. Call without device->lock, because
- * allocating may block. A failure to get something becomes the flight's result. NULL: *ret_code
+/* A launch with what the job's kernels need besides their code. Call without device->lock, because
+ * allocating may block. A failure to get something becomes the launch's result. NULL: *ret_code
  * says why. */
-struct flight *launch_flight_new(struct cuda_device *d, struct job *job, enum err_code *ret_code);
-/* Returns the flight for reuse, without device->lock; nothing of it is in use. */
-void launch_flight_put(struct cuda_device *d, struct flight *f);
-void launch_flight_free(struct cuda_device *d, struct flight *f); /* frees it */
+struct launch *launch_new(struct cuda_device *d, struct job *job, enum err_code *ret_code);
+/* Returns the launch for reuse, without device->lock; nothing of it is in use. */
+void launch_put(struct cuda_device *d, struct launch *l);
+void launch_free(struct cuda_device *d, struct launch *l); /* frees it */
 
 /* The job's prepared kernels in [from, to), each once; returns how many. `keys` has room for them,
  * as has `forms`, which may be NULL. */
-uint32_t launch_keys(const struct job *job, uint32_t from, uint32_t to, struct kcache_key *keys,
+uint32_t launch_keys(const struct job *job, uint32_t from, uint32_t to, struct code_key *keys,
                      const char **forms);
 
-/* Whether each kernel is known to be ready, or one is known to have failed: that is then the
- * flight's result. A failed kernel may be retried at any time, so this looks once; a ready one
- * stays ready. False: one is being compiled. */
-bool launch_settled(struct cuda_device *d, const struct job *job, struct flight *f);
+/* The job ran alone, as it had to, and nothing happened: its kernels are no longer suspected.
+ * Writes a file. */
+void launch_cleared(struct cuda_device *d, const struct job *job, const struct launch *l);
 
-/* Queues the job's kernels, all of them ready, and its fetch, between the flight's events; with
+/* Whether each kernel is known to be ready, or one is known to have failed: that is then the
+ * launch's result. A failed kernel may be retried at any time, so this looks once; a ready one
+ * stays ready. False: one is being compiled. */
+bool launch_settled(struct cuda_device *d, const struct job *job, struct launch *l);
+
+/* Queues the job's kernels, all of them ready, and its fetch, between the launch's events; with
  * device->lock and the device entered. ERR_OUT_OF_MEMORY (the driver's own), ERR_DEVICE_LOST; what
  * was queued by then still runs. */
-enum err_code launch_job(struct stream *s, struct job *job, struct flight *f) must_check;
+enum err_code launch_job(struct backend_stream *s, struct job *job, struct launch *l) must_check;
 
 #endif

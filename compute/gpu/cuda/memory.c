@@ -10,8 +10,14 @@
  *
  * When memory runs out, what the pool keeps is returned to the driver (another pool, or another
  * process, may hold the rest) and the allocation is tried once more. */
+#include <errno.h>
 #include <inttypes.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "compute/base/mem.h"
 #include "compute/gpu/cuda/memory.h"
 
 #define GRAIN 512 /* the pool's own granularity: memory is counted as it is used */
@@ -84,17 +90,13 @@ enum err_code cuda_memory_charge(struct cuda_device *d, int64_t size, struct err
 {
     int64_t limit = d->cuda->config.memory_limit;
     pthread_mutex_lock(&d->memory.lock);
-    int64_t live = d->memory.live;
-    bool fits = limit <= 0 || size <= limit - live;
+    bool fits = limit <= 0 || size <= limit - d->memory.live;
     if (fits)
         d->memory.live += size;
     pthread_mutex_unlock(&d->memory.lock);
     if (fits)
         return ERR_OK;
-    return err_set(e, ERR_OUT_OF_MEMORY,
-                   "%" PRId64 " bytes more would exceed the limit of %" PRId64
-                   " bytes of device memory (%" PRId64 " in use)",
-                   size, limit, live);
+    return err_set(e, ERR_OUT_OF_MEMORY, "device %d has no %" PRId64 " bytes left", d->index, size);
 }
 
 void cuda_memory_count(struct cuda_device *d)
@@ -124,15 +126,27 @@ CUresult cuda_memory_trim(struct cuda_device *d)
     return r == CUDA_SUCCESS ? cu->cuMemPoolTrimTo(d->memory.pool, 0) : r;
 }
 
+enum err_code cuda_judge(struct cuda *c, CUresult r, const char *what, struct err *e)
+{
+    const char *name = NULL;
+    switch (r) {
+    case CUDA_ERROR_INVALID_VALUE:
+    case CUDA_ERROR_INVALID_DEVICE:
+    case CUDA_ERROR_OPERATING_SYSTEM:
+    case CUDA_ERROR_INVALID_HANDLE:
+    case CUDA_ERROR_NOT_PERMITTED:
+    case CUDA_ERROR_NOT_SUPPORTED:
+        (void)c->driver->cuGetErrorName(r, &name);
+        return err_set(e, ERR_OVERLOADED, "%s failed: %s (%d)", what, name ? name : "?", r);
+    default:
+        return cuda_check(c, r, what, e);
+    }
+}
+
 enum err_code cuda_memory_none(struct cuda_device *d, int64_t size, struct err *e)
 {
-    size_t free_bytes = 0, total = 0;
-    if (d->cuda->driver->cuMemGetInfo(&free_bytes, &total) == CUDA_SUCCESS)
-        return err_set(e, ERR_OUT_OF_MEMORY,
-                       "device %d has no %" PRId64 " bytes in one piece: %zu of %zu are free",
-                       d->index, size, free_bytes, total);
-    return err_set(e, ERR_OUT_OF_MEMORY, "device %d has no %" PRId64 " bytes in one piece",
-                   d->index, size);
+    return err_set(e, ERR_OUT_OF_MEMORY, "device %d has no %" PRId64 " contiguous bytes", d->index,
+                   size);
 }
 
 /* Allocates from the pool; if needed, first returns the memory it keeps to the driver. */
@@ -209,6 +223,13 @@ void cuda_free(struct backend *b, int device, void *p, int64_t size)
     cuda_memory_discharge(d, rounded(size));
 }
 
+enum err_code cuda_zero(struct backend *b, int device, void *p, int64_t size, struct err *e)
+{
+    struct cuda_device *d = &((struct cuda *)b)->devices[device];
+    TRY(cuda_entered(d, e));
+    return settle(d, (CUdeviceptr)(uintptr_t)p, size, true, e);
+}
+
 enum err_code cuda_alloc_own(struct cuda_device *d, int64_t size, void **ret, struct err *e)
 {
     TRY(cuda_entered(d, e));
@@ -223,28 +244,89 @@ void cuda_free_own(struct cuda_device *d, void *p)
     (void)cuda_check(d->cuda, r, "cuMemFreeAsync", NULL);
 }
 
+/* --- host memory --- */
+
+static enum err_code not_pinned(struct cuda *c, CUresult r, const char *what, int64_t size,
+                                struct err *e)
+{
+    if (r == CUDA_ERROR_OUT_OF_MEMORY)
+        return err_set(e, ERR_OUT_OF_MEMORY, "%" PRId64 " bytes of host memory cannot be pinned",
+                       size);
+    return cuda_judge(c, r, what, e);
+}
+
+/* Maps a file's memory and pins it. */
+static enum err_code map_file(struct cuda *c, int fd, int64_t size, void **ret, struct err *e)
+{
+    void *p = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (p == MAP_FAILED)
+        return err_set(e, ERR_OUT_OF_MEMORY, "%" PRId64 " bytes of host memory cannot be mapped",
+                       size);
+    enum err_code code =
+        not_pinned(c, c->driver->cuMemHostRegister(p, (size_t)size, CU_MEMHOSTALLOC_PORTABLE),
+                   "cuMemHostRegister", size, e);
+    if (code == ERR_OK)
+        *ret = p;
+    else
+        munmap(p, (size_t)size);
+    return code;
+}
+
+static enum err_code alloc_file(struct cuda *c, int64_t size, int *ret_fd, void **ret,
+                                struct err *e)
+{
+    char why[64];
+    int fd = mem_file("arrayd-host");
+    if (fd < 0 || !mem_file_size(fd, size)) {
+        enum err_code code = err_set(e, fd < 0 ? ERR_OVERLOADED : ERR_OUT_OF_MEMORY,
+                                     "no file for %" PRId64 " bytes of host memory: %s", size,
+                                     strerror_r(errno, why, sizeof why));
+        if (fd >= 0)
+            close(fd);
+        return code;
+    }
+    enum err_code code = map_file(c, fd, size, ret, e);
+    if (code == ERR_OK)
+        *ret_fd = fd;
+    else
+        close(fd);
+    return code;
+}
+
 /* Portable: any device can copy from and to it. */
-enum err_code cuda_host_alloc(struct backend *b, int64_t size, void **ret, struct err *e)
+enum err_code cuda_host_alloc(struct backend *b, int64_t size, int *ret_fd, void **ret,
+                              struct err *e)
 {
     struct cuda *c = (struct cuda *)b;
     void *p;
     TRY(cuda_entered(&c->devices[0], e));
-    CUresult r = c->driver->cuMemHostAlloc(&p, (size_t)size, CU_MEMHOSTALLOC_PORTABLE);
-    if (r == CUDA_ERROR_OUT_OF_MEMORY)
-        return err_set(e, ERR_OUT_OF_MEMORY, "%" PRId64 " bytes of host memory cannot be pinned",
-                       size);
-    enum err_code code = cuda_check(c, r, "cuMemHostAlloc", e);
-    if (code == ERR_OK)
-        *ret = p;
-    return code;
+    if (ret_fd)
+        return alloc_file(c, size, ret_fd, ret, e);
+    TRY(not_pinned(c, c->driver->cuMemHostAlloc(&p, (size_t)size, CU_MEMHOSTALLOC_PORTABLE),
+                   "cuMemHostAlloc", size, e));
+    *ret = p;
+    return ERR_OK;
 }
 
-void cuda_host_free(struct backend *b, void *p, int64_t size)
+enum err_code cuda_host_import(struct backend *b, int fd, int64_t size, void **ret, struct err *e)
 {
     struct cuda *c = (struct cuda *)b;
-    (void)size;
+    struct stat st;
+    TRY(cuda_entered(&c->devices[0], e));
+    if (fstat(fd, &st) != 0 || size <= 0 || st.st_size != size)
+        return err_set(e, ERR_STATE, "this is not memory of %" PRId64 " bytes", size);
+    return map_file(c, fd, size, ret, e);
+}
+
+void cuda_host_free(struct backend *b, void *p, int64_t size, bool of_file)
+{
+    struct cuda *c = (struct cuda *)b;
+    const struct driver *cu = c->driver;
     if (cuda_enter(&c->devices[0]))
-        (void)cuda_check(c, c->driver->cuMemFreeHost(p), "cuMemFreeHost", NULL);
+        (void)cuda_check(c, of_file ? cu->cuMemHostUnregister(p) : cu->cuMemFreeHost(p),
+                         of_file ? "cuMemHostUnregister" : "cuMemFreeHost", NULL);
+    if (of_file)
+        munmap(p, (size_t)size);
 }
 
 void cuda_memory_stats(struct cuda_device *d, struct cuda_memory_stats *ret)

@@ -13,12 +13,15 @@ void cuda_memory_close(struct cuda_device *d);
 enum err_code cuda_alloc(struct backend *b, int device, int64_t size, bool zero, void **ret,
                          struct err *e);
 void cuda_free(struct backend *b, int device, void *p, int64_t size);
+enum err_code cuda_zero(struct backend *b, int device, void *p, int64_t size, struct err *e);
 /* Zeroed memory for the backend's own use, not counted in the limit and the figures. */
 enum err_code cuda_alloc_own(struct cuda_device *d, int64_t size, void **ret,
                              struct err *e) must_check;
 void cuda_free_own(struct cuda_device *d, void *p);
-enum err_code cuda_host_alloc(struct backend *b, int64_t size, void **ret, struct err *e);
-void cuda_host_free(struct backend *b, void *p, int64_t size);
+enum err_code cuda_host_alloc(struct backend *b, int64_t size, int *ret_fd, void **ret,
+                              struct err *e);
+enum err_code cuda_host_import(struct backend *b, int fd, int64_t size, void **ret, struct err *e);
+void cuda_host_free(struct backend *b, void *p, int64_t size, bool of_file);
 
 struct cuda_memory_stats {
     int64_t live, peak;         /* bytes given out */
@@ -36,6 +39,9 @@ void cuda_memory_discharge(struct cuda_device *d, int64_t size);
 void cuda_memory_count(struct cuda_device *d); /* counts one more allocation */
 CUresult cuda_memory_trim(struct cuda_device *d);
 enum err_code cuda_memory_settle(struct cuda_device *d, struct err *e) must_check;
+/* A call's result; one that says nothing about the device's health is ERR_OVERLOADED, "not now, not
+ * like this". */
+enum err_code cuda_judge(struct cuda *c, CUresult r, const char *what, struct err *e);
 enum err_code cuda_memory_none(struct cuda_device *d, int64_t size, struct err *e); /* the error */
 
 /* Finds out whether memory can be shared: allocates some, and a descriptor for it. */
@@ -45,6 +51,8 @@ void cuda_share_close(struct cuda_device *d); /* after its blocks are freed */
 const char *cuda_share_problem(struct backend *b, int device);
 enum err_code cuda_share_alloc(struct backend *b, int device, int64_t size, bool zero, bool must,
                                struct shared_block *ret, struct err *e);
+enum err_code cuda_share_import(struct backend *b, int device, int fd, int64_t size,
+                                struct shared_block *ret, bool *ret_sealed, struct err *e);
 enum err_code cuda_share_export(struct backend *b, int device, const struct shared_block *share,
                                 enum share_mode mode, int *ret_fd, struct err *e);
 void cuda_share_free(struct backend *b, int device, const struct shared_block *share);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "compute/kernels/forms/pack.cuh"
+#include "compute/type/layout.h"
 
 #define THREADS 256
 

@@ -17,7 +17,6 @@
 #include "compute/base/mem.h"
 #include "compute/base/trace.h"
 #include "compute/base/worker.h"
-#include "compute/gpu/code/refused.h"
 
 #define SHARED_UNASKED 49152 /* bytes of shared memory per block by default */
 
@@ -190,6 +189,7 @@ static void compile(struct prepared *p)
 
 static void insert_last(struct compiler *q, struct prepared *p)
 {
+    lock_held(&q->lock);
     struct prepared **at = &q->first;
     while (*at)
         at = &(*at)->next;
@@ -260,7 +260,7 @@ enum err_code cuda_compiler_open(struct cuda *c, struct err *e)
     if (worker_start(&q->worker) || q->worker.running)
         return ERR_OK;
     cuda_compiler_close(c);
-    return err_set(e, ERR_OUT_OF_MEMORY, "cannot start a thread to compile on");
+    return err_set(e, ERR_OUT_OF_MEMORY, "cannot start a compiler thread");
 }
 
 void cuda_compiler_close(struct cuda *c)
@@ -345,14 +345,14 @@ void cuda_prepare_op(struct backend *b, int device, struct ir_kernel *k, const v
         begin(c->compiler, p, user);
 }
 
-/* Whether one of the kernels of `steps` steps, of half as many and so on, was on a device that
- * faulted, even if not alone: single steps do the same. Emits their text only if the list has
+/* Whether one of the kernels of `steps` steps, of half as many and so on, is refused or was part of
+ * a plan that is: single steps do the same. Emits their text only if the list has
  * entries. */
-static bool steps_are_suspect(struct cuda_device *d, struct arena *arena, const struct ir_kernel *k,
+static bool steps_are_avoided(struct cuda_device *d, struct arena *arena, const struct ir_kernel *k,
                               uint32_t steps)
 {
     const struct cuda *c = d->cuda;
-    for (; !refused_is_empty(c->refused) && steps > 1; steps /= 2) {
+    for (; !culprits_is_empty(c->culprits) && steps > 1; steps /= 2) {
         struct ir_kernel *x = arena_dup(arena, k, sizeof *k);
         if (!x)
             return true;
@@ -360,8 +360,8 @@ static bool steps_are_suspect(struct cuda_device *d, struct arena *arena, const 
         const struct emitted *m = emit_kernel(arena, x, SLOT_ALIGNMENT);
         if (!m)
             return true;
-        struct kcache_key key = kcache_key(c->kcache, d->arch, m->text, k->fast_math);
-        if (refused_suspects(c->refused, &key))
+        struct code_key key = kcache_key(c->kcache, d->arch, m->text, k->fast_math);
+        if (culprits_avoids(c->culprits, &key))
             return true;
     }
     return false;
@@ -378,8 +378,8 @@ uint32_t cuda_steps(struct backend *b, int device, const struct ir_kernel *k, co
         shared = SHARED_UNASKED;
     struct arena *arena = prepare_is_empty(k) ? NULL : arena_new(0);
     uint32_t n = arena ? form_steps(arena, k, SLOT_ALIGNMENT, shared, ret_why) : 1;
-    if (n > 1 && steps_are_suspect(&c->devices[device], arena, k, n)) {
-        *ret_why = "the kernel of several steps was on a device that faulted";
+    if (n > 1 && steps_are_avoided(&c->devices[device], arena, k, n)) {
+        *ret_why = "the kernel of several steps was running on a device that faulted";
         n = 1;
     }
     arena_free(arena);
@@ -427,12 +427,11 @@ static void attributes(struct cuda *c, CUfunction f, struct kernel_explanation *
 /* Writes that the kernel is refused, as a comment before its text. */
 static void put_refusal(struct strb *out, const struct prepared *p)
 {
-    char why[REFUSED_TEXT];
-    struct kcache_key key = p->key;
-    uint64_t number = refused_any(p->cuda->refused) ? refused_find(p->cuda->refused, &key, 1) : 0;
-    if (number == 0)
+    char why[CULPRITS_TEXT];
+    const struct culprit_verdict v = culprits_judge(p->cuda->culprits, &p->key, 1, &p->key);
+    if (v.refusal == 0)
         return;
-    refused_reason(p->cuda->refused, number, why);
+    culprits_reason(p->cuda->culprits, v.refusal, why);
     strb_addf(out, "// %s\n", why);
 }
 

@@ -22,7 +22,7 @@ struct prepared {
     struct cuda *cuda;
     struct emitted *emitted;
     bool fast_math;
-    struct kcache_key key;
+    struct code_key key;
     int device; /* kernels are planned for one device */
     /* A failure may be retried, so readers load the state once: it also holds the reason. The
      * fields below belong to the thread that compiles, and are constant once the state is

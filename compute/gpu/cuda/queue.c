@@ -32,14 +32,14 @@
 #define NAP_PART       128    /* of the time the work has taken so far */
 #define TIMER_SLACK_NS 1000UL /* the default of 50 us is longer than a nap */
 
-/* The event behind a ticket of a stream of this device, or NULL when it has passed. */
-static CUevent event_behind(const struct stream *s, uint64_t ticket)
+/* The event behind a sequence number of a stream of this device, or NULL when it has passed. */
+static CUevent event_behind(const struct backend_stream *s, uint64_t seq)
 {
     lock_held(&s->device->lock);
     for (const struct job *j = s->under_way; j; j = j->next) {
-        const struct flight *f = j->private_data;
-        if (j->ticket >= ticket && f && f->timed)
-            return f->end;
+        const struct launch *l = j->private_data;
+        if (j->seq >= seq && l && l->timed)
+            return l->end;
     }
     return NULL;
 }
@@ -47,48 +47,68 @@ static CUevent event_behind(const struct stream *s, uint64_t ticket)
 /* Whether the stream's last job failed before it reached the device. The device does not know what
  * that job was to wait for, and jobs behind it rely on it. So nothing follows it until it is
  * reported, which happens when everything it waits for has passed: it is always the last. */
-static bool has_failed(const struct stream *s)
+static bool has_failed(const struct backend_stream *s)
 {
     lock_held(&s->device->lock);
     const struct job *last = s->under_way_tail;
-    const struct flight *f = last ? last->private_data : NULL;
-    return last && !(f && (f->timed || f->over));
+    const struct launch *l = last ? last->private_data : NULL;
+    return last && !(l && (l->timed || l->over));
+}
+
+static bool is_idle(const struct cuda_device *d)
+{
+    lock_held(&d->lock);
+    for (const struct backend_stream *s = d->busy; s; s = s->next_busy)
+        if (s->under_way)
+            return false;
+    return true;
+}
+
+/* Whether suspected work allows it: that runs by itself (alone.h). */
+static bool may_run_beside(struct cuda_device *d, const struct job *job)
+{
+    lock_held(&d->lock);
+    if (!job->alone && !d->alone.runs && !d->alone.waits)
+        return true;
+    return alone_may_start(&d->alone, job, job->alone, !is_idle(d), clock_ns());
 }
 
 /* Whether the job may leave the queue now. One that has already failed need not wait here: it is
  * reported in order. */
-static bool may_launch(struct stream *s, const struct job *job)
+static bool may_launch(struct backend_stream *s, const struct job *job)
 {
     lock_held(&s->device->lock);
-    struct flight *f = job->private_data;
+    struct launch *l = job->private_data;
     if (has_failed(s))
         return false;
-    if (!f || f->result != ERR_OK)
+    if (!l || l->result != ERR_OK)
         return true;
-    if (!launch_settled(s->device, job, f))
+    if (!launch_settled(s->device, job, l))
         return false;
-    if (f->result != ERR_OK)
+    if (l->result != ERR_OK)
         return true;
     for (uint32_t i = 0; i < job->n_waits; i++) {
-        const struct stream *o = job->waits[i].stream;
+        const struct backend_stream *o = job->waits[i].stream;
         if (cuda_passed(job->waits[i]))
             continue;
-        if (o->device != s->device || job->waits[i].ticket > o->launched)
+        if (o->device != s->device || job->waits[i].seq > o->launched)
             return false;
-        if (has_failed(o) && job->waits[i].ticket >= o->under_way_tail->ticket)
+        if (has_failed(o) && job->waits[i].seq >= o->under_way_tail->seq)
+            return false;
+        if (job->alone) /* it must not keep the device from what it waits for */
             return false;
     }
-    return true;
+    return may_run_beside(s->device, job);
 }
 
-static enum err_code wait_for_fences(struct stream *s, const struct job *job)
+static enum err_code wait_for_fences(struct backend_stream *s, const struct job *job)
 {
     struct cuda *c = s->device->cuda;
     enum err_code code = ERR_OK;
     for (uint32_t i = 0; i < job->n_waits && code == ERR_OK; i++) {
         CUevent e = cuda_passed(job->waits[i])
                         ? NULL
-                        : event_behind(job->waits[i].stream, job->waits[i].ticket);
+                        : event_behind(job->waits[i].stream, job->waits[i].seq);
         if (e)
             code =
                 cuda_check(c, c->driver->cuStreamWaitEvent(s->cu, e, 0), "cuStreamWaitEvent", NULL);
@@ -96,7 +116,7 @@ static enum err_code wait_for_fences(struct stream *s, const struct job *job)
     return code;
 }
 
-static void add_busy(struct stream *s)
+static void add_busy(struct backend_stream *s)
 {
     lock_held(&s->device->lock);
     struct cuda_device *d = s->device;
@@ -108,7 +128,7 @@ static void add_busy(struct stream *s)
     pthread_cond_signal(&d->wake);
 }
 
-static void launch_queue(struct stream *s)
+static void launch_queue(struct backend_stream *s)
 {
     lock_held(&s->device->lock);
     struct cuda_device *d = s->device;
@@ -124,14 +144,14 @@ static void launch_queue(struct stream *s)
         if (!s->queue)
             s->queue_tail = NULL;
         job->next = NULL;
-        struct flight *f = job->private_data;
-        if (f && lost)
-            f->result = ERR_DEVICE_LOST;
-        if (f && f->result == ERR_OK)
-            f->result = wait_for_fences(s, job);
-        if (f && f->result == ERR_OK)
-            f->result = launch_job(s, job, f);
-        s->launched = job->ticket;
+        struct launch *l = job->private_data;
+        if (l && lost)
+            l->result = ERR_DEVICE_LOST;
+        if (l && l->result == ERR_OK)
+            l->result = wait_for_fences(s, job);
+        if (l && l->result == ERR_OK)
+            l->result = launch_job(s, job, l);
+        s->launched = job->seq;
         if (s->under_way_tail)
             s->under_way_tail->next = job;
         else
@@ -147,24 +167,27 @@ static void launch_queue(struct stream *s)
 /* Without device->lock: callbacks may submit. */
 static void tell(struct cuda_device *d, struct job *job)
 {
-    struct flight *f = job->private_data;
-    struct stream *s = job->stream;
+    struct launch *l = job->private_data;
+    struct backend_stream *s = job->stream;
     cuda_fault_tell(d->cuda);
-    if (f)
-        launch_flight_put(d, f);
+    if (job->alone && l && job->result == ERR_OK)
+        launch_cleared(d, job, l);
+    culprits_end(d->cuda->culprits, job->running);
+    if (l)
+        launch_put(d, l);
     job->private_data = NULL;
     if (job->measured)
         job->measured(job);
     if (job->fetch)
         cuda_transfer_fetched(job->fetch, job->result);
-    atomic_store(&s->passed, job->ticket);
+    atomic_store(&s->passed, job->seq);
     job->done(job); /* may free the stream */
 }
 
-static void remove_busy(struct cuda_device *d, struct stream *s)
+static void remove_busy(struct cuda_device *d, struct backend_stream *s)
 {
     lock_held(&d->lock);
-    struct stream **at = &d->busy;
+    struct backend_stream **at = &d->busy;
     while (*at != s)
         at = &(*at)->next_busy;
     *at = s->next_busy;
@@ -174,20 +197,21 @@ static void remove_busy(struct cuda_device *d, struct stream *s)
 /* Whether a job that was just submitted is already done: it could not be launched, and nothing is
  * before it. Its submitter is told at once, as if nothing had been queued. (Not with a fetch, whose
  * owner must not be woken here.) */
-static bool failed_at_once(struct stream *s, struct job *job)
+static bool failed_at_once(struct backend_stream *s, struct job *job)
 {
     lock_held(&s->device->lock);
-    struct flight *f = job->private_data;
-    if (s->under_way != job || job->fetch || (f && (f->result == ERR_OK || f->launched)))
+    struct launch *l = job->private_data;
+    if (s->under_way != job || job->fetch || (l && (l->result == ERR_OK || l->launched)))
         return false;
-    if (atomic_load(&s->passed) != job->ticket - 1) /* the previous job is just being reported */
+    if (atomic_load(&s->passed) != job->seq - 1) /* the previous job is just being reported */
         return false;
-    job->result = f ? f->result : job->result;
-    job->compile_ms = f ? f->compile_ms : 0;
-    job->refusal = f ? f->refusal : 0;
+    job->result = l ? l->result : job->result;
+    job->compile_ms = l ? l->compile_ms : 0;
+    job->refusal = l ? l->refusal : 0;
     job->untouched = job->in_submit = true;
     s->under_way = s->under_way_tail = NULL;
     s->n_under_way--;
+    alone_over(&s->device->alone, job);
     remove_busy(s->device, s);
     return true;
 }
@@ -197,15 +221,16 @@ static bool failed_at_once(struct stream *s, struct job *job)
  * (except with a fetch, as above). */
 static bool refused(struct cuda_device *d, struct job *job)
 {
-    struct flight *f = job->private_data;
-    enum err_code code = f ? f->result : job->result;
-    if ((code != ERR_OUT_OF_MEMORY && code != ERR_FAULTED) || job->fetch)
+    struct launch *l = job->private_data;
+    enum err_code code = l ? l->result : job->result;
+    if ((code != ERR_OUT_OF_MEMORY && code != ERR_FAULTED && code != ERR_PLAN_FAULTED) ||
+        job->fetch)
         return false;
     job->result = code;
-    job->refusal = f ? f->refusal : 0;
+    job->refusal = l ? l->refusal : 0;
     job->untouched = job->in_submit = true;
-    if (f)
-        launch_flight_put(d, f);
+    if (l)
+        launch_put(d, l);
     job->private_data = NULL;
     if (job->measured)
         job->measured(job);
@@ -213,19 +238,19 @@ static bool refused(struct cuda_device *d, struct job *job)
     return true;
 }
 
-uint64_t cuda_submit(struct stream *s, struct job *job)
+uint64_t cuda_submit(struct backend_stream *s, struct job *job)
 {
     struct cuda_device *d = s->device;
     enum err_code code;
-    struct flight *f = launch_flight_new(d, job, &code);
-    job->private_data = f;
-    job->result = f ? ERR_OK : code;
+    struct launch *l = launch_new(d, job, &code);
+    job->private_data = l;
+    job->result = l ? ERR_OK : code;
     job->stream = s;
     if (refused(d, job))
         return 0;
     pthread_mutex_lock(&d->lock);
-    uint64_t ticket = ++s->issued;
-    job->ticket = ticket;
+    uint64_t seq = ++s->issued;
+    job->seq = seq;
     job->next = NULL;
     if (s->queue_tail)
         s->queue_tail->next = job;
@@ -238,19 +263,19 @@ uint64_t cuda_submit(struct stream *s, struct job *job)
     pthread_mutex_unlock(&d->lock);
     if (failed)
         tell(d, job);
-    return ticket;
+    return seq;
 }
 
 /* --- completion --- */
 
 /* Takes a stream's oldest job off the list if it is done. device->lock is held. */
-static struct job *take_finished(struct stream *s)
+static struct job *take_finished(struct backend_stream *s)
 {
     lock_held(&s->device->lock);
     struct cuda_device *d = s->device;
     struct cuda *c = d->cuda;
     struct job *job = s->under_way;
-    struct flight *f = job ? job->private_data : NULL;
+    struct launch *l = job ? job->private_data : NULL;
     if (!job)
         return NULL;
     /* jobs are reported in the order of their fences, so that a failure is known before a job that
@@ -260,28 +285,29 @@ static struct job *take_finished(struct stream *s)
             return NULL;
     if (atomic_load(&c->lost))
         cuda_fault_look(d);
-    if (f && f->timed && !atomic_load(&c->lost)) {
-        CUresult r = c->driver->cuEventQuery(f->end);
+    if (l && l->timed && !atomic_load(&c->lost)) {
+        CUresult r = c->driver->cuEventQuery(l->end);
         /* a failure that leaves the device alive says nothing about the work: poll again */
         if (r == CUDA_ERROR_NOT_READY || r == CUDA_ERROR_OUT_OF_MEMORY)
             return NULL;
         float ms = 0;
         enum err_code code = cuda_check(c, r, "cuEventQuery", NULL);
-        if (code == ERR_OK && cuda_check(c, c->driver->cuEventElapsedTime(&ms, f->begin, f->end),
+        if (code == ERR_OK && cuda_check(c, c->driver->cuEventElapsedTime(&ms, l->begin, l->end),
                                          "cuEventElapsedTime", NULL) == ERR_DEVICE_LOST)
             code = ERR_DEVICE_LOST; /* failing to measure the time is no failure of the work */
         if (atomic_load(&c->lost))
             cuda_fault_look(d);
         job->device_ms = (double)ms;
-        job->result = f->result != ERR_OK ? f->result : code;
-    } else if (f) {
-        job->result = f->result != ERR_OK || f->over ? f->result : ERR_DEVICE_LOST;
+        job->result = l->result != ERR_OK ? l->result : code;
+    } else if (l) {
+        job->result = l->result != ERR_OK || l->over ? l->result : ERR_DEVICE_LOST;
     }
-    if (f) {
-        job->compile_ms = f->compile_ms;
-        job->refusal = f->refusal;
+    if (l) {
+        job->compile_ms = l->compile_ms;
+        job->refusal = l->refusal;
     }
-    job->untouched = job->result != ERR_OK && !(f && f->touched);
+    job->untouched = job->result != ERR_OK && !(l && l->touched);
+    alone_over(&s->device->alone, job);
     s->under_way = job->next;
     if (!s->under_way)
         s->under_way_tail = NULL;
@@ -293,7 +319,7 @@ static struct job *take_finished(struct stream *s)
 static struct job *next_finished(struct cuda_device *d)
 {
     lock_held(&d->lock);
-    for (struct stream *s = d->busy, *next; s; s = next) {
+    for (struct backend_stream *s = d->busy, *next; s; s = next) {
         next = s->next_busy;
         struct job *job = take_finished(s);
         if (!job && s->under_way)
@@ -311,7 +337,7 @@ static void retry(struct cuda_device *d)
 {
     lock_held(&d->lock);
     d->retry = d->held_up = false;
-    for (struct stream *s = d->streams; s; s = s->next)
+    for (struct backend_stream *s = d->streams; s; s = s->next)
         launch_queue(s);
 }
 
@@ -334,7 +360,7 @@ static void *completion_run(void *arg)
     (void)cuda_enter(d);
     pthread_mutex_lock(&d->lock);
     for (;;) {
-        if (d->retry)
+        if (d->retry || (d->alone.waits && alone_lets_others(&d->alone, clock_ns())))
             retry(d);
         struct job *job = next_finished(d);
         if (job) {
@@ -399,10 +425,10 @@ void cuda_queue_close(struct cuda_device *d)
     pthread_join(d->completion, NULL);
     (void)cuda_enter(d);
     cuda_streams_release(d);
-    while (d->flights) {
-        struct flight *f = d->flights;
-        d->flights = f->next;
-        launch_flight_free(d, f);
+    while (d->launches) {
+        struct launch *l = d->launches;
+        d->launches = l->next;
+        launch_free(d, l);
     }
     pthread_cond_destroy(&d->wake);
     pthread_mutex_destroy(&d->lock);

@@ -28,25 +28,6 @@ static CUmemAllocationProp properties(const struct cuda_device *d)
                                  .location = {CU_MEM_LOCATION_TYPE_DEVICE, d->handle}};
 }
 
-/* Judges a call's result: one that says nothing about the device's health is ERR_OVERLOADED, "not
- * now, not like this". */
-static enum err_code judge(struct cuda_device *d, CUresult r, const char *what, struct err *e)
-{
-    const char *name = NULL;
-    switch (r) {
-    case CUDA_ERROR_INVALID_VALUE:
-    case CUDA_ERROR_INVALID_DEVICE:
-    case CUDA_ERROR_OPERATING_SYSTEM:
-    case CUDA_ERROR_INVALID_HANDLE:
-    case CUDA_ERROR_NOT_PERMITTED:
-    case CUDA_ERROR_NOT_SUPPORTED:
-        (void)d->cuda->driver->cuGetErrorName(r, &name);
-        return err_set(e, ERR_OVERLOADED, "%s failed: %s (%d)", what, name ? name : "?", r);
-    default:
-        return cuda_check(d->cuda, r, what, e);
-    }
-}
-
 /* Frees the parts that exist. */
 static void take_apart(struct cuda_device *d, const struct shared_block *b, bool mapped)
 {
@@ -54,12 +35,12 @@ static void take_apart(struct cuda_device *d, const struct shared_block *b, bool
     CUdeviceptr p = (uintptr_t)b->data;
     size_t n = (size_t)b->size;
     if (mapped)
-        (void)judge(d, cu->cuMemUnmap(p, n), "cuMemUnmap", NULL);
+        (void)cuda_judge(d->cuda, cu->cuMemUnmap(p, n), "cuMemUnmap", NULL);
     if (p)
-        (void)judge(d, cu->cuMemAddressFree(p, n), "cuMemAddressFree", NULL);
+        (void)cuda_judge(d->cuda, cu->cuMemAddressFree(p, n), "cuMemAddressFree", NULL);
     if (b->handle)
-        (void)judge(d, cu->cuMemRelease((CUmemGenericAllocationHandle)b->handle), "cuMemRelease",
-                    NULL);
+        (void)cuda_judge(d->cuda, cu->cuMemRelease((CUmemGenericAllocationHandle)b->handle),
+                         "cuMemRelease", NULL);
 }
 
 /* Allocates physical memory; if needed, first returns what the pool keeps to the driver. */
@@ -76,39 +57,48 @@ static enum err_code create(struct cuda_device *d, int64_t size, int64_t *ret, s
     }
     if (r == CUDA_ERROR_OUT_OF_MEMORY)
         return cuda_memory_none(d, size, e);
-    enum err_code code = judge(d, r, "cuMemCreate", e);
+    enum err_code code = cuda_judge(d->cuda, r, "cuMemCreate", e);
     if (code == ERR_OK)
         *ret = (int64_t)h;
     return code;
 }
 
-/* `size` is a multiple of the grain. */
-static enum err_code put_together(struct cuda_device *d, int64_t size, struct shared_block *ret,
-                                  struct err *e)
+/* Gives physical memory addresses; frees it if that fails. */
+static enum err_code put_together(struct cuda_device *d, int64_t size, int64_t take_handle,
+                                  struct shared_block *ret, struct err *e)
 {
     const struct driver *cu = d->cuda->driver;
     const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, d->handle},
                                     CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    struct shared_block b = {.size = size};
+    struct shared_block b = {.size = size, .handle = take_handle};
     CUdeviceptr p = 0;
     bool mapped = false;
-    enum err_code code = create(d, size, &b.handle, e);
-    if (code == ERR_OK)
-        code =
-            judge(d, cu->cuMemAddressReserve(&p, (size_t)size, 0, 0, 0), "cuMemAddressReserve", e);
+    enum err_code code = cuda_judge(d->cuda, cu->cuMemAddressReserve(&p, (size_t)size, 0, 0, 0),
+                                    "cuMemAddressReserve", e);
     if (code == ERR_OK) {
         b.data = (void *)(uintptr_t)p;
-        code = judge(d, cu->cuMemMap(p, (size_t)size, 0, (CUmemGenericAllocationHandle)b.handle, 0),
-                     "cuMemMap", e);
+        code = cuda_judge(
+            d->cuda, cu->cuMemMap(p, (size_t)size, 0, (CUmemGenericAllocationHandle)b.handle, 0),
+            "cuMemMap", e);
         mapped = code == ERR_OK;
     }
     if (code == ERR_OK)
-        code = judge(d, cu->cuMemSetAccess(p, (size_t)size, &access, 1), "cuMemSetAccess", e);
+        code = cuda_judge(d->cuda, cu->cuMemSetAccess(p, (size_t)size, &access, 1),
+                          "cuMemSetAccess", e);
     if (code == ERR_OK)
         *ret = b;
     else
         take_apart(d, &b, mapped);
     return code;
+}
+
+/* `size` is a multiple of the grain. */
+static enum err_code make(struct cuda_device *d, int64_t size, struct shared_block *ret,
+                          struct err *e)
+{
+    int64_t handle;
+    TRY(create(d, size, &handle, e));
+    return put_together(d, size, handle, ret, e);
 }
 
 static enum err_code export_block(struct cuda_device *d, const struct shared_block *b, int *ret_fd,
@@ -121,13 +111,13 @@ static enum err_code export_block(struct cuda_device *d, const struct shared_blo
      * call */
     const char *name = NULL;
     if (r == CUDA_ERROR_OUT_OF_MEMORY)
-        return err_set(e, ERR_OUT_OF_MEMORY, "there is no memory for handing the array out");
+        return err_set(e, ERR_OUT_OF_MEMORY, "out of memory while exporting the array");
     if (r != CUDA_SUCCESS || fd < 0) {
         (void)d->cuda->driver->cuGetErrorName(r, &name);
         return err_set(e, ERR_OVERLOADED,
-                       "the array's memory cannot be handed out: cuMemExportToShareableHandle "
-                       "failed: %s (%d); too few file descriptors are one reason (LimitNOFILE of "
-                       "the service, or ulimit -n)",
+                       "the array's memory cannot be exported: cuMemExportToShareableHandle "
+                       "failed: %s (%d); the process may have run out of file descriptors "
+                       "(LimitNOFILE of the service, or ulimit -n)",
                        name ? name : "no descriptor", r);
     }
     (void)fcntl(fd, F_SETFD, FD_CLOEXEC); /* cannot fail for an open descriptor */
@@ -159,13 +149,13 @@ void cuda_share_open(struct cuda_device *d)
         snprintf(d->share.problem, sizeof d->share.problem, "device %d %s", d->index, lacks);
         return;
     }
-    enum err_code code = judge(d,
-                               d->cuda->driver->cuMemGetAllocationGranularity(
-                                   &grain, &props, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
-                               "cuMemGetAllocationGranularity", &e);
+    enum err_code code = cuda_judge(d->cuda,
+                                    d->cuda->driver->cuMemGetAllocationGranularity(
+                                        &grain, &props, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+                                    "cuMemGetAllocationGranularity", &e);
     d->share.grain = grain > 0 ? (int64_t)grain : INT64_C(2) << 20;
     if (code == ERR_OK)
-        code = put_together(d, d->share.grain, &b, &e);
+        code = make(d, d->share.grain, &b, &e);
     if (code == ERR_OK) {
         code = export_block(d, &b, &fd, &e);
         if (code == ERR_OK)
@@ -174,7 +164,7 @@ void cuda_share_open(struct cuda_device *d)
     }
     if (code != ERR_OK && code != ERR_OUT_OF_MEMORY)
         snprintf(d->share.problem, sizeof d->share.problem,
-                 "device %d does not share memory here: %.120s", d->index, e.message);
+                 "device %d cannot share memory here: %.120s", d->index, e.message);
 }
 
 void cuda_share_close(struct cuda_device *d)
@@ -216,7 +206,7 @@ enum err_code cuda_share_alloc(struct backend *b, int device, int64_t size, bool
     const int64_t whole = (size + d->share.grain - 1) / d->share.grain * d->share.grain;
     TRY(cuda_memory_charge(d, whole, e));
     bool unknown = false;
-    enum err_code code = put_together(d, whole, &made, e);
+    enum err_code code = make(d, whole, &made, e);
     if (code == ERR_OK) {
         code = clear(d, &made, size, zero, &unknown, e);
         if (code != ERR_OK && !unknown)
@@ -229,6 +219,53 @@ enum err_code cuda_share_alloc(struct backend *b, int device, int64_t size, bool
         cuda_memory_discharge(d, whole);
     }
     return code;
+}
+
+/* The physical memory that another process made on this device. */
+static enum err_code import(struct cuda_device *d, int fd, int64_t *ret, struct err *e)
+{
+    const struct driver *cu = d->cuda->driver;
+    CUmemGenericAllocationHandle h = 0;
+    CUmemAllocationProp props = {.type = 0};
+    CUresult r = cu->cuMemImportFromShareableHandle(&h, (void *)(intptr_t)fd,
+                                                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    TRY(cuda_judge(d->cuda, r, "cuMemImportFromShareableHandle", e));
+    enum err_code code = cuda_judge(d->cuda, cu->cuMemGetAllocationPropertiesFromHandle(&props, h),
+                                    "cuMemGetAllocationPropertiesFromHandle", e);
+    if (code == ERR_OK &&
+        (props.location.type != CU_MEM_LOCATION_TYPE_DEVICE || props.location.id != d->handle))
+        code = err_set(e, ERR_STATE, "the memory is not device %d's", d->index);
+    if (code == ERR_OK)
+        *ret = (int64_t)h;
+    else
+        (void)cuda_judge(d->cuda, cu->cuMemRelease(h), "cuMemRelease", NULL);
+    return code;
+}
+
+/* The driver does not tell a block's size: one that is too large shows when it is mapped. */
+enum err_code cuda_share_import(struct backend *b, int device, int fd, int64_t size,
+                                struct shared_block *ret, bool *ret_sealed, struct err *e)
+{
+    struct cuda_device *d = &((struct cuda *)b)->devices[device];
+    int64_t handle;
+    TRY(cuda_entered(d, e));
+    if (size <= 0 || size % d->share.grain)
+        return err_set(e, ERR_STATE, "this is not memory of %" PRId64 " bytes", size);
+    TRY(cuda_memory_charge(d, size, e));
+    enum err_code code = import(d, fd, &handle, e);
+    if (code == ERR_OK)
+        code = put_together(d, size, handle, ret, e);
+    if (code == ERR_OK) {
+        *ret_sealed = false;
+        cuda_memory_count(d);
+        return ERR_OK;
+    }
+    cuda_memory_discharge(d, size);
+    if (code != ERR_OVERLOADED)
+        return code;
+    if (e) /* the message stays */
+        e->code = ERR_STATE;
+    return ERR_STATE;
 }
 
 enum err_code cuda_share_export(struct backend *b, int device, const struct shared_block *share,

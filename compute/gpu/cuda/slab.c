@@ -66,7 +66,7 @@ struct slabs {
     struct chunk *chunks;
     struct slab_user users; /* ring */
     uint64_t round, looked;
-    _Atomic unsigned turn;
+    _Atomic unsigned next_queue;
     int64_t copies, waits, reclaimed;
     bool stop;
     pthread_t thread;
@@ -275,7 +275,8 @@ bool slab_contended(struct slabs *s, enum slab_class class)
 int slab_queue_for(struct slabs *s, bool up, bool small)
 {
     int first = up ? 0 : QUEUES_EACH;
-    return small ? first : first + 1 + (int)(atomic_fetch_add(&s->turn, 1) % (QUEUES_EACH - 1));
+    return small ? first
+                 : first + 1 + (int)(atomic_fetch_add(&s->next_queue, 1) % (QUEUES_EACH - 1));
 }
 
 CUstream slab_stream(struct slabs *s, int queue)
@@ -428,8 +429,7 @@ static void rest(uint64_t since)
 static void sleep_until_woken(struct slabs *s, uint64_t ns)
 {
     lock_held(&s->lock);
-    uint64_t at = clock_ns() + ns;
-    struct timespec until = {(time_t)(at / 1000000000u), (long)(at % 1000000000u)};
+    const struct timespec until = clock_after((double)ns * 1e-9);
     if (ns)
         pthread_cond_timedwait(&s->wake, &s->lock, &until);
     else

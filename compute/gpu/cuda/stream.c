@@ -1,5 +1,5 @@
 /* Streams are created and freed with sessions, but their device resources are made once: a freed
- * stream waits for its next owner. Its tickets continue: its fences may still be queried. */
+ * stream waits for its next owner. Its numbering continues: its fences may still be queried. */
 #include "compute/gpu/cuda/stream.h"
 
 #include "compute/base/mem.h"
@@ -18,14 +18,14 @@ static enum err_code create(struct cuda *c, bool background, CUstream *ret, stru
                       "cuStreamCreateWithPriority", e);
 }
 
-enum err_code cuda_stream_new(struct backend *b, int device, bool background, struct stream **ret,
-                              struct err *e)
+enum err_code cuda_stream_new(struct backend *b, int device, bool background,
+                              struct backend_stream **ret, struct err *e)
 {
     struct cuda *c = (struct cuda *)b;
     struct cuda_device *d = &c->devices[device];
     TRY(cuda_entered(d, e));
     pthread_mutex_lock(&d->lock);
-    struct stream *s = d->spare[background];
+    struct backend_stream *s = d->spare[background];
     if (s) {
         d->spare[background] = s->next;
         s->next = d->streams;
@@ -59,11 +59,11 @@ enum err_code cuda_stream_new(struct backend *b, int device, bool background, st
     return ERR_OK;
 }
 
-void cuda_stream_free(struct stream *s)
+void cuda_stream_free(struct backend_stream *s)
 {
     struct cuda_device *d = s->device;
     pthread_mutex_lock(&d->lock);
-    struct stream **at = &d->streams;
+    struct backend_stream **at = &d->streams;
     while (*at != s)
         at = &(*at)->next;
     *at = s->next;
@@ -76,7 +76,7 @@ void cuda_streams_release(struct cuda_device *d)
 {
     for (int i = 0; i < 2; i++)
         while (d->spare[i]) {
-            struct stream *s = d->spare[i];
+            struct backend_stream *s = d->spare[i];
             d->spare[i] = s->next;
             (void)d->cuda->driver->cuStreamDestroy(s->cu);
             cuda_free_own(d, s->counters);
@@ -86,10 +86,10 @@ void cuda_streams_release(struct cuda_device *d)
 
 bool cuda_passed(struct fence f)
 {
-    return atomic_load(&f.stream->passed) >= f.ticket;
+    return atomic_load(&f.stream->passed) >= f.seq;
 }
 
-enum err_code cuda_stream_wait_event(struct stream *s, CUevent event, struct err *e)
+enum err_code cuda_stream_wait_event(struct backend_stream *s, CUevent event, struct err *e)
 {
     struct cuda *c = s->device->cuda;
     TRY(cuda_entered(s->device, e));

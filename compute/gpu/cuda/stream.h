@@ -7,23 +7,23 @@
 
 #include "compute/gpu/cuda/device.h"
 
-struct stream {
+struct backend_stream {
     struct cuda_device *device;
     CUstream cu;
     void *counters; /* device memory: EMIT_COUNTERS */
-    struct stream *next, *next_busy;
+    struct backend_stream *next, *next_busy;
     bool is_busy, background;
     struct job *queue, *queue_tail; /* not launched, by job->next */
     struct job *under_way, *under_way_tail;
     int n_under_way;
     uint64_t issued;
-    uint64_t launched; /* tickets up to this have left the queue */
+    uint64_t launched; /* sequence numbers up to this have left the queue */
     _Atomic uint64_t passed;
 };
 
-enum err_code cuda_stream_new(struct backend *b, int device, bool background, struct stream **ret,
-                              struct err *e);
-void cuda_stream_free(struct stream *s);
+enum err_code cuda_stream_new(struct backend *b, int device, bool background,
+                              struct backend_stream **ret, struct err *e);
+void cuda_stream_free(struct backend_stream *s);
 /* Frees the streams kept for reuse; with the device entered and nothing queued on it. */
 void cuda_streams_release(struct cuda_device *d);
 
@@ -31,7 +31,8 @@ void cuda_streams_release(struct cuda_device *d);
 bool cuda_passed(struct fence f);
 /* Makes work submitted to `s` from now on wait for `event` too. The event may be destroyed or
  * recorded again when this returns. */
-enum err_code cuda_stream_wait_event(struct stream *s, CUevent event, struct err *e) must_check;
+enum err_code cuda_stream_wait_event(struct backend_stream *s, CUevent event,
+                                     struct err *e) must_check;
 
 /* --- queue.c --- */
 
@@ -39,6 +40,6 @@ enum err_code cuda_stream_wait_event(struct stream *s, CUevent event, struct err
 enum err_code cuda_queue_open(struct cuda_device *d, struct err *e) must_check;
 void cuda_queue_close(struct cuda_device *d);
 /* backend.h's submit. */
-uint64_t cuda_submit(struct stream *s, struct job *job);
+uint64_t cuda_submit(struct backend_stream *s, struct job *job);
 
 #endif

@@ -14,7 +14,7 @@ enum err_code cuda_upload_new(struct backend *b, int device, void *to, int64_t n
                               struct err *e);
 void *cuda_upload_reserve(struct transfer *t, size_t *ret_n);
 void cuda_upload_advance(struct transfer *t, size_t n);
-enum err_code cuda_upload_join(struct transfer *t, struct stream *s, struct err *e);
+enum err_code cuda_upload_join(struct transfer *t, struct backend_stream *s, struct err *e);
 enum err_code cuda_download_new(struct backend *b, int device, void *from, const struct view *view,
                                 size_t itemsize, void (*wake)(void *user), void *user,
                                 struct transfer **ret, struct err *e);

@@ -81,7 +81,7 @@ void cuda_upload_advance(struct transfer *t, size_t n)
 }
 
 /* The event may be destroyed once the stream knows of it, so it lives no longer than this call. */
-static enum err_code join(struct transfer *t, struct stream *s, struct err *e)
+static enum err_code join(struct transfer *t, struct backend_stream *s, struct err *e)
 {
     struct cuda *c = t->device->cuda;
     CUevent event;
@@ -97,7 +97,7 @@ static enum err_code join(struct transfer *t, struct stream *s, struct err *e)
     return code;
 }
 
-enum err_code cuda_upload_join(struct transfer *t, struct stream *s, struct err *e)
+enum err_code cuda_upload_join(struct transfer *t, struct backend_stream *s, struct err *e)
 {
     pthread_mutex_lock(&t->lock);
     assert(t->next == t->total && !t->filling);
@@ -106,8 +106,9 @@ enum err_code cuda_upload_join(struct transfer *t, struct stream *s, struct err 
     pthread_mutex_unlock(&t->lock);
     if (code != ERR_OK)
         return err_set(e, code,
-                       code == ERR_OUT_OF_MEMORY ? "the device had no memory to copy the data"
-                                                 : "the device failed while the data were copied");
+                       code == ERR_OUT_OF_MEMORY
+                           ? "the device ran out of memory while copying the data"
+                           : "the device failed while copying the data");
     return under_way ? join(t, s, e) : ERR_OK;
 }
 

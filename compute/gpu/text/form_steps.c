@@ -30,24 +30,24 @@
 #define SHARED_BYTES 49152  /* per block, by default */
 #define SHARED_MOST  166912 /* on request, on most GPUs of compute capability 8.0 on */
 
-static const char not_all_fed[] = "not every result is read back by the next step",
-                  other_layout[] = "a field does not lie as its next step does",
-                  too_far[] = "a field is read more than 1 element away",
-                  odd_edge[] = "a field is read beyond its edge in two ways",
-                  ghosts[] = "a field is read beyond its edge, where its ghosts are",
+static const char not_all_fed[] = "the next step does not read every result",
+                  other_layout[] = "a field and its next step have different layouts",
+                  too_far[] = "a field is read at offsets beyond 1",
+                  odd_edge[] = "a field is read beyond its edge with two boundaries",
+                  ghosts[] = "a field's ghost cells are read",
                   chains[] = "a field is read through a shift of a shift, a slice or a permutation",
-                  other_moves[] = "an array that does not change is read beside its place",
+                  other_moves[] = "a constant array is read at an offset",
                   gathers[] = "a field is gathered from",
                   other_view[] = "a field is read in two layouts",
                   odd_rank[] = "arrays have more than 3 axes, or none",
                   diagonal[] = "a field is read diagonally",
-                  small[] = "an axis along which is mirrored has 1 element",
-                  indices[] = "the index is asked for behind a shift",
-                  too_dear[] = "arithmetic takes longer than memory already",
+                  small[] = "a mirrored axis has 1 element",
+                  indices[] = "index() is used inside a shift",
+                  too_dear[] = "arithmetic already takes longer than memory",
                   no_shared[] = "this GPU has too little shared memory for more",
-                  most[] = "a pass makes so many at most",
+                  most[] = "the most steps that one pass makes",
                   too_long[] = "the middle axis is too long for a grid of blocks",
-                  no_registers[] = "so many fields do not fit registers";
+                  no_registers[] = "more fields than registers can hold";
 
 static struct form_field *field_of(const struct form *f, uint32_t input)
 {
@@ -514,7 +514,10 @@ uint32_t form_steps(struct arena *arena, const struct ir_kernel *k, int slot_ali
 {
     struct analysis z = {.arena = arena, .k = k, .alignment = slot_alignment};
     *ret_why = "";
-    if (!form_begin(&z) || (*ret_why = begin(&z)) != NULL)
+    if (!form_begin(&z))
+        return 1;
+    *ret_why = begin(&z);
+    if (*ret_why)
         return 1;
     const struct form *f = z.f;
     struct weight w = weigh(&z);

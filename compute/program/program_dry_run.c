@@ -8,8 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "compute/memory/memory_int.h"
+#include "compute/engine/engine.h"
 #include "compute/engine/run.h"
+#include "compute/memory/memory_int.h"
 #include "compute/program/program_int.h"
 
 /* Speeds that a step does not exceed by much: seconds per statement, bytes per second. */
@@ -17,7 +18,7 @@
 #define HOST_RATE   2e9
 #define DEVICE_RATE 2e12
 
-struct rehearsal {
+struct dry_run {
     struct sink sink;
     struct arena *arena;
     struct task **tasks; /* tasks begun */
@@ -26,7 +27,7 @@ struct rehearsal {
 
 static enum err_code keep(struct program *p, struct task *take_t)
 {
-    struct rehearsal *r = (struct rehearsal *)p->sink;
+    struct dry_run *r = (struct dry_run *)p->sink;
     if (arena_grow(r->arena, (void **)&r->tasks, &r->cap, r->n, sizeof(struct task *)) < 0) {
         task_free(take_t);
         return err_oom(&p->err);
@@ -35,8 +36,8 @@ static enum err_code keep(struct program *p, struct task *take_t)
     return ERR_OK;
 }
 
-static enum err_code rehearse_put(struct program *p, struct eval_request *req, int64_t step,
-                                  int32_t statement)
+static enum err_code dry_run_put(struct program *p, struct eval_request *req, int64_t step,
+                                 int32_t statement)
 {
     (void)step, (void)statement;
     struct task *t;
@@ -46,8 +47,8 @@ static enum err_code rehearse_put(struct program *p, struct eval_request *req, i
     return keep(p, t);
 }
 
-static enum err_code rehearse_fill(struct program *p, const struct target *t, int64_t step,
-                                   int32_t statement)
+static enum err_code dry_run_fill(struct program *p, const struct target *t, int64_t step,
+                                  int32_t statement)
 {
     (void)step, (void)statement;
     struct task *task;
@@ -66,9 +67,9 @@ static enum err_code look_at_each(struct program *p, int64_t step)
 }
 
 /* The evaluations that are not part of a loop. */
-static enum err_code rehearse_rest(struct program *p, int64_t step, bool loops)
+static enum err_code dry_run_rest(struct program *p, int64_t step, bool loops)
 {
-    struct rehearsal r = {.sink = {rehearse_put, rehearse_fill}, .arena = arena_new(0)};
+    struct dry_run r = {.sink = {dry_run_put, dry_run_fill}, .arena = arena_new(0)};
     if (!r.arena)
         return err_oom(&p->err);
     p->sink = &r.sink;
@@ -95,11 +96,12 @@ static void say_where(struct program *p)
         (e->code != ERR_OUT_OF_MEMORY && e->code != ERR_QUOTA && e->code != ERR_OVERLOADED))
         return;
     memcpy(why, e->message, sizeof why);
-    snprintf(e->message, sizeof e->message, "for a step up to this, %.200s", why);
+    snprintf(e->message, sizeof e->message,
+             "for the step up to and including this statement, %.200s", why);
 }
 
-enum err_code program_rehearse(struct program *p, int64_t step, int64_t n, struct loop **ret,
-                               struct loop_explanation *ret_x)
+enum err_code program_dry_run(struct program *p, int64_t step, int64_t n, struct loop **ret,
+                              struct loop_explanation *ret_x)
 {
     struct loop *l = NULL;
     p->err = (struct err)ERR_INIT;
@@ -109,7 +111,7 @@ enum err_code program_rehearse(struct program *p, int64_t step, int64_t n, struc
     if (code == ERR_OK && l)
         code = loop_explain(l, ret_x, &p->err);
     if (code == ERR_OK)
-        code = rehearse_rest(p, step + 1, l != NULL);
+        code = dry_run_rest(p, step + 1, l != NULL);
     if (code == ERR_OK) {
         *ret = l;
         return ERR_OK;
@@ -135,7 +137,7 @@ enum err_code program_first_slice(struct program *p, int64_t step, int64_t most,
 {
     struct loop *l = NULL;
     struct loop_explanation x = {.step_ms = 0};
-    enum err_code code = program_rehearse(p, step, most, &l, &x);
+    enum err_code code = program_dry_run(p, step, most, &l, &x);
     if (code != ERR_OK && p->err.wanted <= 0) {
         *e = p->err;
         return code;
@@ -146,6 +148,6 @@ enum err_code program_first_slice(struct program *p, int64_t step, int64_t most,
     }
     double each = x.step_ms > 0 ? x.step_ms * 1e-3 : guess(p);
     double n = seconds / each;
-    *ret = n < 1 ? 1 : n > PROGRAM_TICKETS_MOST ? PROGRAM_TICKETS_MOST : (int64_t)n;
+    *ret = n < 1 ? 1 : n > PROGRAM_SUBMISSIONS_MOST ? PROGRAM_SUBMISSIONS_MOST : (int64_t)n;
     return ERR_OK;
 }

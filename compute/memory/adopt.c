@@ -1,0 +1,91 @@
+/* What a process before this one left of arrays: their memory, and its cells. Single-threaded,
+ * while nothing else is going on. */
+#include "compute/memory/cells.h"
+#include "compute/memory/chunk.h"
+#include "compute/memory/memory_int.h"
+
+enum err_code engine_adopt_chunk(struct engine *g, uint64_t chunk, int device, int fd, int64_t size,
+                                 struct err *e)
+{
+    if (!g->cells)
+        return err_set(e, ERR_STATE, "there is no keeper");
+    return chunk_adopt(g, chunk, device, fd, size, e);
+}
+
+static void raise_version(struct engine *g, uint64_t to)
+{
+    uint64_t now = atomic_load(&g->version);
+    while (now < to && !atomic_compare_exchange_weak(&g->version, &now, to))
+        ;
+}
+
+void engine_adopted(struct engine *g, uint64_t last)
+{
+    raise_version(g, last);
+    chunks_adopted(g);
+    if (g->cells)
+        cells_settle(g->cells);
+}
+
+void engine_bequeath(struct engine *g)
+{
+    if (g->cells)
+        cells_freeze(g->cells);
+}
+
+static bool is_its_own(const struct cell *c, uint64_t buffer)
+{
+    return atomic_load(&c->owner) == buffer || atomic_load(&c->coming) == buffer;
+}
+
+/* The cell's word on whether the buffer's contents are there, whole. */
+static bool is_whole(const struct storage *st, const struct engine_placed *placed,
+                     const struct engine_place *at)
+{
+    if (!st->cell || st->cell != at->cell)
+        return false;
+    const struct cell *c = cells_at(st->engine->cells, st->cell);
+    return atomic_load(&c->writing) == 0 && is_its_own(c, placed->buffer);
+}
+
+/* For this process and those after it, until it is written as a whole. */
+static void lose(struct storage *st)
+{
+    atomic_store(&st->failed, ERR_CONTENTS_LOST);
+    storage_spoil(st);
+}
+
+/* The copy to `place` was not made, and nothing else was to be written there: beside CELL_COMES the
+ * copy counts for one once it was submitted, and so does work behind it. */
+static bool is_being_copied(const struct engine *g, const struct engine_placed *x)
+{
+    const struct cell *to = cells_look(g->cells, x->place.cell);
+    const struct cell *from = cells_look(g->cells, x->was.cell);
+    return x->was.chunk && to && from && (atomic_load(&to->writing) & ~UINT64_C(1)) == CELL_COMES &&
+           is_its_own(to, x->buffer) && atomic_load(&from->writing) == 0 &&
+           atomic_load(&from->owner) == x->buffer;
+}
+
+enum err_code engine_adopt(struct engine *g, struct account *account,
+                           const struct engine_placed *placed, struct array **ret, struct err *e)
+{
+    struct storage *st = NULL;
+    struct view v;
+    if (!g->cells || !placed->buffer)
+        return err_set(e, ERR_STATE, "nothing was kept of this array");
+    const struct engine_place *p = is_being_copied(g, placed) ? &placed->was : &placed->place;
+    TRY(storage_adopt(g, account, p, &st, e));
+    if (!is_whole(st, placed, p))
+        lose(st);
+    enum err_code code = view_contiguous(1, &p->bytes, 1, &v, e);
+    raise_version(g, placed->buffer);
+    struct array *a =
+        code == ERR_OK ? array_over_as(g, st, DT_U8, &v, p->bytes, placed->buffer) : NULL;
+    if (!a) {
+        storage_unref(st);
+        return code == ERR_OK ? err_oom(e) : code;
+    }
+    atomic_store(&a->buffer->loose_bool, true); /* what views it had is not known */
+    *ret = a;
+    return ERR_OK;
+}

@@ -1,0 +1,190 @@
+/* Cell 0 is the opening of the memory. All of it is allocated at once, so that no store can fail
+ * for lack of a page. Which cells are taken is known to this process only: after a death those
+ * count that somebody asks for, once each, and the others are free. */
+#include "compute/memory/cells.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "compute/base/mem.h"
+
+static const char magic[16] = "arrayd cells 1\n";
+
+struct cells {
+    pthread_mutex_t lock;
+    int fd;
+    struct cell *all;
+    uint32_t n; /* the opening included */
+    uint64_t *taken;
+    uint64_t *left; /* of those: by the process before, not yet asked for; NULL: none */
+    uint32_t low;   /* before it, all words are full */
+    bool frozen;
+};
+
+static size_t words(uint32_t cells)
+{
+    return (cells + 63) / 64;
+}
+
+/* Fills in c->all and c->n: as many as there are, but at least `most`. */
+static enum err_code map(struct cells *c, uint32_t most, bool adopts, struct err *e)
+{
+    const off_t least = ((off_t)most + 1) * (off_t)sizeof(struct cell);
+    struct stat st;
+    if (fstat(c->fd, &st) != 0 || (adopts && st.st_size < (off_t)sizeof(struct cell)) ||
+        st.st_size / (off_t)sizeof(struct cell) > UINT32_MAX)
+        return err_set(e, ERR_STATE, "these are no cells");
+    if (st.st_size < least && fallocate(c->fd, 0, 0, least) != 0)
+        return err_oom(e);
+    c->n = (uint32_t)((st.st_size > least ? st.st_size : least) / (off_t)sizeof(struct cell));
+    void *p = mmap(NULL, c->n * sizeof(struct cell), PROT_READ | PROT_WRITE, MAP_SHARED, c->fd, 0);
+    if (p == MAP_FAILED)
+        return adopts ? err_set(e, ERR_STATE, "the cells cannot be mapped") : err_oom(e);
+    c->all = p;
+    if (adopts && memcmp(p, magic, sizeof magic) != 0)
+        return err_set(e, ERR_STATE, "these are no cells");
+    memcpy(p, magic, sizeof magic);
+    return ERR_OK;
+}
+
+static bool says_something(const struct cell *cell)
+{
+    return atomic_load(&cell->writing) | atomic_load(&cell->owner) | atomic_load(&cell->coming);
+}
+
+static bool find_left(struct cells *c)
+{
+    c->left = mem_calloc(words(c->n), sizeof *c->left);
+    for (uint32_t i = 1; c->left && i < c->n; i++)
+        if (says_something(&c->all[i])) {
+            c->left[i / 64] |= UINT64_C(1) << i % 64;
+            c->taken[i / 64] |= UINT64_C(1) << i % 64;
+        }
+    return c->left;
+}
+
+enum err_code cells_new(uint32_t most, int take_fd, struct cells **ret, struct err *e)
+{
+    const bool adopts = take_fd >= 0;
+    const int fd = adopts ? take_fd : mem_file("arrayd-cells");
+    struct cells *c = fd >= 0 ? mem_calloc(1, sizeof *c) : NULL;
+    if (!c) {
+        if (fd >= 0)
+            close(fd);
+        return err_oom(e);
+    }
+    c->fd = fd;
+    pthread_mutex_init(&c->lock, NULL); /* cannot fail here */
+    enum err_code code = map(c, most, adopts, e);
+    if (code == ERR_OK) {
+        c->taken = mem_calloc(words(c->n), sizeof *c->taken);
+        code = c->taken ? ERR_OK : err_oom(e);
+    }
+    if (code != ERR_OK) {
+        cells_free(c);
+        return code;
+    }
+    c->taken[0] = 1;
+    if (adopts && !find_left(c)) {
+        cells_free(c);
+        return err_oom(e);
+    }
+    *ret = c;
+    return ERR_OK;
+}
+
+void cells_free(struct cells *c)
+{
+    if (!c)
+        return;
+    pthread_mutex_destroy(&c->lock);
+    if (c->all)
+        munmap(c->all, c->n * sizeof *c->all);
+    close(c->fd);
+    mem_free(c->taken);
+    mem_free(c->left);
+    mem_free(c);
+}
+
+int cells_fd(const struct cells *c)
+{
+    return c->fd;
+}
+
+struct cell *cells_at(const struct cells *c, uint32_t cell)
+{
+    return &c->all[cell];
+}
+
+const struct cell *cells_look(const struct cells *c, uint64_t cell)
+{
+    return cell > 0 && cell < c->n ? &c->all[cell] : NULL;
+}
+
+static void clear(struct cell *at)
+{
+    atomic_store(&at->owner, 0);
+    atomic_store(&at->coming, 0);
+    atomic_store(&at->writing, 0);
+}
+
+uint32_t cells_take(struct cells *c)
+{
+    uint32_t cell = 0;
+    pthread_mutex_lock(&c->lock);
+    while (c->low < words(c->n) && c->taken[c->low] == UINT64_MAX)
+        c->low++;
+    if (c->low < words(c->n))
+        cell = c->low * 64 + (uint32_t)__builtin_ctzll(~c->taken[c->low]);
+    if (cell >= c->n)
+        cell = 0;
+    if (cell) {
+        c->taken[cell / 64] |= UINT64_C(1) << cell % 64;
+        clear(cells_at(c, cell));
+    }
+    pthread_mutex_unlock(&c->lock);
+    return cell;
+}
+
+struct cell *cells_take_at(struct cells *c, uint32_t cell)
+{
+    const uint64_t bit = UINT64_C(1) << cell % 64;
+    pthread_mutex_lock(&c->lock);
+    const bool there = c->left && cell < c->n && (c->left[cell / 64] & bit);
+    if (there)
+        c->left[cell / 64] &= ~bit;
+    pthread_mutex_unlock(&c->lock);
+    return there ? cells_at(c, cell) : NULL;
+}
+
+void cells_give(struct cells *c, uint32_t cell)
+{
+    pthread_mutex_lock(&c->lock);
+    if (!c->frozen)
+        clear(cells_at(c, cell));
+    c->taken[cell / 64] &= ~(UINT64_C(1) << cell % 64);
+    if (cell / 64 < c->low)
+        c->low = cell / 64;
+    pthread_mutex_unlock(&c->lock);
+}
+
+void cells_freeze(struct cells *c)
+{
+    pthread_mutex_lock(&c->lock);
+    c->frozen = true;
+    pthread_mutex_unlock(&c->lock);
+}
+
+void cells_settle(struct cells *c)
+{
+    for (uint32_t i = 1; c->left && i < c->n; i++)
+        if (c->left[i / 64] >> i % 64 & 1)
+            cells_give(c, i);
+    mem_free(c->left);
+    c->left = NULL;
+}

@@ -1,0 +1,44 @@
+/* What is known of arrays' memory after the process has died: a cell of shared memory for each
+ * storage that outlives it. `writing` is not 0 while work that writes the storage may be unfinished
+ * or has failed half-way; `owner` is the buffer (array_memory_id) whose contents lie there, and
+ * `coming` the one that is about to get them: a place that was written down for another is stale.
+ * CELL_COMES in `writing`: the contents are to be copied there from another place, and that has not
+ * been done; it goes with the copy's own part, in one step.
+ *
+ * Called by the engine's files. Thread-safe; the cells themselves are atomic. */
+#ifndef ARRAYD_CELLS_H
+#define ARRAYD_CELLS_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "compute/base/err.h"
+
+#define CELL_COMES (UINT64_C(1) << 32)
+
+struct cell {
+    _Atomic uint64_t writing, owner, coming, unused;
+};
+
+struct cells;
+
+/* New ones, or (take_fd ≥ 0) those of a process that is gone and, if those are fewer than `most`,
+ * new ones behind them: closed on failure, ERR_STATE if they are none. */
+enum err_code cells_new(uint32_t most, int take_fd, struct cells **ret, struct err *e) must_check;
+void cells_free(struct cells *c); /* NULL allowed */
+int cells_fd(const struct cells *c);
+
+/* A free cell, with zeros; 0: all are taken. */
+uint32_t cells_take(struct cells *c);
+/* One of a process that is gone, as it is; NULL: it says nothing, or it was taken. cells_settle:
+ * there will be no more of this; until then they are nobody else's. */
+struct cell *cells_take_at(struct cells *c, uint32_t cell);
+void cells_settle(struct cells *c);
+void cells_give(struct cells *c, uint32_t cell);
+/* A cell of the process before, to look at: NULL if that number has no cell. */
+const struct cell *cells_look(const struct cells *c, uint64_t cell);
+struct cell *cells_at(const struct cells *c, uint32_t cell);
+/* From here on cells say what they say, also those that are given back. */
+void cells_freeze(struct cells *c);
+
+#endif

@@ -1,0 +1,64 @@
+/* Chunks: memory that takes long to make and to release, and outlives the process if a keeper holds
+ * its descriptor (engine_keep). An array from config.chunk_own bytes on has one to itself, and so
+ * has one that is exported; smaller ones are pieces of one (pieces.h), if there is a keeper.
+ *
+ * Called by storage.c and reclaim.c. Thread-safe; a lock here is taken after the engine's, before
+ * reclaim's. */
+#ifndef ARRAYD_CHUNK_H
+#define ARRAYD_CHUNK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "compute/backend.h"
+
+struct engine;
+struct engine_place;
+
+struct chunk {
+    struct shared_block share; /* host: its data and size alone */
+    int64_t used;              /* bytes of it that arrays may have: zeros behind them */
+    uint64_t number;           /* the keeper's name for it; 0: the keeper has it not */
+    int device;
+    bool host;   /* in host memory (backend.h's host_alloc) */
+    bool cut;    /* in pieces: cannot be exported */
+    bool sealed; /* can only be read */
+    uint32_t slot;
+    struct chunk *next; /* in a list of reclaim.c's, or of those that were adopted */
+    uint64_t kept_ns;   /* reclaim.c: the time it was put in the pool */
+};
+
+struct chunks;
+struct chunks *chunks_new(struct engine *g); /* NULL without memory */
+void chunks_free(struct chunks *c);          /* when every chunk is released; NULL allowed */
+
+/* A chunk for `size` bytes; the keeper has it, if there is one. `must`: rather without the keeper
+ * than not at all, see share_alloc. ERR_OUT_OF_MEMORY, ERR_OVERLOADED: no more descriptors. */
+enum err_code chunk_new(struct engine *g, int device, int64_t size, bool zero, bool must,
+                        struct chunk **ret, struct err *e) must_check;
+/* The same in host memory, for arrays of that device; rather without the keeper than not at all. */
+enum err_code chunk_new_host(struct engine *g, int device, int64_t size, struct chunk **ret,
+                             struct err *e) must_check;
+/* Releases it, and the keeper's part in it. May take long. */
+void chunk_free(struct engine *g, struct chunk *c);
+
+/* A piece of a chunk: `size` bytes at *ret_data. chunk_paste gives it back. ERR_OUT_OF_MEMORY,
+ * ERR_OVERLOADED as above. */
+enum err_code chunk_cut(struct engine *g, int device, int64_t size, bool zero, struct chunk **ret,
+                        void **ret_data, struct err *e) must_check;
+void chunk_paste(struct engine *g, struct chunk *c, void *data, int64_t size);
+
+/* Takes over a chunk of a process before this one; chunk_adopted: the one of that number, if
+ * that place of it is free, which is then taken; NULL otherwise.
+ * chunks_adopted gives back those of which nobody took anything. Nothing else is going on. */
+enum err_code chunk_adopt(struct engine *g, uint64_t number, int device, int fd, int64_t size,
+                          struct err *e) must_check;
+struct chunk *chunk_adopted(struct engine *g, const struct engine_place *place);
+void chunks_adopted(struct engine *g);
+
+struct chunk_figures {
+    int64_t chunks, bytes; /* that the keeper has, those kept for reuse included */
+};
+void chunk_figures(const struct engine *g, struct chunk_figures *ret);
+
+#endif

@@ -1,0 +1,548 @@
+/* The log, and a table of where in it the last value of each key lies.
+ *
+ * Rewriting: a second log is begun, and from then on each write goes to both and also carries over
+ * some keys that the second does not have yet. When it has all, it takes the place of the first. So
+ * no write waits for the whole of it, at every moment one log is complete, and no thread is needed.
+ * A rewriting that finds no memory is given up and tried again later. The two areas take turns,
+ * since fresh pages cost more than what is written to them; what is left in one from the time
+ * before has another salt. */
+#include "server/journal/journal.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "compute/base/lock.h"
+#include "compute/base/mem.h"
+#include "compute/base/table.h"
+#include "server/journal/area.h"
+
+#define LEAST_WASTE  ((size_t)1 << 20) /* bytes out of date before rewriting is worth it */
+#define CHANGES_PART 32 /* of the log, for changes where nothing can be added any more */
+#define CARRY_BYTES  ((size_t)16 << 10) /* carried over with a write, besides twice its own size */
+
+/* At the start of an area. What never changes is there twice, and so is what does, so that no
+ * single damaged byte hides a whole log. */
+struct mark {
+    char magic[8];
+    uint32_t version, version_again;
+    uint64_t salt, salt_again;
+};
+struct opening {
+    struct mark marks[2];
+    _Atomic uint64_t end, end_again; /* bytes of records behind the opening */
+};
+static const char magic[8] = {'a', 'r', 'r', 'a', 'y', 'd', '-', 'J'};
+
+struct log {
+    struct area area;
+    size_t end; /* bytes of records */
+    uint64_t seq, salt;
+};
+
+struct name {
+    uint8_t kind, key_len;
+    char key[RECORD_KEY_MOST];
+};
+
+struct slot {
+    size_t at, n;      /* of the value in the log */
+    size_t at_next;    /* of the same in the second log, */
+    uint64_t attempt;  /* if that is of this rewriting */
+    bool damaged, set; /* set: it has a value */
+    UT_hash_handle hh;
+    struct name name; /* allocated as long as the key is */
+};
+
+struct journal {
+    pthread_mutex_t lock;
+    struct journal_config config;
+    struct log log;
+    struct log next;    /* area.at NULL: not being rewritten */
+    struct area spare;  /* the last log's, for reuse; its `at` is NULL before the first rewriting */
+    struct slot *carry; /* the next to be carried over */
+    uint64_t attempt;   /* number of the last rewriting begun, */
+    uint64_t done;      /* and of the one that made `log`; 0: none did */
+    bool adopted;       /* then it is the one that journal_open took over */
+    struct slot *slots;
+    size_t live; /* bytes of all keys, were each in a record of its own */
+    uint64_t writes;
+};
+
+static const char *value_of(const struct journal *j, const struct slot *s)
+{
+    return j->log.area.at + (j->done && s->attempt == j->done ? s->at_next : s->at);
+}
+
+static struct record_item item_of(const struct slot *s, const void *value)
+{
+    return (struct record_item){s->name.kind, s->name.key, s->name.key_len, value, s->n};
+}
+
+static size_t weight(const struct slot *s)
+{
+    struct record_item x = item_of(s, "");
+    return record_size(&x, 1);
+}
+
+/* --- logs --- */
+
+/* An empty log, in the spare area or a new one. */
+static enum err_code log_new(struct journal *j, struct log *ret, struct err *e)
+{
+    struct log l = {.area = j->spare, .salt = j->attempt};
+    if (!l.area.at)
+        TRY(area_new("arrayd-journal", j->config.most, &l.area, e));
+    j->spare = (struct area)AREA_NONE;
+    enum err_code code = area_make_ready(&l.area, sizeof(struct opening), e);
+    if (code != ERR_OK) {
+        area_close(&l.area);
+        return code;
+    }
+    struct mark m = {.version = JOURNAL_VERSION,
+                     .version_again = JOURNAL_VERSION,
+                     .salt = l.salt,
+                     .salt_again = l.salt};
+    memcpy(m.magic, magic, sizeof magic);
+    struct opening *o = (struct opening *)l.area.at;
+    atomic_store(&o->end, 0);
+    atomic_store(&o->end_again, 0);
+    o->marks[0] = o->marks[1] = m;
+    *ret = l;
+    return ERR_OK;
+}
+
+static enum err_code journal_full(size_t n, struct err *e)
+{
+    return err_set(e, ERR_OUT_OF_MEMORY,
+                   "the journal has no room for another %zu bytes (journal-size)", n);
+}
+
+/* Makes sure that appending n bytes cannot fail. */
+static enum err_code log_reserve(struct log *l, size_t n, struct err *e)
+{
+    size_t used = sizeof(struct opening) + l->end;
+    if (n > l->area.size - used)
+        return journal_full(n, e);
+    return area_make_ready(&l->area, used + n, e);
+}
+
+/* Returns where the values begin. */
+static size_t log_append(struct log *l, const struct record_item *items, size_t n)
+{
+    struct opening *o = (struct opening *)l->area.at;
+    size_t at = sizeof *o + l->end;
+    record_write(l->area.at + at, l->salt, ++l->seq, items, n);
+    l->end += record_size(items, n);
+    atomic_store_explicit(&o->end, l->end, memory_order_release);
+    atomic_store_explicit(&o->end_again, l->end, memory_order_release);
+    return at + record_values_at(items, n);
+}
+
+/* --- the table --- */
+
+static void name_set(struct name *to, const struct record_item *x)
+{
+    to->kind = x->kind;
+    to->key_len = (uint8_t)x->key_len;
+    memcpy(to->key, x->key, x->key_len);
+}
+
+static struct slot *slot_find(struct journal *j, const struct record_item *x)
+{
+    struct name name;
+    struct slot *s;
+    name_set(&name, x);
+    HASH_FIND(hh, j->slots, &name, offsetof(struct name, key) + x->key_len, s);
+    return s;
+}
+
+/* The key's entry, or a new one that has no value yet; NULL without memory. */
+static struct slot *slot_make(struct journal *j, const struct record_item *x)
+{
+    struct slot *s = slot_find(j, x);
+    size_t size = offsetof(struct name, key) + x->key_len;
+    if (s)
+        return s;
+    s = mem_calloc(1, offsetof(struct slot, name) + size);
+    if (!s)
+        return NULL;
+    name_set(&s->name, x);
+    HASH_ADD(hh, j->slots, name, size, s);
+    if (!s->hh.tbl) {
+        mem_free(s);
+        return NULL;
+    }
+    return s;
+}
+
+static void slot_drop(struct journal *j, struct slot *s)
+{
+    if (!s)
+        return;
+    if (j->carry == s)
+        j->carry = s->hh.next;
+    if (s->set)
+        j->live -= weight(s);
+    HASH_DEL(j->slots, s);
+    mem_free(s);
+}
+
+static bool make_slots(struct journal *j, const struct record_item *items, size_t n)
+{
+    size_t i = 0;
+    while (i < n && (!items[i].value || slot_make(j, &items[i])))
+        i++;
+    if (i == n)
+        return true;
+    while (i-- > 0) {
+        struct slot *s = slot_find(j, &items[i]);
+        if (s && !s->set)
+            slot_drop(j, s);
+    }
+    return false;
+}
+
+/* The items' values begin at `at` in the log, and, if it is being rewritten, at `at_next` in the
+ * second one. Their slots exist. */
+static void note(struct journal *j, size_t at, size_t at_next, const struct record_item *items,
+                 size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct slot *s = slot_find(j, &items[i]);
+        if (!items[i].value) {
+            slot_drop(j, s);
+            continue;
+        }
+        if (s->set)
+            j->live -= weight(s);
+        s->set = true;
+        s->damaged = false;
+        s->at = at;
+        s->at_next = at_next;
+        s->attempt = at_next ? j->attempt : 0;
+        s->n = items[i].n;
+        j->live += weight(s);
+        at += record_padded(s->n);
+        at_next += at_next ? record_padded(s->n) : 0;
+    }
+}
+
+/* --- rewriting --- */
+
+static bool is_rewriting(const struct journal *j)
+{
+    return j->next.area.at;
+}
+
+/* `take` will be the next log's area. */
+static void keep_spare(struct journal *j, struct area *take)
+{
+    area_close(&j->spare);
+    area_shorten(take, LEAST_WASTE + 3 * j->live); /* it was large once */
+    j->spare = *take;
+    *take = (struct area)AREA_NONE;
+}
+
+static void rewrite_give_up(struct journal *j)
+{
+    keep_spare(j, &j->next.area);
+    j->carry = NULL;
+}
+
+static enum err_code rewrite_begin(struct journal *j, struct err *e)
+{
+    j->attempt++;
+    TRY(log_new(j, &j->next, e));
+    j->carry = j->slots;
+    return ERR_OK;
+}
+
+static enum err_code carry_one(struct journal *j, struct slot *s, struct err *e)
+{
+    const char *value = value_of(j, s);
+    struct record_item x = item_of(s, value);
+    TRY(log_reserve(&j->next, record_size(&x, 1), e));
+    s->at = (size_t)(value - j->log.area.at);
+    s->at_next = log_append(&j->next, &x, 1);
+    s->attempt = j->attempt;
+    return ERR_OK;
+}
+
+/* Carries over keys of about that many bytes, or all; the second log takes the first one's place
+ * when it has all. */
+static enum err_code rewrite_more(struct journal *j, size_t bytes, struct err *e)
+{
+    size_t until = j->next.end + bytes;
+    while (j->carry && (bytes == SIZE_MAX || j->next.end < until)) {
+        struct slot *s = j->carry;
+        if (s->attempt != j->attempt && !s->damaged)
+            TRY(carry_one(j, s, e));
+        j->carry = s->hh.next;
+    }
+    if (j->carry)
+        return ERR_OK;
+    struct area old = j->log.area;
+    j->log = j->next;
+    j->next = (struct log){.area = AREA_NONE};
+    if (j->done || !j->adopted)
+        keep_spare(j, &old);
+    else
+        area_close(&old); /* another process's */
+    j->done = j->attempt;
+    return ERR_OK;
+}
+
+static void announce(const struct journal *j)
+{
+    if (j->config.moved)
+        j->config.moved(j->config.user, j->log.area.fd);
+}
+
+/* Does some of the rewriting that is due. Without memory for it the log just goes on. */
+static void rewrite_some(struct journal *j, size_t bytes)
+{
+    lock_held(&j->lock);
+    if (!is_rewriting(j) &&
+        (j->log.end < LEAST_WASTE + 2 * j->live || rewrite_begin(j, NULL) != ERR_OK))
+        return;
+    if (rewrite_more(j, CARRY_BYTES + 2 * bytes, NULL) != ERR_OK)
+        rewrite_give_up(j);
+    else if (!is_rewriting(j))
+        announce(j);
+}
+
+static enum err_code rewrite_all(struct journal *j, struct err *e)
+{
+    if (!is_rewriting(j))
+        TRY(rewrite_begin(j, e));
+    enum err_code code = rewrite_more(j, SIZE_MAX, e);
+    if (code != ERR_OK)
+        rewrite_give_up(j);
+    return code;
+}
+
+/* --- writing --- */
+
+/* Half of the log is for what is out of date, so that a full log always gains by being rewritten.
+ */
+static bool is_full(const struct journal *j, const struct record_item *items, size_t n, size_t size)
+{
+    bool removes = true;
+    for (size_t i = 0; i < n; i++)
+        removes &= !items[i].value;
+    return !removes && j->live + size > j->config.most / 2;
+}
+
+static enum err_code reserve(struct journal *j, size_t n, struct err *e)
+{
+    if (log_reserve(&j->log, n, NULL) != ERR_OK) {
+        TRY(rewrite_all(j, e));
+        announce(j);
+        TRY(log_reserve(&j->log, n, e));
+    }
+    if (is_rewriting(j) && log_reserve(&j->next, n, NULL) != ERR_OK)
+        rewrite_give_up(j);
+    return ERR_OK;
+}
+
+static enum err_code write_locked(struct journal *j, const struct record_item *items, size_t n,
+                                  struct err *e)
+{
+    lock_held(&j->lock);
+    size_t size = record_size(items, n);
+    if (is_full(j, items, n, size))
+        return journal_full(size, e);
+    TRY(reserve(j, size, e));
+    if (!make_slots(j, items, n))
+        return err_oom(e);
+    size_t at = log_append(&j->log, items, n);
+    size_t at_next = is_rewriting(j) ? log_append(&j->next, items, n) : 0;
+    note(j, at, at_next, items, n);
+    j->writes++;
+    rewrite_some(j, size);
+    return ERR_OK;
+}
+
+enum err_code journal_write(struct journal *j, const struct record_item *items, size_t n,
+                            struct err *e)
+{
+    pthread_mutex_lock(&j->lock);
+    enum err_code code = write_locked(j, items, n, e);
+    pthread_mutex_unlock(&j->lock);
+    return code;
+}
+
+enum err_code journal_check_space(struct journal *j, size_t n, struct err *e)
+{
+    pthread_mutex_lock(&j->lock);
+    const bool full = j->live + n > j->config.most / 2 - j->config.most / CHANGES_PART;
+    pthread_mutex_unlock(&j->lock);
+    return full ? journal_full(n, e) : ERR_OK;
+}
+
+/* --- reading --- */
+
+bool journal_has(struct journal *j, uint8_t kind, const char *key, size_t key_len)
+{
+    const struct record_item x = {.kind = kind, .key = key, .key_len = key_len};
+    pthread_mutex_lock(&j->lock);
+    const bool has = slot_find(j, &x);
+    pthread_mutex_unlock(&j->lock);
+    return has;
+}
+
+void journal_each(struct journal *j, uint8_t kind,
+                  void (*fn)(void *user, const struct record_item *item), void *user)
+{
+    struct slot *s, *tmp;
+    pthread_mutex_lock(&j->lock);
+    HASH_ITER (hh, j->slots, s, tmp) {
+        struct record_item x = item_of(s, s->damaged ? NULL : value_of(j, s));
+        if (x.kind == kind)
+            fn(user, &x);
+    }
+    pthread_mutex_unlock(&j->lock);
+}
+
+static bool is_mark(const struct mark *m)
+{
+    return memcmp(m->magic, magic, sizeof magic) == 0 && m->version == m->version_again &&
+           m->salt == m->salt_again;
+}
+
+/* Of a mapped log. */
+static enum err_code check_opening(const struct area *a, uint64_t *ret_salt, struct err *e)
+{
+    const struct opening *o = (const struct opening *)a->at;
+    const struct mark *m = a->size < sizeof *o     ? NULL
+                           : is_mark(&o->marks[0]) ? &o->marks[0]
+                           : is_mark(&o->marks[1]) ? &o->marks[1]
+                                                   : NULL;
+    if (!m)
+        return err_set(e, ERR_STATE, "this is no journal");
+    if (m->version != JOURNAL_VERSION)
+        return err_set(e, ERR_STATE, "the journal is of version %u, this program knows %d",
+                       m->version, JOURNAL_VERSION);
+    *ret_salt = m->salt;
+    return ERR_OK;
+}
+
+enum err_code journal_check(int fd, struct err *e)
+{
+    struct area a;
+    int copy = area_duplicate(fd);
+    TRY(area_adopt(copy, &a, e));
+    uint64_t salt;
+    enum err_code code = check_opening(&a, &salt, e);
+    area_close(&a);
+    return code;
+}
+
+static enum err_code read_item(struct journal *j, const struct record_item *x, bool whole,
+                               struct err *e)
+{
+    if (!x->value) {
+        slot_drop(j, slot_find(j, x));
+        return ERR_OK;
+    }
+    if (!make_slots(j, x, 1))
+        return err_oom(e);
+    note(j, (size_t)((const char *)x->value - j->log.area.at), 0, x, 1);
+    slot_find(j, x)->damaged = !whole;
+    return ERR_OK;
+}
+
+/* Fills the table from the adopted log. */
+static enum err_code read_log(struct journal *j, struct journal_damage *ret, struct err *e)
+{
+    const struct opening *o = (const struct opening *)j->log.area.at;
+    uint64_t end = atomic_load(&o->end);
+    struct record_reader r = {.log = j->log.area.at + sizeof *o,
+                              .salt = j->log.salt,
+                              .size = j->log.area.size - sizeof *o,
+                              .end = end == atomic_load(&o->end_again) ? (size_t)end : SIZE_MAX};
+    struct record record;
+    while (record_next(&r, &record)) {
+        size_t cursor[2] = {0};
+        bool any = false;
+        for (uint32_t i = 0; i < record.count; i++) {
+            struct record_item x;
+            bool whole;
+            record_item(&record, cursor, &x, &whole);
+            any |= !whole;
+            TRY(read_item(j, &x, whole, e));
+        }
+        ret->records += any;
+    }
+    ret->records += r.damaged;
+    ret->missing = r.missing;
+    return ERR_OK;
+}
+
+/* --- the journal --- */
+
+static enum err_code take_over(struct journal *j, int take_fd, struct journal_damage *ret,
+                               struct err *e)
+{
+    struct journal_damage damage = {0};
+    TRY(area_adopt(take_fd, &j->log.area, e));
+    TRY(check_opening(&j->log.area, &j->log.salt, e));
+    j->adopted = true;
+    TRY(read_log(j, &damage, e));
+    if (ret)
+        *ret = damage;
+    return rewrite_all(j, e); /* into a log that this process may write */
+}
+
+enum err_code journal_open(const struct journal_config *config, int take_fd, struct journal **ret,
+                           struct journal_damage *ret_damage, struct err *e)
+{
+    struct journal *j = mem_calloc(1, sizeof *j);
+    if (!j) {
+        area_close(&(struct area){.fd = take_fd});
+        return err_oom(e);
+    }
+    pthread_mutex_init(&j->lock, NULL);
+    j->config = *config;
+    if (j->config.most < 2 * LEAST_WASTE)
+        j->config.most = 2 * LEAST_WASTE;
+    j->log.area = j->next.area = j->spare = (struct area)AREA_NONE;
+    enum err_code code =
+        take_fd < 0 ? log_new(j, &j->log, e) : take_over(j, take_fd, ret_damage, e);
+    if (code != ERR_OK)
+        journal_close(j);
+    else
+        *ret = j;
+    return code;
+}
+
+void journal_close(struct journal *j)
+{
+    if (!j)
+        return;
+    while (j->slots)
+        slot_drop(j, j->slots);
+    area_close(&j->log.area);
+    area_close(&j->next.area);
+    area_close(&j->spare);
+    pthread_mutex_destroy(&j->lock);
+    mem_free(j);
+}
+
+int journal_fd(struct journal *j)
+{
+    pthread_mutex_lock(&j->lock);
+    int fd = j->log.area.fd;
+    pthread_mutex_unlock(&j->lock);
+    return fd;
+}
+
+void journal_figures(struct journal *j, struct journal_figures *ret)
+{
+    pthread_mutex_lock(&j->lock);
+    *ret = (struct journal_figures){(int64_t)j->log.end, (int64_t)j->live, HASH_COUNT(j->slots),
+                                    j->writes, j->done};
+    pthread_mutex_unlock(&j->lock);
+}

@@ -1,0 +1,54 @@
+/* A table by name. */
+#include "server/keeper/held.h"
+
+#include <string.h>
+#include <unistd.h>
+
+const struct held *held_find(const struct held *table, const char *name)
+{
+    const struct held *h;
+    HASH_FIND_STR(table, name, h);
+    return h;
+}
+
+bool held_put(struct held **table, const char *name, unsigned number, int take_fd)
+{
+    struct held *h;
+    HASH_FIND_STR(*table, name, h);
+    if (h) {
+        close(h->fd);
+        h->fd = take_fd;
+        h->number = number;
+        return true;
+    }
+    h = mem_calloc(1, sizeof *h);
+    if (h) {
+        h->fd = take_fd;
+        h->number = number;
+        strcpy(h->name, name);
+        HASH_ADD_STR(*table, name, h);
+        if (h->hh.tbl)
+            return true;
+    }
+    mem_free(h);
+    close(take_fd);
+    return false;
+}
+
+bool held_drop(struct held **table, const char *name)
+{
+    struct held *h;
+    HASH_FIND_STR(*table, name, h);
+    if (!h)
+        return false;
+    HASH_DEL(*table, h);
+    close(h->fd);
+    mem_free(h);
+    return true;
+}
+
+void held_free(struct held **table)
+{
+    while (*table)
+        held_drop(table, (*table)->name);
+}

@@ -1,0 +1,598 @@
+/* One thread, one poll: signals (signalfd), the daemon's messages, and the time of the next start.
+ *
+ * A daemon is gone when it has been waited for: the kernel has then closed its files, and with them
+ * its context on a device, and unmapped its memory. Only then are its last messages read to the end
+ * and the next one started.
+ *
+ * The program is run by a descriptor, so that what is started after a crash is what was running
+ * before it, even if another version has been installed in the meantime. */
+#include "server/keeper/keeper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "compute/base/clock.h"
+#include "compute/base/log.h"
+#include "server/keeper/held.h"
+#include "server/keeper/notify.h"
+
+#define LASTED_S      1.0 /* a start that lasts so long was none that failed */
+#define FIRST_DELAY_S 0.1
+#define MOST_DELAY_S  30.0
+#define RATE_S        60.0 /* over which deaths are counted that came after a while, */
+#define JITTER        0.25 /* and up to this part is taken off the time to the next start then */
+#define CHECK_S       30.0
+#define BEGIN_S       600.0 /* for a new program to become ready, state and all */
+#define AT_ONCE       3     /* so many signals to end leave no time */
+#define EXIT_NO_EXEC  127
+
+struct keeper {
+    struct keeper_config config;
+    char path[PATH_MAX]; /* where the program is looked up for an upgrade */
+    int program;         /* what runs, or ran last */
+    int candidate;       /* an upgrade's program, until it is ready or has failed; −1: none */
+    sigset_t signals;
+    int signal_fd;
+    struct held *table;
+    pid_t daemon;        /* 0: none */
+    int link;            /* −1: none */
+    struct held *giving; /* the next to be given to it */
+    bool given, ready;
+    bool silent; /* all that it sent has been read, and it will send no more */
+    uint64_t ready_ns;
+    uint64_t start_ns;    /* of the next start, while there is no daemon */
+    pid_t checker;        /* the candidate, asked; 0: none */
+    bool leaving;         /* the daemon was asked to leave for the candidate, */
+    bool trying;          /* which was started */
+    uint64_t deadline_ns; /* when the checker, or the daemon that leaves or is tried, is killed;
+                             0: never */
+    pid_t before[KEEPER_BEFORE_MOST]; /* daemons that have ended, the last one first; 0: none */
+    int failures, restarts;
+    int signal;                     /* that the last daemon died of; 0: of none */
+    uint64_t deaths[KEEPER_DEATHS]; /* when the daemon died; a ring */
+    int last_death;
+    int unstarted; /* attempts in a row for which the system had no process */
+    int ending;    /* the signal that ends everything; 0: none yet */
+    int asked;     /* how often it came */
+    bool done;
+    int status;
+};
+
+static void finish(struct keeper *k, int status)
+{
+    k->done = true;
+    k->status = status;
+}
+
+/* For `arrayd upgrade`, which waits for the outcome. */
+static void show_upgrade(bool on)
+{
+    prctl(PR_SET_NAME, on ? KEEPER_UPGRADES : KEEPER_NAME);
+}
+
+/* --- starting --- */
+
+/* In the child. The signals stay blocked: the daemon takes them by sigwait, and none is lost, or
+ * deadly, before it does. */
+static void become(const struct keeper *k, int program, const char *name, int value)
+{
+    char text[16];
+    sigset_t mask = k->signals;
+    sigdelset(&mask, SIGCHLD);
+    sigdelset(&mask, SIGTSTP);
+    sigprocmask(SIG_SETMASK, &mask, NULL);
+    snprintf(text, sizeof text, "%d", value);
+    setenv(name, text, 1);
+    snprintf(text, sizeof text, "%d", k->restarts);
+    setenv(KEEPER_RESTARTS_ENV, text, 1);
+    snprintf(text, sizeof text, "%d", k->signal);
+    setenv(KEEPER_SIGNAL_ENV, text, 1);
+    char before[KEEPER_BEFORE_MOST * sizeof text] = "";
+    for (int i = 0; i < KEEPER_BEFORE_MOST && k->before[i]; i++) {
+        snprintf(text, sizeof text, "%s%d", i ? "," : "", (int)k->before[i]);
+        strcat(before, text);
+    }
+    setenv(KEEPER_BEFORE_ENV, before, 1);
+    unsetenv("NOTIFY_SOCKET"); /* readiness is the keeper's to tell */
+    if (value >= 0)
+        fcntl(value, F_SETFD, 0);
+    fexecve(program, k->config.argv, environ);
+    fprintf(stderr, "arrayd: %s: %s\n", k->path, strerror(errno));
+    _exit(EXIT_NO_EXEC);
+}
+
+/* Returns the child's pid, or −1. It dies with this process, and is in a process group of its own:
+ * a terminal's signals reach it once, through here. */
+static pid_t run(const struct keeper *k, int program, const char *name, int value)
+{
+    pid_t self = getpid(), pid = fork();
+    if (pid != 0)
+        return pid;
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != self)
+        _exit(KEEPER_GONE);
+    become(k, program, name, value);
+    return -1; /* not reached */
+}
+
+static double delay_of(int failures)
+{
+    double s = failures > 1 ? FIRST_DELAY_S : 0;
+    for (int i = 2; i < failures && s < MOST_DELAY_S; i++)
+        s *= 2;
+    return s < MOST_DELAY_S ? s : MOST_DELAY_S;
+}
+
+static void start_later(struct keeper *k, double delay_s)
+{
+    k->start_ns = clock_ns() + (uint64_t)(delay_s * 1e9);
+}
+
+static void start(struct keeper *k)
+{
+    int pair[2];
+    pid_t pid = -1;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0) {
+        pid = run(k, k->trying ? k->candidate : k->program, LINK_ENV, pair[1]);
+        close(pair[1]);
+        if (pid < 0)
+            close(pair[0]);
+    }
+    if (pid < 0) {
+        log_event(LOG_ERROR, "the daemon cannot be started", "reason", strerror(errno), NULL);
+        start_later(k, delay_of(++k->unstarted + 1));
+        return;
+    }
+    k->unstarted = 0;
+    k->daemon = pid;
+    k->link = pair[0];
+    k->giving = k->table;
+    k->given = k->ready = k->silent = false;
+    if (k->trying)
+        k->deadline_ns = clock_ns() + (uint64_t)(BEGIN_S * 1e9);
+    if (k->ending)
+        kill(pid, k->ending);
+}
+
+/* Sends the daemon what is held, as far as its socket takes it. */
+static void give(struct keeper *k)
+{
+    while (k->giving) {
+        if (!link_send(k->link, LINK_HAVE, k->giving->name, k->giving->fd, false))
+            return;
+        k->giving = k->giving->hh.next;
+    }
+    k->given = link_send(k->link, LINK_END, "", -1, false);
+}
+
+/* --- the daemon's messages --- */
+
+static void is_ready(struct keeper *k)
+{
+    if (k->trying) {
+        close(k->program);
+        k->program = k->candidate;
+        k->candidate = -1;
+        k->trying = false;
+        k->deadline_ns = 0;
+        show_upgrade(false);
+        log_event(LOG_INFO, "the daemon was upgraded", NULL);
+    }
+    k->ready = true;
+    k->ready_ns = clock_ns();
+    notify_say("READY=1");
+}
+
+static void obey(struct keeper *k, const struct link_message *m)
+{
+    const struct held *h = held_find(k->table, m->name);
+    const unsigned number = h ? h->number + 1 : 0;
+    if (m->kind == LINK_PUT && m->fd >= 0 && link_name_ok(m->name)) {
+        notify_store(m->name, number, m->fd);
+        if (!held_put(&k->table, m->name, number, m->fd))
+            log_event(LOG_ERROR, "no memory to hold a descriptor", "name", m->name, NULL);
+        return;
+    }
+    if (m->fd >= 0)
+        close(m->fd);
+    if (m->kind == LINK_READY)
+        is_ready(k);
+    else if (m->kind == LINK_DROP && h) {
+        notify_remove(m->name, h->number);
+        held_drop(&k->table, m->name);
+    }
+}
+
+/* Until nothing more has come; if the daemon has died, to its last word. */
+static void hear(struct keeper *k)
+{
+    struct link_message m;
+    int got;
+    bool damaged;
+    do {
+        got = link_receive(k->link, &m, false);
+        damaged = got < 0 && errno == EBADMSG;
+        if (got > 0)
+            obey(k, &m);
+        else if (damaged)
+            log_event(LOG_ERROR,
+                      "what the daemon gave cannot be held, and will not outlive it: there are no "
+                      "more descriptors (limit of open files)",
+                      "name", m.name, NULL);
+    } while (got > 0 || damaged);
+    k->silent = got == 0;
+}
+
+/* --- its end --- */
+
+static void describe(int status, char ret[64])
+{
+    if (WIFEXITED(status))
+        snprintf(ret, 64, "exit status %d", WEXITSTATUS(status));
+    else
+        snprintf(ret, 64, "signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+}
+
+/* Whether it ended because it wanted to, or because it could not begin. One that has been started
+ * again may begin next time: a mistake in a file may be mended, an address be free again. */
+static bool is_decision(const struct keeper *k, int status)
+{
+    if (k->asked >= AT_ONCE)
+        return true;
+    if (k->leaving || k->trying)
+        return false;
+    if (k->ending)
+        return true;
+    if (!WIFEXITED(status))
+        return false;
+    switch (WEXITSTATUS(status)) {
+    case 0:
+        return true;
+    case 1:
+    case 2:
+    case EXIT_NO_EXEC:
+        return k->ready || k->restarts == 0;
+    default:
+        return false;
+    }
+}
+
+/* Notes a death; returns how many there were within RATE_S, this one included. */
+static int count_deaths(struct keeper *k, uint64_t now)
+{
+    int n = 0;
+    k->last_death = (k->last_death + 1) % KEEPER_DEATHS;
+    k->deaths[k->last_death] = now;
+    for (int i = 0; i < KEEPER_DEATHS; i++)
+        n += k->deaths[i] && now - k->deaths[i] < (uint64_t)(RATE_S * 1e9);
+    return n;
+}
+
+/* A daemon that lasts for a moment and dies, again and again: between the deaths that are too many
+ * there is more and more time, and not quite the same on each of many machines. */
+static double put_off(struct keeper *k)
+{
+    const uint64_t now = clock_ns();
+    const int n = count_deaths(k, now);
+    if (k->config.most_deaths == 0 || n <= k->config.most_deaths)
+        return 0;
+    const double s = delay_of(n - (int)k->config.most_deaths + 1);
+    return s * (1 - JITTER * (double)(now % 1000) / 1000);
+}
+
+static void start_again(struct keeper *k, const char *how)
+{
+    char delay[32], failures[16];
+    bool lasted = k->ready && clock_ns() - k->ready_ns >= (uint64_t)(LASTED_S * 1e9);
+    if (k->leaving) {
+        k->leaving = false;
+        k->trying = true;
+        k->deadline_ns = 0;
+        k->failures = 0;
+    } else if (k->trying) {
+        log_event(LOG_ERROR, "the new program did not become ready; the old one goes on", "how",
+                  how, NULL);
+        close(k->candidate);
+        k->candidate = -1;
+        k->trying = false;
+        k->deadline_ns = 0;
+        show_upgrade(false);
+    } else {
+        k->failures = lasted ? 0 : k->failures + 1;
+    }
+    if (k->failures > k->config.most_failures) {
+        snprintf(failures, sizeof failures, "%d", k->failures);
+        log_event(LOG_ERROR, "the daemon does not stay alive; giving up", "how", how, "failures",
+                  failures, NULL);
+        finish(k, KEEPER_GAVE_UP);
+        return;
+    }
+    k->restarts++;
+    double s = delay_of(k->failures), later = k->trying ? 0 : put_off(k);
+    s = s > later ? s : later;
+    snprintf(delay, sizeof delay, "%.1f", s);
+    if (!k->trying)
+        log_event(LOG_WARN, "the daemon ended and is started again", "how", how, "delay_s", delay,
+                  NULL);
+    start_later(k, s);
+}
+
+static void daemon_ended(struct keeper *k, int status)
+{
+    char how[64];
+    describe(status, how);
+    k->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    hear(k);
+    close(k->link);
+    k->link = -1;
+    memmove(k->before + 1, k->before, sizeof k->before - sizeof *k->before);
+    k->before[0] = k->daemon;
+    k->daemon = 0;
+    if (!is_decision(k, status))
+        start_again(k, how);
+    else if (WIFEXITED(status))
+        finish(k, WEXITSTATUS(status) == EXIT_NO_EXEC ? 1 : WEXITSTATUS(status));
+    else
+        finish(k, 1);
+}
+
+/* --- upgrades --- */
+
+static void upgrade_fails(struct keeper *k, const char *why)
+{
+    log_event(LOG_ERROR, "there is no upgrade; the daemon goes on as it was", "reason", why, NULL);
+    if (k->candidate >= 0)
+        close(k->candidate);
+    k->candidate = -1;
+    k->deadline_ns = 0;
+    show_upgrade(false);
+}
+
+static void upgrade(struct keeper *k)
+{
+    struct held *journal = NULL;
+    if (k->candidate >= 0 || k->ending || !k->ready) {
+        log_event(LOG_WARN, "not upgraded: the daemon is starting, or ending", NULL);
+        return;
+    }
+    show_upgrade(true);
+    k->candidate = open(k->path, O_PATH | O_CLOEXEC);
+    if (k->candidate < 0) {
+        upgrade_fails(k, strerror(errno));
+        return;
+    }
+    HASH_FIND_STR(k->table, "journal", journal);
+    int fd = journal ? fcntl(journal->fd, F_DUPFD_CLOEXEC, 0) : -1;
+    k->checker = run(k, k->candidate, KEEPER_CHECK_ENV, fd);
+    if (fd >= 0)
+        close(fd);
+    if (k->checker < 0) {
+        k->checker = 0;
+        upgrade_fails(k, strerror(errno));
+        return;
+    }
+    k->deadline_ns = clock_ns() + (uint64_t)(CHECK_S * 1e9);
+}
+
+static void checker_ended(struct keeper *k, int status)
+{
+    char how[64];
+    k->checker = 0;
+    describe(status, how);
+    if (k->ending || !k->daemon || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+        upgrade_fails(k, how);
+        return;
+    }
+    log_event(LOG_INFO, "upgrading", "program", k->path, NULL);
+    k->leaving = true;
+    k->deadline_ns = clock_ns() + (uint64_t)(k->config.leave_s * 1e9);
+    kill(k->daemon, SIGUSR2);
+}
+
+static void time_is_up(struct keeper *k)
+{
+    k->deadline_ns = 0;
+    kill(k->checker ? k->checker : k->daemon, SIGKILL);
+}
+
+/* --- signals --- */
+
+static void reap(struct keeper *k)
+{
+    int status;
+    pid_t pid;
+    /* as process 1 of a container, others' orphans too */
+    for (;;) {
+        pid = waitpid(-1, &status, WNOHANG);
+        if (pid <= 0)
+            return;
+        if (pid == k->daemon)
+            daemon_ended(k, status);
+        else if (pid == k->checker)
+            checker_ended(k, status);
+    }
+}
+
+static void end(struct keeper *k, int sig)
+{
+    if (!k->ending)
+        notify_say("STOPPING=1");
+    k->ending = sig;
+    k->asked++;
+    if (!k->daemon && k->asked < AT_ONCE)
+        start_later(k, 0); /* it restores what is held, and saves it as it does at any end */
+    else if (!k->daemon)
+        finish(k, 1);
+    else if (k->asked >= AT_ONCE) /* it may not have come to taking signals, or never will */
+        kill(k->daemon, SIGKILL);
+    else if (!k->leaving ||
+             k->asked > 1)    /* one that leaves is in a hurry from the second on; the */
+        kill(k->daemon, sig); /* one that comes after it is told, too, and saves */
+}
+
+static void pause_all(const struct keeper *k)
+{
+    if (k->daemon)
+        kill(k->daemon, SIGSTOP);
+    raise(SIGSTOP); /* until somebody sends SIGCONT */
+    if (k->daemon)
+        kill(k->daemon, SIGCONT);
+}
+
+static void take_signals(struct keeper *k)
+{
+    struct signalfd_siginfo s;
+    while (read(k->signal_fd, &s, sizeof s) == sizeof s) {
+        switch (s.ssi_signo) {
+        case SIGCHLD:
+            reap(k);
+            break;
+        case SIGTERM:
+        case SIGINT:
+            end(k, (int)s.ssi_signo);
+            break;
+        case SIGHUP:
+            if (k->daemon)
+                kill(k->daemon, SIGHUP);
+            break;
+        case SIGUSR2:
+            upgrade(k);
+            break;
+        case SIGTSTP: /* a terminal's: the daemon is in a group of its own */
+            pause_all(k);
+            break;
+        default:
+            break;
+        }
+    }
+}
+
+/* --- the process --- */
+
+/* Two of one name: the keeper before was about to replace the older one. */
+static void store(void *user, const char *name, unsigned number, int take_fd)
+{
+    struct keeper *k = user;
+    const struct held *h = held_find(k->table, name);
+    if (h)
+        notify_remove(name, h->number < number ? h->number : number);
+    if (h && h->number > number)
+        close(take_fd);
+    else
+        (void)held_put(&k->table, name, number, take_fd);
+}
+
+static bool is_same(int fd, const char *path)
+{
+    struct stat runs, is;
+    return fstat(fd, &runs) == 0 && stat(path, &is) == 0 && runs.st_dev == is.st_dev &&
+           runs.st_ino == is.st_ino;
+}
+
+/* The name by which it was started, which may lead to another program later; else what it led to. A
+ * container or a chroot may have no /proc. */
+static bool find_program(struct keeper *k)
+{
+    const char *name = (const char *)getauxval(AT_EXECFN);
+    char folder[PATH_MAX] = "";
+    if (name && *name != '/' && !getcwd(folder, sizeof folder))
+        name = NULL;
+    k->program = open("/proc/self/exe", O_PATH | O_CLOEXEC);
+    if (k->program < 0 && name)
+        k->program = open(name, O_PATH | O_CLOEXEC);
+    const int n =
+        name ? snprintf(k->path, sizeof k->path, "%s%s%s", folder, *folder ? "/" : "", name) : -1;
+    if (n > 0 && n < (int)sizeof k->path && strncmp(k->path, "/dev/fd/", 8) != 0 &&
+        strncmp(k->path, "/proc/", 6) != 0 && is_same(k->program, k->path))
+        return true;
+    const ssize_t exe = readlink("/proc/self/exe", k->path, sizeof k->path - 1);
+    k->path[exe > 0 ? exe : 0] = '\0';
+    return exe > 0 && k->program >= 0;
+}
+
+static bool begin(struct keeper *k)
+{
+    static const int taken[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP};
+    struct rlimit files;
+    sigemptyset(&k->signals);
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+        sigaddset(&k->signals, taken[i]);
+    sigprocmask(SIG_BLOCK, &k->signals, NULL);
+    show_upgrade(false);
+    signal(SIGCHLD, SIG_DFL); /* inherited as ignored, nothing could be waited for */
+    /* The log's reader has gone, its file is too large, or a terminal stops who writes to it from
+     * the background, as the daemon does, which inherits this. */
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
+    signal(SIGTTOU, SIG_IGN);
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    notify_each_stored(store, k);
+    k->signal_fd = signalfd(-1, &k->signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    return find_program(k) && k->signal_fd >= 0;
+}
+
+/* Milliseconds until something is to be done without being asked; −1: never. */
+static int timeout(const struct keeper *k)
+{
+    uint64_t at = k->daemon ? k->deadline_ns : k->start_ns, now = clock_ns();
+    if (!at)
+        return -1;
+    return at <= now ? 0 : (int)((at - now) / 1000000 + 1);
+}
+
+static void poll_once(struct keeper *k)
+{
+    struct pollfd p[] = {
+        {.fd = k->signal_fd, .events = POLLIN},
+        {.fd = k->silent ? -1 : k->link, .events = (short)(POLLIN | (k->given ? 0 : POLLOUT))},
+        {.fd = notify_waits(), .events = POLLOUT},
+    };
+    if (poll(p, 3, timeout(k)) < 0 && errno != EINTR)
+        return;
+    if (p[2].revents)
+        notify_go_on();
+    if (p[1].revents & (POLLIN | POLLHUP))
+        hear(k);
+    if (p[1].revents & POLLOUT)
+        give(k);
+    take_signals(k);
+    uint64_t now = clock_ns();
+    if (!k->done && !k->daemon && k->start_ns <= now)
+        start(k);
+    else if (k->daemon && k->deadline_ns && k->deadline_ns <= now)
+        time_is_up(k);
+}
+
+int keeper_run(const struct keeper_config *config)
+{
+    struct keeper k = {
+        .config = *config, .program = -1, .candidate = -1, .signal_fd = -1, .link = -1};
+    if (!begin(&k)) {
+        log_event(LOG_ERROR, "the keeper cannot start", "reason", strerror(errno), NULL);
+        return 1;
+    }
+    start(&k);
+    while (!k.done)
+        poll_once(&k);
+    notify_finish();
+    held_free(&k.table);
+    return k.status;
+}

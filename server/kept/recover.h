@@ -1,0 +1,50 @@
+/* Builds a server's contents from the journal of a process that is gone.
+ *
+ * Called by main.c before the first request; the server's tables tell an observer that writes to
+ * another, new journal, which has all of it afterwards. Also called by state_load.c, for what a
+ * restore has to leave out of account. */
+#ifndef ARRAYD_SERVER_RECOVER_H
+#define ARRAYD_SERVER_RECOVER_H
+
+#include "server/journal/journal.h"
+#include "server/kept/kept.h"
+#include "server/kept/kept_job.h"
+#include "server/store/auth.h"
+
+struct server;
+
+struct recover_config {
+    struct server *server; /* config, engine, auth, shares and leases; has had no request yet */
+    /* Makes the memory an array's again: *ret is an array of its bytes, of one axis, DT_BOOL or
+     * DT_U8 as the record says, charged to `payer`. An error says why it is not to be had. */
+    enum err_code (*adopt)(void *user, const struct kept_memory *m, struct account *payer,
+                           struct array **ret, struct err *e);
+    /* Makes the export with that lease go on, of the memory `base`; false: it does not. NULL: none
+     * does. */
+    bool (*export_again)(void *user, const struct lease_image *lease, struct array *base);
+    /* All memories that anybody asks for have been adopted; NULL: nobody cares. */
+    void (*adopted)(void *user);
+    /* A job; what it borrows ends with the call. NULL: jobs are left out. ERR_OUT_OF_MEMORY of host
+     * memory, ERR_DEVICE_LOST. */
+    enum err_code (*job)(void *user, const struct kept_job *j, struct err *e);
+    void *user;
+};
+
+struct recover_report {
+    int64_t sessions, arrays, functions, shares, leases, jobs; /* that are there again */
+    int64_t passed_over; /* what is not; each has been logged */
+};
+
+/* `from` is only read, and not written meanwhile. With doubtful (journal_damage.missing) nobody
+ * regains what may have been taken back: shares are left out. Damage is passed over; the only error
+ * is ERR_OUT_OF_MEMORY of host memory, or one of config->job, after which the server must be
+ * discarded and the journal is as it was. */
+enum err_code recover_all(const struct recover_config *c, struct journal *from, bool doubtful,
+                          struct recover_report *ret, struct err *e) must_check;
+
+/* What a principal's sessions had, they may have again, whatever their limits: between these two
+ * there are none. */
+void recover_lift(struct principal *p);
+void recover_limit(struct auth *a, struct principal *p);
+
+#endif

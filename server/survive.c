@@ -1,0 +1,418 @@
+/* Names with the keeper: "journal", "cells", and "chunk.N.DEVICE.BYTES", which says all that the
+ * engine needs to map it again. The journal of the process before is read into a table and left as
+ * it is; recovering fills a new one by the tables' own calls, which takes its place once all is
+ * there. So a daemon that dies while it recovers has changed nothing, except that a chunk that
+ * could not be mapped is given up at once. */
+#include "server/survive.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "compute/base/clock.h"
+#include "compute/base/log.h"
+#include "compute/base/mem.h"
+#include "compute/base/table.h"
+#include "compute/engine/engine.h"
+#include "server/config.h"
+#include "server/jobs/jobs.h"
+#include "server/keeper/hold.h"
+#include "server/kept/keep.h"
+#include "server/kept/recover.h"
+#include "server/server.h"
+#include "server/store/export_socket.h"
+
+#define CHUNKS     "chunk."
+#define CHUNK_NAME 80
+#define JOURNAL    "journal"
+#define CELLS      "cells"
+#define PLACED     16 /* buffers placed at once without allocating */
+
+/* A chunk that the keeper holds. */
+struct held_chunk {
+    uint64_t number;
+    UT_hash_handle hh;
+    char name[CHUNK_NAME];
+};
+
+struct survive {
+    struct hold *hold;
+    struct journal
+        *left;     /* of the process before; NULL: it left no journal, or it was taken over */
+    bool doubtful; /* changes are missing at its end */
+    struct journal *journal;
+    struct keep *keep;
+    pthread_mutex_t lock;
+    struct held_chunk *chunks; /* under the lock */
+    _Atomic bool published;    /* the keeper has the new journal */
+    _Atomic bool stopped;
+    bool vain; /* no device's memory outlives the process: nothing is written or taken over */
+    /* while taking over */
+    struct server *server;
+    uint64_t last; /* the highest number of a memory */
+};
+
+/* --- what the engine tells --- */
+
+static void name_chunk(uint64_t number, int device, int64_t size, char ret[CHUNK_NAME])
+{
+    snprintf(ret, CHUNK_NAME, CHUNKS "%" PRIu64 ".%d.%" PRId64, number, device, size);
+}
+
+/* The keeper has a chunk of that name, or will. */
+static enum err_code note_chunk(struct survive *v, uint64_t number, int device, int64_t size)
+{
+    struct held_chunk *c = mem_calloc(1, sizeof *c);
+    if (!c)
+        return ERR_OUT_OF_MEMORY;
+    c->number = number;
+    name_chunk(number, device, size, c->name);
+    pthread_mutex_lock(&v->lock);
+    HASH_ADD(hh, v->chunks, number, sizeof c->number, c);
+    bool added = c->hh.tbl;
+    pthread_mutex_unlock(&v->lock);
+    if (!added)
+        mem_free(c);
+    return added ? ERR_OK : ERR_OUT_OF_MEMORY;
+}
+
+static void put_chunk(void *user, uint64_t number, int device, int64_t size, int fd)
+{
+    struct survive *v = user;
+    struct err e = ERR_INIT;
+    char name[CHUNK_NAME];
+    name_chunk(number, device, size, name);
+    enum err_code code = note_chunk(v, number, device, size);
+    if (code == ERR_OK)
+        code = hold_put(v->hold, name, fd, &e);
+    if (code != ERR_OK)
+        log_event(LOG_WARN, "the keeper did not take an array's memory", "reason",
+                  code == ERR_OUT_OF_MEMORY ? "no memory left" : e.message, NULL);
+}
+
+static void drop_chunk(void *user, uint64_t number)
+{
+    struct survive *v = user;
+    struct held_chunk *c;
+    pthread_mutex_lock(&v->lock);
+    HASH_FIND(hh, v->chunks, &number, sizeof number, c);
+    if (c)
+        HASH_DEL(v->chunks, c);
+    pthread_mutex_unlock(&v->lock);
+    if (c && !atomic_load(&v->stopped))
+        hold_drop(v->hold, c->name);
+    mem_free(c);
+}
+
+static void put_cells(void *user, int fd)
+{
+    struct survive *v = user;
+    struct err e = ERR_INIT;
+    if (hold_put(v->hold, CELLS, fd, &e) != ERR_OK)
+        log_event(LOG_WARN, "arrays will not outlive this process", "reason", e.message, NULL);
+}
+
+static struct kept_place kept_place_of(const struct engine_place *p)
+{
+    return (struct kept_place){.chunk = p->chunk,
+                               .cell = p->cell,
+                               .offset = p->offset,
+                               .host = p->host,
+                               .own = p->own,
+                               .exported = p->exported,
+                               .outstayed = p->outstayed};
+}
+
+static struct kept_memory memory_of(const struct engine_placed *x)
+{
+    return (struct kept_memory){.number = x->buffer,
+                                .bytes = x->place.bytes,
+                                .device = x->place.device,
+                                .at = kept_place_of(&x->place),
+                                .was = kept_place_of(&x->was)};
+}
+
+/* `with`: a struct keep_items. */
+static void placed(void *user, const struct engine_placed *all, uint32_t n, const void *with)
+{
+    struct survive *v = user;
+    struct kept_memory few[PLACED], *m = n <= PLACED ? few : mem_calloc(n, sizeof *m);
+    struct err e = ERR_INIT;
+    enum err_code code = m ? ERR_OK : err_oom(&e);
+    for (uint32_t i = 0; m && i < n; i++)
+        m[i] = memory_of(&all[i]);
+    if (code == ERR_OK)
+        code = keep_placed(v->keep, m, n, with, &e);
+    if (code != ERR_OK)
+        log_event(LOG_ERROR, "the next process will not know where an array's memory is", "reason",
+                  e.message, NULL);
+    if (m != few)
+        mem_free(m);
+}
+
+static void gone(void *user, uint64_t buffer)
+{
+    struct survive *v = user;
+    keep_unplaced(v->keep, buffer);
+}
+
+/* The log has been rewritten. */
+static void moved(void *user, int fd)
+{
+    struct survive *v = user;
+    struct err e = ERR_INIT;
+    if (atomic_load(&v->published) && hold_put(v->hold, JOURNAL, fd, &e) != ERR_OK)
+        log_event(LOG_ERROR, "the keeper did not take the journal", "reason", e.message, NULL);
+}
+
+/* --- opening --- */
+
+/* What the process before left. A journal that cannot be read is treated as missing. */
+static enum err_code open_left(struct survive *v, const struct journal_config *jc, struct err *e)
+{
+    struct journal_damage damage = {0};
+    struct err why = ERR_INIT;
+    int fd = hold_take(v->hold, JOURNAL);
+    if (fd < 0)
+        return ERR_OK;
+    enum err_code code = journal_open(jc, fd, &v->left, &damage, &why);
+    v->doubtful = damage.missing;
+    if (code == ERR_OUT_OF_MEMORY) {
+        *e = why;
+        return code;
+    }
+    if (code != ERR_OK)
+        log_event(LOG_ERROR, "what the process before left cannot be read", "reason", why.message,
+                  NULL);
+    else if (damage.records || damage.missing)
+        log_event(LOG_ERROR, "the journal of the process before is damaged", NULL);
+    return ERR_OK;
+}
+
+/* Memory that no journal tells of, before new memory gets the same names. */
+static void drop_left(struct hold *hold)
+{
+    char name[CHUNK_NAME];
+    for (const char *x = hold_next(hold, CHUNKS); x; x = hold_next(hold, CHUNKS)) {
+        snprintf(name, sizeof name, "%s", x);
+        close(hold_take(hold, x));
+        hold_drop(hold, name);
+    }
+    int cells = hold_take(hold, CELLS);
+    if (cells >= 0)
+        close(cells); /* the new ones take their place */
+}
+
+enum err_code survive_open(const struct config *config, struct hold *hold, struct survive **ret,
+                           struct err *e)
+{
+    *ret = NULL;
+    if (!hold || !config->keep_arrays)
+        return ERR_OK;
+    struct survive *v = mem_calloc(1, sizeof *v);
+    if (!v)
+        return err_oom(e);
+    pthread_mutex_init(&v->lock, NULL);
+    v->hold = hold;
+    struct journal_config jc = {.most = (size_t)config->journal_size};
+    enum err_code code = open_left(v, &jc, e);
+    if (code == ERR_OK && !v->left)
+        drop_left(hold);
+    jc.moved = moved;
+    jc.user = v;
+    if (code == ERR_OK)
+        code = journal_open(&jc, -1, &v->journal, NULL, e);
+    if (code == ERR_OK) {
+        v->keep = keep_new(v->journal, config->session_memory);
+        code = v->keep ? ERR_OK : err_oom(e);
+    }
+    if (code == ERR_OK)
+        *ret = v;
+    else
+        survive_free(v);
+    return code;
+}
+
+void survive_free(struct survive *v)
+{
+    if (!v)
+        return;
+    keep_free(v->keep);
+    journal_close(v->journal);
+    journal_close(v->left);
+    while (v->chunks) {
+        struct held_chunk *c = v->chunks;
+        HASH_DEL(v->chunks, c);
+        mem_free(c);
+    }
+    pthread_mutex_destroy(&v->lock);
+    mem_free(v);
+}
+
+void survive_configure(struct survive *v, struct engine_config *ec)
+{
+    if (!v)
+        return;
+    ec->keep = (struct engine_keep){.put = put_chunk,
+                                    .drop = drop_chunk,
+                                    .cells = put_cells,
+                                    .placed = placed,
+                                    .gone = gone,
+                                    .user = v};
+    ec->cells = hold_take(v->hold, CELLS);
+    ec->device.before = hold_before(v->hold);
+}
+
+const char *survive_problem(struct survive *v, const struct server *s)
+{
+    const char *problem = NULL;
+    int n_can = 0;
+    if (!s->hold)
+        return "there is no keeper";
+    if (!v)
+        return "keep-arrays is no";
+    for (int i = engine_device_count(s->engine) - 1; i >= 0; i--) {
+        const char *why = engine_keep_problem(s->engine, i);
+        n_can += !why;
+        problem = why ? why : problem;
+    }
+    if (n_can == 0) {
+        v->vain = true;
+        keep_stop(v->keep);
+    }
+    return problem;
+}
+
+const struct observer *survive_observer(struct survive *v)
+{
+    return v && !v->vain ? keep_observer(v->keep) : NULL;
+}
+
+/* --- recovering --- */
+
+static struct engine_place place_of(const struct kept_memory *m, const struct kept_place *p)
+{
+    return (struct engine_place){.chunk = p->chunk,
+                                 .offset = p->offset,
+                                 .bytes = m->bytes,
+                                 .cell = (uint32_t)p->cell,
+                                 .device = m->device,
+                                 .own = p->own,
+                                 .host = p->host,
+                                 .exported = p->exported,
+                                 .outstayed = p->outstayed};
+}
+
+static enum err_code adopt(void *user, const struct kept_memory *m, struct account *payer,
+                           struct array **ret, struct err *e)
+{
+    struct survive *v = user;
+    const struct engine_placed x = {m->number, place_of(m, &m->at), place_of(m, &m->was)};
+    v->last = m->number > v->last ? m->number : v->last;
+    return engine_adopt(v->server->engine, payer, &x, ret, e);
+}
+
+static void adopted(void *user)
+{
+    struct survive *v = user;
+    engine_adopted(v->server->engine, v->last);
+}
+
+static enum err_code restore_job(void *user, const struct kept_job *j, struct err *e)
+{
+    struct survive *v = user;
+    return jobs_restore(v->server->jobs, v->server, j, e);
+}
+
+static bool export_again(void *user, const struct lease_image *lease, struct array *base)
+{
+    const struct server *s = ((struct survive *)user)->server;
+    return s->exports && export_socket_adopt(s->export_socket, s->exports, lease, base);
+}
+
+/* Maps one of the chunks that the process before left; `name` is not valid any more then. */
+static void take_chunk(struct survive *v, struct engine *g, const char *name)
+{
+    uint64_t number;
+    int device;
+    int64_t size;
+    struct err e = ERR_INIT;
+    char own[CHUNK_NAME];
+    snprintf(own, sizeof own, "%s", name);
+    int fd = hold_take(v->hold, name);
+    if (sscanf(own, CHUNKS "%" SCNu64 ".%d.%" SCNd64, &number, &device, &size) != 3) {
+        err_set(&e, ERR_STATE, "its name is not understood");
+        hold_drop(v->hold, own);
+    } else if (note_chunk(v, number, device, size) != ERR_OK)
+        err_oom(&e);
+    else if (engine_adopt_chunk(g, number, device, fd, size, &e) != ERR_OK)
+        drop_chunk(v, number);
+    if (e.code != ERR_OK)
+        log_event(LOG_ERROR, "memory of the process before cannot be mapped", "name", own, "reason",
+                  e.message, NULL);
+    close(fd);
+}
+
+static void report(const struct recover_report *r, double seconds)
+{
+    char arrays[24], sessions[24], jobs[24], over[24], took[24];
+    snprintf(arrays, sizeof arrays, "%" PRId64, r->arrays);
+    snprintf(sessions, sizeof sessions, "%" PRId64, r->sessions);
+    snprintf(jobs, sizeof jobs, "%" PRId64, r->jobs);
+    snprintf(over, sizeof over, "%" PRId64, r->passed_over);
+    snprintf(took, sizeof took, "%.4f", seconds);
+    log_event(r->passed_over ? LOG_WARN : LOG_INFO, "taken over from the process before", "arrays",
+              arrays, "sessions", sessions, "passed_over", over, "jobs", jobs, "seconds", took,
+              NULL);
+}
+
+static enum err_code take_over(struct survive *v, struct server *s, struct err *e)
+{
+    const struct recover_config rc = {.server = s,
+                                      .adopt = adopt,
+                                      .adopted = adopted,
+                                      .job = restore_job,
+                                      .export_again = export_again,
+                                      .user = v};
+    struct recover_report r = {0};
+    double begun = clock_s();
+    v->server = s;
+    for (const char *name = hold_next(v->hold, CHUNKS); name; name = hold_next(v->hold, CHUNKS))
+        take_chunk(v, s->engine, name);
+    TRY(recover_all(&rc, v->left, v->doubtful, &r, e));
+    journal_close(v->left);
+    v->left = NULL;
+    report(&r, clock_s() - begun);
+    return ERR_OK;
+}
+
+enum err_code survive_recover(struct survive *v, struct server *s, bool *ret, struct err *e)
+{
+    *ret = v && v->left && !v->vain;
+    if (!v)
+        return ERR_OK;
+    if (v->vain) {
+        drop_left(v->hold);
+        hold_drop(v->hold, JOURNAL);
+        return ERR_OK;
+    }
+    if (*ret)
+        TRY(take_over(v, s, e));
+    atomic_store(&v->published, true);
+    return hold_put(v->hold, JOURNAL, journal_fd(v->journal), e);
+}
+
+void survive_stop(struct survive *v)
+{
+    if (!v)
+        return;
+    keep_stop(v->keep);
+    atomic_store(&v->stopped, true);
+}
+
+struct keep *survive_keep(struct survive *v)
+{
+    return v && !v->vain ? v->keep : NULL;
+}

@@ -1,0 +1,46 @@
+/* What outlives the daemon: its arrays' memory, and a journal of what clients have, held by the
+ * keeper; and how the next daemon takes them over.
+ *
+ * Used by main.c: opened before the engine, which is told where to keep memory; recovered before
+ * the first request; stopped when nothing that ends from then on is to be written down any more.
+ * Without a keeper, or without keep-arrays, *ret of survive_open is NULL. Where no device's memory
+ * can outlive the process, nothing else does: the state on disk has the arrays, and whose they are.
+ */
+#ifndef ARRAYD_SERVER_SURVIVE_H
+#define ARRAYD_SERVER_SURVIVE_H
+
+#include <stdbool.h>
+
+#include "compute/base/err.h"
+
+struct config;
+struct engine_config;
+struct hold;
+struct keep;
+struct observer;
+struct server;
+struct survive;
+
+/* *ret NULL without `hold` or keep-arrays. ERR_OUT_OF_MEMORY. */
+enum err_code survive_open(const struct config *config, struct hold *hold, struct survive **ret,
+                           struct err *e) must_check;
+void survive_free(struct survive *v); /* after the engine; NULL allowed */
+
+/* Before engine_open. NULL allowed. */
+void survive_configure(struct survive *v, struct engine_config *ec);
+/* Once the engine is open: why its arrays do not outlive the process, static text; NULL: they do.
+ * Without `v`, too. */
+const char *survive_problem(struct survive *v, const struct server *s);
+/* Whom the tables tell of their changes; NULL: nobody. NULL allowed. */
+const struct observer *survive_observer(struct survive *v);
+/* Takes over what the process before left; *ret false: it left nothing, and the state on disk may
+ * be restored. NULL allowed. */
+enum err_code survive_recover(struct survive *v, struct server *s, bool *ret,
+                              struct err *e) must_check;
+/* From here on nothing is written down, and nothing let go: the next process is to find what is
+ * there now. NULL allowed. */
+void survive_stop(struct survive *v);
+
+struct keep *survive_keep(struct survive *v); /* for its metrics; NULL allowed */
+
+#endif

@@ -1,0 +1,288 @@
+/* Suspected work runs alone, and refused work does not run, on both backends: compute/cpu/suspect.h
+ * and compute/gpu/cuda/queue.c. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <unistd.h>
+
+#include "compute/base/mem.h"
+#include "compute/cpu/pool.h"
+#include "compute/cpu/suspect.h"
+#include "tests/fake/fake_cuda.h"
+#include "tests/unit/pool_jobs.h"
+
+/* The list as the next process has it if this one dies now. */
+static struct culprits *after_death(const struct culprits *c)
+{
+    struct culprits *next = culprits_open(true, dup(culprits_fd(c)));
+    assert_non_null(next);
+    return next;
+}
+
+/* A list for which a process died while a job of that kernel was running, twice: the second time by
+ * itself, as it had to. */
+static struct culprits *blamed(struct adder *a, int times)
+{
+    struct culprits *c = culprits_open(true, -1);
+    for (int i = 0; i < times; i++) {
+        const struct suspect_watch w = {.culprits = c};
+        struct job job = {.kernels = a->list, .n_kernels = 1, .alone = i > 0};
+        suspect_begins(&w, &job);
+        struct culprits *next = after_death(c);
+        culprits_close(c);
+        c = next;
+        assert_false(culprits_crashed(c, "a test")); /* nobody keeps it */
+    }
+    return c;
+}
+
+/* Three jobs on streams of their own, the second suspected: once. In which order they begin is for
+ * the workers to say. */
+static void run_beside(int64_t inline_elements)
+{
+    enum { LONG = 1 << 18, SHORT = 64 };
+    struct adder a, b, c;
+    struct counted jobs[3];
+    struct backend_stream *s[3];
+    sem_t sem;
+    float *memory = mem_calloc(2 * LONG, sizeof *memory);
+    void *slots[] = {memory, memory + LONG};
+    adder_init(&a, LONG, 1, 0, 1, 60);
+    adder_init(&b, SHORT, 2, 0, 1, 1);
+    adder_init(&c, SHORT, 3, 0, 1, 2);
+    struct culprits *list = blamed(&b, 1);
+    struct pool *p = pool_new(2, inline_elements);
+    sem_init(&sem, 0, 0);
+    pool_watch(p, list, NULL);
+    for (int again = 0; again < 2; again++) {
+        for (int i = 0; i < 3; i++) {
+            s[i] = pool_stream_new(p);
+            prepare(&jobs[i], i == 0 ? &a : i == 1 ? &b : &c, 1, slots, &sem, NULL);
+        }
+        for (int i = 0; i < 3; i++)
+            pool_submit(s[i], &jobs[i].job);
+        wait_for(&sem, 3);
+        for (int i = 0; i < 3; i++) {
+            assert_true(jobs[i].job.result == ERR_OK && jobs[i].job.alone == (i == 1 && !again));
+            pool_stream_free(s[i]);
+        }
+        assert_true(culprits_is_empty(list)); /* it came through */
+    }
+    pool_free(p);
+    culprits_close(list);
+    sem_destroy(&sem);
+    mem_free(memory);
+    arena_free(a.arena);
+    arena_free(b.arena);
+    arena_free(c.arena);
+}
+
+static void test_alone_on_the_cpu(void **state)
+{
+    (void)state;
+    int64_t live = mem_live();
+    run_beside(0);
+    run_beside(1 << 10);
+    assert_int_equal(mem_live(), live);
+}
+
+static void test_refused_on_the_cpu(void **state)
+{
+    (void)state;
+    struct adder a, b;
+    struct counted job;
+    sem_t sem;
+    float memory[8] = {0};
+    void *slots[] = {memory, memory + 4};
+    adder_init(&a, 4, 1, 0, 1, 3);
+    adder_init(&b, 4, 2, 0, 1, 2);
+    struct culprits *list = blamed(&a, 2);
+    struct pool *p = pool_new(1, 1 << 10);
+    struct backend_stream *s = pool_stream_new(p);
+    sem_init(&sem, 0, 0);
+    pool_watch(p, list, NULL);
+    prepare(&job, &a, 1, slots, &sem, NULL);
+    assert_int_equal(pool_submit(s, &job.job), 0);
+    assert_true(job.calls == 1 && job.job.result == ERR_PLAN_FAULTED && job.job.refusal);
+    assert_true(job.job.untouched && job.job.in_submit && memory[4] == 0);
+    prepare(&job, &b, 1, slots, &sem, NULL); /* other work is not */
+    pool_submit(s, &job.job);
+    wait_for(&sem, 2);
+    assert_int_equal(job.job.result, ERR_OK);
+    pool_stream_free(s);
+    pool_free(p);
+    culprits_close(list);
+    sem_destroy(&sem);
+    arena_free(a.arena);
+    arena_free(b.arena);
+}
+
+/* --- on a GPU --- */
+
+#define N 64
+
+struct gpu {
+    struct backend *b;
+    struct backend_stream *streams[3];
+    void *memory;
+    void *slots[2];
+};
+
+static void open_gpu(struct gpu *g, struct culprits *list)
+{
+    const struct backend_config config = {.slab_memory = 8 << 20, .culprits = list};
+    const struct backend_ops *ops = &backend_cuda_ops;
+    struct err e = ERR_INIT;
+    if (ops->open(&config, &g->b, &e) != ERR_OK)
+        fail_msg("%s", e.message);
+    assert_int_equal(ops->alloc(g->b, 0, 2 * N * 4, true, &g->memory, &e), ERR_OK);
+    g->slots[0] = g->memory;
+    g->slots[1] = (char *)g->memory + N * 4;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(ops->stream_new(g->b, 0, false, &g->streams[i], &e), ERR_OK);
+}
+
+static void close_gpu(struct gpu *g, struct adder *adders, int n)
+{
+    const struct backend_ops *ops = &backend_cuda_ops;
+    for (int i = 0; i < n; i++)
+        ops->release(g->b, &adders[i].k);
+    for (int i = 0; i < 3; i++)
+        ops->stream_free(g->streams[i]);
+    ops->free(g->b, 0, g->memory, 2 * N * 4);
+    ops->close(g->b);
+}
+
+static bool is_running(const struct culprits *c)
+{
+    uint32_t n;
+    struct culprits *copy = after_death(c); /* which takes what is running */
+    (void)culprits_left(copy, &n);
+    culprits_close(copy);
+    return n > 0;
+}
+
+/* A list for which a process died while the kernel was running. */
+static struct culprits *blamed_on_a_gpu(struct adder *a)
+{
+    struct gpu g;
+    struct counted job;
+    sem_t sem;
+    struct culprits *c = culprits_open(true, -1), *next = NULL;
+    uint32_t n = 0;
+    sem_init(&sem, 0, 0);
+    open_gpu(&g, c);
+    fake_cuda_hold(1);
+    prepare(&job, a, 1, g.slots, &sem, NULL);
+    backend_cuda_ops.submit(g.streams[0], &job.job);
+    while (n == 0) { /* until it is compiled and launched */
+        culprits_close(next);
+        usleep(1000);
+        next = after_death(c);
+        (void)culprits_left(next, &n);
+    }
+    fake_cuda_release();
+    wait_for(&sem, 1);
+    close_gpu(&g, a, 1);
+    culprits_close(c);
+    (void)culprits_crashed(next, "a test");
+    assert_false(culprits_is_empty(next));
+    sem_destroy(&sem);
+    return next;
+}
+
+/* The first job is on the device and does not end, the second is suspected, the third is not. */
+static void test_alone_on_a_gpu(void **state)
+{
+    (void)state;
+    struct adder adders[3];
+    struct counted jobs[3];
+    struct gpu g;
+    sem_t sem;
+    _Atomic int order = 0;
+    for (int i = 0; i < 3; i++)
+        adder_init(&adders[i], N, 1, 0, 1, i + 1);
+    struct culprits *list = blamed_on_a_gpu(&adders[1]);
+    sem_init(&sem, 0, 0);
+    open_gpu(&g, list);
+    for (int i = 0; i < 3; i++) { /* compiled, without the list: they can run at once then */
+        prepare(&jobs[i], &adders[i], 1, g.slots, &sem, NULL);
+        if (i != 1)
+            backend_cuda_ops.submit(g.streams[i], &jobs[i].job);
+        else
+            backend_cuda_ops.prepare(g.b, 0, &adders[i].k, NULL);
+    }
+    wait_for(&sem, 2);
+    usleep(200000); /* for the second */
+    for (int i = 0; i < 3; i++)
+        prepare(&jobs[i], &adders[i], 1, g.slots, &sem, &order);
+    fake_cuda_hold(1);
+    backend_cuda_ops.submit(g.streams[0], &jobs[0].job);
+    while (!is_running(list))
+        usleep(1000);
+    for (int i = 1; i < 3; i++)
+        backend_cuda_ops.submit(g.streams[i], &jobs[i].job);
+    usleep(300000);
+    assert_false(is_running(list)); /* nothing more was launched */
+    assert_true(jobs[1].job.alone && !jobs[2].job.alone && atomic_load(&order) == 0);
+    fake_cuda_release();
+    wait_for(&sem, 3);
+    for (int i = 0; i < 3; i++)
+        assert_true(jobs[i].job.result == ERR_OK && jobs[i].place == i);
+    assert_true(culprits_is_empty(list)); /* it came through */
+    close_gpu(&g, adders, 3);
+    culprits_close(list);
+    sem_destroy(&sem);
+    for (int i = 0; i < 3; i++)
+        arena_free(adders[i].arena);
+}
+
+/* What lasts holds others back for a while only. */
+static void test_others_are_not_held_back_for_long(void **state)
+{
+    (void)state;
+    struct adder adders[3];
+    struct counted jobs[3];
+    struct gpu g;
+    sem_t sem;
+    _Atomic int order = 0;
+    for (int i = 0; i < 3; i++)
+        adder_init(&adders[i], N, 1, 0, 1, i + 1);
+    struct culprits *list = blamed_on_a_gpu(&adders[1]);
+    sem_init(&sem, 0, 0);
+    open_gpu(&g, list);
+    for (int i = 0; i < 3; i++)
+        prepare(&jobs[i], &adders[i], 1, g.slots, &sem, &order);
+    fake_cuda_hold(1);
+    backend_cuda_ops.submit(g.streams[0], &jobs[0].job);
+    while (!is_running(list))
+        usleep(1000);
+    backend_cuda_ops.submit(g.streams[1], &jobs[1].job);
+    backend_cuda_ops.submit(g.streams[2], &jobs[2].job);
+    wait_for(&sem, 1);
+    assert_true(jobs[2].calls == 1 && jobs[2].place == 0 && !jobs[0].calls && !jobs[1].calls);
+    fake_cuda_release();
+    wait_for(&sem, 2);
+    assert_true(jobs[0].place == 1 && jobs[1].place == 2 && jobs[1].job.result == ERR_OK);
+    close_gpu(&g, adders, 3);
+    culprits_close(list);
+    sem_destroy(&sem);
+    for (int i = 0; i < 3; i++)
+        arena_free(adders[i].arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_alone_on_the_cpu),
+        cmocka_unit_test(test_refused_on_the_cpu),
+        cmocka_unit_test(test_alone_on_a_gpu),
+        cmocka_unit_test(test_others_are_not_held_back_for_long),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

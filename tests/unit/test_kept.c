@@ -1,0 +1,318 @@
+/* server/kept: what clients have comes back from the journal, whatever of that is damaged: as it
+ * was, or not at all. */
+#include "tests/unit/kept_world.h"
+
+static int set_up(void **state)
+{
+    (void)state;
+    char *argv[] = {"arrayd", "--backend", "cpu", "--threads", "1", NULL};
+    struct err e = ERR_INIT;
+    enum config_action action;
+    struct engine_config ec = ENGINE_CONFIG_DEFAULT;
+    ec.backend = "cpu";
+    ec.device.threads = 1;
+    log_set_level(LOG_ERROR);
+    return config_load(5, argv, &config, &action, &e) || engine_open(&ec, &engine, &e);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    engine_close(engine);
+    config_free(&config);
+    return 0;
+}
+
+/* Recovers from the journal, as often as asked for one after the other, and compares. */
+static void compare(struct journal *from, const char *wanted, int times)
+{
+    struct world w;
+    struct err e = ERR_INIT;
+    struct recover_report report;
+    open_world(&w, 16 << 20);
+    assert_int_equal(recover_world(&w, from, false, &report, &e), ERR_OK);
+    assert_int_equal(report.passed_over, 0);
+    char *got = dump_world(&w, false);
+    assert_string_equal(got, wanted);
+    mem_free(got);
+    if (times > 1)
+        compare(w.journal, wanted, times - 1);
+    close_world(&w);
+}
+
+static void there_and_back(void **state)
+{
+    (void)state;
+    struct world w;
+    for (int round = 0; round < 10; round++) {
+        seed = (uint64_t)round + 1;
+        open_world(&w, 16 << 20);
+        for (int pause = 0; pause < 4; pause++) {
+            live(&w, 150);
+            char *wanted = dump_world(&w, false);
+            memcpy(chunks_before, chunks, sizeof chunks);
+            compare(w.journal, wanted, 2);
+            memcpy(chunks, chunks_before, sizeof chunks);
+            mem_free(wanted);
+        }
+        drop_unused(&w, true);
+        close_world(&w);
+    }
+}
+
+/* The journal's log with some bytes changed, in other memory. */
+static int damaged_copy(struct journal *j, int flips)
+{
+    struct journal_figures f;
+    journal_figures(j, &f);
+    const size_t n = (size_t)f.bytes + 4096;
+    int to = memfd_create("damaged", MFD_CLOEXEC);
+    char *bytes = mem_alloc(n);
+    assert_non_null(bytes);
+    assert_true(pread(journal_fd(j), bytes, n, 0) == (ssize_t)n);
+    while (flips-- > 0)
+        bytes[100 + chance((uint32_t)f.bytes)] ^= (char)(1 << chance(8));
+    assert_true(write(to, bytes, n) == (ssize_t)n);
+    mem_free(bytes);
+    return to;
+}
+
+/* Each line is one of `all`, but for default sessions made anew. */
+static void lines_are_among(char *got, char *all)
+{
+    for (char *line = got, *end; *line; line = end + 1) {
+        assert_non_null(end = strchr(line, '\n'));
+        *end = '\0';
+        if (!strstr(all, line) && !strstr(line, "\"default\":true"))
+            fail_msg("%s", line);
+    }
+}
+
+static void damage_is_passed_over(void **state)
+{
+    (void)state;
+    const struct journal_config jc = {.most = 16 << 20};
+    struct world w, to;
+    struct err e = ERR_INIT;
+    int64_t arrays = 0, passed_over = 0;
+    seed = 99;
+    open_world(&w, 16 << 20);
+    live(&w, 200);
+    char *all = dump_world(&w, true);
+    memcpy(chunks_before, chunks, sizeof chunks);
+    for (int i = 0; i < 200; i++) {
+        struct journal *from;
+        struct journal_damage damage;
+        struct recover_report report;
+        int fd = damaged_copy(w.journal, 1 + i % 3 * 10);
+        assert_int_equal(journal_open(&jc, fd, &from, &damage, &e), ERR_OK);
+        open_world(&to, 16 << 20);
+        assert_int_equal(recover_world(&to, from, damage.missing, &report, &e), ERR_OK);
+        char *got = dump_world(&to, true);
+        if (!damage.missing)
+            lines_are_among(got, all);
+        mem_free(got);
+        arrays += report.arrays;
+        passed_over += report.passed_over;
+        close_world(&to);
+        journal_close(from);
+        memcpy(chunks, chunks_before, sizeof chunks);
+    }
+    assert_true(arrays > 2000 && passed_over > 100);
+    mem_free(all);
+    drop_unused(&w, true);
+    close_world(&w);
+}
+
+static struct array *add_array(struct world *w, const char *name, struct handle *ret)
+{
+    struct err e = ERR_INIT;
+    struct session *s;
+    struct handle_spec spec = {.name = name};
+    assert_int_equal(session_get(principal(w, 0)->sessions, SESSION_DEFAULT, false, &s, &e),
+                     ERR_OK);
+    struct array *a = new_memory(w, s);
+    assert_int_equal(handle_add(s->handles, a, &spec, ret, NULL, &e), ERR_OK);
+    session_unref(s);
+    return a;
+}
+
+static void remove_array(struct world *w, struct handle *take_h)
+{
+    struct err e = ERR_INIT;
+    struct session *s;
+    assert_int_equal(session_get(principal(w, 0)->sessions, SESSION_DEFAULT, false, &s, &e),
+                     ERR_OK);
+    assert_int_equal(handle_remove(s->handles, take_h->id, NULL, &e), ERR_OK);
+    handle_clear(take_h);
+    session_unref(s);
+}
+
+static enum err_code may_write(struct world *w, const char *id, const char *tokens)
+{
+    struct err e = ERR_INIT;
+    struct lease_claim claim = {w->s.leases, tokens, principal(w, 0)};
+    _cleanup_handle_ struct handle h = {0};
+    assert_int_equal(handle_get_id(principal(w, 0)->handles, id, &h, &e), ERR_OK);
+    return lease_check(&claim, h.array, LEASE_WRITE, &e);
+}
+
+/* Leases bind the same holders, shares the same principals; an export's lease goes on only if the
+ * export does. */
+static void leases_and_shares_go_on(void **state)
+{
+    (void)state;
+    struct world w, to;
+    struct err e = ERR_INIT;
+    struct handle h[5], found;
+    struct array *a[5];
+    struct lease lease, brief;
+    struct recover_report report;
+    char ended[ID_SIZE];
+    bool again;
+    open_world(&w, 16 << 20);
+    for (int i = 0; i < 5; i++)
+        a[i] = add_array(&w, NULL, &h[i]);
+    struct lease_claim claim = {w.s.leases, NULL, principal(&w, 0)};
+    assert_int_equal(lease_take(&claim, a[0], true, HOUR, &lease, &again, &e), ERR_OK);
+    assert_int_equal(lease_take(&claim, a[1], true, 0.001, &brief, &again, &e), ERR_OK);
+    assert_int_equal(lease_pin(&claim, a[2], NULL, true, living_export, &e), ERR_OK);
+    assert_int_equal(lease_pin(&claim, a[3], NULL, true, ended, &e), ERR_OK);
+    assert_int_equal(lease_pin(&claim, a[4], other_array, false, orphaned_export, &e), ERR_OK);
+    remove_array(&w, &h[4]);
+    assert_int_equal(
+        share_give(w.s.shares, principal(&w, 0), h[0].id, principal(&w, 1), true, &again, &e),
+        ERR_OK);
+    usleep(2000);
+    for (int doubtful = 0; doubtful < 2; doubtful++) {
+        open_world(&to, 16 << 20);
+        memcpy(chunks_before, chunks, sizeof chunks);
+        assert_int_equal(recover_world(&to, w.journal, doubtful, &report, &e), ERR_OK);
+        assert_int_equal(report.arrays, 4);
+        assert_int_equal(report.leases, 4); /* one of them is over */
+        assert_int_equal(may_write(&to, h[0].id, NULL), ERR_LOCKED);
+        assert_int_equal(may_write(&to, h[0].id, lease.token), ERR_OK);
+        assert_int_equal(may_write(&to, h[1].id, NULL), ERR_OK);
+        assert_int_equal(may_write(&to, h[2].id, NULL), ERR_LOCKED);
+        assert_int_equal(may_write(&to, h[3].id, NULL), ERR_OK);
+        assert_int_equal(share_lasts(to.s.shares, h[0].id, principal(&to, 1)), !doubtful);
+        assert_int_equal(handle_get_id(principal(&to, 0)->handles, h[2].id, &found, &e), ERR_OK);
+        lease_unpin(to.s.leases, array_buffer_id(found.array), living_export);
+        assert_true(array_same_buffer(found.array, exported_again[0]));
+        handle_clear(&found);
+        assert_int_equal(array_nbytes(exported_again[1]), array_nbytes(a[4]));
+        assert_true(account_used(principal(&to, 0)->account) >= array_nbytes(a[4]));
+        lease_unpin(to.s.leases, array_buffer_id(exported_again[1]), orphaned_export);
+        for (int i = 0; i < 2; i++)
+            array_unref(exported_again[i]);
+        assert_int_equal(may_write(&to, h[2].id, NULL), ERR_OK);
+        close_world(&to);
+        memcpy(chunks, chunks_before, sizeof chunks);
+    }
+    lease_unpin(w.s.leases, array_buffer_id(a[2]), living_export);
+    lease_unpin(w.s.leases, array_buffer_id(a[3]), ended);
+    lease_unpin(w.s.leases, array_buffer_id(a[4]), orphaned_export);
+    for (int i = 0; i < 4; i++)
+        handle_clear(&h[i]);
+    for (int i = 0; i < 5; i++)
+        array_unref(a[i]);
+    drop_unused(&w, true);
+    close_world(&w);
+}
+
+/* A full journal refuses what would be added, before it is; changes and removals go on. */
+static void full(void **state)
+{
+    (void)state;
+    struct world w;
+    struct err e = ERR_INIT;
+    struct strb text = {0};
+    struct handle h, first;
+    char name[20];
+    int n = 0;
+    open_world(&w, 0); /* the smallest there is */
+    struct array *a = add_array(&w, "first", &first);
+    struct session *s;
+    assert_int_equal(session_get(principal(&w, 0)->sessions, SESSION_DEFAULT, false, &s, &e),
+                     ERR_OK);
+    for (;; n++) {
+        struct handle_spec spec = {.view_of = first.id};
+        if (handle_add(s->handles, a, &spec, &h, NULL, &e) != ERR_OK)
+            break;
+        handle_clear(&h);
+    }
+    assert_int_equal(e.code, ERR_OUT_OF_MEMORY);
+    assert_non_null(strstr(e.message, "journal-size"));
+    assert_true(n > 1000 && handles_count(principal(&w, 0)->handles) == n + 1);
+    for (int i = 0; i < 100; i++) {
+        snprintf(name, sizeof name, "n_%d", i);
+        struct handle_change change = {.name = name, .read_only = i % 2};
+        assert_int_equal(handle_update(s->handles, first.id, &change, NULL, &h, &e), ERR_OK);
+        handle_clear(&h);
+    }
+    keep_metrics(w.keep, &text);
+    assert_non_null(strstr(text.data, "\narrayd_journal_refused_total 0\n"));
+    strb_free(&text);
+    assert_int_equal(session_delete(principal(&w, 0)->sessions, SESSION_DEFAULT, NULL, &e), ERR_OK);
+    struct journal_figures f;
+    journal_figures(w.journal, &f);
+    assert_true(f.keys == 2 && f.live < 2000); /* the new default session, and a memory */
+    session_unref(s);
+    handle_clear(&first);
+    array_unref(a);
+    drop_unused(&w, true);
+    close_world(&w);
+}
+
+/* Live blocks when the engine has cleaned up: it frees a released stream when the next is made. */
+static int64_t settled(void)
+{
+    struct engine_stream *s = NULL;
+    struct err e = ERR_INIT;
+    assert_int_equal(engine_stream_new(engine, 0, &s, &e), ERR_OK);
+    engine_stream_unref(s);
+    return mem_live();
+}
+
+/* Without memory the restore fails, for another process to try again, or passes over an array. */
+static void failing_allocations(void **state)
+{
+    (void)state;
+    struct world w, to;
+    int64_t refused = 0;
+    seed = 7;
+    open_world(&w, 16 << 20);
+    live(&w, 60);
+    memcpy(chunks_before, chunks, sizeof chunks);
+    const int64_t before = settled();
+    for (int64_t nth = 1;; nth += 1 + nth / 40) {
+        struct err e = ERR_INIT;
+        struct recover_report report;
+        open_world(&to, 16 << 20);
+        mem_fail_after(nth, false);
+        enum err_code code = recover_world(&to, w.journal, false, &report, &e);
+        const int64_t failed = mem_failed();
+        mem_fail_after(0, false);
+        if (code != ERR_OK)
+            assert_true(code == ERR_OUT_OF_MEMORY && e.code == code && failed);
+        refused += code != ERR_OK;
+        close_world(&to);
+        memcpy(chunks, chunks_before, sizeof chunks);
+        assert_int_equal(settled(), before);
+        if (!failed)
+            break;
+    }
+    assert_true(refused > 20);
+    drop_unused(&w, true);
+    close_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(there_and_back),          cmocka_unit_test(damage_is_passed_over),
+        cmocka_unit_test(leases_and_shares_go_on), cmocka_unit_test(full),
+        cmocka_unit_test(failing_allocations),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
