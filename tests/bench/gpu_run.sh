@@ -21,8 +21,8 @@
 #   SAMPLE    random expressions in `sanitize`. Default 60
 #   SEED      of `generated`, `generated-checked` (tests/generated/run.py), `soak` and `survive`: other programs,
 #             expressions, arrays and orders. Default 1
-#   GENERATED  of each, at most, of elements of a field POINTS. Default 5000 and 4000000; under a checker 300
-#             and 20000
+#   GENERATED  of each, at most, of elements of a field POINTS; AIMED: cases made for the cells of the tables in turn.
+#             Default 5000, 4000000, 5000; under a checker 300, 20000, 300
 #   TOOLS     checkers of `generated-checked`. Default memcheck
 #   DAEMONS   side by side in `generated`. Default as many as there are cores
 #   ROUNDS    of each kind in `survive`, which ends when its time is up; ARRAYS of together BYTES, users that work on
@@ -150,7 +150,7 @@ END
 # Generated programs and expressions, by as many daemons as there are cores: compiling takes the time.
 generated() { # BINARY NUMBER POINTS DAEMONS SECONDS NAME
     "$python" "$root/tests/generated/run.py" "$1" --backend cuda --daemon=--kernel-cache --daemon="$work/kernels" \
-        --seed "${SEED:-1}" --programs "${GENERATED:-$2}" --expressions "${GENERATED:-$2}" --points "${POINTS:-$3}" \
+        --seed "${SEED:-1}" --programs "${GENERATED:-$2}" --expressions "${GENERATED:-$2}" --aimed "${AIMED:-$2}" --points "${POINTS:-$3}" \
         --jobs "$4" --numpy 0.25 --seconds "$5" --out "$out/$6.json"
 }
 

@@ -111,9 +111,11 @@ class Maker:
             case["stop_on_nan"] = True
 
 
-def a_system(rng, points, rank=None, dtype=None, written=None, still=None, mode=None, wide=False):
+def a_system(rng, points, rank=None, dtype=None, written=None, still=None, mode=None, wide=False, alone=None, axis=None,
+             kinds=None):
     """Whole fields out of themselves, their neighbours, and fields that do not change: what several steps of are
-    made in one pass. What is not given is chosen."""
+    made in one pass. What is not given is chosen: alone (no neighbours), axis (that all neighbours are along), kinds (what
+    fields are: "full", or "views")."""
     m = Maker(rng, points, rank or int(rng.choice([1, 1, 2, 2, 2, 3, 3, 3, 4, 5])))
     g, case = m.g, m.case
     if m.rank == 3 and (wide or points >= 200_000 and g.chance(0.4)):  # a thread has several rows of vectors there
@@ -125,11 +127,11 @@ def a_system(rng, points, rank=None, dtype=None, written=None, still=None, mode=
     kind = kind_of(main)
     fields = ["u", "v", "w", "p", "q", "r"][:written]
     for name in fields:
-        m.full(name, main if g.chance(0.85) else g.some([d for d in DTYPES if kind_of(d) == kind]))
+        (m.view if kinds == "views" else m.full)(name, main if g.chance(0.85) else g.some([d for d in DTYPES if kind_of(d) == kind]))
     for k, name in enumerate(["k", "m", "f", "s", "h"][:still]):
-        if k and g.chance(0.3):
+        if kinds is None and k and g.chance(0.3):
             m.thin(name, main)
-        elif g.chance(0.15):
+        elif kinds == "views" or kinds is None and g.chance(0.15):
             m.view(name, main)
         else:
             m.full(name, main if g.chance(0.8) else g.some([d for d in DTYPES if kind_of(d) != "c"]))
@@ -137,7 +139,7 @@ def a_system(rng, points, rank=None, dtype=None, written=None, still=None, mode=
     one = mode or g.some(MODES)
     modes = {n: one if g.chance(0.7) else g.some(MODES) for n in fields}
     far = int(g.some([1, 1, 1, 1, 1, 2, 3, 4]))
-    alone = mode is None and g.chance(0.15)  # no neighbours
+    alone = mode is None and g.chance(0.15) if alone is None else alone
 
     def dtype_of(n):
         return g.full.get(n) or g.thin.get(n)
@@ -148,13 +150,13 @@ def a_system(rng, points, rank=None, dtype=None, written=None, still=None, mode=
         if alone:
             return ["op", "^", x, x] if kind == "b" else ["op", "*", x, x] if kind in "iu" else call("sin", x) \
                 if kind_of(dtype_of(n)) == "f" else x
-        if kind_of(dtype_of(n)) in "fc" and far == 1 and g.chance(0.5):
+        if kind_of(dtype_of(n)) in "fc" and far == 1 and axis is None and g.chance(0.5):
             return call("laplacian", x, **named)
         terms = []
         for _ in range(int(rng.integers(1, 5))):
             o = [0] * m.rank
-            o[int(rng.integers(m.rank))] = int(g.some([-1, 1])) * int(rng.integers(1, far + 1))
-            if m.rank == 2 and g.chance(0.2):
+            o[int(rng.integers(m.rank)) if axis is None else axis] = int(g.some([-1, 1])) * int(rng.integers(1, far + 1))
+            if m.rank == 2 and axis is None and g.chance(0.2):
                 o = [int(k) for k in rng.integers(-1, 2, 2)]
             terms.append(call("shift", x, offsets=o, **named) if any(o) else x)
         tree = terms[0]

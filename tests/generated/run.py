@@ -1,13 +1,14 @@
 """Generated programs and expressions on a daemon, against single requests and NumPy.
 
-    run.py ARRAYD [--backend cpu|cuda] [--seed S] [--programs N] [--expressions N] [--points N] [--jobs N]
+    run.py ARRAYD [--backend cpu|cuda] [--seed S] [--programs N] [--expressions N] [--aimed N] [--points N] [--jobs N]
            [--seconds T] [--numpy SHARE] [--out FILE] [--whole]
     run.py --join FILE… [--whole]
 
 Prints tables of which kernels were reached: by form and rank, and then type; fields; boundary; and on a GPU how much a
 thread has.
 What failed is shrunk, and printed with its seed and as curl lines; a case follows from its seed and number alone:
---seed 7 --only program:123 makes that one again. Exit status 1 where something failed, or, with --whole, where a cell is empty that a
+--seed 7 --only program:123 makes that one again. Aimed cases are made for the cells of the tables in turn, so that none is left to
+chance. Exit status 1 where something failed, or, with --whole, where a cell is empty that a
 form claims to serve.
 """
 import argparse
@@ -23,6 +24,7 @@ import time
 
 import numpy as np
 
+import aim
 import cells
 import make
 import play
@@ -40,6 +42,18 @@ def case_of(seed, number, points, expressions):
         case = (make.a_system if rng.random() < 0.5 else make.a_mixture)(rng, max(size, 1))
     case["from"] = f"seed {seed} {'expression' if expressions else 'program'} {number}"
     return case
+
+
+def aimed_case(seed, number, points, backend):
+    """For the number-th of the cells, over and over."""
+    every = aim.all_cells(backend)
+    cell = every[number % len(every)]
+    case = aim.a_case(np.random.default_rng([seed, number, 3]), points, *cell)
+    case["from"] = f"seed {seed} aimed {number} ({' '.join(map(str, cell))})"
+    return case
+
+
+KINDS = ("program", "expression", "aimed")
 
 
 class Started:
@@ -89,9 +103,12 @@ def worker(options, numbers, results, busy, own_slot):
             numbers.value += 1
         if number >= len(options.order) or time.time() > options.until:
             break
-        expressions, own = options.order[number]
+        kind, own = options.order[number]
         busy[own_slot] = number + 1
-        case = case_of(options.seed, own, options.points, expressions)
+        if kind == "aimed":
+            case = aimed_case(options.seed, own, options.points, options.backend)
+        else:
+            case = case_of(options.seed, own, options.points, kind == "expression")
         numpy = share >= 1 or np.random.default_rng([options.seed, own]).random() < share
 
         def outcome(case):
@@ -109,14 +126,14 @@ def worker(options, numbers, results, busy, own_slot):
                 return play.Outcome(f"{type(e).__name__}: {e}")
 
         o = outcome(case)
-        told = {"kernels": o.kernels, "assigned": [s[0] for s in case["body"]], "error": o.error, "compared": o.compared, "expression": bool(case.get("expression"))}
+        told = {"kernels": o.kernels, "assigned": [s[0] for s in case["body"]], "error": o.error, "compared": o.compared, "kind": kind}
         if o.wrong:
-            kind = o.wrong.split(":")[0] if re.match("lost|reported|[A-Z]", o.wrong) else None
+            way = o.wrong.split(":")[0] if re.match("lost|reported|[A-Z]", o.wrong) else None
 
             def fails(smaller):
                 """In the same way: lost, reported, an exception, or another result."""
                 wrong = time.time() < options.until + GRACE / 2 and outcome(smaller).wrong
-                return bool(wrong) and (wrong.startswith(kind) if kind else not re.match("lost|reported|[A-Z]", wrong))
+                return bool(wrong) and (wrong.startswith(way) if way else not re.match("lost|reported|[A-Z]", wrong))
 
             results.put({"found": f"{case['from']}: {o.wrong}"})
             small = play.shrunk(case, fails, 300 if options.shrink else 0)
@@ -135,7 +152,8 @@ def main():
     p.add_argument("--seed", type=int, default=int(time.time()))
     p.add_argument("--programs", type=int, default=100)
     p.add_argument("--expressions", type=int, default=100)
-    p.add_argument("--only", help="this one: program:NUMBER or expression:NUMBER")
+    p.add_argument("--aimed", type=int, default=0)
+    p.add_argument("--only", help="this one: program:NUMBER, expression:NUMBER or aimed:NUMBER")
     p.add_argument("--points", type=int, default=20000, help="elements of an array, at most")
     p.add_argument("--jobs", type=int, default=1, help="daemons side by side")
     p.add_argument("--seconds", type=float, default=1e9, help="no case begins later")
@@ -148,19 +166,18 @@ def main():
     options.until = time.time() + min(options.seconds, 1e6)
     if options.only:
         what, number = options.only.split(":")
-        options.order = [(what == "expression", int(number))]
+        options.order = [(KINDS[KINDS.index(what)], int(number))]
     else:
-        both = max(options.programs, options.expressions)
-        options.order = [(e, k) for k in range(both) for e in (False, True)
-                         if k < (options.expressions if e else options.programs)]
-    tables, counts, wrong = cells.Tables(), dict(programs=0, expressions=0, refused=0, numpy=0), []
+        each = dict(zip(KINDS, (options.programs, options.expressions, options.aimed)))
+        options.order = [(kind, k) for k in range(max(each.values())) for kind in KINDS if k < each[kind]]
+    tables, counts, wrong = cells.Tables(), dict(programs=0, expressions=0, aimed=0, refused=0, numpy=0), []
     if options.join:
         for name in options.join:
             with open(name) as f:
                 kept = json.load(f)
             tables.join(kept["tables"])
             for k, n in kept["counts"].items():
-                counts[k] += n
+                counts[k] = counts.get(k, 0) + n
             wrong += kept["wrong"]
     else:
         numbers, results = multiprocessing.Value("q", 0), multiprocessing.Queue()
@@ -175,8 +192,8 @@ def main():
                 told = results.get(timeout=max(options.until + GRACE - time.time(), 0.1))
             except queue.Empty:
                 for number in filter(None, busy):
-                    expressions, own = options.order[number - 1]
-                    wrong.append(f"seed {options.seed} {'expression' if expressions else 'program'} {own} does not end")
+                    kind, own = options.order[number - 1]
+                    wrong.append(f"seed {options.seed} {kind} {own} does not end")
                     print(f"FAILED {wrong[-1]}\n", flush=True)
                 if not any(busy):
                     wrong.append("a daemon does not end")
@@ -189,7 +206,7 @@ def main():
                 if told["end"]:
                     wrong.append(f"a daemon ended with {told['end']}:\n{told['log']}")
                 continue
-            counts["expressions" if told["expression"] else "programs"] += 1
+            counts[told["kind"] if told["kind"] == "aimed" else f"{told['kind']}s"] += 1
             counts["refused"] += told["error"] is not None
             counts["numpy"] += told["compared"]
             tables.add(told["kernels"], told["assigned"])
@@ -205,7 +222,7 @@ def main():
     if options.out:
         with open(options.out, "w") as f:
             json.dump({"tables": tables.dump(), "counts": counts, "wrong": wrong, "seed": options.seed}, f)
-    print(f"| seed {options.seed}: {counts['programs']} programs, {counts['expressions']} expressions, of which "
+    print(f"| seed {options.seed}: {counts['programs']} programs, {counts['expressions']} expressions, {counts['aimed']} aimed, of which "
           f"{counts['refused']} were refused both ways and {counts['numpy']} compared with NumPy; {len(wrong)} failed |")
     sys.exit(bool(wrong or (options.whole and empty)))
 

@@ -335,11 +335,11 @@ class Soak:
 
 
 def differences(before, after, slack, threads=0):
-    """What is not as it was, by more than so many threads. A block of memory that can be exported has a descriptor, and a few
+    """What there is more of than there was, by more than so many threads. A block of memory that can be exported has a descriptor, and a few
     that nobody was given are kept for the next arrays of their sizes."""
     allowed = {"threads": threads, "blocks": 8}
     wrong = [f"{k}: {before[k]} before, {after[k]} after" for k in before
-             if k != "rss" and abs(after[k] - before[k]) > allowed.get(k, 0)]
+             if k != "rss" and after[k] - before[k] > allowed.get(k, 0)]
     if after["rss"] > before["rss"] + slack:
         wrong.append(f"resident memory: {before['rss'] / MIB:.1f} MiB before, {after['rss'] / MIB:.1f} after, slack {slack / MIB:.0f}")
     return wrong

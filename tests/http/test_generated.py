@@ -45,14 +45,18 @@ def told(c, case, wrong, again):
     return f"{case['from']}: {wrong}\n" + "\n".join(play.curl(small)) + f"\nagain: tests/generated/run.py ARRAYD {again}"
 
 
-def play_all(daemon, backend, programs, expressions, points):
+def play_all(daemon, backend, programs, expressions, aimed, points):
+    """Of the cells that cases are aimed at, each seed takes others."""
     c, tables, refused, n = connection(daemon), cells.Tables(), 0, 0
-    for count, expression in ((programs, False), (expressions, True)):
+    for count, kind in zip((programs, expressions, aimed), run.KINDS):
         for k in range(int(count * TIMES)):
-            case = run.case_of(SEED, k, points, expression)
+            if kind == "aimed":
+                k += SEED * int(count * TIMES)
+                case = run.aimed_case(SEED, k, points, backend)
+            else:
+                case = run.case_of(SEED, k, points, kind == "expression")
             o = outcome(c, case)
-            assert o.wrong is None, told(c, case, o.wrong, f"--backend {backend} --points {points} --seed {SEED} --only " +
-                                         f"{'expression' if expression else 'program'}:{k}")
+            assert o.wrong is None, told(c, case, o.wrong, f"--backend {backend} --points {points} --seed {SEED} --only {kind}:{k}")
             tables.add(o.kernels, [s[0] for s in case["body"]])
             refused += o.error is not None
             n += 1
@@ -62,7 +66,7 @@ def play_all(daemon, backend, programs, expressions, points):
 
 
 def test_on_this_backend(daemon):
-    tables = play_all(daemon, "cpu", 150, 250, 4000)
+    tables = play_all(daemon, "cpu", 150, 250, 60, 4000)
     assert sum(tables.types.values())
 
 
@@ -73,7 +77,7 @@ def test_every_cell(tmp_path):
     for k in range(3):
         tables.append(str(tmp_path / f"{k}.json"))
         done = subprocess.run([*program, find_binary(), "--backend", "cpu", "--seed", str(SEED + k), "--programs", "4000", "--expressions",
-                               "10000", "--points", "60000", "--numpy", "0.2", "--jobs", "2", "--out", tables[-1]],
+                               "10000", "--aimed", "3000", "--points", "60000", "--numpy", "0.2", "--jobs", "2", "--out", tables[-1]],
                               capture_output=True, text=True)
         assert done.returncode == 0, done.stdout[-20000:] + done.stderr[-2000:]
         joined = subprocess.run([*program, "--backend", "cpu", "--whole", "--join", *tables], capture_output=True, text=True)
@@ -84,7 +88,7 @@ def test_every_cell(tmp_path):
 
 def test_on_a_device(gpu_with):
     """Each is kernels that the host's compiler makes."""
-    tables = play_all(gpu_with(), "cuda", 10, 10, 20000)
+    tables = play_all(gpu_with(), "cuda", 10, 10, 6, 20000)
     assert sum(tables.types.values())
 
 
