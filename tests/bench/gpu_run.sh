@@ -2,7 +2,7 @@
 # Everything that is measured and checked on a machine with an NVIDIA GPU, from a bare checkout.
 #
 #     gpu_run.sh STEP…       build unit backend arrays sanitize suite devices bench bench-quick sample program
-#                            values fair move http export consumers generated generated-checked soak survive
+#                            values fair move http export consumers generated generated-checked soak survive keep
 #
 # A step that fails or runs out of time does not stop the next; each has a log in $OUT and a line in
 # the summary, which comes last. Exit status: how many steps failed.
@@ -84,7 +84,7 @@ step_build() {
     # The checked build keeps its assertions, and with them the validating front of the backends.
     setup "$release" --buildtype=release || return 1
     setup "$checked" --buildtype=debugoptimized -Db_ndebug=false || return 1
-    ninja -j"$jobs" -C "$release" server/arrayd tests/bench/http_bare tests/backend/property || return 1
+    ninja -j"$jobs" -C "$release" server/arrayd tests/bench/http_bare tests/bench/bench_new tests/backend/property || return 1
     ninja -j"$jobs" -C "$checked" || return 1
 }
 
@@ -187,6 +187,13 @@ step_survive() {
         --seconds $(($(limit_of survive) - SECONDS - 60)) ${JOBS:+--jobs}
 }
 
+# What it costs that arrays outlive the daemon.
+step_keep() {
+    "$release/tests/bench/bench_new" cuda | sed 's/^/| /' || return 1
+    "$python" "$root/tests/bench/bench_keep.py" "$release/server/arrayd" --backend cuda || return 1
+    "$python" "$root/tests/bench/bench_restart.py" "$release/server/arrayd" --backend cuda --rounds 8
+}
+
 # Steps of all forms, on small arrays, through a daemon under a checker.
 sanitized_programs() { # SANITIZER TOOL
     local wrapper=$work/sanitized-$2 log=$work/sanitized-$2.log
@@ -249,6 +256,7 @@ run_step() {
     generated-checked) step_generated_checked ;;
     soak) step_soak ;;
     survive) step_survive ;;
+    keep) step_keep ;;
     esac
 }
 
@@ -275,6 +283,7 @@ limit_of() {
     generated-checked) echo "${LIMIT_GENERATED_CHECKED:-300}" ;;
     soak) echo "${LIMIT_SOAK:-480}" ;;
     survive) echo "${LIMIT_SURVIVE:-480}" ;;
+    keep) echo "${LIMIT_KEEP:-90}" ;;
     esac
 }
 

@@ -171,7 +171,8 @@ class Daemon:
         """Bytes in use on the GPU, or where there is none, in the keeper's hands."""
         if self.options.backend != "cuda" or not shutil.which("nvidia-smi"):
             return self.held()[1]
-        said = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"], check=True,
+        gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+        said = subprocess.run(["nvidia-smi", "-i", gpu, "--query-gpu=memory.used", "--format=csv,noheader,nounits"], check=True,
                               capture_output=True, text=True).stdout
         return int(said.split()[0]) << 20
 
