@@ -35,23 +35,27 @@ class Address(NamedTuple):
     port: int
     tls: bool
     path: Optional[str]  # of a Unix socket
+    prefix: str = ""  # of every request's path, where a proxy serves the daemon below it
 
 
 def address_of(url: str) -> Address:
-    """http://host:port, https://host:port (without a port: HTTP's own, 80 and 443), host:port (without: arrayd's own, 7411),
-    unix:/path, or a socket's path."""
+    """http://host:port, https://host:port (without a port: HTTP's own, 80 and 443), host:port (without: arrayd's own, 7411), each
+    with the path below which a proxy serves the daemon, unix:/path, or a socket's path."""
     if url.startswith("unix:"):
         return Address("localhost", 0, False, url[5:])
     if url.startswith("/"):
         return Address("localhost", 0, False, url)
     bare = "//" not in url
     u = urllib.parse.urlsplit("http://" + url if bare else url)
+    if "@" in u.netloc:  # which is not repeated: there is a password in it
+        raise ValueError("an address with a user or a password: arrayd has tokens, connect(…, token=…)")
     if u.scheme not in ("http", "https") or not u.hostname:
         raise ValueError(f"neither http://host:port nor https://host:port nor unix:path: {url!r}")
-    if u.path.strip("/") or u.query:
-        raise ValueError(f"the address has a path: {url!r}")
+    prefix = u.path.rstrip("/")
+    if u.query or u.fragment or not prefix.isascii() or not prefix.isprintable() or " " in prefix:
+        raise ValueError(f"an address has a host, a port and a path, of ASCII and without spaces: {url!r}")
     tls = u.scheme == "https"
-    return Address(u.hostname, u.port or (7411 if bare else 443 if tls else 80), tls, None)
+    return Address(u.hostname, u.port or (7411 if bare else 443 if tls else 80), tls, None, prefix)
 
 
 class Endpoint:
@@ -97,7 +101,7 @@ class Endpoint:
         """The request up to its body."""
         if not r.path.isascii() or not r.path.isprintable() or " " in r.path:
             raise ValueError(f"a path has neither spaces nor control characters nor what is not ASCII: {r.path!r}")
-        text = f"{r.method} {r.path} HTTP/1.1\r\n{self._fixed}"
+        text = f"{r.method} {self.address.prefix}{r.path} HTTP/1.1\r\n{self._fixed}"
         if r.content_type:
             text += f"Content-Type: {r.content_type}\r\n"
         if r.accept:

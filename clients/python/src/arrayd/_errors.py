@@ -112,8 +112,12 @@ def error_of(status: int, headers: Dict[str, str], body: bytes) -> ArraydError:
         code, detail = str(p["code"]), str(p["detail"])
     except (ValueError, KeyError, TypeError, RecursionError):
         p, code, detail = {}, "unknown", body[:200].decode("utf-8", "replace") or f"status {status}"
+        if "html" in headers.get("content-type", ""):
+            detail = f"status {status} with a page of HTML: is an arrayd daemon there, or a proxy without one behind it?"
     after = headers.get("retry-after")
     cls = _BY_CODE.get(code) or _BY_STATUS.get(status, ArraydError)
+    if code == "unknown" and cls is NotFound:  # the daemon says what is not there
+        cls = BadReply
     gone = _ID.search(detail) if code == "unknown_name" else None
     if gone:
         cls, detail = NotFound, f"there is no array {gone[0]} any more: it was deleted, its session ended, or the daemon was restarted"
