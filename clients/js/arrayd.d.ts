@@ -372,6 +372,8 @@ export class Client {
     evaluate<T extends RemoteArray | Value = RemoteArray | Value>(e: Infix | Tree, options?: EvaluateOptions): Promise<T>;
     /** evaluate(expr`…`): await c.eval`${a} + 2*${b}`. */
     eval<T extends RemoteArray | Value = RemoteArray | Value>(strings: TemplateStringsArray, ...values: Bindable[]): Promise<T>;
+    /** Called with a text, as a function: evaluate(). */
+    eval<T extends RemoteArray | Value = RemoteArray | Value>(e: string, options?: EvaluateOptions): Promise<T>;
     /** The value of a single number, or nested lists of up to 65,536 elements (else `too_large`); no array is made. */
     value<T extends Value = Value>(e: Infix | Tree, options?: Omit<EvaluateOptions, "name" | "out" | "index">): Promise<T>;
     /** The result itself, however large; no array is made. */

@@ -226,21 +226,22 @@ export function connect(url = "http://127.0.0.1:7411", options = {}) {
     return new Client(url, options);
 }
 
+const settings = new WeakMap(); // of each client, which itself shows no token where it is logged or made JSON of
 /** A session of a daemon, and all that is done in it. */
 export class Client {
     constructor(url, { token, session, headers = {}, fetch = globalThis.fetch } = {}) {
         this.url = String(url).replace(/\/+$/, "");
         this.session = session ?? "default";
-        this.options = { token, session, headers, fetch };
+        settings.set(this, { token, session, headers, fetch });
         this.fetch = (...args) => fetch(...args); // a browser's fetch must not be called as a method
     }
 
     /** The same client but for these options: with({ session }), with({ headers }). */
-    with(options) { return new Client(this.url, { ...this.options, ...options }); }
+    with(options) { return new Client(this.url, { ...settings.get(this), ...options }); }
 
     /** Any request below /v1: its Response. `body` is sent as JSON, `bytes` as they are. */
     async request(method, path, { query = {}, body, bytes, accept = "application/json", headers, signal, wait } = {}) {
-        const { token, session } = this.options;
+        const { token, session, headers: always } = settings.get(this);
         const content = bytes ?? (body === undefined ? undefined : stringify(body));
         const sent = defined({
             Accept: accept,
@@ -248,14 +249,14 @@ export class Client {
             "Arrayd-Session": session,
             Prefer: wait === undefined ? undefined : `wait=${Math.ceil(wait)}`,
             "Content-Type": bytes ? "application/octet-stream" : content && "application/json",
-            ...this.options.headers, ...headers,
+            ...always, ...headers,
         });
         const search = new URLSearchParams(defined(query)).toString();
         const address = `${this.url}/v1${path}${search && `?${search}`}`;
         const response = await this.fetch(address, { method, headers: sent, body: content, signal });
-        if (response.ok)
-            return response;
-        throw await errorOf(response, body);
+        if (!response.ok)
+            throw await errorOf(response, body);
+        return response;
     }
 
     /** The same for a reply in JSON, which is returned; undefined where it is empty. */
@@ -355,8 +356,8 @@ export class Client {
 
     /** POST /v1/evaluate: infix text, expr`…` or a tree; an array, or the value of a single number. */
     async evaluate(e, options) { return this.#result(await this.send("POST", "/evaluate", evaluation(e, options))); }
-    /** evaluate(expr`…`): await c.eval`${a} + 2*${b}`. */
-    eval(strings, ...values) { return this.evaluate(expr(strings, ...values)); }
+    /** evaluate(expr`…`): await c.eval`${a} + 2*${b}`. Called with a text it is evaluate. */
+    eval(e, ...more) { return Array.isArray(e) ? this.evaluate(expr(e, ...more)) : this.evaluate(e, ...more); }
     /** The value of a single number, or nested lists of up to 65,536 elements; no array is made. */
     value(e, options) { return this.evaluate(e, { ...options, inline: true }); }
     /** The result itself, however large: { dtype, shape, data: a typed array }; no array is made. */
@@ -399,7 +400,7 @@ export class Client {
 /** A session of its own: a Client that can be deleted, by `await using` also. */
 export class Session extends Client {
     constructor(client, meta) {
-        super(client.url, { ...client.options, session: meta.id });
+        super(client.url, { ...settings.get(client), session: meta.id });
         Object.assign(this, { id: meta.id, meta });
     }
 

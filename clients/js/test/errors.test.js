@@ -1,6 +1,7 @@
 // What goes wrong: errors with their places, credentials, sessions, requests that are given up.
 import assert from "node:assert/strict";
 import test from "node:test";
+import { inspect } from "node:util";
 import { Client, connect } from "../arrayd.js";
 import { client, collect, fails, live, token, url } from "./live.js";
 
@@ -26,6 +27,15 @@ test("who has no token, or a wrong one, is told so", async () => {
     for (const wrong of [undefined, "at-nobody", ""])
         same((await fails("unauthorized", connect(url, { token: wrong }).info())).status, 401);
     assert.equal(typeof (await connect(`${url}//`, { token }).info()).version, "string");
+});
+
+live("a token is in no log and in no JSON", async c => {
+    const a = await c.zeros(3), session = await c.createSession();
+    for (const shown of [c, a, session, connect(url, { token: "at-s3cret", headers: { Authorization: "Bearer at-s3cret" } })])
+        for (const text of [inspect(shown, { depth: 9, showHidden: true }), JSON.stringify(shown) ?? ""])
+            assert(!text.includes("s3cret") && !(token && text.includes(token)), text);
+    await session.delete();
+    await a.delete();
 });
 
 test("what waits in line says for how long", async () => {

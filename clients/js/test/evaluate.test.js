@@ -65,6 +65,7 @@ live("templates bind what is in them", async c => {
     const a = await c.array([-1, 2]);
     const k = 10;
     const relu = await c.eval`where(${a} > 0, ${a}, ${k})`;
+    assert.equal(await c.eval("1 + 2"), 3n); // with a text it is evaluate()
     same(await relu.toList(), [10, 2]);
     same(await c.evaluate(expr`sum(${a}, axis=${0})`), 1);
     const square = expr`${a}**2`;
