@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -94,6 +95,7 @@ class Node:
         before = self.d.pid
         later = [Later(c, expr) for c, expr in pieces]
         until(lambda: self.in_flight() >= len(pieces), 60)
+        time.sleep(0.3)  # and for the last of them to begin
         os.kill(before, signal.SIGSEGV)
         for x in later:  # asked again of the next process, there is nothing to compute with
             reply = x.end()
@@ -242,8 +244,8 @@ def test_a_crash_while_work_runs(daemon_with, accounts):
 
     def again():  # nothing that takes long: long work of two users would not run at once
         for c in (n.ann, n.bob):
-            c.expect(201, c.post("/v1/arrays", {"name": "a", "fill": 1.0, "shape": [2500, 1]}))
-            c.expect(201, c.post("/v1/arrays", {"name": "b", "fill": 1.0, "shape": [1, 2500]}))
+            c.expect(201, c.post("/v1/arrays", {"name": "a", "fill": 1.0, "shape": [4000, 1]}))
+            c.expect(201, c.post("/v1/arrays", {"name": "b", "fill": 1.0, "shape": [1, 4000]}))
 
     again()
     # nobody is to blame for what was not running, nor for a signal that somebody sent
