@@ -84,8 +84,8 @@ struct backend_config {
     /* What is refused and suspected, and what runs (culprit.h). NULL: the CUDA backend has a list
      * of its own, in the kernel cache's folder; the CPU backend has none. */
     struct culprits *culprits;
-    /* The user whose work it is (job.asker), for that list; NULL: nobody is named. */
-    const char *(*who)(const void *asker);
+    /* Whose work it is (job.asker), for that list; NULL: nobody is named. */
+    struct culprit_who (*who)(const void *asker);
 };
 
 /* The access that memory is exported with, where the system can enforce it. */

@@ -66,7 +66,7 @@ void blame_crash(struct culprits *c, const struct hold *hold)
     char why[64], key[CODE_KEY_TEXT];
     const int sig = hold_signal(hold);
     const struct culprit_left *left = culprits_left(c, &n);
-    if (!is_a_crash(sig) || n == 0)
+    if (!is_a_crash(sig))
         return;
     snprintf(why, sizeof why, "the daemon died of signal %d (%s)", sig, strsignal(sig));
     const bool saved = culprits_crashed(c, why);
@@ -82,9 +82,10 @@ void blame_crash(struct culprits *c, const struct hold *hold)
         log_event(LOG_ERROR, "what was running could not be recorded", NULL);
 }
 
-const char *blame_who(const void *asker)
+struct culprit_who blame_who(const void *asker)
 {
-    return asker ? ((const struct asker *)asker)->principal : NULL;
+    const struct asker *a = asker;
+    return a ? (struct culprit_who){a->principal, a->job} : (struct culprit_who){0};
 }
 
 void blame_fault(struct culprits *c, const struct backend_fault *f)
@@ -92,7 +93,7 @@ void blame_fault(struct culprits *c, const struct backend_fault *f)
     const char *who = NULL;
     bool one = f->of_kernels;
     for (uint32_t i = 0; i < f->n_work && one; i++) {
-        const char *name = blame_who(f->work[i].asker);
+        const char *name = blame_who(f->work[i].asker).name;
         if (f->work[i].n_kernels == 0)
             continue;
         one = name && *name && (!who || !strcmp(who, name));

@@ -9,6 +9,7 @@
 
 struct backend_fault;
 struct config;
+struct culprit_who;
 struct culprits;
 struct hold;
 
@@ -19,7 +20,7 @@ enum err_code blame_open(const struct config *config, struct hold *hold, struct 
  * in it. */
 void blame_crash(struct culprits *c, const struct hold *hold);
 /* For backend_config.who. */
-const char *blame_who(const void *asker);
+struct culprit_who blame_who(const void *asker);
 /* The device faulted: if only one user's work was there, that counts against the user. */
 void blame_fault(struct culprits *c, const struct backend_fault *f);
 

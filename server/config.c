@@ -150,7 +150,9 @@ const struct setting config_settings[] = {
     {"journal-size", SET_SIZE, true, AT(journal_size), "1GiB", 4194304, ANY, "SIZE",
      "with keep-arrays: journal of what clients have; at least twice the size of that"},
     {"job-restarts", SET_COUNT, true, AT(job_restarts), "3", 0, 1e6, "N",
-     "with keep-arrays: deaths of the daemon in a row at one step of a job; then the job fails"},
+     "with keep-arrays: crashes of the daemon in a row while only one job's work, and the same "
+     "step of "
+     "it, was running; then the job fails"},
     {"max-chunks", SET_COUNT, true, AT(max_chunks), "4096", 1, 1e6, "N",
      "with keep-arrays: pieces of memory with a descriptor each that arrays may lie in"},
     {"max-kept-arrays", SET_COUNT, true, AT(max_kept_arrays), "131072", 1, 1e8, "N",

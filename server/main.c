@@ -139,7 +139,7 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
                                .engine = s->engine,
                                .evict = c->evict,
                                .keep = s->keep,
-                               .most_tries = c->job_restarts};
+                               .most_crashes = c->job_restarts};
     struct accounts accounts = {0};
     jobs.uses = s->uses = lease_uses_new();
     enum err_code code = s->leases && s->shares && s->uses && s->memory ? ERR_OK : err_oom(e);

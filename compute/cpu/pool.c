@@ -451,7 +451,8 @@ struct pool *pool_new(int threads, int64_t inline_elements)
     return p;
 }
 
-void pool_watch(struct pool *p, struct culprits *culprits, const char *(*who)(const void *asker))
+void pool_watch(struct pool *p, struct culprits *culprits,
+                struct culprit_who (*who)(const void *asker))
 {
     p->watch = (struct suspect_watch){culprits, who};
 }

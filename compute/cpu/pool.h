@@ -21,7 +21,8 @@ struct pool_stats {
 struct pool *pool_new(int threads, int64_t inline_elements);
 /* From now on the list says what is refused and what runs alone, and is told what runs; before the
  * first job. who: as in struct backend_config. */
-void pool_watch(struct pool *p, struct culprits *culprits, const char *(*who)(const void *asker));
+void pool_watch(struct pool *p, struct culprits *culprits,
+                struct culprit_who (*who)(const void *asker));
 void pool_free(struct pool *p); /* call when every job is done and every stream freed */
 
 struct backend_stream *pool_stream_new(struct pool *p); /* NULL without memory */

@@ -42,8 +42,9 @@ void suspect_begins(const struct suspect_watch *w, struct job *job)
     if (!w->culprits || job->n_kernels == 0)
         return;
     const struct code_key plan = plan_of(job);
-    job->running = culprits_begin(w->culprits, &plan, job->n_kernels, "rows",
-                                  w->who ? w->who(job->asker) : NULL, job->alone);
+    job->running =
+        culprits_begin(w->culprits, &plan, job->n_kernels, "rows",
+                       w->who ? w->who(job->asker) : (struct culprit_who){0}, job->alone);
 }
 
 void suspect_ends(const struct suspect_watch *w, const struct job *job)

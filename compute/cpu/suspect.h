@@ -6,8 +6,8 @@
 #include "compute/backend.h"
 
 struct suspect_watch {
-    struct culprits *culprits;             /* NULL: none */
-    const char *(*who)(const void *asker); /* or NULL */
+    struct culprits *culprits;                    /* NULL: none */
+    struct culprit_who (*who)(const void *asker); /* or NULL */
 };
 
 /* ERR_FAULTED, ERR_PLAN_FAULTED: it is refused, as job->refusal says. Sets job->alone. */

@@ -56,23 +56,33 @@ static void end_texts(struct culprits_memory *m)
         m->strikes[i].who[CULPRIT_WHO - 1] = '\0';
 }
 
+static void take_plan(struct culprits *c, const struct running_slot *s)
+{
+    struct culprit_left *l = &c->left[c->n_left++];
+    l->plan = s->plan;
+    l->alone = s->alone;
+    memcpy(l->who, s->who, sizeof l->who);
+    memcpy(l->form, s->form, sizeof l->form);
+    memcpy(l->job, s->job, sizeof l->job);
+    if (s->n_kernels > 1)
+        snprintf(l->form, sizeof l->form, "plan-of-%u", s->n_kernels);
+}
+
 /* Notes what was running, and empties the table for this process. False without memory. */
 static bool take_running(struct culprits *c)
 {
     c->left = mem_calloc(RUNNING_MOST, sizeof *c->left);
     for (int i = 0; c->left && i < RUNNING_MOST; i++) {
         struct running_slot *s = &c->m->slots[i];
-        struct culprit_left *l = &c->left[c->n_left];
         if (atomic_exchange(&s->state, SLOT_FREE) != SLOT_RUNS)
             continue;
-        l->plan = s->plan;
-        l->alone = s->alone;
-        memcpy(l->who, s->who, sizeof l->who);
-        memcpy(l->form, s->form, sizeof l->form);
-        l->who[sizeof l->who - 1] = l->form[sizeof l->form - 1] = '\0';
-        if (s->n_kernels > 1)
-            snprintf(l->form, sizeof l->form, "plan-of-%u", s->n_kernels);
-        c->n_left++;
+        s->who[sizeof s->who - 1] = s->form[sizeof s->form - 1] = s->job[sizeof s->job - 1] = '\0';
+        if (*s->form) {
+            take_plan(c, s);
+        } else {
+            memcpy(c->job_left, s->job, sizeof c->job_left);
+            c->n_jobs_left++;
+        }
     }
     return c->left;
 }

@@ -32,6 +32,7 @@ struct culprits;
 #define CULPRIT_FORM    24
 #define CULPRIT_WHY     160
 #define CULPRIT_WHO     72
+#define CULPRIT_JOB     32
 #define FAULTED_FILE    "faulted" /* in the kernel cache's folder */
 
 /* shared: in memory with a descriptor (culprits_fd). take_fd: that of the process before, or −1;
@@ -96,17 +97,24 @@ int culprits_count_in(const char *folder);
 
 /* --- what is running --- */
 
+/* Whose work it is; NULL: not known. */
+struct culprit_who {
+    const char *name; /* the user's */
+    const char *job;  /* the job's id; "" if it is not of a job */
+};
 /* Until culprits_end: that plan is on a device. alone: because it is suspected. Returns a number;
  * 0: there is no room. Some ten nanoseconds. */
 uint32_t culprits_begin(struct culprits *c, const struct code_key *plan, uint32_t n_kernels,
-                        const char *form, const char *who, bool alone);
+                        const char *form, struct culprit_who who, bool alone);
+/* The same for a job: kernels are made for it, or run, or their results are taken. */
+uint32_t culprits_begin_job(struct culprits *c, const char *job);
 void culprits_end(struct culprits *c, uint32_t number); /* 0 allowed */
 
 /* What the process before was running when it ended. */
 struct culprit_left {
     struct code_key plan;
     char form[CULPRIT_FORM];
-    char who[CULPRIT_WHO];
+    char who[CULPRIT_WHO], job[CULPRIT_JOB];
     bool alone;
     bool refused; /* set by culprits_crashed */
 };
@@ -114,6 +122,9 @@ const struct culprit_left *culprits_left(const struct culprits *c, uint32_t *ret
 /* It died of a crash: all of that is suspected. The rest of the process was beside it, so even one
  * piece of work alone is refused only if it had been suspected before. False: as culprits_fault. */
 bool culprits_crashed(struct culprits *c, const char *why);
+/* The job that it crashed of, as far as is known: all that was running was the job's, or nothing
+ * was on a device, and this was the only job under way. "": none, or it did not crash. */
+const char *culprits_crashed_of(const struct culprits *c);
 
 /* --- users --- */
 

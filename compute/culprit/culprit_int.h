@@ -18,8 +18,9 @@ struct running_slot {
     uint32_t n_kernels;
     struct code_key plan;
     bool alone;
-    char form[CULPRIT_FORM];
+    char form[CULPRIT_FORM]; /* "": a job, without a plan */
     char who[CULPRIT_WHO];
+    char job[CULPRIT_JOB];
 };
 
 /* In memory that the next process may map: plain data only, and checked before it is used
@@ -46,6 +47,9 @@ struct culprits {
     _Atomic uint32_t hint;               /* where to look for a free slot */
     struct culprit_left *left;
     uint32_t n_left;
+    char job_left[CULPRIT_JOB]; /* a job that was under way, of n_jobs_left */
+    uint32_t n_jobs_left;
+    bool crashed;
     int64_t limit; /* culprits_limit */
     double window_s;
 };

@@ -4,8 +4,13 @@
 #include "compute/base/mem.h"
 #include "compute/culprit/culprit_int.h"
 
+static void put(char *to, const char *text, size_t size)
+{
+    strncpy(to, text ? text : "", size - 1);
+}
+
 uint32_t culprits_begin(struct culprits *c, const struct code_key *plan, uint32_t n_kernels,
-                        const char *form, const char *who, bool alone)
+                        const char *form, struct culprit_who who, bool alone)
 {
     const uint32_t from = atomic_fetch_add_explicit(&c->hint, 1, memory_order_relaxed);
     for (uint32_t i = 0; i < RUNNING_MOST; i++) {
@@ -17,12 +22,19 @@ uint32_t culprits_begin(struct culprits *c, const struct code_key *plan, uint32_
         s->plan = *plan;
         s->n_kernels = n_kernels;
         s->alone = alone;
-        strncpy(s->form, form, sizeof s->form - 1);
-        strncpy(s->who, who ? who : "", sizeof s->who - 1);
+        put(s->form, form, sizeof s->form);
+        put(s->who, who.name, sizeof s->who);
+        put(s->job, who.job, sizeof s->job);
         atomic_store_explicit(&s->state, SLOT_RUNS, memory_order_release);
         return at + 1;
     }
     return 0;
+}
+
+uint32_t culprits_begin_job(struct culprits *c, const char *job)
+{
+    return culprits_begin(c, &(struct code_key){{0}}, 0, "", (struct culprit_who){.job = job},
+                          false);
 }
 
 void culprits_end(struct culprits *c, uint32_t number)
@@ -40,6 +52,7 @@ const struct culprit_left *culprits_left(const struct culprits *c, uint32_t *ret
 bool culprits_crashed(struct culprits *c, const char *why)
 {
     const uint32_t n = c->n_left;
+    c->crashed = true;
     struct culprit_kernel *plans = mem_calloc(n + 1, sizeof *plans);
     struct culprit_work *works = mem_calloc(n + 1, sizeof *works);
     const bool room = plans && works;
@@ -53,4 +66,13 @@ bool culprits_crashed(struct culprits *c, const char *why)
     mem_free(plans);
     mem_free(works);
     return saved;
+}
+
+const char *culprits_crashed_of(const struct culprits *c)
+{
+    const char *job = c->n_left ? c->left[0].job : c->n_jobs_left == 1 ? c->job_left : "";
+    for (uint32_t i = 1; i < c->n_left; i++)
+        if (strcmp(c->left[i].job, job) != 0)
+            return "";
+    return c->crashed ? job : "";
 }

@@ -9,6 +9,7 @@
 #include "compute/base/lock.h"
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
+#include "compute/culprit/culprit.h"
 #include "server/jobs/jobs_int.h"
 #include "server/kept/keep.h"
 #include "server/kept/kept_job.h"
@@ -19,10 +20,10 @@
 #define OF_A_BLOCK       512 /* bytes that the journal has of each, besides the values */
 
 struct job_record {
-    int64_t tries; /* kept_progress's, as the two after it */
+    int64_t crashes; /* kept_progress's, as the two after it */
     bool behind, copies;
-    bool begun;     /* a slice, in this process */
-    int64_t values; /* of each series that the journal has; if it is behind */
+    uint32_t under_way; /* culprits_begin_job's number */
+    int64_t values;     /* of each series that the journal has; if it is behind */
     /* the items to be written; their values lie in `text` */
     struct strb text;
     struct record_item *items;
@@ -104,7 +105,7 @@ static struct kept_progress progress_of(const struct user_job *j)
                                .values = j->record->behind ? j->record->values : j->n_values,
                                .snapshots = (int64_t)j->n_snapshots,
                                .ends = (int64_t)j->ends,
-                               .tries = j->record->tries,
+                               .crashes = j->record->crashes,
                                .ended_us = job_is_over(j) ? j->ended_us : 0,
                                .ran_ms = j->ran + (j->started > 0 ? clock_ms() - j->started : 0),
                                .device_ms = j->device_ms,
@@ -188,22 +189,25 @@ void job_keep_progress(struct user_job *j)
                   "reason", e.message, NULL);
 }
 
-void job_keep_try(struct user_job *j)
+void job_keep_enter(struct user_job *j)
 {
-    struct job_record *x = j->record;
-    if (!x || x->begun)
-        return;
-    x->begun = true;
-    x->tries++;
-    job_keep_progress(j);
+    struct culprits *c = j->table->config.culprits;
+    if (j->record && c)
+        j->record->under_way = culprits_begin_job(c, j->id);
+}
+
+void job_keep_leave(struct user_job *j)
+{
+    struct culprits *c = j->table->config.culprits;
+    if (j->record && c)
+        culprits_end(c, j->record->under_way);
 }
 
 void job_keep_again(struct user_job *j)
 {
     if (!j->record)
         return;
-    j->record->tries = 0;
-    j->record->begun = false;
+    j->record->crashes = 0;
     job_keep_progress(j);
 }
 
@@ -246,7 +250,7 @@ enum err_code job_keep_slice(struct user_job *j, struct program_slice *made, str
     at.step = made->steps;
     at.values = x->behind ? x->values : values;
     at.snapshots = (int64_t)j->n_taken;
-    at.tries = 0;
+    at.crashes = 0;
     at.behind = x->behind;
     at.copies = made->copies;
     at.until = made->until;
@@ -265,7 +269,7 @@ void job_keep_committed(struct user_job *j, bool copies)
 {
     if (!j->record)
         return;
-    j->record->tries = 0;
+    j->record->crashes = 0;
     j->record->copies = copies;
 }
 
@@ -315,7 +319,7 @@ void job_keep_restored(struct user_job *j, const struct kept_job *k)
     struct record_item item = {
         .kind = KEEP_JOB, .key = key, .value = k->record, .n = k->record_len};
     item.key_len = keep_job_key(key, j->body.principal->name, j->id, -1);
-    x->tries = k->at.tries;
+    x->crashes = k->at.crashes;
     x->behind = k->at.behind;
     x->values = j->n_values;
     enum err_code code = keep_write(j->table->config.keep, &(struct keep_items){&item, 1}, &e);

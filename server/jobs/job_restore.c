@@ -9,6 +9,7 @@
 #include "compute/base/lock.h"
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
+#include "compute/culprit/culprit.h"
 #include "server/jobs/jobs_int.h"
 #include "server/kept/kept_job.h"
 #include "server/server.h"
@@ -45,12 +46,12 @@ static enum err_code may_go_on(const struct jobs *t, const struct kept_job *k, s
                        " were being copied to arrays that cannot exchange their memory: they may "
                        "have the contents of step %" PRId64 " or of an earlier one",
                        k->at.step, k->at.step);
-    if (k->at.tries > t->config.most_tries)
+    if (k->at.crashes > t->config.most_crashes)
         return err_set(e, ERR_INTERNAL,
-                       "the daemon has ended %" PRId64
-                       " times in a row while this job was at the same step (job-restarts): resume "
-                       "it to try again",
-                       k->at.tries);
+                       "the daemon has crashed %" PRId64
+                       " times in a row while only this job's work was running, at the same step "
+                       "(job-restarts): resume it to try again",
+                       k->at.crashes);
     return ERR_OK;
 }
 
@@ -178,15 +179,18 @@ static void take_progress(struct user_job *j, const struct kept_progress *at)
     j->statement = at->statement;
 }
 
-enum err_code jobs_restore(struct jobs *t, struct server *s, const struct kept_job *k,
+enum err_code jobs_restore(struct jobs *t, struct server *s, const struct kept_job *kept,
                            struct err *e)
 {
+    struct kept_job own = *kept, *k = &own;
     enum job_state state;
     struct user_job *j = mem_calloc(1, sizeof *j);
     if (!j)
         return err_oom(e);
     if (!state_of(k->at.state, &state))
         state = JOB_QUEUED;
+    if (t->config.culprits && !strcmp(culprits_crashed_of(t->config.culprits), k->id))
+        k->at.crashes++;
     *j = (struct user_job){.refs = 1,
                            .table = t,
                            .seq = k->seq,

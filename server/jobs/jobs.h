@@ -41,7 +41,7 @@ struct jobs_config {
     bool evict;                /* and may move arrays for it */
     /* Jobs outlive the process: they are written to the journal. NULL: no journal */
     struct keep *keep;
-    int64_t most_tries; /* processes in a row that may end while a job gets no step further */
+    int64_t most_crashes; /* of a job's work in a row while it gets no step further */
 };
 
 enum err_code jobs_new(const struct jobs_config *config, struct jobs **ret,

@@ -143,7 +143,9 @@ enum err_code job_keep_begin(struct user_job *j, struct err *e) must_check;
  * for a job that is under way. */
 void job_keep_progress(struct user_job *j);
 void job_keep_again(struct user_job *j);
-void job_keep_try(struct user_job *j); /* it begins a slice */
+/* A slice is under way, from before its work is made until its outcome has been taken. */
+void job_keep_enter(struct user_job *j);
+void job_keep_leave(struct user_job *j);
 /* Before the snapshot is made: the next of the job's. ERR_OUT_OF_MEMORY. */
 enum err_code job_keep_snapshot(struct user_job *j, const struct kept_snapshot *s,
                                 struct err *e) must_check;

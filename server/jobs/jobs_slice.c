@@ -303,6 +303,7 @@ bool job_take_slice(struct user_job *j)
     const bool failed = over && !j->ending && g.state == PROGRAM_FAILED;
     if (over && !j->ending && !(failed && (is_left(j, &g.err) || job_free_memory(j, &g.err))))
         finish(j, &o);
+    job_keep_leave(j);
     bool goes_on = !over && !is_crowded_out(j);
     pthread_mutex_lock(&t->lock);
     job_leave_slice(j);
@@ -378,7 +379,7 @@ static enum beginning may_begin(struct user_job *j)
         job_changed(j);
     }
     job_enter_slice(j);
-    job_keep_try(j);
+    job_keep_enter(j);
     pthread_mutex_unlock(&t->lock);
     return BEGIN_NOW;
 }

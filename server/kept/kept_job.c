@@ -130,7 +130,7 @@ void kept_put_progress(struct json_writer *w, const struct kept_progress *at)
     json_put_member_i64(w, "values", at->values);
     json_put_member_i64(w, "snapshots", at->snapshots);
     json_put_member_i64(w, "ends", at->ends);
-    json_put_member_i64(w, "tries", at->tries);
+    json_put_member_i64(w, "crashes", at->crashes);
     json_put_member_i64(w, "ended_us", at->ended_us);
     json_put_member_i64(w, "ran_us", llround(at->ran_ms * 1e3));
     json_put_member_i64(w, "device_us", llround(at->device_ms * 1e3));
@@ -232,7 +232,7 @@ enum err_code kept_read_progress(struct json v, struct kept_progress *ret, struc
     TRY(member_i64(v, "values", &ret->values, e));
     TRY(member_i64(v, "snapshots", &ret->snapshots, e));
     TRY(member_i64(v, "ends", &ret->ends, e));
-    TRY(member_i64(v, "tries", &ret->tries, e));
+    TRY(member_i64(v, "crashes", &ret->crashes, e));
     TRY(member_i64(v, "ended_us", &ret->ended_us, e));
     TRY(member_i64(v, "ran_us", &ran, e));
     TRY(member_i64(v, "device_us", &device, e));

@@ -30,7 +30,7 @@ struct kept_progress {
     int64_t values; /* of each series */
     int64_t snapshots;
     int64_t ends;     /* how often it has ended */
-    int64_t tries;    /* processes in which it has begun a slice since its last whole step */
+    int64_t crashes;  /* since its last whole step, if only its work was running */
     int64_t ended_us; /* 0: it has not */
     double ran_ms, device_ms;
     bool until;  /* that was true */

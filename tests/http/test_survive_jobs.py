@@ -203,7 +203,7 @@ def test_snapshots(daemon_with):
     api = d.client()
     chance = random.Random(3)
     hold(api, "x", np.zeros(300_000))
-    ref = start(api, ["x += 1"], 3000, snapshot={"x": 150})
+    ref = start(api, ["x += 1"], 12_000, snapshot={"x": 600})
     kills = 0
     while under_way(job(api, ref)) and kills < 12:
         die(api, d)
@@ -211,7 +211,7 @@ def test_snapshots(daemon_with):
         time.sleep(1.01 if kills % 3 == 0 else chance.random() * 0.2)
     j = ended(api, ref)
     assert j["state"] == "done" and kills > 2
-    assert [s["step"] for s in j["snapshots"]] == [*range(150, 3001, 150)]
+    assert [s["step"] for s in j["snapshots"]] == [*range(600, 12_001, 600)]
     for s in j["snapshots"]:
         assert set(api.download(s["id"]).tolist()) == {float(s["step"])}
     assert len(api.list_all("/v1/arrays", "arrays")) == 21
@@ -315,26 +315,42 @@ def test_deaths_while_it_takes_over(daemon_with):
     api.close()
 
 
-def test_one_that_never_gets_further(daemon_with):
-    """A job that the daemon dies of again and again ends, after which it can be resumed; those beside it go on."""
-    d = keeping(daemon_with, "--job-restarts", 2, "--max-cost", 10**15)
+def one_that_never_gets_further(d, deaths, sig):
+    """The daemon dies in the midst of its first step, while another job waits for its turn; returns both, and a client."""
     api = d.client()
-    assert api.info()["limits"]["job_restarts"] == 2
     hold(api, "x", np.linspace(0, 1, 3_000_000))
     hold(api, "y", np.zeros(3))
     other = start(api, ["y += 1"], 10**12)
-    ref = start(api, ["x = x" + 2*HEAVY], 2)
-    for _ in range(3):
+    ref = start(api, ["x = x" + 8*HEAVY], 2)
+    for _ in range(deaths):
         until(lambda: job(api, ref)["state"] == "running" and job(api, other)["step"] > 0)
         assert under_way(job(api, ref)) and job(api, ref)["step"] == 0
         time.sleep(0.2)
-        die(api, d)
+        die(api, d, sig)
+    return ref, other, api
+
+
+def test_one_that_crashes_the_daemon(daemon_with):
+    """A job that the daemon crashes of again and again ends, after which it can be resumed; those beside it go on."""
+    d = keeping(daemon_with, "--job-restarts", 1, "--max-cost", 10**15)
+    ref, other, api = one_that_never_gets_further(d, 2, signal.SIGSEGV)
+    assert api.info()["limits"]["job_restarts"] == 1
     j = job(api, ref)
     assert j["state"] == "failed" and j["step"] == 0 and j["error"]["code"] == "internal", j
-    assert "3 times in a row" in j["error"]["detail"] and "job-restarts" in j["error"]["detail"]
+    assert "2 times in a row" in j["error"]["detail"] and "job-restarts" in j["error"]["detail"]
     assert under_way(job(api, other))
+    api.expect(204, api.delete("/v1/faults"))  # its work would be refused
     api.expect(202, api.post(f"/v1/jobs/{ref}/resume"))
     assert ended(api, ref)["state"] == "done"
+    api.expect(200, api.delete(f"/v1/jobs/{other}"))
+    api.close()
+
+
+def test_one_whose_daemon_is_killed(daemon_with):
+    """That says nothing about the job, however often it happens in one step."""
+    d = keeping(daemon_with, "--job-restarts", 1, "--max-cost", 10**15)
+    ref, other, api = one_that_never_gets_further(d, 4, signal.SIGKILL)
+    assert ended(api, ref)["state"] == "done" and under_way(job(api, other))
     api.expect(200, api.delete(f"/v1/jobs/{other}"))
     api.close()
 

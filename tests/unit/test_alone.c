@@ -1,5 +1,5 @@
 /* Suspected work runs alone, and refused work does not run, on both backends: compute/cpu/suspect.h
- * and compute/gpu/cuda/queue.c. */
+ * and compute/gpu/cuda/queue.c. And which job a crash is counted against. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -276,6 +276,63 @@ static void test_others_are_not_held_back_for_long(void **state)
         arena_free(adders[i].arena);
 }
 
+/* --- jobs --- */
+
+static void begin_of(struct culprits *c, int k, const char *job)
+{
+    struct code_key key = {{(uint8_t)k}};
+    assert_true(culprits_begin(c, &key, 1, "rows", (struct culprit_who){"ann", job}, false));
+}
+
+static struct culprits *crash(struct culprits *c)
+{
+    struct culprits *next = after_death(c);
+    culprits_close(c);
+    (void)culprits_crashed(next, "a test");
+    return next;
+}
+
+/* The job that a crash is counted against: nobody who ran beside other work. */
+static void test_a_job_that_it_crashed_of(void **state)
+{
+    (void)state;
+    uint32_t n, number;
+    struct culprits *r = culprits_open(true, -1);
+    begin_of(r, 1, "j-1");
+    begin_of(r, 2, "j-1");
+    assert_true(culprits_begin_job(r, "j-1") && culprits_begin_job(r, "j-2"));
+    struct culprits *killed = after_death(r);
+    assert_string_equal(culprits_crashed_of(killed), "");
+    culprits_close(killed);
+    begin_of(r, 1, "j-1");
+    assert_true(culprits_begin_job(r, "j-1") && culprits_begin_job(r, "j-2"));
+    r = crash(r);
+    assert_true(culprits_left(r, &n) && n == 1); /* jobs are not plans */
+    assert_string_equal(culprits_crashed_of(r), "j-1");
+    begin_of(r, 1, "j-1");
+    begin_of(r, 2, "j-2");
+    r = crash(r);
+    assert_string_equal(culprits_crashed_of(r), "");
+    begin_of(r, 1, "j-1");
+    begin_of(r, 2, "");
+    r = crash(r);
+    assert_string_equal(culprits_crashed_of(r), "");
+    begin_of(r, 2, ""); /* of a request, beside a job that has nothing on the device */
+    assert_true(culprits_begin_job(r, "j-1"));
+    r = crash(r);
+    assert_string_equal(culprits_crashed_of(r), "");
+    /* nothing is on a device */
+    number = culprits_begin_job(r, "j-1");
+    assert_true(culprits_begin_job(r, "j-2"));
+    culprits_end(r, number);
+    r = crash(r);
+    assert_string_equal(culprits_crashed_of(r), "j-2");
+    assert_true(culprits_begin_job(r, "j-1") && culprits_begin_job(r, "j-2"));
+    r = crash(r);
+    assert_string_equal(culprits_crashed_of(r), "");
+    culprits_close(r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -283,6 +340,7 @@ int main(void)
         cmocka_unit_test(test_refused_on_the_cpu),
         cmocka_unit_test(test_alone_on_a_gpu),
         cmocka_unit_test(test_others_are_not_held_back_for_long),
+        cmocka_unit_test(test_a_job_that_it_crashed_of),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -424,7 +424,7 @@ static void test_memory_that_is_damaged(void **state)
 static uint32_t begin(struct culprits *r, int k, uint32_t n_kernels, const char *who, bool alone)
 {
     struct code_key key = key_of(k);
-    return culprits_begin(r, &key, n_kernels, "rows", who, alone);
+    return culprits_begin(r, &key, n_kernels, "rows", (struct culprit_who){.name = who}, alone);
 }
 
 static void test_what_was_running(void **state)

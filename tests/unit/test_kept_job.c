@@ -125,7 +125,7 @@ static struct kept_progress progress(void)
                                   .values = VALUES,
                                   .snapshots = 1,
                                   .ends = 1,
-                                  .tries = 2,
+                                  .crashes = 2,
                                   .ran_ms = 1.001,
                                   .device_ms = 1.003,
                                   .err = ERR_INIT,
@@ -367,7 +367,7 @@ static void every_error(void **state)
         assert_string_equal(got.err.pointer, at.err.pointer);
         assert_true(got.err.code == at.err.code && got.err.offset == at.err.offset);
         assert_true(got.step == at.step && got.values == at.values && got.ends == at.ends);
-        assert_true(got.snapshots == at.snapshots && got.tries == at.tries);
+        assert_true(got.snapshots == at.snapshots && got.crashes == at.crashes);
         assert_true(got.failed_in == at.failed_in && got.statement == at.statement);
         assert_true(got.until == at.until && got.copies == at.copies && got.behind == at.behind);
         assert_true(got.ran_ms == at.ran_ms && got.device_ms == at.device_ms);

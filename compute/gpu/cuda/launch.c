@@ -418,8 +418,9 @@ static void note_running(struct cuda *c, struct job *job, const struct launch *l
     while (prepare_is_empty(job->kernels[first]))
         first++;
     const struct prepared *p = atomic_load(&job->kernels[first]->prepared);
-    job->running = culprits_begin(c->culprits, &l->plan, l->n_plan, form_name(p->emitted->form),
-                                  c->config.who ? c->config.who(job->asker) : NULL, job->alone);
+    job->running = culprits_begin(
+        c->culprits, &l->plan, l->n_plan, form_name(p->emitted->form),
+        c->config.who ? c->config.who(job->asker) : (struct culprit_who){0}, job->alone);
 }
 
 enum err_code launch_job(struct backend_stream *s, struct job *job, struct launch *l)
