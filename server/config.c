@@ -198,8 +198,9 @@ const struct setting config_settings[] = {
      "simultaneous exports per user"},
     {"max-export-connections", SET_COUNT, true, AT(max_export_connections), "1000", 1, 100000, "N",
      "simultaneous connections on PATH.fd"},
-    {"workers", SET_COUNT, false, AT(workers), "2", 1, 256, "N",
-     "threads for large JSON bodies and other long work"},
+    {"workers", SET_COUNT, false, AT(workers), "0", 0, 256, "N",
+     "threads for large JSON bodies and other long work; 0: one for every two cores, at least 2 "
+     "and at most 8"},
     {"max-connections", SET_COUNT, true, AT(max_connections), "1000", 1, 100000, "N",
      "simultaneous connections; above it everything except health and metrics gets 503"},
     {"max-connections-per-address", SET_COUNT, true, AT(max_connections_per_address), "0", 0,

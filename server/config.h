@@ -109,7 +109,7 @@ enum config_action { CONFIG_RUN, CONFIG_HELP, CONFIG_VERSION };
 enum err_code config_load(int argc, char *const *argv, struct config *ret,
                           enum config_action *ret_action, struct err *e) must_check;
 void config_free(struct config *c);
-/* Fills in the bounds that were not set and depend on the machine's memory. */
+/* Fills in what was not set and depends on the machine. */
 void config_fill(struct config *c);
 
 /* The text of --help. */

@@ -1,6 +1,8 @@
-/* Default bounds that depend on the machine: a fixed share of its memory for arrays in host memory,
- * and one for work. No user gets more than half of the work memory, and no request all of its
- * user's, so that a request too large by itself is told so. */
+/* Defaults that depend on the machine: how many workers there are; a fixed share of its memory for
+ * arrays in host memory, and one for work. No user gets more than half of the work memory, and no
+ * request all of its user's, so that a request too large by itself is told so. */
+#include <sched.h>
+
 #include "compute/base/mem.h"
 #include "server/config.h"
 
@@ -8,14 +10,26 @@
 #define USER_WORK    (320 << 20)
 #define REQUEST_WORK (256 << 20)
 
+/* One worker is kept free of long work, and the HTTP threads and the backend's need cores, too. */
+#define LEAST_WORKERS 2
+#define MOST_WORKERS  8
+
 static void fill(int64_t *value, int64_t most, int64_t of_it)
 {
     if (!*value)
         *value = of_it < most ? of_it : most;
 }
 
+static int64_t default_workers(void)
+{
+    cpu_set_t set;
+    const int64_t n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) / 2 : 0;
+    return n < LEAST_WORKERS ? LEAST_WORKERS : n > MOST_WORKERS ? MOST_WORKERS : n;
+}
+
 void config_fill(struct config *c)
 {
+    fill(&c->workers, INT64_MAX, default_workers());
     fill(&c->host_memory, INT64_MAX, mem_machine() / 2);
     fill(&c->total_request_memory, INT64_MAX, mem_machine() / 4);
     fill(&c->request_memory, USER_WORK, c->total_request_memory / 2);

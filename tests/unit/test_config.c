@@ -1,4 +1,5 @@
 /* server/config: defaults, command line, file, precedence, mistakes, memory failures. */
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -291,6 +292,37 @@ static void limits_are_listed(void **state)
     config_free(&c);
 }
 
+/* What depends on the machine; a number that was given stays. */
+static void the_rest_is_filled_in(void **state)
+{
+    (void)state;
+    struct config c;
+    struct err e = ERR_INIT;
+    cpu_set_t all, one;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    const int64_t half = CPU_COUNT(&all) / 2;
+    char *const argv[] = {"arrayd", NULL};
+    assert_int_equal(load(argv, &c, &e), ERR_OK);
+    config_fill(&c);
+    assert_int_equal(c.workers, half < 2 ? 2 : half > 8 ? 8 : half);
+    assert_true(c.host_memory > 0 && c.request_memory > c.max_request_memory);
+    config_free(&c);
+    CPU_ZERO(&one);
+    for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; i++)
+        if (CPU_ISSET(i, &all))
+            CPU_SET(i, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    assert_int_equal(load(argv, &c, &e), ERR_OK);
+    config_fill(&c);
+    assert_int_equal(c.workers, 2);
+    config_free(&c);
+    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+    assert_int_equal(load(ARGS("--workers", "1"), &c, &e), ERR_OK);
+    config_fill(&c);
+    assert_int_equal(c.workers, 1);
+    config_free(&c);
+}
+
 static void survives_memory_failures(void **state)
 {
     (void)state;
@@ -326,6 +358,7 @@ int main(void)
         cmocka_unit_test(help_and_version),
         cmocka_unit_test(every_option_of_the_help_is_taken),
         cmocka_unit_test(limits_are_listed),
+        cmocka_unit_test(the_rest_is_filled_in),
         cmocka_unit_test(survives_memory_failures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
