@@ -53,6 +53,7 @@ enum culprit_state {
     CULPRIT_PART,    /* of a plan that is refused: the same */
     CULPRIT_REFUSED
 };
+const char *culprit_state_name(enum culprit_state state);
 
 /* Kernels that one piece of work had on the device, each once. */
 struct culprit_kernel {

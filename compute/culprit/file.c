@@ -20,8 +20,12 @@
     "# A \"strike\" is a user whose work it was: state, time, name. A line, or the file, may be\n" \
     "# deleted at any time.\n"
 
-static const char *const states[] = {
-    [CULPRIT_SUSPECT] = "suspect", [CULPRIT_PART] = "part", [CULPRIT_REFUSED] = "refused"};
+const char *culprit_state_name(enum culprit_state state)
+{
+    static const char *const names[] = {
+        [CULPRIT_SUSPECT] = "suspect", [CULPRIT_PART] = "part", [CULPRIT_REFUSED] = "refused"};
+    return names[state];
+}
 
 void culprits_date(time_t t, char ret[CULPRITS_DATE])
 {
@@ -47,7 +51,7 @@ static bool read_entry(const char *line, struct culprit_entry *ret)
         !code_key_read(key, &ret->key) || !read_date(date, &ret->at))
         return false;
     for (int i = 0; i <= CULPRIT_REFUSED; i++)
-        if (!strcmp(state, states[i])) {
+        if (!strcmp(state, culprit_state_name((enum culprit_state)i))) {
             ret->state = (enum culprit_state)i;
             return true;
         }
@@ -124,7 +128,7 @@ static void put_entry(FILE *f, const struct culprit_entry *e)
     char date[CULPRITS_DATE], key[CODE_KEY_TEXT];
     culprits_date(e->at, date);
     code_key_text(&e->key, key);
-    fprintf(f, "%s %s %s %s %s\n", states[e->state], date, key, e->form, e->why);
+    fprintf(f, "%s %s %s %s %s\n", culprit_state_name(e->state), date, key, e->form, e->why);
 }
 
 static void put_lines(FILE *f, const struct culprits_memory *m)

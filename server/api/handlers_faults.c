@@ -10,14 +10,12 @@
 
 static void put_work(void *user, const struct culprit_entry *e)
 {
-    static const char *const states[] = {
-        [CULPRIT_SUSPECT] = "suspect", [CULPRIT_PART] = "part", [CULPRIT_REFUSED] = "refused"};
     struct json_writer *w = user;
     char key[CODE_KEY_TEXT];
     code_key_text(&e->key, key);
     json_open_object(w);
     json_put_member_string(w, "key", key);
-    json_put_member_string(w, "state", states[e->state]);
+    json_put_member_string(w, "state", culprit_state_name(e->state));
     json_put_member_string(w, "kernels", e->form);
     meta_put_time(w, "at", (int64_t)e->at * 1000000);
     json_put_member_string(w, "reason", e->why);
