@@ -137,8 +137,8 @@ struct create {
     struct upload *upload;
     struct array *made; /* without ghosts at first; then what moves to host memory */
     int host;           /* 1: it moves there */
-    _Atomic int moved;  /* enum err_code */
-    struct wakeup wakeup;
+    struct request_move move;
+    struct wakeup wakeup; /* of the upload */
 };
 
 static void create_free(void *state)
@@ -154,22 +154,12 @@ static void create_free(void *state)
 
 /* --- an array for host memory: made on the device, then moved, before it has a handle --- */
 
-static void move_done(void *user, enum err_code result, double device_ms)
-{
-    struct create *c = user;
-    (void)device_ms;
-    atomic_store(&c->moved, result);
-    wakeup_ring(&c->wakeup);
-}
-
 static void moved(struct request *req)
 {
     struct create *c = req->state;
     struct err e = ERR_INIT;
     struct array *a = c->made;
-    enum err_code code = (enum err_code)atomic_load(&c->moved);
-    if (code != ERR_OK) {
-        err_set(&e, code, "the array could not be moved to host memory: %s", err_title(code));
+    if (request_moved(req, &c->move, &e) != ERR_OK) {
         http_reply_error(req, &e);
         return;
     }
@@ -181,11 +171,8 @@ static void begin_move(struct request *req)
 {
     struct create *c = req->state;
     struct err e = ERR_INIT;
-    wakeup_arm(&c->wakeup);
-    if (engine_move(c->target.session->stream, c->made, true, move_done, c, &e) != ERR_OK)
+    if (request_move(req, &c->move, c->target.session->stream, c->made, true, moved, &e) != ERR_OK)
         http_reply_error(req, &e);
-    else
-        wakeup_wait(&c->wakeup, moved);
 }
 
 /* Also called by data_publish.c, when bytes have become an array. */

@@ -13,7 +13,6 @@
 #include "server/body/grid_json.h"
 #include "server/body/meta.h"
 #include "server/body/request.h"
-#include "server/http/wakeup.h"
 #include "server/jobs/jobs.h"
 #include "server/store/lease_use.h"
 
@@ -74,10 +73,8 @@ struct patch {
     int read_only, host; /* 0, 1; -1: unchanged */
     struct array *changed;
     struct strb meta;
-    struct wakeup wakeup;
-    double device_ms;   /* of the move; set before its result */
-    _Atomic int result; /* enum err_code, of the move */
-    bool leaves;        /* the reply does not wait for the end of the move */
+    struct request_move move;
+    bool leaves; /* the reply does not wait for the end of the move */
 };
 
 static void patch_free(void *state)
@@ -151,44 +148,34 @@ static void apply(struct request *req)
 
 /* --- a move --- */
 
-static void move_done(void *user, enum err_code result, double device_ms)
-{
-    struct patch *p = user;
-    p->device_ms = device_ms;
-    atomic_store(&p->result, result);
-    wakeup_ring(&p->wakeup);
-}
-
 static void moved(struct request *req)
 {
     struct patch *p = req->state;
     struct err e = ERR_INIT;
-    enum err_code code = (enum err_code)atomic_load(&p->result);
-    req->t_device = p->device_ms;
-    if (code == ERR_OK) {
+    if (request_moved(req, &p->move, &e) == ERR_OK)
         apply(req);
-        return;
-    }
-    err_set(&e, code, "the array could not be moved: %s", err_title(code));
-    patch_failed(req, &e);
+    else
+        patch_failed(req, &e);
+}
+
+static enum err_code move(struct request *req, struct patch *p, struct err *e)
+{
+    _cleanup_use_ struct lease_use use = lease_use_open(req->server->uses);
+    TRY(request_leased(req, p->handle.array, LEASE_PLACE, e));
+    if (!p->leaves)
+        return request_move(req, &p->move, p->session->stream, p->handle.array, p->host, moved, e);
+    TRY(engine_move(p->session->stream, p->handle.array, p->host, request_work_done, NULL, e));
+    apply(req);
+    return ERR_OK;
 }
 
 static void begin_move(struct request *req)
 {
-    _cleanup_use_ struct lease_use use = lease_use_open(req->server->uses);
     struct patch *p = req->state;
     struct err e = ERR_INIT;
-    struct lease_claim claim = request_claim(req);
     p->leaves = prefer_async(http_header(req, "Prefer"));
-    wakeup_arm(&p->wakeup);
-    if (lease_check(&claim, p->handle.array, LEASE_PLACE, &e) != ERR_OK ||
-        engine_move(p->session->stream, p->handle.array, p->host,
-                    p->leaves ? request_work_done : move_done, p, &e) != ERR_OK)
+    if (move(req, p, &e) != ERR_OK)
         patch_failed(req, &e);
-    else if (p->leaves)
-        apply(req);
-    else
-        wakeup_wait(&p->wakeup, moved);
 }
 
 /* --- the request --- */
@@ -225,7 +212,6 @@ void array_patch(struct request *req)
     if (!p)
         return;
     p->read_only = p->host = -1;
-    wakeup_init(&p->wakeup, req);
     if (check(req, p, &e) != ERR_OK)
         patch_failed(req, &e);
     else if (p->host >= 0 && array_in_host_memory(p->handle.array) != p->host)

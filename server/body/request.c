@@ -76,6 +76,31 @@ void request_work_done(void *user, enum err_code result, double device_ms)
                   err_name(result), NULL);
 }
 
+static void move_done(void *user, enum err_code result, double device_ms)
+{
+    struct request_move *m = user;
+    m->device_ms = device_ms;
+    atomic_store(&m->result, result);
+    wakeup_ring(&m->wakeup);
+}
+
+enum err_code request_move(struct request *req, struct request_move *m, struct engine_stream *s,
+                           struct array *a, bool to_host, handler_fn *then, struct err *e)
+{
+    wakeup_init(&m->wakeup, req);
+    TRY(engine_move(s, a, to_host, move_done, m, e));
+    wakeup_wait(&m->wakeup, then);
+    return ERR_OK;
+}
+
+enum err_code request_moved(struct request *req, const struct request_move *m, struct err *e)
+{
+    const enum err_code code = (enum err_code)atomic_load(&m->result);
+    req->t_device = m->device_ms;
+    return code == ERR_OK ? ERR_OK
+                          : err_set(e, code, "the array could not be moved: %s", err_title(code));
+}
+
 struct lease_claim request_claim(struct request *req)
 {
     return (struct lease_claim){req->server->leases, http_header(req, "Arrayd-Lease"),

@@ -8,6 +8,7 @@
 
 #include "protocol/json/json.h"
 #include "server/http/http.h"
+#include "server/http/wakeup.h"
 #include "server/store/lease.h"
 #include "server/store/lease_use.h"
 #include "server/store/session.h"
@@ -54,6 +55,19 @@ enum err_code request_find(struct request *req, struct session *s, const char *r
 struct lease_claim request_claim(struct request *req);
 enum err_code request_leased(struct request *req, const struct array *a, enum lease_access access,
                              struct err *e) must_check;
+
+/* A move to host memory or back that the request waits for: it continues in `then`, which takes the
+ * outcome by request_moved. On failure it does not. */
+struct request_move {
+    struct wakeup wakeup;
+    double device_ms;   /* set before the result */
+    _Atomic int result; /* enum err_code */
+};
+enum err_code request_move(struct request *req, struct request_move *m, struct engine_stream *s,
+                           struct array *a, bool to_host, handler_fn *then,
+                           struct err *e) must_check;
+enum err_code request_moved(struct request *req, const struct request_move *m,
+                            struct err *e) must_check;
 
 /* For work that writes to an array after the reply (engine_done; user: NULL): failures are only
  * logged. */
