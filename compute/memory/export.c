@@ -4,7 +4,7 @@
  * and, for writing, behind its readers; if other processes cannot map the memory it is a copy to
  * memory that they can, done as in move.c. The descriptor is made in the meantime; whichever of the
  * two is over last calls done(). The buffer counts the exports that keep its memory in place:
- * bind.c, upload.c, evaluate.c and move.c check them, with the engine's lock held. */
+ * bind.c, upload.c, exchange.c and move.c check them, with the engine's lock held. */
 #include "compute/memory/export.h"
 
 #include <string.h>
