@@ -40,6 +40,7 @@ __attribute__((format(printf, 5, 0))) static enum err_code set(struct err *e, en
         return code;
     e->code = code;
     e->offset = offset;
+    e->of_target = false;
     e->wanted = 0;
     e->retry_s = 0;
     snprintf(e->pointer, sizeof e->pointer, "%s", pointer);

@@ -20,6 +20,7 @@ struct err {
     enum err_code code;
     long offset;        /* character offset in an infix expression, -1 when there is none */
     char pointer[256];  /* JSON pointer (RFC 6901) into the request body, "" when there is none */
+    bool of_target;     /* it is about what is written to (eval_request.out), which has no place */
     char message[1024]; /* one sentence for a person, the problem's "detail" */
     /* ERR_OUT_OF_MEMORY: the bytes of this device's memory that could not be allocated; arrays used
      * since `until` belong to the failed attempt (engine_evict). 0 bytes: other memory ran out */

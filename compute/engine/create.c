@@ -222,24 +222,21 @@ enum err_code engine_arange(struct engine_stream *s, struct account *account, en
                             const struct literal *step, struct array **ret, struct err *e)
 {
     if (literal_integral(step) ? step->i == 0 : !(fabs(step->re) > 0))
-        return err_field(e, ERR_BAD_FIELD, "/arange/step", "a step must not be 0");
+        return err_field(e, ERR_BAD_FIELD, "/step", "a step must not be 0");
     if (start->kind == LIT_COMPLEX || stop->kind == LIT_COMPLEX || step->kind == LIT_COMPLEX)
-        return err_field(e, ERR_BAD_FIELD, "/arange", "arange takes real numbers only");
+        return err_set(e, ERR_BAD_FIELD, "arange takes real numbers only");
     const __int128 limit = (__int128)1 << 64;
     if (!in_range(start, -limit, limit) || !in_range(stop, -limit, limit) ||
         !in_range(step, -limit, limit))
-        return err_field(e, ERR_LITERAL_RANGE, "/arange", "the integers exceed 64 bits");
+        return err_set(e, ERR_LITERAL_RANGE, "the integers exceed 64 bits");
     int64_t n = arange_count(start, stop, step);
     if (n < 0)
-        return err_field(e, ERR_BAD_SHAPE, "/arange",
-                         "this is more elements than an array can have");
+        return err_set(e, ERR_BAD_SHAPE, "this is more elements than an array can have");
     struct view v;
-    enum err_code code = view_contiguous(1, &n, dtype_size(dtype), &v, e);
-    if (code != ERR_OK)
-        return err_prefix(e, "/arange");
+    TRY(view_contiguous(1, &n, dtype_size(dtype), &v, e));
     if (n > 0 && dtype_is_integer(dtype) && !range_fits(dtype, start, step, n))
-        return err_field(e, ERR_LITERAL_RANGE, "/arange", "the values exceed the range of %s",
-                         dtype_name(dtype));
+        return err_set(e, ERR_LITERAL_RANGE, "the values exceed the range of %s",
+                       dtype_name(dtype));
 
     struct draft d;
     if (!draft_begin(&d, s, 1, &n))
@@ -270,15 +267,15 @@ enum err_code engine_linspace(struct engine_stream *s, struct account *account, 
 {
     bool complex_ = start->kind == LIT_COMPLEX || stop->kind == LIT_COMPLEX;
     if (complex_ && !dtype_is_complex(dtype))
-        return err_field(e, ERR_BAD_DTYPE, "/dtype",
-                         "complex end points need dtype complex64 or complex128, not %s",
-                         dtype_name(dtype));
+        return err_set(e, ERR_BAD_DTYPE,
+                       "complex end points need dtype complex64 or complex128, not %s",
+                       dtype_name(dtype));
     if (num < 0)
-        return err_field(e, ERR_BAD_FIELD, "/linspace/num", "num must not be negative");
+        return err_field(e, ERR_BAD_FIELD, "/num", "num must not be negative");
     struct view v;
     enum err_code code = view_contiguous(1, &num, dtype_size(dtype), &v, e);
     if (code != ERR_OK)
-        return err_prefix(e, "/linspace/num");
+        return err_prefix(e, "/num");
     struct draft d;
     if (!draft_begin(&d, s, 1, &num))
         return err_oom(e);
@@ -333,9 +330,7 @@ enum err_code engine_eye(struct engine_stream *s, struct account *account, enum 
 {
     int64_t shape[2] = {n, m};
     struct view v;
-    enum err_code code = view_contiguous(2, shape, dtype_size(dtype), &v, e);
-    if (code != ERR_OK)
-        return err_prefix(e, "/eye");
+    TRY(view_contiguous(2, shape, dtype_size(dtype), &v, e));
     struct draft d;
     if (!draft_begin(&d, s, 2, shape))
         return err_oom(e);
@@ -347,9 +342,10 @@ enum err_code engine_eye(struct engine_stream *s, struct account *account, enum 
 
 /* --- random --- */
 
-static enum err_code integer_bound(enum dtype dtype, bool has, const struct literal *l,
-                                   const char *pointer, struct scalar *ret, struct err *e)
+static enum err_code integer_bound(enum dtype dtype, bool high, bool has, const struct literal *l,
+                                   struct scalar *ret, struct err *e)
 {
+    const char *pointer = high ? "/high" : "/low";
     enum dtype wide = dtype_kind(dtype) == KIND_UINT ? DT_U64 : DT_I64;
     struct scalar narrow;
     if (!has)
@@ -357,9 +353,9 @@ static enum err_code integer_bound(enum dtype dtype, bool has, const struct lite
                          "the distribution \"integers\" needs low and high");
     if (!literal_integral(l))
         return err_field(e, ERR_BAD_FIELD, pointer, "the bounds of integers must be integers");
-    /* `high` is exclusive: one past the type's largest value is allowed where 64 bits hold it */
+    /* it is exclusive: one past the type's largest value is allowed where 64 bits hold it */
     struct literal within = *l;
-    if (pointer[strlen(pointer) - 1] == 'h')
+    if (high)
         within.i -= 1;
     if (scalar_from_literal(dtype, &within, &narrow, NULL) != ERR_OK ||
         scalar_from_literal(wide, l, ret, NULL) != ERR_OK)
@@ -374,28 +370,28 @@ static enum err_code random_params(enum dtype dtype, const struct random_spec *s
     *p = (struct random_params){.dist = spec->dist, .seed = spec->seed};
     if (spec->dist != RANDOM_INTEGERS) {
         if (!dtype_is_real_float(dtype))
-            return err_field(
-                e, ERR_BAD_DTYPE, "/dtype", "%s needs a real floating-point dtype, not %s",
-                spec->dist == RANDOM_UNIFORM ? "uniform" : "normal", dtype_name(dtype));
+            return err_set(e, ERR_BAD_DTYPE, "%s needs a real floating-point dtype, not %s",
+                           spec->dist == RANDOM_UNIFORM ? "uniform" : "normal", dtype_name(dtype));
         if (spec->dist == RANDOM_NORMAL && (spec->has_low || spec->has_high))
-            return err_field(e, ERR_BAD_FIELD, spec->has_low ? "/random/low" : "/random/high",
+            return err_field(e, ERR_BAD_FIELD, spec->has_low ? "/low" : "/high",
                              "a normal distribution has no bounds");
         if ((spec->has_low && spec->low.kind == LIT_COMPLEX) ||
             (spec->has_high && spec->high.kind == LIT_COMPLEX))
-            return err_field(e, ERR_BAD_FIELD, "/random", "bounds must be real numbers");
+            return err_field(e, ERR_BAD_FIELD, spec->has_low ? "/low" : "/high",
+                             "bounds must be real numbers");
         return ERR_OK;
     }
     if (!dtype_is_integer(dtype))
-        return err_field(e, ERR_BAD_DTYPE, "/dtype",
-                         "the distribution \"integers\" needs an integer dtype, not %s",
-                         dtype_name(dtype));
+        return err_set(e, ERR_BAD_DTYPE,
+                       "the distribution \"integers\" needs an integer dtype, not %s",
+                       dtype_name(dtype));
     struct literal zero = {.kind = LIT_INT};
     enum err_code code =
-        integer_bound(dtype, true, spec->has_low ? &spec->low : &zero, "/random/low", &p->low, e);
+        integer_bound(dtype, false, true, spec->has_low ? &spec->low : &zero, &p->low, e);
     if (code == ERR_OK)
-        code = integer_bound(dtype, spec->has_high, &spec->high, "/random/high", &p->high, e);
+        code = integer_bound(dtype, true, spec->has_high, &spec->high, &p->high, e);
     if (code == ERR_OK && spec->high.i <= (spec->has_low ? spec->low.i : 0))
-        return err_field(e, ERR_BAD_FIELD, "/random/high", "high must be greater than low");
+        return err_field(e, ERR_BAD_FIELD, "/high", "high must be greater than low");
     return code;
 }
 

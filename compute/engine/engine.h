@@ -107,7 +107,8 @@ enum err_code engine_embed(struct engine_stream *s, struct account *account, str
 enum err_code engine_fill_ghost(struct engine_stream *s, struct account *account, struct array *a,
                                 engine_done *done, void *user, struct err *e) must_check;
 
-/* Creators (create.c). All queue work and return at once. */
+/* Creators (create.c). All queue work and return at once. The place of an error is the argument's
+ * name ("/step"), or none: then ERR_BAD_DTYPE is about the dtype, any other about the whole. */
 enum err_code engine_full(struct engine_stream *s, struct account *account, struct scalar value,
                           int rank, const int64_t *shape, struct array **ret,
                           struct err *e) must_check;
@@ -211,8 +212,8 @@ struct eval_times {
  * done() is called; later work on any stream may use it at once); with `out` *ret is `out` with a
  * new reference. done may be NULL. *ret NULL: put off (most_nodes), nothing has been done and done
  * will not be called. Errors: check.h's; ERR_OVERLAP for an out that overlaps itself;
- * ERR_DTYPE_MISMATCH for an out not castable by same_kind; ERR_SHAPE_MISMATCH; ERR_QUOTA,
- * ERR_OUT_OF_MEMORY. */
+ * ERR_DTYPE_MISMATCH for an out not castable by same_kind, ERR_SHAPE_MISMATCH for one of another
+ * shape, all three with of_target; ERR_QUOTA, ERR_OUT_OF_MEMORY. */
 enum err_code engine_evaluate(struct engine_stream *s, struct account *account,
                               const struct eval_request *req, struct array **ret,
                               struct eval_times *ret_times, engine_done *done, void *user,

@@ -135,6 +135,14 @@ static enum err_code fit_literal(struct typed *t, const struct eval_request *req
     return ERR_OK;
 }
 
+/* Marks an error as one about the target. */
+static enum err_code of_target(struct err *e, enum err_code code)
+{
+    if (e)
+        e->of_target = true;
+    return code;
+}
+
 /* The result must fit the target: overlap, shape, and the cast NumPy would allow. */
 static enum err_code fit_target(struct arena *arena, struct typed *t,
                                 const struct eval_request *req, struct err *e)
@@ -143,26 +151,29 @@ static enum err_code fit_target(struct arena *arena, struct typed *t,
         return ERR_OK;
     const struct view *target = req->out_view ? req->out_view : &req->out->view;
     if (view_self_overlaps(target))
-        return err_field(e, ERR_OVERLAP, "/out",
-                         "elements of the target overlap in memory (is it a broadcast view?)");
+        return of_target(
+            e, err_set(e, ERR_OVERLAP,
+                       "elements of the target overlap in memory (is it a broadcast view?)"));
     const struct typed_node *root = &t->nodes[t->root];
     struct view have, spread;
     TRY(view_contiguous(root->rank, root->shape, dtype_size(root->dtype), &have, e));
     if (view_broadcast_to(&have, target->rank, target->shape, &spread, NULL) != ERR_OK) {
         char a[SHAPE_TEXT_MAX], b[SHAPE_TEXT_MAX];
-        return err_field(e, ERR_SHAPE_MISMATCH, "/out",
-                         "a result of shape %s does not broadcast to the target's shape %s",
-                         shape_text(root->rank, root->shape, a, sizeof a),
-                         shape_text(target->rank, target->shape, b, sizeof b));
+        return of_target(e,
+                         err_set(e, ERR_SHAPE_MISMATCH,
+                                 "a result of shape %s does not broadcast to the target's shape %s",
+                                 shape_text(root->rank, root->shape, a, sizeof a),
+                                 shape_text(target->rank, target->shape, b, sizeof b)));
     }
     if (t->literal && (dtype_kind(root->dtype) <= dtype_kind(req->out->dtype) ||
                        (root->dtype == DT_U64 && dtype_is_integer(req->out->dtype))))
         return fit_literal(t, req, e);
     if (!dtype_can_cast_same_kind(root->dtype, req->out->dtype))
-        return err_field(e, ERR_DTYPE_MISMATCH, "/out",
-                         "a result of %s cannot be written to %s (casting is 'same_kind'; use "
-                         "astype or \"dtype\")",
-                         dtype_name(root->dtype), dtype_name(req->out->dtype));
+        return of_target(
+            e, err_set(e, ERR_DTYPE_MISMATCH,
+                       "a result of %s cannot be written to %s (casting is 'same_kind'; use "
+                       "astype or \"dtype\")",
+                       dtype_name(root->dtype), dtype_name(req->out->dtype)));
     bool done = root->kind == T_GUARDED ? write_guarded(arena, t, req)
                                         : cast_root(arena, t, req->out->dtype);
     return done ? ERR_OK : err_oom(e);

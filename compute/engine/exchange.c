@@ -47,9 +47,9 @@ static enum err_code require_unexported(const struct exchange *x, struct err *e)
         return ERR_OK;
     if (x->version)
         return err_set(e, ERR_PRECONDITION_FAILED, "the array was exported in the meantime");
-    return err_field(e, ERR_CONFLICT, "/with",
-                     "an exported array cannot be swapped, because another process has its memory "
-                     "mapped; swap a copy instead");
+    return err_set(e, ERR_CONFLICT,
+                   "an exported array cannot be swapped, because another process has its memory "
+                   "mapped; swap a copy instead");
 }
 
 static enum err_code may_exchange(const struct exchange *x, struct err *e)
@@ -109,9 +109,9 @@ enum err_code engine_exchange(struct engine_stream *s, struct exchange *x, uint3
     struct engine *g = s->engine;
     for (uint32_t i = 0; i < n; i++)
         if (!same_layout(x[i].a, x[i].b))
-            return err_field(e, ERR_CONFLICT, "/with",
-                             "only arrays of one dtype, shape, strides, ghosts, offset and buffer "
-                             "size can exchange their memory");
+            return err_set(e, ERR_CONFLICT,
+                           "only arrays of one dtype, shape, strides, ghosts, offset and buffer "
+                           "size can exchange their memory");
     if (n == 0) {
         if (with && g->keep.placed)
             g->keep.placed(g->keep.user, NULL, 0, with);

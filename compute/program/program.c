@@ -341,7 +341,7 @@ static enum err_code watch_nan(struct program *p, struct target *t, struct err *
     struct expr x;
     TRY(expr_of_name(p, t->name, &x) ? call(&x, "isnan", x.root, &x.root, e) : err_oom(e));
     TRY(call(&x, "any", x.root, &x.root, e));
-    return watch(p, &p->checks[p->n_checks++], &x, -1, 1, "/stop_on_nan", e);
+    return watch(p, &p->checks[p->n_checks++], &x, -1, 1, p->spec.stop_on_nan, e);
 }
 
 static enum err_code watch_all(struct program *p, struct err *e)

@@ -55,7 +55,7 @@ struct program_spec {
     int64_t most_nodes; /* of all expressions, including what is inlined in them; 0: any number */
     bool once;          /* it has one step: half the memory is enough */
     bool fast_math;
-    bool stop_on_nan;
+    const char *stop_on_nan; /* the place of that wish; NULL: NaNs do not end it */
     /* Used in program_new only: the meaning of names, and the array of a target, a reference (NULL:
      * the name is no array; an error: it may not be written). */
     const struct check_env *env;

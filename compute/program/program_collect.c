@@ -15,14 +15,12 @@ enum err_code program_placed(struct err *e, enum err_code code, const char *plac
 
 enum err_code program_of_target(struct err *e, enum err_code code, const struct program_assign *a)
 {
-    const bool out = code != ERR_OK && !strcmp(e->pointer, "/out");
-    if (out && !a->index && (code == ERR_SHAPE_MISMATCH || code == ERR_DTYPE_MISMATCH))
+    if (code != ERR_OK && e->of_target && !a->index &&
+        (code == ERR_SHAPE_MISMATCH || code == ERR_DTYPE_MISMATCH))
         snprintf(e->message + strlen(e->message), sizeof e->message - strlen(e->message),
                  "; \"%s\" is an array, so a temporary needs another name", a->target);
-    if (out || (code != ERR_OK && !*e->pointer)) {
-        *e->pointer = 0;
+    if (code != ERR_OK && !*e->pointer)
         e->offset = a->at;
-    }
     return program_placed(e, code, a->place);
 }
 

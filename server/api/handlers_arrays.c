@@ -245,7 +245,7 @@ static enum err_code swap(struct request *req, struct err *e)
         return err_prefix(e, "/with");
     TRY(meta_reserve(&meta, e));
     if (engine_swap(s->stream, a.array, b.array, e) != ERR_OK)
-        return e->pointer[0] ? e->code : err_prefix(e, "/with");
+        return err_prefix(e, "/with");
     meta_reply_reserved(req, 200, &a, false, &meta);
     return ERR_OK;
 }

@@ -175,6 +175,7 @@ static enum err_code evaluate(struct request *req, struct evaluation *v, struct 
     if (code == ERR_OK)
         code = engine_evaluate(b->reader.session->stream, b->reader.session->account, &b->request,
                                &v->result, &times, b->has_out ? request_work_done : NULL, NULL, e);
+    code = eval_body_placed(code, e);
     if (code != ERR_OK || v->result)
         lease_use_close(&v->use);
     req->t_plan = times.check + times.lower;

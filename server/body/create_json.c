@@ -375,7 +375,7 @@ enum err_code create_spec_run(const struct create_spec *p, struct session *s, st
     enum dtype t = (enum dtype)p->dtype;
     struct array *a = NULL;
     enum err_code code = ERR_OK;
-    const char *place = "/shape"; /* for errors without a place */
+    const char *place = "/shape", *creator = ""; /* of errors without a place, and with one */
     switch (p->creator) {
     case CREATE_ZEROS:
         code = engine_zeros_grid(s->stream, s->account, t, p->rank, p->shape,
@@ -386,20 +386,20 @@ enum err_code create_spec_run(const struct create_spec *p, struct session *s, st
         code = engine_full(s->stream, s->account, p->fill, p->rank, p->shape, &a, e);
         break;
     case CREATE_ARANGE:
-        place = "/arange";
+        place = creator = "/arange";
         code = engine_arange(s->stream, s->account, t, &p->start, &p->stop, &p->step, &a, e);
         break;
     case CREATE_LINSPACE:
-        place = "/linspace";
+        place = creator = "/linspace";
         code = engine_linspace(s->stream, s->account, t, &p->start, &p->stop, p->num, p->endpoint,
                                &a, e);
         break;
     case CREATE_EYE:
-        place = "/eye";
+        place = creator = "/eye";
         code = engine_eye(s->stream, s->account, t, p->n, p->m, p->k, &a, e);
         break;
     case CREATE_RANDOM:
-        place = "/random";
+        creator = "/random";
         code = engine_random(s->stream, s->account, t, p->rank, p->shape, &p->random, &a, e);
         break;
     case CREATE_DATA:
@@ -407,9 +407,11 @@ enum err_code create_spec_run(const struct create_spec *p, struct session *s, st
         break;
     }
     if (code != ERR_OK) {
-        if (!e->pointer[0] && err_status(code) == 422)
-            err_prefix(e, place);
-        return code;
+        if (e->pointer[0])
+            return err_prefix(e, creator);
+        if (code == ERR_BAD_DTYPE)
+            place = "/dtype";
+        return err_status(code) == 422 ? err_prefix(e, place) : code;
     }
     code = create_spec_shape(p, a->view.rank, a->view.shape, e);
     if (code != ERR_OK) {

@@ -231,3 +231,8 @@ enum err_code eval_body_read(struct request *req, struct json body, bool explain
     }
     return ERR_OK;
 }
+
+enum err_code eval_body_placed(enum err_code code, struct err *e)
+{
+    return code != ERR_OK && e->of_target ? err_prefix(e, "/out") : code;
+}

@@ -39,6 +39,8 @@ struct eval_body {
 enum err_code eval_body_read(struct request *req, struct json body, bool explain,
                              struct eval_body *ret, struct err *e) must_check;
 void eval_body_clear(struct eval_body *b);
+/* An error of the engine's with its place in the body. */
+enum err_code eval_body_placed(enum err_code code, struct err *e);
 /* Whether the other principals' arrays in it may still be used: errors as share_again. */
 enum err_code eval_body_ask_again(const struct eval_body *b, struct err *e) must_check;
 

@@ -381,6 +381,7 @@ static enum err_code read_form(struct reading *r, struct err *e)
     const struct json body = r->reader.body;
     struct json in_line = json_member(body, "inline"), steps = json_member(body, "steps"),
                 stop = json_member(body, "stop_on_nan"), fast = json_member(body, "fast_math");
+    bool stops = false;
     if (r->statements && json_present(in_line))
         TRY(json_get_bool(in_line, &r->to->inline_data, e));
     TRY(check_members(r, e));
@@ -390,7 +391,8 @@ static enum err_code read_form(struct reading *r, struct err *e)
     if (json_present(steps))
         TRY(json_get_i64(steps, 1, STEPS_MOST, &r->to->steps, e));
     if (json_present(stop))
-        TRY(json_get_bool(stop, &r->spec.stop_on_nan, e));
+        TRY(json_get_bool(stop, &stops, e));
+    r->spec.stop_on_nan = stops ? "/stop_on_nan" : NULL;
     return json_present(fast) ? json_get_bool(fast, &r->spec.fast_math, e) : ERR_OK;
 }
 

@@ -71,7 +71,7 @@ static enum err_code program_of_text(struct program_text *text, struct program *
                                 .env = &env,
                                 .target = program_text_target,
                                 .user = text,
-                                .stop_on_nan = text->stop_on_nan,
+                                .stop_on_nan = text->stop_on_nan ? "/stop_on_nan" : NULL,
                                 .once = text->results};
     struct program_assign *assigns = arena ? arena_alloc_array(arena, 8, sizeof *assigns) : NULL;
     struct program_result *results = arena ? arena_alloc_array(arena, 4, sizeof *results) : NULL;
