@@ -48,9 +48,9 @@ static enum err_code (*const rules[FUNC_COUNT])(struct checker *c, const struct 
     [FUNC_TAKE] = gather_take,
     [FUNC_TAKE_ALONG_AXIS] = gather_take_along,
     [FUNC_SAMPLE] = sample_call,
-    [FUNC_CUMULATIVE_SUM] = scan_call,
-    [FUNC_CUMULATIVE_PROD] = scan_call,
     [FUNC_DOT] = moments_dot,
+#define SCAN(id, ...) [FUNC_CUMULATIVE_##id] = scan_call,
+#include "compute/type/reduce.def"
 };
 
 /* Sorts the arguments under the parameters of the signature; the first `least` are required. */

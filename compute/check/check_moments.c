@@ -98,18 +98,17 @@ static enum err_code number_param(struct checker *c, uint32_t node, const char *
 
 /* For complex numbers: the sum of the variances of the real and the imaginary parts, each part NaN
  * where the other is. */
-static enum err_code nanvar_of_parts(struct checker *c, const struct reduction *r, uint32_t x,
-                                     double correction, uint32_t *ret)
+static enum err_code var_of_parts(struct checker *c, const struct reduction *r, uint32_t x,
+                                  enum reduce_op op, double correction, uint32_t *ret)
 {
     uint32_t nan, none, part[2];
     enum dtype t = dtype_real(c->t->nodes[x].dtype);
     TRY(graph_op(c, r->place, OP_ISNAN, &x, &nan));
-    TRY(graph_const(c, r->place, reduce_identity(REDUCE_NANVAR, t), &none));
+    TRY(graph_const(c, r->place, reduce_identity(op, t), &none));
     for (int k = 0; k < 2; k++) {
         TRY(graph_op(c, r->place, k ? OP_IMAG : OP_REAL, &x, &part[k]));
         TRY(graph_where(c, r->place, nan, none, part[k], &part[k]));
-        TRY(graph_reduce(c, r->place, part[k], REDUCE_NANVAR, correction, r->axes, r->keepdims,
-                         &part[k]));
+        TRY(graph_reduce(c, r->place, part[k], op, correction, r->axes, r->keepdims, &part[k]));
     }
     return graph_op2(c, r->place, OP_ADD, part[0], part[1], ret);
 }
@@ -122,11 +121,12 @@ enum err_code moments_var(struct checker *c, const struct reduction *r, uint32_t
     TRY(number_param(c, correction_node, "correction", &correction));
     double divisor = count - correction > 0 ? count - correction : NAN;
     bool complex_ = dtype_is_complex(c->t->nodes[x].dtype);
+    const bool divides = reduce_table[op].number == NUMBER_DIVISOR;
     if (r->axes && !complex_)
-        return graph_reduce(c, r->place, x, op, op == REDUCE_VAR ? divisor : correction, r->axes,
+        return graph_reduce(c, r->place, x, op, divides ? divisor : correction, r->axes,
                             r->keepdims, ret);
-    if (r->axes && op == REDUCE_NANVAR)
-        return nanvar_of_parts(c, r, x, correction, ret);
+    if (r->axes && !divides) /* their number is not known */
+        return var_of_parts(c, r, x, op, correction, ret);
     TRY(divided_sum(c, r, x, count, true, &mean));
     TRY(graph_op2(c, r->place, OP_SUBTRACT, x, mean, &x));
     TRY(moments_squares(c, r->place, x, &x));

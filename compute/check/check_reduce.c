@@ -111,11 +111,12 @@ static enum err_code reduce_operand(struct checker *c, const struct call *call,
 static enum err_code reduce_by(struct checker *c, const struct reduction *r, uint32_t x,
                                enum reduce_op op, uint32_t correction, uint32_t *ret)
 {
-    if (op == REDUCE_MEAN)
+    const enum reduce_composed composed = reduce_table[op].composed;
+    if (composed == COMPOSED_MEAN)
         return moments_mean(c, r, x, ret);
-    if (op == REDUCE_NANMEAN && r->axes && dtype_is_complex(c->t->nodes[x].dtype))
+    if (composed == COMPOSED_NANMEAN && r->axes && dtype_is_complex(c->t->nodes[x].dtype))
         return moments_nanmean(c, r, x, ret);
-    if (op == REDUCE_VAR || op == REDUCE_NANVAR)
+    if (composed == COMPOSED_VAR)
         return moments_var(c, r, x, op, correction, ret);
     if (r->axes)
         return graph_reduce(c, r->place, x, op, 0, r->axes, r->keepdims, ret);
@@ -182,7 +183,11 @@ enum err_code reduce_call(struct checker *c, const struct call *call, struct cva
 
 enum err_code scan_call(struct checker *c, const struct call *call, struct cval *ret)
 {
-    enum reduce_op op = call->func == FUNC_CUMULATIVE_SUM ? REDUCE_SUM : REDUCE_PROD;
+    static const enum reduce_op ops[FUNC_COUNT] = {
+#define SCAN(id, name, b, i, f, c, op) [FUNC_CUMULATIVE_##id] = REDUCE_##op,
+#include "compute/type/reduce.def"
+    };
+    const enum reduce_op op = ops[call->func];
     struct cval v;
     uint32_t x, node = call->param[1];
     int axis = 0;

@@ -16,11 +16,6 @@ const char *boundary_name(enum boundary_mode m)
     return names[m];
 }
 
-const char *scan_name(enum reduce_op op)
-{
-    return op == REDUCE_PROD ? "cumulative_prod" : "cumulative_sum";
-}
-
 uint32_t typed_add(struct arena *arena, struct typed *t, const struct typed_node *node)
 {
     size_t cap = t->cap_nodes;

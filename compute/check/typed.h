@@ -166,6 +166,5 @@ struct typed_guards {
 };
 
 const char *boundary_name(enum boundary_mode m);
-const char *scan_name(enum reduce_op op);
 
 #endif

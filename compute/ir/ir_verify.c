@@ -164,8 +164,7 @@ static const char *verify_outputs(const struct ir_kernel *k, struct arena *arena
                   dtype_name(t));
         }
         if (o->kind == OUT_SCAN)
-            CHECK((o->reduce == REDUCE_SUM || o->reduce == REDUCE_PROD) &&
-                      reduce_defined(REDUCE_PROD, t) && __builtin_popcount(o->axes) == 1 &&
+            CHECK(scan_defined(o->reduce, t) && __builtin_popcount(o->axes) == 1 &&
                       o->axes < 1ull << k->rank,
                   "output %u: malformed scan", i);
         for (uint32_t j = 0; j < k->n_inputs && o->kind == OUT_SCAN; j++)

@@ -14,7 +14,7 @@ const struct reduce_info reduce_table[REDUCE_COUNT] = {
 #define EXACT   false
 #define OWN     false
 #define PAIR    true
-#define REDUCE(id, name, b, i, f, c, identity, result, number, rounding, made, states)             \
+#define REDUCE(id, name, b, i, f, c, identity, result, number, rounding, made, states, composed)   \
     [REDUCE_##id] = {#id,                                                                          \
                      name,                                                                         \
                      KINDS_##b | KINDS_##i | KINDS_##f | KINDS_##c,                                \
@@ -23,7 +23,8 @@ const struct reduce_info reduce_table[REDUCE_COUNT] = {
                      NUMBER_##number,                                                              \
                      rounding,                                                                     \
                      made,                                                                         \
-                     REDUCE_##states},
+                     REDUCE_##states,                                                              \
+                     COMPOSED_##composed},
 #include "compute/type/reduce.def"
 };
 
@@ -62,6 +63,35 @@ static unsigned kinds_of(enum dtype t)
 bool reduce_defined(enum reduce_op op, enum dtype t)
 {
     return !dtype_is_half(t) && reduce_table[op].kinds & kinds_of(t);
+}
+
+static const struct {
+    const char *name;
+    unsigned char kinds;
+    enum reduce_op op;
+} scans[SCAN_COUNT] = {
+#define SCAN(id, name, b, i, f, c, op)                                                             \
+    [SCAN_##id] = {name, KINDS_##b | KINDS_##i | KINDS_##f | KINDS_##c, REDUCE_##op},
+#include "compute/type/reduce.def"
+};
+
+enum scan_op reduce_scan(enum reduce_op op)
+{
+    enum scan_op scan = 0;
+    while (scan < SCAN_COUNT && scans[scan].op != op)
+        scan++;
+    return scan;
+}
+
+bool scan_defined(enum reduce_op op, enum dtype t)
+{
+    const enum scan_op scan = reduce_scan(op);
+    return scan != SCAN_COUNT && !dtype_is_half(t) && scans[scan].kinds & kinds_of(t);
+}
+
+const char *scan_name(enum reduce_op op)
+{
+    return scans[reduce_scan(op)].name;
 }
 
 const struct reduce_state *reduce_state(enum reduce_op op, enum dtype t)

@@ -24,6 +24,13 @@ enum reduce_identity {
     IDENTITY_NONE
 };
 enum reduce_result { REDUCE_ELEMENT, REDUCE_INDEX };
+enum reduce_composed { COMPOSED_NEVER, COMPOSED_MEAN, COMPOSED_NANMEAN, COMPOSED_VAR };
+
+enum scan_op {
+#define SCAN(id, ...) SCAN_##id,
+#include "compute/type/reduce.def"
+    SCAN_COUNT
+};
 
 struct reduce_info {
     const char *id, *name; /* "SUM", "sum" */
@@ -34,6 +41,7 @@ struct reduce_info {
     bool rounded;          /* float results depend on the order of the elements */
     bool pair;             /* made from kernels/scalar/reduce.h */
     enum reduce_op states; /* whose STATE rows it uses: its own or another's */
+    enum reduce_composed composed;
 };
 extern const struct reduce_info reduce_table[REDUCE_COUNT];
 
@@ -52,6 +60,12 @@ struct reduce_state {
 bool reduce_defined(enum reduce_op op, enum dtype t);
 /* The reduction must be defined for t. */
 const struct reduce_state *reduce_state(enum reduce_op op, enum dtype t);
+/* The scan whose results are that reduction's; SCAN_COUNT: there is none. */
+enum scan_op reduce_scan(enum reduce_op op);
+/* Whether there is one, for elements of t. */
+bool scan_defined(enum reduce_op op, enum dtype t);
+/* The name of that scan, which must exist. */
+const char *scan_name(enum reduce_op op);
 /* The result for no elements; the reduction must have one. */
 struct scalar reduce_identity(enum reduce_op op, enum dtype t);
 

@@ -70,7 +70,7 @@ findings.extend(f"docs/errors.md: there is no code {c}" for c in sorted(explaine
 # Every function of the expression language is in its page.
 names = set(re.findall(r'^OP\(\w+, "(\w+)"', read("compute/type/op.def"), re.M))
 names |= set(re.findall(r'^FUNC\(\w+, "(\w+)"', read("compute/lang/func.def"), re.M))
-names |= set(re.findall(r'^REDUCTION\(\w+, "(\w+)"', read("compute/type/reduce.def"), re.M))
+names |= set(re.findall(r'^(?:REDUCTION|SCAN)\(\w+, "(\w+)"', read("compute/type/reduce.def"), re.M))
 page = read("docs/expressions.md")
 findings.extend(f"docs/expressions.md: {n} is not described"
                 for n in sorted(names) if not re.search(rf"`[^`]*\b{n}\b[^`]*`", page))

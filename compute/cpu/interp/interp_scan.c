@@ -108,7 +108,7 @@ static void take(struct scan_cursor *w, const char *values, char *to, int64_t f,
     size_t item = w->r->operands[w->r->n_operands - 1].itemsize;
     size_t stride = (size_t)(w->l1 - w->l0);
     /* the distance between lanes is the size of their sum: half a state where errors are kept */
-    size_t step = scan->state_size == 8 || w->r->k->outputs[0].reduce == REDUCE_PROD
+    size_t step = scan->state_size == 8 || reduce_scan(w->r->k->outputs[0].reduce) == SCAN_PROD
                       ? scan->state_size
                       : scan->state_size / 2;
     for (int64_t i = 0; i < n;) {

@@ -81,7 +81,7 @@ const struct arg_loops *loop_arg(enum reduce_op op, enum dtype t)
 
 const struct scan_loops *loop_scan(enum reduce_op op, enum dtype t)
 {
-    const struct scan_loops *s = &loops()->scan[op == REDUCE_PROD][t];
+    const struct scan_loops *s = &loops()->scan[reduce_scan(op)][t];
     return s->init ? s : NULL;
 }
 

@@ -103,7 +103,7 @@ struct scan_loops {
     void (*merge)(void *into, const void *from, size_t stride);
 };
 
-/* REDUCE_SUM, REDUCE_PROD; NULL where not defined. float32 and complex64 run in double precision,
+/* That reduction's scan; NULL where not defined. float32 and complex64 run in double precision,
  * sums of float64 and complex128 keep the error of their additions; integers wrap. */
 const struct scan_loops *loop_scan(enum reduce_op op, enum dtype t);
 

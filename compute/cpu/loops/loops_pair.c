@@ -101,7 +101,7 @@ enum { LANES = 32, FEW = 4 };
 #define PAIR(ID)                                                                                   \
     STATES(ID)                                                                                     \
     LOOPS(ID, F32, ar_f32) LOOPS(ID, F64, ar_f64)
-#define REDUCE(id, name, b, i, f, c, identity, result, number, rounding, made, states) made(id)
+#define REDUCE(id, name, b, i, f, c, identity, result, number, rounding, made, states, ...) made(id)
 #include "compute/type/reduce.def"
 
 #define SET(ID, T)                                                                                 \
@@ -124,6 +124,6 @@ enum { LANES = 32, FEW = 4 };
 void LOOPS_FILL(pair)(struct loop_table *t)
 {
     (void)t; /* unused where there are none */
-#define REDUCE(id, name, b, i, f, c, identity, result, number, rounding, made, states) made(id)
+#define REDUCE(id, name, b, i, f, c, identity, result, number, rounding, made, states, ...) made(id)
 #include "compute/type/reduce.def"
 }

@@ -13,8 +13,8 @@ struct loop_table {
     loop_fn *cast[DT_COUNT][DT_COUNT];
     loop_fn *select[5];                                 /* by the logarithm of the element size */
     struct reduce_loops reduce[REDUCE_COUNT][DT_COUNT]; /* init NULL: not defined */
-    struct arg_loops arg[2][DT_COUNT];   /* greatest, least; peak NULL: not defined */
-    struct scan_loops scan[2][DT_COUNT]; /* sums, products; init NULL: not defined */
+    struct arg_loops arg[2][DT_COUNT];            /* greatest, least; peak NULL: not defined */
+    struct scan_loops scan[SCAN_COUNT][DT_COUNT]; /* init NULL: not defined */
     void (*random)(void *out, enum dtype t, const struct random_params *p, const int64_t *index,
                    size_t n);
     void (*iota)(int64_t *out, int64_t start, int64_t step, size_t n);

@@ -22,7 +22,7 @@ struct scan {
 
 static struct scan scan_of(enum reduce_op op, enum dtype t)
 {
-    bool prod = op == REDUCE_PROD;
+    bool prod = reduce_scan(op) == SCAN_PROD;
     switch (t) {
     case DT_F32:
         return prod ? (struct scan){"ar_f64", "ar_f64", "1",     "(ar_f64)x",       "a * b",
