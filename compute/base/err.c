@@ -95,6 +95,11 @@ enum err_code err_oom(struct err *e)
     return err_set(e, ERR_OUT_OF_MEMORY, "the daemon is out of memory");
 }
 
+enum err_code err_draining(struct err *e)
+{
+    return err_set(e, ERR_DRAINING, "the daemon is shutting down");
+}
+
 int err_status(enum err_code code)
 {
     return code < ERR_COUNT ? table[code].status : 500;

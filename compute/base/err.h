@@ -65,6 +65,9 @@ enum err_code err_prefix(struct err *e, const char *prefix);
 /* Sets the usual error after a failed allocation; returns ERR_OUT_OF_MEMORY. */
 enum err_code err_oom(struct err *e);
 
+/* The error of what begins while the daemon ends; returns ERR_DRAINING. */
+enum err_code err_draining(struct err *e);
+
 /* Of these the engine may know more: why a kernel did not compile, or is refused. */
 static inline bool err_has_reason(enum err_code code)
 {

@@ -37,12 +37,17 @@ static bool count(struct json_elems *x, size_t data)
     return bytes <= METERED_LEAST || metered_set(&x->counted, (int64_t)bytes);
 }
 
+static enum err_code too_large(const struct json_elems *x, struct err *e)
+{
+    return err_set(e, ERR_QUOTA, "the data is larger than the %zu bytes this request may use",
+                   x->max_bytes);
+}
+
 /* Room for n elements of `size` bytes. */
 static enum err_code reserve(struct json_elems *x, size_t n, size_t size, struct err *e)
 {
     if (n > x->max_bytes / size)
-        return err_set(e, ERR_QUOTA, "the data is larger than the %zu bytes this request may use",
-                       x->max_bytes);
+        return too_large(x, e);
     size_t cap = x->cap ? x->cap : 64;
     while (cap < n)
         cap *= 2;
@@ -67,8 +72,7 @@ static enum err_code keep_text(struct json_elems *x, size_t index, const char *p
                                struct err *e)
 {
     if (x->texts.len + n > x->max_bytes) /* kept texts count too: a number may be a long one */
-        return err_set(e, ERR_QUOTA, "the data is larger than the %zu bytes this request may use",
-                       x->max_bytes);
+        return too_large(x, e);
     if (x->n_kept == x->cap_kept) {
         size_t cap = x->cap_kept ? 2 * x->cap_kept : 16;
         void *q = mem_reallocarray(x->kept, cap, sizeof *x->kept);
@@ -362,8 +366,7 @@ enum err_code json_elems_convert(struct json_elems *x, int dtype, size_t *ret_at
         return ERR_OK;
     size_t size = dtype_size(t);
     if (x->n > x->max_bytes / size)
-        return err_set(e, ERR_QUOTA, "the data is larger than the %zu bytes this request may use",
-                       x->max_bytes);
+        return too_large(x, e);
     bool counts = count(x, x->cap * dtype_size(x->store) + x->n * size);
     unsigned char *out = counts ? mem_reallocarray(NULL, x->n, size) : NULL;
     if (!out)

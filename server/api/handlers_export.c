@@ -5,6 +5,7 @@
  * work is done. The client then connects to PATH.fd (export_socket.h). */
 #include "protocol/json/json_writer.h"
 #include "server/api/handlers.h"
+#include "server/body/meta.h"
 #include "server/body/request.h"
 #include "server/config.h"
 #include "server/http/wakeup.h"
@@ -43,17 +44,6 @@ static void fail(struct request *req, const struct err *e)
     req->state = NULL;
     req->state_free = NULL;
     http_reply_error(req, e);
-}
-
-static enum err_code read_mode(struct json body, bool *ret_write, struct err *e)
-{
-    struct json v;
-    TRY(JSON_MEMBERS(body, e, "mode"));
-    TRY(json_require(body, "mode", &v, e));
-    *ret_write = json_equals(v, "write");
-    if (!*ret_write && !json_equals(v, "read"))
-        return json_err(v, e, ERR_BAD_FIELD, "mode must be \"read\" or \"write\"");
-    return ERR_OK;
 }
 
 static enum err_code may_export(const struct request *req, const struct handle *h, bool write,
@@ -95,7 +85,7 @@ static enum err_code still_there(struct request *req, const struct export_reques
     _cleanup_handle_ struct handle h = {0};
     TRY(request_array(req, LEASE_LOOK, &s, &h, e));
     if (!array_same_elements(h.array, x->handle.array))
-        return err_set(e, ERR_CONFLICT, "another request changed the array in the meantime");
+        return handle_changed(e);
     return may_export(req, &h, x->write, e);
 }
 
@@ -107,7 +97,8 @@ static enum err_code begin(struct request *req, struct export_request *x, struct
     TRY(request_array(req, LEASE_LOOK, &x->session, &x->handle, e));
     TRY(find_socket(req, x, e));
     TRY(request_body(req, false, &body, e));
-    TRY(read_mode(body, &x->write, e));
+    TRY(JSON_MEMBERS(body, e, "mode"));
+    TRY(meta_access(body, "mode", &x->write, e));
     TRY(may_export(req, &x->handle, x->write, e));
     if (!strb_reserve(&x->out, EXPORT_JSON_MAX))
         return err_oom(e);

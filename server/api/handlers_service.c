@@ -53,7 +53,7 @@ void service_readyz(struct request *req)
     if (no_query(req, &e) != ERR_OK)
         http_reply_error(req, &e);
     else if (atomic_load(&req->server->draining)) {
-        err_set(&e, ERR_DRAINING, "the daemon is shutting down");
+        err_draining(&e);
         http_reply_error(req, &e);
     } else if (atomic_load(&req->server->device_lost)) {
         const char *why = atomic_load(&req->server->lost_reason);

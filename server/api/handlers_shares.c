@@ -21,14 +21,11 @@
 static enum err_code read_lease(const struct request *req, struct json body, bool *ret_write,
                                 double *ret_ttl, struct err *e)
 {
-    struct json mode, ttl = json_member(body, "ttl_s");
+    struct json ttl = json_member(body, "ttl_s");
     double max = req->server->config->max_lease_ttl;
     *ret_ttl = max < LEASE_TTL ? max : LEASE_TTL;
     TRY(JSON_MEMBERS(body, e, "mode", "ttl_s"));
-    TRY(json_require(body, "mode", &mode, e));
-    *ret_write = json_equals(mode, "write");
-    if (!*ret_write && !json_equals(mode, "read"))
-        return json_err(mode, e, ERR_BAD_FIELD, "mode must be \"read\" or \"write\"");
+    TRY(meta_access(body, "mode", ret_write, e));
     if (!json_present(ttl))
         return ERR_OK;
     TRY(json_get_double(ttl, ret_ttl, e));
@@ -76,7 +73,7 @@ static enum err_code still_there(struct request *req, const struct handle *had,
     if (taken->write)
         TRY(handle_writable(&h, e));
     if (array_buffer_id(h.array) != array_buffer_id(had->array))
-        return err_set(e, ERR_CONFLICT, "another request changed the array in the meantime");
+        return handle_changed(e);
     return ERR_OK;
 }
 
@@ -189,15 +186,12 @@ void array_lease_delete(struct request *req)
 static enum err_code read_share(const struct request *req, struct json body,
                                 const struct principal **ret, bool *ret_write, struct err *e)
 {
-    struct json who, access;
+    struct json who;
     const char *name;
     TRY(JSON_MEMBERS(body, e, "principal", "access"));
     TRY(json_require(body, "principal", &who, e));
     TRY(json_get_string(who, &name, NULL, e));
-    TRY(json_require(body, "access", &access, e));
-    *ret_write = json_equals(access, "write");
-    if (!*ret_write && !json_equals(access, "read"))
-        return json_err(access, e, ERR_BAD_FIELD, "access must be \"read\" or \"write\"");
+    TRY(meta_access(body, "access", ret_write, e));
     *ret = auth_find(req->server->auth, name);
     if (!*ret)
         return json_err(who, e, ERR_NOT_FOUND, "there is no principal '%.80s'", name);

@@ -95,6 +95,16 @@ enum err_code meta_name(struct json body, const char **ret, struct err *e)
     return name_check(*ret, e) == ERR_OK ? ERR_OK : err_prefix(e, "/name");
 }
 
+enum err_code meta_access(struct json body, const char *name, bool *ret_write, struct err *e)
+{
+    struct json v;
+    TRY(json_require(body, name, &v, e));
+    *ret_write = json_equals(v, "write");
+    if (!*ret_write && !json_equals(v, "read"))
+        return json_err(v, e, ERR_BAD_FIELD, "%s must be \"read\" or \"write\"", name);
+    return ERR_OK;
+}
+
 enum err_code meta_location(struct json body, int *ret_host, struct err *e)
 {
     struct json v = json_member(body, "location");

@@ -36,6 +36,9 @@ void meta_put_time(struct json_writer *w, const char *key, int64_t us);
 
 /* The optional member "name": NULL if absent, else checked. ERR_BAD_NAME with a place. */
 enum err_code meta_name(struct json body, const char **ret, struct err *e) must_check;
+/* The member `name`, "read" or "write". */
+enum err_code meta_access(struct json body, const char *name, bool *ret_write,
+                          struct err *e) must_check;
 /* The optional member "location": 1 for the host, 0 for the device, unchanged if absent. */
 enum err_code meta_location(struct json body, int *ret_host, struct err *e) must_check;
 

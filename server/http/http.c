@@ -95,7 +95,7 @@ static enum err_code admit(struct rq *q, struct err *e)
         if (atomic_load(&h->stopping) &&
             (!atomic_load(&h->server->leaving) || atomic_load(&h->cutting))) {
             q->must_close = true;
-            return err_set(e, ERR_DRAINING, "the daemon is shutting down");
+            return err_draining(e);
         }
         if (atomic_load(&h->server->device_lost))
             return err_set(e, ERR_DEVICE_LOST, "the device is lost; the daemon is about to exit");

@@ -153,11 +153,6 @@ static enum err_code make_way(struct jobs *t, const struct program_body *body,
     }
 }
 
-static enum err_code err_draining(struct err *e)
-{
-    return err_set(e, ERR_DRAINING, "the daemon is shutting down");
-}
-
 enum err_code jobs_start(struct jobs *t, const struct program_body *take_body, int64_t first_slice,
                          struct user_job **ret, struct err *e)
 {

@@ -226,7 +226,7 @@ enum err_code state_snapshot(struct state *t, struct state_report *ret, struct s
     const bool started = worker_start(&t->worker);
     pthread_mutex_lock(&t->lock);
     if (atomic_load(&t->stop))
-        code = err_set(e, ERR_DRAINING, "the daemon is shutting down");
+        code = err_draining(e);
     else if (!started)
         code = err_oom(e);
     else if (t->busy)

@@ -89,8 +89,7 @@ static bool is_late(const struct blobs *t)
 
 enum err_code blobs_stopped(const struct blobs *t)
 {
-    return atomic_load(t->stop) ? err_set(t->e, ERR_DRAINING, "the daemon is shutting down")
-                                : ERR_OK;
+    return atomic_load(t->stop) ? err_draining(t->e) : ERR_OK;
 }
 
 /* --- reading one --- */

@@ -290,7 +290,7 @@ enum err_code offer_new(struct exports *t, const struct lease_claim *claim, stru
     o->asked.sealed = sealed;
     pthread_mutex_lock(&t->lock);
     if (t->stopped)
-        code = err_set(e, ERR_DRAINING, "the daemon is shutting down");
+        code = err_draining(e);
     else if (count(t, claim->who) >= t->config.max)
         code = err_set(e, ERR_QUOTA, "there are already %u exports, the most allowed (max_exports)",
                        t->config.max);

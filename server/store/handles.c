@@ -488,6 +488,11 @@ static enum err_code rename_entry(struct entry *x, const char *name, struct err 
     return ERR_OK;
 }
 
+enum err_code handle_changed(struct err *e)
+{
+    return err_set(e, ERR_CONFLICT, "another request changed the array in the meantime");
+}
+
 enum err_code handle_update(struct handle_space *s, const char *ref,
                             const struct handle_change *change, const struct handle_guard *guard,
                             struct handle *ret, struct err *e)
@@ -502,7 +507,7 @@ enum err_code handle_update(struct handle_space *s, const char *ref,
     if (code == ERR_OK)
         code = ask(guard, x, e);
     if (code == ERR_OK && change->array && x->array != change->old)
-        code = err_set(e, ERR_CONFLICT, "another request changed the array in the meantime");
+        code = handle_changed(e);
     if (code == ERR_OK && name)
         code = rename_entry(x, name, e);
     if (code == ERR_OK) {
@@ -531,7 +536,7 @@ enum err_code handle_set_array(struct handle_space *s, const char *id, const str
     if (code == ERR_OK && is_protected(x))
         code = err_set(e, ERR_READ_ONLY, "the array is read-only");
     else if (code == ERR_OK && x->array != old)
-        code = err_set(e, ERR_CONFLICT, "another request changed the array in the meantime");
+        code = handle_changed(e);
     else if (code == ERR_OK)
         code = ask(guard, x, e);
     if (code == ERR_OK) {

@@ -51,6 +51,9 @@ enum err_code handle_writable(const struct handle *h, struct err *e) must_check;
 /* ERR_FORBIDDEN: it is another principal's shared array. */
 enum err_code handle_owned(const struct handle *h, struct err *e) must_check;
 
+/* The error where the handle has another array by now: ERR_CONFLICT. */
+enum err_code handle_changed(struct err *e);
+
 /* A client's condition on a change, checked under the table's lock, so that no other change of a
  * handle comes between check and change. `now`: the affected array, NULL if there is none yet.
  * check() must not call this module; its error is passed on. */
