@@ -1,7 +1,10 @@
 /* One short function for each call. None has state of its own. */
 #include "server/front.h"
 
+#include <string.h>
+
 #include "compute/culprit/culprit.h"
+#include "compute/engine/engine.h"
 #include "server/api/handlers.h"
 #include "server/api/metrics.h"
 #include "server/keeper/hold.h"
@@ -156,6 +159,8 @@ enum err_code front_start(const struct config *c, struct server *s, struct err *
         .max_wait_s = c->max_wait,
         .drain_timeout_s = c->drain_timeout,
         .stuck_s = STUCK_S,
+        .device_name = strcmp(engine_backend(s->engine), "cuda") ? "cpu" : "gpu",
+        .spin_us = engine_in_host_memory(s->engine) ? 0 : c->spin,
     };
     if (s->hold)
         hc.keep = (struct http_keep){take_socket, put_socket, drop_socket, next_socket, s->hold};

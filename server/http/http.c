@@ -28,7 +28,6 @@
 #include "compute/base/clock.h"
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
-#include "compute/engine/engine.h"
 #include "server/http/http_impl.h"
 
 /* A connection's memory: room for its header, half of which is used for reading bodies, and beside
@@ -449,8 +448,6 @@ enum err_code http_start(struct server *server, const struct http_config *config
     h->server = server;
     h->config = *config;
     h->calls = *calls;
-    h->device_name =
-        server->engine && !strcmp(engine_backend(server->engine), "cuda") ? "gpu" : "cpu";
     pthread_mutex_init(&h->lock, NULL);
     pthread_mutex_init(&h->work_lock, NULL);
     h->watch = (struct worker){

@@ -1,11 +1,11 @@
 /* HTTP as the handlers see it: requests, replies, streamed bodies, waiting.
  *
  * This directory is the only user of libmicrohttpd (its documented interface) and the lowest layer
- * of server: every other directory of server may call it, and it calls only compute/base,
- * compute/engine and protocol. It reaches the layers above through struct http_calls. It owns every
- * struct request; a handler borrows it until it has replied. Handlers run on an HTTP thread or, for
- * large bodies, on a worker thread, and must not assume which. They never block: long work is
- * offloaded or waits for the device by callback.
+ * of server: every other directory of server may call it, and it calls only compute/base and
+ * protocol. It reaches the layers above through struct http_calls. It owns every struct request; a
+ * handler borrows it until it has replied. Handlers run on an HTTP thread or, for large bodies, on
+ * a worker thread, and must not assume which. They never block: long work is offloaded or waits for
+ * the device by callback.
  *
  * Life of a request: headers checked (framing, Host, Origin, Expect, limits) → route → handler.
  *  - BODY_NONE: handler(req) at once; a body is drained and ignored (413 past max_ignored_body).
@@ -193,9 +193,9 @@ void http_repeat(struct request *req);
 #define WORK_SLICE_MS 1
 void http_offload(struct request *req, handler_fn *work);
 void http_offload_long(struct request *req, handler_fn *work);
-/* Whether no other client has sent a request lately: waiting some microseconds in place then delays
- * nobody and is quicker than a suspension. */
-bool http_alone(const struct request *req);
+/* How many microseconds the request may wait in place, which is quicker than a suspension; 0 if
+ * another client has sent a request lately, whom it would delay. */
+int64_t http_spin(const struct request *req);
 bool http_slice_over(uint64_t *begun_ns); /* 0 at first: starts the clock */
 
 /* The caller's name; "": the request was not authenticated. */
@@ -256,7 +256,9 @@ struct http_config {
     bool log_requests;              /* at level info, with or without a traceparent */
     double drain_timeout_s;         /* at stop: how long open requests may continue */
     struct http_keep keep;
-    double stuck_s; /* and then those whose work cannot be stopped */
+    double stuck_s;          /* and then those whose work cannot be stopped */
+    const char *device_name; /* in Server-Timing: "cpu", "gpu" */
+    int64_t spin_us;         /* wakeup_soon; 0: never */
 };
 
 /* What the front must know about the user who sent a request. The pointers are valid until

@@ -160,7 +160,6 @@ struct http {
     struct server *server;
     struct http_config config;
     struct http_calls calls;
-    const char *device_name; /* in Server-Timing: "cpu", "gpu" */
     struct listener *listeners;
     size_t n_listeners;
     const char **addresses;

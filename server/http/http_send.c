@@ -26,9 +26,10 @@ static bool others_active(const struct rq *q)
            clock_ns() - atomic_load_explicit(&h->last_begun_ns, memory_order_relaxed) < SHARED_NS;
 }
 
-bool http_alone(const struct request *req)
+int64_t http_spin(const struct request *req)
 {
-    return !others_active(rq_of_const(req));
+    const struct rq *q = rq_of_const(req);
+    return q->http->config.spin_us && !others_active(q) ? q->http->config.spin_us : 0;
 }
 
 bool http_source_lasts(struct rq *q)

@@ -12,10 +12,8 @@
 
 #include <stdatomic.h>
 
-#include "compute/engine/engine.h"
-#include "server/config.h"
+#include "compute/base/clock.h"
 #include "server/http/http.h"
-#include "server/server.h"
 
 enum wakeup_state { WAKEUP_IDLE, WAKEUP_WAITING, WAKEUP_WOKEN };
 
@@ -49,10 +47,10 @@ static inline void wakeup_ring(void *user)
  * a small result is usually shorter than a suspension. */
 static inline bool wakeup_soon(struct wakeup *w)
 {
-    const struct server *s = w->req->server;
-    if (s->config->spin == 0 || engine_in_host_memory(s->engine) || !http_alone(w->req))
+    const int64_t most = http_spin(w->req);
+    if (most == 0)
         return false;
-    uint64_t end = clock_ns() + (uint64_t)s->config->spin * 1000;
+    uint64_t end = clock_ns() + (uint64_t)most * 1000;
     while (atomic_load(&w->state) != WAKEUP_WOKEN)
         if (clock_ns() > end)
             return false;

@@ -2,6 +2,7 @@
 #include "server/work/device_turn.h"
 
 #include "server/http/wakeup.h"
+#include "server/server.h"
 #include "server/work/scheduler.h"
 
 struct device_turn {

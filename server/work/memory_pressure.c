@@ -9,6 +9,7 @@
 #include "compute/base/wake.h"
 #include "server/config.h"
 #include "server/http/wakeup.h"
+#include "server/server.h"
 #include "server/work/memory_retry.h"
 
 struct memory_pressure {

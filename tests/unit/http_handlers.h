@@ -10,16 +10,9 @@
 #include <unistd.h>
 
 #include "compute/base/mem.h"
-#include "compute/engine/engine.h"
 #include "server/http/http.h"
 
 /* --- what the front asks --- */
-
-const char *engine_backend(const struct engine *g)
-{
-    (void)g;
-    return "cpu";
-}
 
 static enum err_code identify(struct request *req, struct principal **whose, struct http_user *ret,
                               struct err *e)

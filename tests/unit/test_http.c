@@ -45,6 +45,7 @@ static const struct http_config config = {
     .offload_bytes = 1000,
     .max_connections = 100,
     .workers = 2,
+    .device_name = "cpu",
     .idle_timeout_s = 20,
     .drain_timeout_s = 0.5,
 };

@@ -118,6 +118,7 @@ static enum err_code start_with(int64_t memory, const struct accounts *accounts,
                              .offload_bytes = 1000,
                              .max_connections = 100,
                              .workers = 2,
+                             .device_name = "cpu",
                              .idle_timeout_s = 20,
                              .drain_timeout_s = 1,
                              .stuck_s = 60};
