@@ -264,22 +264,24 @@ static enum err_code resolve_kernel_cache(struct config *c, struct err *e)
     return ERR_OK;
 }
 
+static enum err_code load(int argc, char *const *argv, struct config *c, enum config_action *action,
+                          struct err *e)
+{
+    TRY(defaults(c, false, e));
+    TRY(command_line(argc, argv, c, false, action, e));
+    if (c->file && *action == CONFIG_RUN)
+        TRY(read_file(c, c->file, e));
+    TRY(command_line(argc, argv, c, true, action, e));
+    TRY(defaults(c, true, e));
+    return resolve_kernel_cache(c, e);
+}
+
 enum err_code config_load(int argc, char *const *argv, struct config *ret,
                           enum config_action *ret_action, struct err *e)
 {
     struct config c = {.each_limit = config_each_limit};
     enum config_action action = CONFIG_RUN;
-    enum err_code code = defaults(&c, false, e);
-    if (code == ERR_OK)
-        code = command_line(argc, argv, &c, false, &action, e);
-    if (code == ERR_OK && c.file && action == CONFIG_RUN)
-        code = read_file(&c, c.file, e);
-    if (code == ERR_OK)
-        code = command_line(argc, argv, &c, true, &action, e);
-    if (code == ERR_OK)
-        code = defaults(&c, true, e);
-    if (code == ERR_OK)
-        code = resolve_kernel_cache(&c, e);
+    enum err_code code = load(argc, argv, &c, &action, e);
     if (code != ERR_OK) {
         config_free(&c);
         return code;

@@ -198,35 +198,56 @@ static void put_target(struct strb *key, int device, const struct eval_request *
     strb_addn(key, (const char *)&v->offset, sizeof v->offset);
 }
 
+static enum err_code check_and_lower(struct engine *g, const struct eval_request *req,
+                                     const struct check_env *env, struct plan_entry *en,
+                                     struct eval_times *times, struct err *e)
+{
+    const struct view *v = req->out_view ? req->out_view : req->out ? &req->out->view : NULL;
+    const double start = clock_ms();
+    enum err_code code = check_expr(en->arena, req->expr, env, req->dtype, &en->typed, e);
+    if (code == ERR_OK)
+        code = fit_target(en->arena, &en->typed, req, e);
+    const double checked = clock_ms();
+    times->check += checked - start;
+    if (code == ERR_OK)
+        code = plan_make(en->arena, g, &en->typed, req->fast_math, v,
+                         req->out ? req->out->buffer->nbytes : 0, &en->plan, e);
+    times->lower += clock_ms() - checked;
+    TRY(code);
+    if (!plan_entry_planned(en))
+        return err_oom(e);
+    return cost_check(g, req->expr, "this", plan_cost(en->plan), e);
+}
+
 /* Checks and lowers into a new entry. */
 static enum err_code compile(struct engine *g, const struct eval_request *req,
                              const struct check_env *env, struct plan_entry **ret,
                              struct eval_times *times, struct err *e)
 {
-    double start = clock_ms();
     struct plan_entry *en = plan_entry_new(g->plans);
     if (!en)
         return err_oom(e);
-    enum err_code code = check_expr(en->arena, req->expr, env, req->dtype, &en->typed, e);
-    if (code == ERR_OK)
-        code = fit_target(en->arena, &en->typed, req, e);
-    double checked = clock_ms();
-    times->check += checked - start;
-    if (code == ERR_OK) {
-        const struct view *v = req->out_view ? req->out_view : req->out ? &req->out->view : NULL;
-        code = plan_make(en->arena, g, &en->typed, req->fast_math, v,
-                         req->out ? req->out->buffer->nbytes : 0, &en->plan, e);
-    }
-    times->lower += clock_ms() - checked;
-    if (code == ERR_OK && !plan_entry_planned(en))
-        code = err_oom(e);
-    if (code == ERR_OK)
-        code = cost_check(g, req->expr, "this", plan_cost(en->plan), e);
+    enum err_code code = check_and_lower(g, req, env, en, times, e);
     if (code == ERR_OK)
         *ret = en;
     else
         plan_entry_unref(en);
     return code;
+}
+
+/* The key of the request's plan, and what its names mean. *ret_keep: the plan is cached by it. */
+static enum err_code find_key(int device, struct arena *arena, const struct eval_request *req,
+                              struct strb *key, struct plan_names *names, bool *ret_keep,
+                              struct err *e)
+{
+    (void)strb_reserve(key, KEY_USUAL);
+    put_target(key, device, req);
+    *ret_keep = plan_key_expr(key, req->expr);
+    if (*ret_keep) {
+        TRY(plan_names_resolve(names, arena, req->expr, req->env, e));
+        *ret_keep = plan_key_names(key, names);
+    }
+    return key->failed ? err_oom(e) : ERR_OK;
 }
 
 /* The entry for a request, found or made, and its arrays. *ret NULL: put off. */
@@ -236,40 +257,27 @@ static enum err_code plan_for(struct engine *g, int device, struct arena *arena,
 {
     _cleanup_strb_ struct strb key = {0};
     struct plan_names names;
+    bool keep;
     double start = clock_ms();
-    (void)strb_reserve(&key, KEY_USUAL);
-    put_target(&key, device, req);
-    bool keep = plan_key_expr(&key, req->expr);
-    enum err_code code = ERR_OK;
-    if (keep) {
-        code = plan_names_resolve(&names, arena, req->expr, req->env, e);
-        if (code == ERR_OK)
-            keep = plan_key_names(&key, &names);
-    }
-    if (code == ERR_OK && key.failed)
-        code = err_oom(e);
-    if (code != ERR_OK)
-        return code;
+    TRY(find_key(device, arena, req, &key, &names, &keep, e));
     struct plan_entry *en = keep ? plan_cache_find(g->plans, key.data, key.len) : NULL;
     times->check = clock_ms() - start;
     if (!en && req->most_nodes && req->expr->n_nodes > req->most_nodes) {
         *ret = NULL;
         return ERR_OK;
     }
-    if (!en) {
-        code = compile(g, req, keep ? &names.env : req->env, &en, times, e);
-        if (code == ERR_OK && keep && names.complete &&
-            !plan_cache_add(en, &names, key.data, key.len))
-            code = err_oom(e);
-    }
-    *ret_arrays = code == ERR_OK ? plan_entry_arrays(en, &names, arena) : NULL;
-    if (code == ERR_OK && !*ret_arrays)
-        code = err_oom(e);
-    if (code == ERR_OK)
-        *ret = en;
-    else
+    const bool made = !en;
+    if (made)
+        TRY(compile(g, req, keep ? &names.env : req->env, &en, times, e));
+    const bool added =
+        !made || !keep || !names.complete || plan_cache_add(en, &names, key.data, key.len);
+    *ret_arrays = added ? plan_entry_arrays(en, &names, arena) : NULL;
+    if (!*ret_arrays) {
         plan_entry_unref(en);
-    return code;
+        return err_oom(e);
+    }
+    *ret = en;
+    return ERR_OK;
 }
 
 /* The entry's graph over the current arrays. */

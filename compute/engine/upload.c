@@ -269,25 +269,32 @@ static enum err_code copy_into(struct upload *u, const struct view *have, struct
     return engine_run(t, typed, u->account, false, a, v, &out, e);
 }
 
+/* *ret_done: the elements are in `a`; else they will be when `done` is called. */
+static enum err_code finish_into(struct upload *u, struct array *a, const struct view *v,
+                                 bool fortran, engine_done *done, void *user, bool *ret_done,
+                                 struct err *e)
+{
+    struct view have;
+    bool kept = false;
+    TRY(require_device(u->stream, a, NULL, e));
+    if (view_self_overlaps(v))
+        return err_set(e, ERR_OVERLAP, "elements of the target overlap in memory");
+    TRY(staged_view(u, a->dtype, v->rank, v->shape, fortran, &have, e));
+    const bool whole =
+        view_is_contiguous(v) && view_is_contiguous(&have) && u->nbytes == a->buffer->nbytes;
+    if (whole)
+        TRY(land(u, a->buffer, &kept, e));
+    *ret_done = whole && !kept;
+    return *ret_done ? ERR_OK : copy_into(u, &have, a, v, done, user, e);
+}
+
 enum err_code upload_finish_into(struct upload *take_u, struct array *a, const struct view *v,
                                  bool fortran, engine_done *done, void *user, struct err *e)
 {
-    struct view have;
-    enum err_code code = require_device(take_u->stream, a, NULL, e);
-    if (code == ERR_OK && view_self_overlaps(v))
-        code = err_set(e, ERR_OVERLAP, "elements of the target overlap in memory");
-    if (code == ERR_OK)
-        code = staged_view(take_u, a->dtype, v->rank, v->shape, fortran, &have, e);
-    bool kept = false;
-    bool whole = code == ERR_OK && view_is_contiguous(v) && view_is_contiguous(&have) &&
-                 take_u->nbytes == a->buffer->nbytes;
-    if (whole)
-        code = land(take_u, a->buffer, &kept, e);
-    whole &= !kept;
-    if (!whole && code == ERR_OK)
-        code = copy_into(take_u, &have, a, v, done, user, e);
+    bool landed = false;
+    enum err_code code = finish_into(take_u, a, v, fortran, done, user, &landed, e);
     finished(take_u, code, e);
-    if (whole && code == ERR_OK && done)
+    if (landed && done)
         done(user, ERR_OK, 0);
     return code;
 }

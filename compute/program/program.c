@@ -396,26 +396,28 @@ static enum err_code no_aliases(const struct program *p, struct err *e)
     return ERR_OK;
 }
 
+static enum err_code make_step(struct program *p, uint32_t i, struct err *e)
+{
+    struct step *s = &p->steps[i];
+    s->target = find_target(p, s->assign->target);
+    enum err_code code = program_write_out(p, i, e);
+    if (code == ERR_OK)
+        code = add_statement(p, s, e);
+    if (code == ERR_OK && is_result(p, s))
+        p->results[i - p->n_statements].array = array_ref(s->own);
+    return program_of_target(e, code, s->assign);
+}
+
 static enum err_code make(struct program *p, struct err *e)
 {
     for (uint32_t i = 0; i < p->spec.n_body; i++)
         p->steps[i].assign = &p->spec.body[i];
-    enum err_code code = find_targets(p, e);
-    if (code == ERR_OK)
-        find_filled(p);
-    for (uint32_t i = 0; i < p->spec.n_body && code == ERR_OK; i++) {
-        struct step *s = &p->steps[i];
-        s->target = find_target(p, s->assign->target);
-        code = program_write_out(p, i, e);
-        if (code == ERR_OK)
-            code = add_statement(p, s, e);
-        program_of_target(e, code, s->assign);
-        if (code == ERR_OK && is_result(p, s))
-            p->results[i - p->n_statements].array = array_ref(s->own);
-    }
-    if (code == ERR_OK)
-        code = watch_all(p, e);
-    return code == ERR_OK ? no_aliases(p, e) : code;
+    TRY(find_targets(p, e));
+    find_filled(p);
+    for (uint32_t i = 0; i < p->spec.n_body; i++)
+        TRY(make_step(p, i, e));
+    TRY(watch_all(p, e));
+    return no_aliases(p, e);
 }
 
 /* The results are statements too, after the others: they assign to names that no expression can

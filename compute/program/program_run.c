@@ -434,19 +434,18 @@ static enum err_code fetch(struct program *p, struct watched *w, size_t n)
 
 static enum err_code look_at_all(struct program *p)
 {
-    enum err_code code = ERR_OK;
-    for (uint32_t i = 0; i < p->n_checks && code == ERR_OK; i++)
-        code = program_watch(p, &p->checks[i], 0, p->end);
-    for (uint32_t i = 0; i < p->n_checks && code == ERR_OK; i++)
-        code = fetch(p, &p->checks[i], 1);
-    if (p->until && code == ERR_OK)
-        code = fetch(p, p->until, p->n_answers);
-    for (uint32_t i = 0; i < p->spec.n_series && code == ERR_OK; i++)
-        code = fetch(p, &p->series[i], p->n_values);
-    for (uint32_t i = 0; i < p->spec.n_results && code == ERR_OK; i++)
+    for (uint32_t i = 0; i < p->n_checks; i++)
+        TRY(program_watch(p, &p->checks[i], 0, p->end));
+    for (uint32_t i = 0; i < p->n_checks; i++)
+        TRY(fetch(p, &p->checks[i], 1));
+    if (p->until)
+        TRY(fetch(p, p->until, p->n_answers));
+    for (uint32_t i = 0; i < p->spec.n_series; i++)
+        TRY(fetch(p, &p->series[i], p->n_values));
+    for (uint32_t i = 0; i < p->spec.n_results; i++)
         if (p->results[i].bytes)
-            code = fetch(p, &p->results[i], (size_t)view_size(&p->results[i].array->view));
-    return code;
+            TRY(fetch(p, &p->results[i], (size_t)view_size(&p->results[i].array->view)));
+    return ERR_OK;
 }
 
 /* An element cannot be written into contents that failed. */

@@ -167,47 +167,51 @@ static enum err_code add_literal(struct parser *p, struct literal lit, long offs
                p->n_links, 0, ret);
 }
 
+static enum err_code keyword_of(struct parser *p, size_t base, const char **ret)
+{
+    const char *keyword = arena_strndup(p->x->arena, p->tok.start, p->tok.len);
+    if (!keyword)
+        return err_oom(p->e);
+    if (strcmp(keyword, "op") == 0 || strcmp(keyword, "args") == 0)
+        return bad(p, "there is no parameter with this name"); /* reserved for trees */
+    for (size_t i = base; i < p->n_links; i++)
+        if (p->links[i].keyword && strcmp(p->links[i].keyword, keyword) == 0)
+            return bad(p, "the keyword argument is given twice");
+    *ret = keyword;
+    TRY(advance(p));
+    return advance(p);
+}
+
+/* With the comma after it, if there is one. */
+static enum err_code argument(struct parser *p, size_t base, size_t *n_keywords)
+{
+    const char *keyword = NULL;
+    uint32_t arg;
+    if (p->tok.kind == TOK_NAME && followed_by(p, "=") && !followed_by(p, "==")) {
+        TRY(keyword_of(p, base, &keyword));
+        ++*n_keywords;
+    } else if (is_op(p, "*") || is_op(p, "**")) {
+        return bad(p,
+                   "argument lists (* and **) are not supported: write the arguments one by one");
+    } else if (*n_keywords) {
+        return bad(p, "positional arguments must come before keyword arguments");
+    }
+    TRY(binary_chain(p, PREC_COMPARE, &arg));
+    TRY(push_link(p, arg, keyword));
+    if (is_op(p, ","))
+        return advance(p);
+    return is_op(p, ")") ? ERR_OK : unexpected(p, "',' or ')' was expected");
+}
+
 /* After "name(": the arguments and the closing bracket. */
 static enum err_code call(struct parser *p, const char *name, long offset, uint32_t *ret)
 {
     size_t base = p->n_links, n_keywords = 0;
-    enum err_code code = enter(p, offset);
-    while (code == ERR_OK && !is_op(p, ")")) {
-        const char *keyword = NULL;
-        if (p->tok.kind == TOK_NAME && followed_by(p, "=") && !followed_by(p, "==")) {
-            keyword = arena_strndup(p->x->arena, p->tok.start, p->tok.len);
-            if (!keyword)
-                return err_oom(p->e);
-            if (strcmp(keyword, "op") == 0 || strcmp(keyword, "args") == 0)
-                return bad(p, "there is no parameter with this name"); /* reserved for trees */
-            for (size_t i = base; i < p->n_links; i++)
-                if (p->links[i].keyword && strcmp(p->links[i].keyword, keyword) == 0)
-                    return bad(p, "the keyword argument is given twice");
-            code = advance(p);
-            if (code == ERR_OK)
-                code = advance(p);
-            n_keywords++;
-        } else if (is_op(p, "*") || is_op(p, "**")) {
-            return bad(
-                p, "argument lists (* and **) are not supported: write the arguments one by one");
-        } else if (n_keywords) {
-            return bad(p, "positional arguments must come before keyword arguments");
-        }
-        uint32_t arg = EXPR_NOWHERE;
-        if (code == ERR_OK)
-            code = binary_chain(p, PREC_COMPARE, &arg);
-        if (code == ERR_OK)
-            code = push_link(p, arg, keyword);
-        if (code == ERR_OK && is_op(p, ","))
-            code = advance(p);
-        else if (code == ERR_OK && !is_op(p, ")"))
-            return unexpected(p, "',' or ')' was expected");
-    }
-    if (code == ERR_OK)
-        code = advance(p);
+    TRY(enter(p, offset));
+    while (!is_op(p, ")"))
+        TRY(argument(p, base, &n_keywords));
+    TRY(advance(p));
     p->depth--;
-    if (code != ERR_OK)
-        return code;
     return add(p, (struct expr_node){.kind = EXPR_CALL, .name = name, .offset = offset}, base,
                n_keywords, ret);
 }
@@ -221,25 +225,20 @@ static enum err_code bracket(struct parser *p, uint32_t *ret)
     size_t base = p->n_links;
     bool comma = false;
     uint32_t node = EXPR_NOWHERE;
-    enum err_code code = enter(p, offset);
-    if (code == ERR_OK)
-        code = advance(p);
-    while (code == ERR_OK && !is_op(p, close)) {
-        code = binary_chain(p, PREC_COMPARE, &node);
-        if (code == ERR_OK)
-            code = push_link(p, node, NULL);
-        if (code == ERR_OK && is_op(p, ",")) {
+    TRY(enter(p, offset));
+    TRY(advance(p));
+    while (!is_op(p, close)) {
+        TRY(binary_chain(p, PREC_COMPARE, &node));
+        TRY(push_link(p, node, NULL));
+        if (is_op(p, ",")) {
             comma = true;
-            code = advance(p);
-        } else if (code == ERR_OK && !is_op(p, close)) {
+            TRY(advance(p));
+        } else if (!is_op(p, close)) {
             return unexpected(p, list ? "',' or ']' was expected" : "',' or ')' was expected");
         }
     }
-    if (code == ERR_OK)
-        code = advance(p);
+    TRY(advance(p));
     p->depth--;
-    if (code != ERR_OK)
-        return code;
     if (!list && !comma && p->n_links == base + 1) {
         p->n_links = base;
         *ret = node;

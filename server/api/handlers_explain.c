@@ -406,28 +406,43 @@ static enum err_code read_expression(struct request *req, struct json body, size
     return ERR_OK;
 }
 
-void explain_post(struct request *req)
+static bool is_program(struct json body, bool *ret_statements)
+{
+    *ret_statements = json_present(json_member(body, "statements"));
+    return *ret_statements || json_present(json_member(body, "body"));
+}
+
+/* The body, and its expression if it is no program. */
+static enum err_code read_body(struct request *req, struct json *ret, size_t *ret_nodes,
+                               struct err *e)
 {
     static const char *const no_query[] = {NULL};
-    struct err e = ERR_INIT;
+    bool statements;
+    TRY(http_query_only(req, no_query, e));
+    TRY(request_body(req, false, ret, e));
+    return is_program(*ret, &statements) ? ERR_OK : read_expression(req, *ret, ret_nodes, e);
+}
+
+static enum err_code begin(struct request *req, struct err *e)
+{
     struct json body;
-    size_t nodes = 0;
-    uint64_t begun = clock_ns();
-    enum err_code code = http_query_only(req, no_query, &e);
-    if (code == ERR_OK)
-        code = request_body(req, false, &body, &e);
-    bool statements = code == ERR_OK && json_present(json_member(body, "statements"));
-    bool program = statements || (code == ERR_OK && json_present(json_member(body, "body")));
-    req->abandon = true; /* it changes nothing */
-    if (code == ERR_OK && !program)
-        code = read_expression(req, body, &nodes, &e);
+    bool statements;
+    size_t nodes;
+    const uint64_t begun = clock_ns();
+    enum err_code code = read_body(req, &body, &nodes, e);
     http_took(&req->t_parse, begun);
-    if (code == ERR_OK && program)
-        code = ask_for_program(req, body, statements, &e);
-    if (code != ERR_OK)
-        http_reply_error(req, &e);
-    else if (!program && (engine_compiles(req->server->engine) || nodes > EVAL_NODES_HERE))
+    TRY(code);
+    if (is_program(body, &statements))
+        return ask_for_program(req, body, statements, e);
+    if (engine_compiles(req->server->engine) || nodes > EVAL_NODES_HERE)
         http_offload_long(req, explain);
-    else if (!program)
+    else
         explain(req);
+    return ERR_OK;
+}
+
+void explain_post(struct request *req)
+{
+    req->abandon = true; /* it changes nothing */
+    request_try(req, begin);
 }

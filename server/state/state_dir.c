@@ -378,11 +378,11 @@ uint64_t state_write_beside(const struct state_writer *w)
     return w->dir->beside ? w->dir->beside : w->dir->current;
 }
 
-/* If the disk does not confirm the new pointer, either may be on it: both snapshots are kept. */
-enum err_code state_write_commit(struct state_writer *w, const char *manifest, size_t n,
-                                 bool complete, struct err *e)
+/* The manifest, and what points to it. */
+static enum err_code write_pointer(const struct state_writer *w, const char *manifest, size_t n,
+                                   struct err *e)
 {
-    struct state_dir *d = w->dir;
+    const struct state_dir *d = w->dir;
     char digest[STATE_DIGEST], name[STATE_NAME], pointer[POINTER_MAX];
     struct sha256_ctx sum;
     sha256_init(&sum);
@@ -390,17 +390,24 @@ enum err_code state_write_commit(struct state_writer *w, const char *manifest, s
     state_digest(&sum, digest);
     state_name_of("snapshot", w->number, name);
     size_t len = (size_t)snprintf(pointer, sizeof pointer, STATE_FORMAT "%s %s\n", name, digest);
-    enum err_code code = fsync(w->data) == 0 ? ERR_OK : state_dir_failed(d, "data", e);
-    if (code == ERR_OK)
-        code = write_file(d, w->folder, "current", pointer, len, e);
-    if (code == ERR_OK)
-        code = write_file(d, w->folder, "manifest.json", manifest, n, e);
-    if (code == ERR_OK && (fsync(w->folder) != 0 || fsync(d->fd) != 0))
-        code = state_dir_failed(d, name, e);
-    if (code == ERR_OK)
-        code = write_file(d, d->fd, "current.new", pointer, len, e);
-    if (code == ERR_OK && renameat(d->fd, "current.new", d->fd, "current") != 0)
-        code = state_dir_failed(d, "current", e);
+    if (fsync(w->data) != 0)
+        return state_dir_failed(d, "data", e);
+    TRY(write_file(d, w->folder, "current", pointer, len, e));
+    TRY(write_file(d, w->folder, "manifest.json", manifest, n, e));
+    if (fsync(w->folder) != 0 || fsync(d->fd) != 0)
+        return state_dir_failed(d, name, e);
+    TRY(write_file(d, d->fd, "current.new", pointer, len, e));
+    return renameat(d->fd, "current.new", d->fd, "current") == 0
+               ? ERR_OK
+               : state_dir_failed(d, "current", e);
+}
+
+/* If the disk does not confirm the new pointer, either may be on it: both snapshots are kept. */
+enum err_code state_write_commit(struct state_writer *w, const char *manifest, size_t n,
+                                 bool complete, struct err *e)
+{
+    struct state_dir *d = w->dir;
+    enum err_code code = write_pointer(w, manifest, n, e);
     if (code != ERR_OK) {
         state_write_abort(w);
         return code;
