@@ -156,6 +156,7 @@ static int64_t block_of(const struct user_job *j)
 
 enum err_code job_keep_begin(struct user_job *j, struct err *e)
 {
+    lock_held(&j->table->lock);
     struct job_record *x = j->record;
     if (!x)
         return ERR_OK;
@@ -175,6 +176,7 @@ enum err_code job_keep_begin(struct user_job *j, struct err *e)
 
 void job_keep_progress(struct user_job *j)
 {
+    lock_held(&j->table->lock);
     struct job_record *x = j->record;
     struct err e = ERR_INIT;
     if (!x)
@@ -205,6 +207,7 @@ void job_keep_leave(struct user_job *j)
 
 void job_keep_again(struct user_job *j)
 {
+    lock_held(&j->table->lock);
     if (!j->record)
         return;
     j->record->crashes = 0;
@@ -213,8 +216,10 @@ void job_keep_again(struct user_job *j)
 
 void job_keep_copied(struct user_job *j)
 {
+    pthread_mutex_lock(&j->table->lock);
     j->record->copies = false;
     job_keep_progress(j);
+    pthread_mutex_unlock(&j->table->lock);
 }
 
 /* Where the journal has no room for what a slice recorded the job goes on, but no other process can

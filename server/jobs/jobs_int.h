@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "compute/base/lock.h"
 #include "compute/base/worker.h"
 #include "server/jobs/jobs.h"
 #include "server/kept/kept_job.h"
@@ -106,6 +107,7 @@ static inline bool job_is_over(const struct user_job *j)
 /* With the lock held: it is left to the next process as it is. */
 static inline bool job_is_left(const struct user_job *j)
 {
+    lock_held(&j->table->lock);
     return j->table->leaving && !j->cancel && !job_is_over(j);
 }
 
@@ -139,8 +141,7 @@ struct job_record *job_record_new(const struct jobs *t); /* NULL, too, without m
 void job_record_free(struct job_record *x);              /* NULL allowed */
 /* A new job, with the lock held: ERR_OUT_OF_MEMORY. */
 enum err_code job_keep_begin(struct user_job *j, struct err *e) must_check;
-/* Its state is another; job_keep_again: and it begins anew. With the lock held, or by the thread
- * for a job that is under way. */
+/* Its state is another; job_keep_again: and it begins anew. With the lock held. */
 void job_keep_progress(struct user_job *j);
 void job_keep_again(struct user_job *j);
 /* A slice is under way, from before its work is made until its outcome has been taken. */

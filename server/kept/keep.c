@@ -28,8 +28,6 @@ struct keep {
     uint64_t refused;
 };
 
-/* --- with the lock held --- */
-
 /* "first/second/third" from as many as there are. */
 static size_t make_key(char ret[RECORD_KEY_MOST + 1], const char *first, const char *second,
                        const char *third)

@@ -88,7 +88,7 @@ static void tell(struct exports *t)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* --- with the lock held --- */
+/* --- the list --- */
 
 static void unref(struct offer *o)
 {

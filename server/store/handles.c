@@ -19,7 +19,7 @@
 #include "compute/base/mem.h"
 #include "server/store/handles_int.h"
 
-/* --- tables; all of these functions are called with the lock held --- */
+/* --- tables --- */
 
 struct entry *handles_find(struct handles *t, const char *id)
 {

@@ -55,7 +55,7 @@ struct leases *leases_new(uint32_t max)
     return t;
 }
 
-/* --- with the lock held --- */
+/* --- the table --- */
 
 /* Whether the lease no longer binds anybody. */
 static bool over(const struct holder *h, double now)
@@ -166,6 +166,7 @@ static bool is_pinned(const struct leased *l)
 static enum err_code locked(const struct lease_claim *c, const struct leased *l, const char *advice,
                             struct err *e)
 {
+    lock_held(&c->table->lock);
     const struct holder *last = NULL;
     char by[PRINCIPAL_SIZE + 8] = "", end[CLOCK_DATE_SIZE] = "its export ends";
     for (const struct holder *h = l->holders; h; h = h->next)
@@ -219,7 +220,8 @@ enum err_code lease_check(const struct lease_claim *c, const struct array *a,
     if (l) {
         (void)own(c, l, &others);
         if (access == LEASE_UNDO)
-            code = locked(&(struct lease_claim){0}, l, "it cannot be replaced or exchanged", e);
+            code = locked(&(struct lease_claim){.table = c->table}, l,
+                          "it cannot be replaced or exchanged", e);
         else if (others && (access != LEASE_READ || for_writing(l)))
             code = locked(c, l, TOKEN_ADVICE, e);
         else if (access == LEASE_PLACE && is_pinned(l))

@@ -158,7 +158,7 @@ static void node_retire(struct node *n)
     session_unref(&n->s);
 }
 
-/* --- the table; these functions are called with the lock held --- */
+/* --- the table --- */
 
 /* After a change of the table. */
 static void check(const struct sessions *t)

@@ -69,7 +69,7 @@ static struct share_key make_key(const char *id, const struct principal *who)
     return key;
 }
 
-/* --- with the lock held --- */
+/* --- the table --- */
 
 static bool is_void(const struct share *s)
 {
