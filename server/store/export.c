@@ -11,6 +11,7 @@
  * engine's, until it has answered. */
 #include "server/store/export.h"
 
+#include <assert.h>
 #include <nettle/memops.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -93,6 +94,7 @@ static void tell(struct exports *t)
 static void unref(struct offer *o)
 {
     lock_held(&o->table->lock);
+    assert(o->refs > 1 || (o->refs == 1 && o->state == OVER));
     if (--o->refs == 0)
         mem_free(o);
 }
@@ -100,6 +102,7 @@ static void unref(struct offer *o)
 static void insert(struct exports *t, struct offer *o)
 {
     lock_held(&t->lock);
+    assert(id_is('l', o->lease) && o->state < ENDING && o->refs > 1);
     o->next = t->first;
     if (t->first)
         t->first->prev = o;
@@ -109,6 +112,7 @@ static void insert(struct exports *t, struct offer *o)
 static void take_out(struct offer *o)
 {
     lock_held(&o->table->lock);
+    assert(o->state == OVER && (o->prev ? o->prev->next == o : o->table->first == o));
     if (o->prev)
         o->prev->next = o->next;
     else
@@ -139,15 +143,6 @@ static void close_descriptor(struct offer *o)
     if (o->asked.exported.fd >= 0)
         close(o->asked.exported.fd);
     o->asked.exported.fd = -1;
-}
-
-const char *offer_end_name(enum offer_end how)
-{
-    static const char *const names[] = {[OFFER_RELEASED] = "released",
-                                        [OFFER_LOST] = "lost",
-                                        [OFFER_EXPIRED] = "expired",
-                                        [OFFER_REVOKED] = "revoked"};
-    return names[how];
 }
 
 static enum err_code leave(struct exports *t, struct array *a, struct err *e)
@@ -311,6 +306,7 @@ static void answered(struct exporting *x)
     struct offer *o = (struct offer *)x;
     struct exports *t = o->table;
     pthread_mutex_lock(&t->lock);
+    assert(o->state == ASKED && o->refs > 1);
     o->state = TOLD;
     bool unwanted = o->unwanted;
     if (o->wake)
@@ -377,6 +373,7 @@ enum err_code offer_open(struct offer *o, struct offered *ret, struct err *e)
     } else if (o->state != TOLD || o->unwanted) {
         code = err_set(e, ERR_CONFLICT, "the export was ended while it was being made");
     } else {
+        assert(!o->token[0]);
         o->state = OPEN;
         o->until_ns = clock_ns() + (uint64_t)(t->config.timeout * 1e9);
         id_make('x', o->token);

@@ -92,7 +92,14 @@ enum offer_end {
     OFFER_REVOKED,  /* taken back by the daemon or the array's owner */
     OFFER_ENDS
 };
-const char *offer_end_name(enum offer_end how); /* static text */
+static inline const char *offer_end_name(enum offer_end how)
+{
+    static const char *const names[] = {[OFFER_RELEASED] = "released",
+                                        [OFFER_LOST] = "lost",
+                                        [OFFER_EXPIRED] = "expired",
+                                        [OFFER_REVOKED] = "revoked"};
+    return names[how];
+}
 /* Ends the offer, with that reason unless it is over already; the caller keeps its reference. */
 void offer_end(struct offer *o, enum offer_end how);
 /* Ends offers whose token expired, and those of principals or shared arrays that no longer exist.

@@ -57,6 +57,19 @@ struct leases *leases_new(uint32_t max)
 
 /* --- the table --- */
 
+/* After a change of the buffer's leases. */
+static void check(const struct leases *t, const struct leased *l)
+{
+    lock_held(&t->lock);
+#ifndef NDEBUG
+    uint32_t n = 0;
+    for (const struct holder *h = l ? l->holders : NULL; h; h = h->next, n++)
+        assert(id_is('l', h->lease.token));
+    assert(!l || n > 0); /* an entry is dropped with its last lease */
+    assert(n <= atomic_load(&t->n) && HASH_COUNT(t->by_buffer) <= atomic_load(&t->n));
+#endif
+}
+
 /* Whether the lease no longer binds anybody. */
 static bool over(const struct holder *h, double now)
 {
@@ -94,10 +107,13 @@ static struct leased *expire(struct leases *t, struct leased *l, double now)
         mem_free(h);
         atomic_fetch_sub(&t->n, 1);
     }
-    if (l->holders)
+    if (l->holders) {
+        check(t, l);
         return l;
+    }
     HASH_DEL(t->by_buffer, l);
     mem_free(l);
+    check(t, NULL);
     return NULL;
 }
 
@@ -297,6 +313,7 @@ static struct holder *hold(struct leases *t, struct leased *l, uint64_t buffer,
     h->next = l->holders;
     l->holders = h;
     atomic_fetch_add(&t->n, 1);
+    check(t, l);
     return h;
 }
 

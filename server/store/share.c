@@ -3,6 +3,7 @@
  * reached its maximum. The structs of principals live as long as the daemon. */
 #include "server/store/share.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -71,6 +72,17 @@ static struct share_key make_key(const char *id, const struct principal *who)
 
 /* --- the table --- */
 
+/* A share that is in the table. */
+static void check(const struct shares *t, const struct share *s)
+{
+    lock_held(&t->lock);
+#ifndef NDEBUG
+    const struct share *same;
+    HASH_FIND(hh, t->table, &s->key, sizeof s->key, same);
+    assert(same == s && s->key.id[0] && s->owner && s->key.who);
+#endif
+}
+
 static bool is_void(const struct share *s)
 {
     return atomic_load(&s->key.who->gone);
@@ -88,6 +100,7 @@ static void tell(const struct shares *t, const struct share *s, bool gone)
 static void drop(struct shares *t, struct share *s)
 {
     lock_held(&t->lock);
+    check(t, s);
     HASH_DEL(t->table, s);
     tell(t, s, true);
     mem_free(s);
@@ -165,6 +178,7 @@ enum err_code share_give(struct shares *t, const struct principal *owner, const 
         }
     }
     if (s) {
+        check(t, s);
         s->write = write;
         tell(t, s, false);
     }
