@@ -21,26 +21,27 @@ const char *text_get(const struct text *text)
     return text->data ? text->data : "";
 }
 
-static bool make_room(struct text *text, size_t count)
+static bool grow(struct text *text, size_t count)
 {
-    if (text->failed)
-        return false;
     size_t need, wanted;
     if (__builtin_add_overflow(text->length, count, &need) || need == SIZE_MAX)
-        goto failed;
+        return false;
     if (text->data && need < text->capacity)
         return true;
     if (__builtin_add_overflow(need, need / 2, &wanted) || wanted > SIZE_MAX - 64)
-        goto failed;
+        return false;
     char *data = realloc(text->data, wanted + 64);
     if (!data)
-        goto failed;
+        return false;
     text->data = data;
     text->capacity = wanted + 64;
     return true;
-failed:
-    text->failed = true;
-    return false;
+}
+
+static bool make_room(struct text *text, size_t count)
+{
+    text->failed = text->failed || !grow(text, count);
+    return !text->failed;
 }
 
 void text_add(struct text *text, const void *bytes, size_t count)
