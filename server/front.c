@@ -54,7 +54,7 @@ static void release(struct request *req)
 static void explain(const struct request *req, struct err *e)
 {
     if (e->code == ERR_DEVICE_LOST)
-        lost_say(req->server->lost, req->asker, e);
+        lost_explain(req->server->lost, req->asker, e);
     else
         memory_explain(req->server->engine, req->server->config->evict, e);
 }

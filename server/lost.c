@@ -23,11 +23,11 @@
 #include "server/work/asker.h"
 
 #define STOP_S    1.0
-#define NAMED_S   0.25 /* after the loss: by then the askers with work on the device are known, */
+#define NAMES_S   0.25 /* after the loss: by then the askers with work on the device are known, */
 #define WRITTEN_S 5.0  /* or being written to disk, for which the exit waits this long */
 
 /* An asker whose work was on the device. */
-struct named {
+struct asker_work {
     struct asker *asker; /* a reference; NULL: the daemon itself */
     struct strb kernels; /* "steps 1f3a… refused, flat 77ab…" */
     bool refused;        /* one of the kernels is refused */
@@ -36,19 +36,19 @@ struct named {
 struct lost {
     struct server *server;
     double delay_s;
-    sem_t told;
+    sem_t reported;
     pthread_mutex_t lock; /* a loss is reported before the exit is decided, or not at all */
     bool closed;
     char why[160];
-    struct timespec told_until; /* deadline for naming the askers */
-    pthread_cond_t named_changed;
-    bool is_noted;  /* lost_fault will be called */
-    bool is_named;  /* the members below are set, will not change, and are in the log */
-    bool launching; /* backend_fault's */
-    struct named *named;
-    size_t n_named;
-    pthread_mutex_t saying; /* held while the loss is logged */
-    bool said;
+    struct timespec names_due; /* deadline for naming the askers */
+    pthread_cond_t names_changed;
+    bool names_expected; /* lost_fault will be called */
+    bool names_known;    /* the members below are set, will not change, and are in the log */
+    bool launching;      /* backend_fault's */
+    struct asker_work *askers;
+    size_t n_askers;
+    pthread_mutex_t logging; /* held while the loss is logged */
+    bool is_logged;
 };
 
 static void pause_for(double seconds)
@@ -58,19 +58,19 @@ static void pause_for(double seconds)
         ;
 }
 
-static void say(struct lost *l)
+static void log_loss(struct lost *l)
 {
     char seconds[32];
     snprintf(seconds, sizeof seconds, "%.1f", l->delay_s);
-    pthread_mutex_lock(&l->saying);
-    if (!l->said)
+    pthread_mutex_lock(&l->logging);
+    if (!l->is_logged)
         log_event(LOG_ERROR, "the device is lost; the process will exit to be restarted", "reason",
                   l->why, "exit_status", "75", "seconds", seconds, NULL);
-    l->said = true;
-    pthread_mutex_unlock(&l->saying);
+    l->is_logged = true;
+    pthread_mutex_unlock(&l->logging);
 }
 
-void lost_told(void *lost, const char *why)
+void lost_report(void *lost, const char *why)
 {
     struct lost *l = lost;
     pthread_mutex_lock(&l->lock);
@@ -78,23 +78,23 @@ void lost_told(void *lost, const char *why)
         snprintf(l->why, sizeof l->why, "%s", why);
         atomic_store(&l->server->lost_reason, l->why);
         atomic_store(&l->server->device_lost, true);
-        l->told_until = clock_after(NAMED_S);
-        sem_post(&l->told);
+        l->names_due = clock_after(NAMES_S);
+        sem_post(&l->reported);
     }
     pthread_mutex_unlock(&l->lock);
 }
 
 /* --- the askers with work on the device --- */
 
-static struct named *find_named(const struct lost *l, const struct asker *asker)
+static struct asker_work *find_asker(const struct lost *l, const struct asker *asker)
 {
-    for (size_t i = 0; i < l->n_named; i++)
-        if (l->named[i].asker == asker)
-            return &l->named[i];
+    for (size_t i = 0; i < l->n_askers; i++)
+        if (l->askers[i].asker == asker)
+            return &l->askers[i];
     return NULL;
 }
 
-static void add_kernel(struct named *n, const struct fault_kernel *k)
+static void add_kernel(struct asker_work *n, const struct fault_kernel *k)
 {
     if (n->kernels.data && strstr(n->kernels.data, k->key))
         return;
@@ -106,12 +106,12 @@ static void add_kernel(struct named *n, const struct fault_kernel *k)
 /* Lists each asker once, with the kernels of all its work. */
 static void name_all(struct lost *l, const struct backend_fault *f)
 {
-    l->named = mem_calloc(f->n_work + 1, sizeof *l->named);
-    for (uint32_t i = 0; l->named && i < f->n_work; i++) {
+    l->askers = mem_calloc(f->n_work + 1, sizeof *l->askers);
+    for (uint32_t i = 0; l->askers && i < f->n_work; i++) {
         const struct fault_work *w = &f->work[i];
-        struct named *n = find_named(l, w->asker);
+        struct asker_work *n = find_asker(l, w->asker);
         if (!n) {
-            n = &l->named[l->n_named++];
+            n = &l->askers[l->n_askers++];
             n->asker = w->asker ? asker_ref(w->asker) : NULL;
         }
         for (uint32_t k = 0; k < w->n_kernels; k++)
@@ -119,13 +119,13 @@ static void name_all(struct lost *l, const struct backend_fault *f)
     }
 }
 
-static void log_named(const struct lost *l, const struct backend_fault *f)
+static void log_askers(const struct lost *l, const struct backend_fault *f)
 {
     static const struct asker nobody = {.text = "the daemon itself"};
     char device[16];
     snprintf(device, sizeof device, "%d", f->device);
-    for (size_t i = 0; i < l->n_named; i++) {
-        const struct named *n = &l->named[i];
+    for (size_t i = 0; i < l->n_askers; i++) {
+        const struct asker_work *n = &l->askers[i];
         const struct asker *a = n->asker ? n->asker : &nobody;
         log_event(LOG_ERROR,
                   f->launching ? "being launched when the device was lost"
@@ -134,7 +134,7 @@ static void log_named(const struct lost *l, const struct backend_fault *f)
                   "session", a->session, "asked", a->text, "kernels",
                   n->kernels.data ? n->kernels.data : "none, only copies", NULL);
     }
-    if (l->n_named == 0)
+    if (l->n_askers == 0)
         log_event(LOG_ERROR, "no known work was on the device when it was lost", "device", device,
                   NULL);
     if (f->forgotten)
@@ -144,11 +144,11 @@ static void log_named(const struct lost *l, const struct backend_fault *f)
                   NULL);
 }
 
-void lost_noted(void *lost)
+void lost_expect_names(void *lost)
 {
     struct lost *l = lost;
     pthread_mutex_lock(&l->lock);
-    l->is_noted = true;
+    l->names_expected = true;
     pthread_mutex_unlock(&l->lock);
 }
 
@@ -157,17 +157,18 @@ void lost_fault(void *lost, const struct backend_fault *f)
     struct lost *l = lost;
     name_all(l, f);
     l->launching = f->launching;
-    log_named(l, f);
+    log_askers(l, f);
     blame_fault(l->server->culprits, f);
     pthread_mutex_lock(&l->lock);
-    l->is_named = true;
-    pthread_cond_broadcast(&l->named_changed);
+    l->names_known = true;
+    pthread_cond_broadcast(&l->names_changed);
     pthread_mutex_unlock(&l->lock);
 }
 
 static void wait_until(struct lost *l, const struct timespec *until)
 {
-    while (!l->is_named && pthread_cond_timedwait(&l->named_changed, &l->lock, until) != ETIMEDOUT)
+    while (!l->names_known &&
+           pthread_cond_timedwait(&l->names_changed, &l->lock, until) != ETIMEDOUT)
         ;
 }
 
@@ -175,8 +176,8 @@ static bool wait_for_names(struct lost *l)
 {
     pthread_mutex_lock(&l->lock);
     if (*l->why)
-        wait_until(l, &l->told_until);
-    bool there = l->is_named;
+        wait_until(l, &l->names_due);
+    bool there = l->names_known;
     pthread_mutex_unlock(&l->lock);
     return there;
 }
@@ -186,29 +187,29 @@ static bool wait_for_names(struct lost *l)
 static void wait_for_writing(struct lost *l)
 {
     pthread_mutex_lock(&l->lock);
-    wait_until(l, &l->told_until);
-    if (l->is_noted) {
+    wait_until(l, &l->names_due);
+    if (l->names_expected) {
         const struct timespec until = clock_after(WRITTEN_S);
         wait_until(l, &until);
     }
     pthread_mutex_unlock(&l->lock);
 }
 
-void lost_say(struct lost *l, const struct asker *asker, struct err *e)
+void lost_explain(struct lost *l, const struct asker *asker, struct err *e)
 {
     if (!asker || !wait_for_names(l))
         return;
-    const struct named *n = find_named(l, asker);
+    const struct asker_work *n = find_asker(l, asker);
     const char *kernels = n && n->kernels.data ? n->kernels.data : "only copies";
     char others[64] = "with no other work";
-    if (n && l->n_named > 1)
-        snprintf(others, sizeof others, "with work of %zu other request%s", l->n_named - 1,
-                 l->n_named > 2 ? "s" : "");
+    if (n && l->n_askers > 1)
+        snprintf(others, sizeof others, "with work of %zu other request%s", l->n_askers - 1,
+                 l->n_askers > 2 ? "s" : "");
     if (!n)
         err_set(e, ERR_DEVICE_LOST,
                 "the device was lost (%s) while %s on it, but no work of this request: send the "
                 "request again when the device is back",
-                l->why, l->n_named ? "work of other requests was" : "no known work was");
+                l->why, l->n_askers ? "work of other requests was" : "no known work was");
     else
         err_set(e, ERR_DEVICE_LOST,
                 "the device was lost (%s) while this request's work was %s, %s: %.600s%s", l->why,
@@ -229,9 +230,9 @@ static bool is_closed(struct lost *l)
 static void *watch(void *arg)
 {
     struct lost *l = arg;
-    while (sem_wait(&l->told) != 0)
+    while (sem_wait(&l->reported) != 0)
         ;
-    say(l);
+    log_loss(l);
     pause_for(l->delay_s);
     atomic_store(&l->server->hurry, true);
     kill(getpid(), LOST_SIGNAL);
@@ -249,10 +250,10 @@ enum err_code lost_watch(struct server *s, double delay_s, struct lost **ret, st
     pthread_t thread;
     lost.server = s;
     lost.delay_s = delay_s;
-    sem_init(&lost.told, 0, 0);
+    sem_init(&lost.reported, 0, 0);
     pthread_mutex_init(&lost.lock, NULL);
-    clock_cond_init(&lost.named_changed);
-    pthread_mutex_init(&lost.saying, NULL);
+    clock_cond_init(&lost.names_changed);
+    pthread_mutex_init(&lost.logging, NULL);
     if (!thread_start(&thread, "arrayd-lost", watch, &lost))
         return err_set(e, ERR_OUT_OF_MEMORY, "cannot start a thread");
     pthread_detach(thread);
@@ -269,7 +270,7 @@ void lost_leave(struct lost *l)
     if (!lost)
         return;
     wait_for_writing(l);
-    say(l);
+    log_loss(l);
     log_event(LOG_INFO, "stopped", "reason", "the device is lost", NULL);
     _exit(LOST_EXIT);
 }

@@ -26,14 +26,14 @@ struct server;
 enum err_code lost_watch(struct server *s, double delay_s, struct lost **ret,
                          struct err *e) must_check;
 /* backend_config.lost: any thread, does not block. */
-void lost_told(void *lost, const char *why);
+void lost_report(void *lost, const char *why);
 /* backend_config.noted: the exit waits for lost_fault. */
-void lost_noted(void *lost);
+void lost_expect_names(void *lost);
 /* backend_config.fault: one log line for each asker with work on the device. */
 void lost_fault(void *lost, const struct backend_fault *fault);
 /* Makes the message of an ERR_DEVICE_LOST say what the asker's work had to do with the loss, as far
  * as that is known; waits a moment for that. Without an asker (NULL) the message is unchanged. */
-void lost_say(struct lost *l, const struct asker *asker, struct err *e);
+void lost_explain(struct lost *l, const struct asker *asker, struct err *e);
 
 /* Called when HTTP has stopped. Ends the process if the device is lost (and releases nothing of the
  * device, since calls into a driver in that state may not return); otherwise ignores any later

@@ -88,8 +88,8 @@ static enum err_code open_engine(const struct config *c, struct server *s, struc
     ec.device.shareable_least = c->export_threshold;
     ec.device.shareable_keep_bytes = c->reuse_memory;
     ec.device.shareable_keep_s = c->reuse_time;
-    ec.device.lost = lost_told;
-    ec.device.noted = lost_noted;
+    ec.device.lost = lost_report;
+    ec.device.noted = lost_expect_names;
     ec.device.fault = lost_fault;
     ec.asker = asker_now;
     ec.asker_unref = asker_unref;
@@ -133,7 +133,7 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
                                .slice = JOB_SLICE,
                                .stop_timeout = c->drain_timeout,
                                .keep_alive = JOB_KEEP_ALIVE,
-                               .say_lost = lost_say,
+                               .explain_lost = lost_explain,
                                .lost = s->lost,
                                .culprits = s->culprits,
                                .engine = s->engine,

@@ -34,7 +34,7 @@ struct jobs_config {
     struct sched *sched;     /* schedules the slices; NULL: each begins at once */
     struct lease_uses *uses; /* NULL: there are no leases */
     /* Makes the message of an ERR_DEVICE_LOST say what was on the device; NULL: it is unchanged */
-    void (*say_lost)(struct lost *lost, const struct asker *asker, struct err *e);
+    void (*explain_lost)(struct lost *lost, const struct asker *asker, struct err *e);
     struct lost *lost;
     struct culprits *culprits; /* whose work rests because it faulted; NULL: nobody's */
     struct engine *engine;     /* frees memory, */

@@ -70,8 +70,8 @@ static void finish(struct user_job *j, const struct job_end *o)
         program_rest(j->body.program);
     }
     struct job_end end = *o;
-    if (end.err.code == ERR_DEVICE_LOST && t->config.say_lost)
-        t->config.say_lost(t->config.lost, j->asker, &end.err);
+    if (end.err.code == ERR_DEVICE_LOST && t->config.explain_lost)
+        t->config.explain_lost(t->config.lost, j->asker, &end.err);
     memory_explain(t->config.engine, t->config.evict, &end.err);
     pthread_mutex_lock(&t->lock);
     job_write_end(j, &end);

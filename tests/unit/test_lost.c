@@ -55,21 +55,21 @@ static void leave(struct lost *l, struct server *s)
 {
     (void)s;
     lost_leave(l);
-    lost_told(l, "too late");
+    lost_report(l, "too late");
 }
 
 static void lose_and_leave(struct lost *l, struct server *s)
 {
     const struct backend_fault nothing = {0};
-    lost_told(l, "CUDA_ERROR_OF_A_TEST");
-    lost_told(l, "another");
+    lost_report(l, "CUDA_ERROR_OF_A_TEST");
+    lost_report(l, "another");
     lost_fault(l, &nothing);
     leave(l, s);
 }
 
 static void lose_without_work(struct lost *l, struct server *s)
 {
-    lost_told(l, "CUDA_ERROR_OF_A_TEST");
+    lost_report(l, "CUDA_ERROR_OF_A_TEST");
     leave(l, s);
 }
 
@@ -106,8 +106,8 @@ static void lose_while_writing(struct lost *l, struct server *s)
     (void)s;
     pthread_t thread;
     signal(LOST_SIGNAL, SIG_IGN);
-    lost_noted(l);
-    lost_told(l, "CUDA_ERROR_OF_A_TEST");
+    lost_expect_names(l);
+    lost_report(l, "CUDA_ERROR_OF_A_TEST");
     if (pthread_create(&thread, NULL, write_slowly, l) != 0)
         _exit(1);
 }
