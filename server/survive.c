@@ -19,7 +19,7 @@
 #include "server/config.h"
 #include "server/jobs/jobs.h"
 #include "server/keeper/hold.h"
-#include "server/kept/keep.h"
+#include "server/kept/journal_writer.h"
 #include "server/kept/recover.h"
 #include "server/server.h"
 #include "server/store/export_socket.h"

@@ -13,7 +13,7 @@
 #include "compute/engine/engine.h"
 #include "server/api/handlers.h"
 #include "server/keeper/hold.h"
-#include "server/kept/keep.h"
+#include "server/kept/journal_writer.h"
 #include "server/server.h"
 #include "server/state/state.h"
 #include "server/store/auth.h"

@@ -11,7 +11,7 @@
 #include "compute/base/mem.h"
 #include "compute/culprit/culprit.h"
 #include "server/jobs/jobs_int.h"
-#include "server/kept/keep.h"
+#include "server/kept/journal_writer.h"
 #include "server/kept/kept_job.h"
 #include "server/server.h"
 #include "server/store/session.h"

@@ -1,7 +1,7 @@
 /* What clients have made, as JSON: one writer and one reader for each kind of thing, for the state
  * on disk and for the journal. Leases and the places of memories are in the journal only.
  *
- * Called by server/state, and by keep.c and recover.c. Pure, but for the arrays that are made;
+ * Called by server/state, and by journal_writer.c and recover.c. Pure, but for the arrays made;
  * thread-safe. */
 #ifndef ARRAYD_SERVER_KEPT_H
 #define ARRAYD_SERVER_KEPT_H

@@ -3,7 +3,7 @@
 #define ARRAYD_SERVER_RECOVER_INT_H
 
 #include "compute/base/table.h"
-#include "server/kept/keep.h"
+#include "server/kept/journal_writer.h"
 #include "server/kept/recover.h"
 
 struct recovered_job;

@@ -15,7 +15,7 @@
 #include "compute/engine/engine.h"
 #include "compute/lang/function.h"
 #include "protocol/json/json.h"
-#include "server/kept/keep.h"
+#include "server/kept/journal_writer.h"
 #include "server/kept/kept.h"
 #include "server/kept/member.h"
 #include "server/kept/recover.h"

@@ -19,7 +19,7 @@
 #include "compute/base/mem.h"
 #include "server/body/function_json.h"
 #include "server/config.h"
-#include "server/kept/keep.h"
+#include "server/kept/journal_writer.h"
 #include "server/kept/recover.h"
 #include "server/server.h"
 #include "server/store/auth.h"

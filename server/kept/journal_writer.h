@@ -7,8 +7,8 @@
  *
  * Made by main.c before the tables, and freed after them. Thread-safe; one short lock, below those
  * of the tables and of the engine. */
-#ifndef ARRAYD_SERVER_KEEP_H
-#define ARRAYD_SERVER_KEEP_H
+#ifndef ARRAYD_SERVER_JOURNAL_WRITER_H
+#define ARRAYD_SERVER_JOURNAL_WRITER_H
 
 #include "compute/base/strb.h"
 #include "server/journal/journal.h"

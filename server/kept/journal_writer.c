@@ -1,7 +1,7 @@
 /* Each record is printed into one text, which is kept, so that nothing is allocated in the long
  * run. Printing under the lock keeps the order of the changes of each key; the tables' locks have
  * already put them in order. */
-#include "server/kept/keep.h"
+#include "server/kept/journal_writer.h"
 
 #include <inttypes.h>
 #include <pthread.h>
