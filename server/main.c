@@ -138,7 +138,7 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
                                .culprits = s->culprits,
                                .engine = s->engine,
                                .evict = c->evict,
-                               .keep = s->keep,
+                               .writer = s->writer,
                                .most_crashes = c->job_restarts};
     struct accounts accounts = {0};
     jobs.uses = s->uses = lease_uses_new();
@@ -442,7 +442,7 @@ static int run(struct config *config)
         blame_crash(s.culprits, s.hold);
         config->max_cost = engine_max_cost(s.engine); /* if unset, the backend has decided */
         s.keep_problem = survive_problem(s.survive, &s);
-        s.keep = survive_keep(s.survive);
+        s.writer = survive_writer(s.survive);
     }
     /* A resource the machine lacks is not a wrong option. */
     int failed =

@@ -21,7 +21,7 @@ struct exports;
 struct hold;
 struct http;
 struct jobs;
-struct keep;
+struct journal_writer;
 struct lease_uses;
 struct lost;
 struct leases;
@@ -42,13 +42,13 @@ struct server {
     struct exports *exports; /* NULL: exports are off */
     struct lease_uses *uses;
     struct export_socket *export_socket;
-    struct sched *sched;       /* the devices' scheduler */
-    struct jobs *jobs;         /* running programs (server/jobs/jobs.h) */
-    struct state *state;       /* on disk; NULL: nothing is saved (server/state/state.h) */
-    struct keep *keep;         /* writes changes to the journal; NULL without keep-arrays */
-    struct culprits *culprits; /* what faulted, and whose work it was (server/blame.h) */
-    struct lost *lost;         /* handles the loss of the device (server/lost.h) */
-    struct survive *survive;   /* what the next process takes over (server/survive.h) */
+    struct sched *sched;           /* the devices' scheduler */
+    struct jobs *jobs;             /* running programs (server/jobs/jobs.h) */
+    struct state *state;           /* on disk; NULL: nothing is saved (server/state/state.h) */
+    struct journal_writer *writer; /* writes changes to the journal; NULL without keep-arrays */
+    struct culprits *culprits;     /* what faulted, and whose work it was (server/blame.h) */
+    struct lost *lost;             /* handles the loss of the device (server/lost.h) */
+    struct survive *survive;       /* what the next process takes over (server/survive.h) */
     struct hold *hold; /* what outlives this process; NULL: nothing (server/keeper/hold.h) */
     struct http *http;
     struct metrics *metrics;           /* server/api/metrics.h */

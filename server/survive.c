@@ -43,7 +43,7 @@ struct survive {
         *left;     /* of the process before; NULL: it left no journal, or it was taken over */
     bool doubtful; /* changes are missing at its end */
     struct journal *journal;
-    struct keep *keep;
+    struct journal_writer *writer;
     pthread_mutex_t lock;
     struct held_chunk *chunks; /* under the lock */
     _Atomic bool published;    /* the keeper has the new journal */
@@ -134,7 +134,7 @@ static struct kept_memory memory_of(const struct engine_placed *x)
                                 .was = kept_place_of(&x->was)};
 }
 
-/* `with`: a struct keep_items. */
+/* `with`: a struct record_items. */
 static void placed(void *user, const struct engine_placed *all, uint32_t n, const void *with)
 {
     struct survive *v = user;
@@ -144,7 +144,7 @@ static void placed(void *user, const struct engine_placed *all, uint32_t n, cons
     for (uint32_t i = 0; m && i < n; i++)
         m[i] = memory_of(&all[i]);
     if (code == ERR_OK)
-        code = keep_placed(v->keep, m, n, with, &e);
+        code = writer_placed(v->writer, m, n, with, &e);
     if (code != ERR_OK)
         log_event(LOG_ERROR, "the next process will not know where an array's memory is", "reason",
                   e.message, NULL);
@@ -155,7 +155,7 @@ static void placed(void *user, const struct engine_placed *all, uint32_t n, cons
 static void gone(void *user, uint64_t buffer)
 {
     struct survive *v = user;
-    keep_unplaced(v->keep, buffer);
+    writer_unplaced(v->writer, buffer);
 }
 
 /* The log has been rewritten. */
@@ -225,8 +225,8 @@ enum err_code survive_open(const struct config *config, struct hold *hold, struc
     if (code == ERR_OK)
         code = journal_open(&jc, -1, &v->journal, NULL, e);
     if (code == ERR_OK) {
-        v->keep = keep_new(v->journal, config->session_memory);
-        code = v->keep ? ERR_OK : err_oom(e);
+        v->writer = writer_new(v->journal, config->session_memory);
+        code = v->writer ? ERR_OK : err_oom(e);
     }
     if (code == ERR_OK)
         *ret = v;
@@ -239,7 +239,7 @@ void survive_free(struct survive *v)
 {
     if (!v)
         return;
-    keep_free(v->keep);
+    writer_free(v->writer);
     journal_close(v->journal);
     journal_close(v->left);
     while (v->chunks) {
@@ -280,14 +280,14 @@ const char *survive_problem(struct survive *v, const struct server *s)
     }
     if (n_can == 0) {
         v->vain = true;
-        keep_stop(v->keep);
+        writer_stop(v->writer);
     }
     return problem;
 }
 
 const struct observer *survive_observer(struct survive *v)
 {
-    return v && !v->vain ? keep_observer(v->keep) : NULL;
+    return v && !v->vain ? writer_observer(v->writer) : NULL;
 }
 
 /* --- recovering --- */
@@ -408,11 +408,11 @@ void survive_stop(struct survive *v)
 {
     if (!v)
         return;
-    keep_stop(v->keep);
+    writer_stop(v->writer);
     atomic_store(&v->stopped, true);
 }
 
-struct keep *survive_keep(struct survive *v)
+struct journal_writer *survive_writer(struct survive *v)
 {
-    return v && !v->vain ? v->keep : NULL;
+    return v && !v->vain ? v->writer : NULL;
 }

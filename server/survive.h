@@ -16,7 +16,7 @@
 struct config;
 struct engine_config;
 struct hold;
-struct keep;
+struct journal_writer;
 struct observer;
 struct server;
 struct survive;
@@ -41,6 +41,6 @@ enum err_code survive_recover(struct survive *v, struct server *s, bool *ret,
  * there now. NULL allowed. */
 void survive_stop(struct survive *v);
 
-struct keep *survive_keep(struct survive *v); /* for its metrics; NULL allowed */
+struct journal_writer *survive_writer(struct survive *v); /* for its metrics; NULL allowed */
 
 #endif

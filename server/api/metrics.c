@@ -223,7 +223,7 @@ void metrics_write(struct metrics *m, struct server *server, struct strb *out)
     write_exports(server, out);
     engine_metrics(server->engine, out);
     state_metrics(server->state, out);
-    keep_metrics(server->keep, out);
+    writer_metrics(server->writer, out);
 }
 
 void metrics_get(struct request *req)

@@ -29,12 +29,12 @@ struct job_record {
     struct record_item *items;
     char (*keys)[RECORD_KEY_MOST + 1];
     size_t n, cap;
-    struct keep_items all;
+    struct record_items all;
 };
 
 struct job_record *job_record_new(const struct jobs *t)
 {
-    return t->config.keep ? mem_calloc(1, sizeof(struct job_record)) : NULL;
+    return t->config.writer ? mem_calloc(1, sizeof(struct job_record)) : NULL;
 }
 
 void job_record_free(struct job_record *x)
@@ -61,7 +61,7 @@ static void start(struct job_record *x)
 }
 
 /* Begins the next item, whose value will be what is added to `text`. False without memory. */
-static bool add(struct user_job *j, enum keep_kind kind, int64_t part)
+static bool add(struct user_job *j, enum record_kind kind, int64_t part)
 {
     struct job_record *x = j->record;
     if (x->n == x->cap) {
@@ -77,7 +77,7 @@ static bool add(struct user_job *j, enum keep_kind kind, int64_t part)
     }
     struct record_item *item = &x->items[x->n];
     *item = (struct record_item){.kind = kind, .n = x->text.len};
-    item->key_len = keep_job_key(x->keys[x->n], j->body.principal->name, j->id, part);
+    item->key_len = writer_job_key(x->keys[x->n], j->body.principal->name, j->id, part);
     x->n++;
     return true;
 }
@@ -95,7 +95,7 @@ static bool complete(struct job_record *x)
         item->n = end - from;
         end = from;
     }
-    x->all = (struct keep_items){x->items, x->n};
+    x->all = (struct record_items){x->items, x->n};
     return true;
 }
 
@@ -124,7 +124,7 @@ static struct kept_progress progress_of(const struct user_job *j)
 static bool add_progress(struct user_job *j, const struct kept_progress *at)
 {
     struct json_writer w = JSON_WRITER(&j->record->text);
-    if (!add(j, KEEP_PROGRESS, -1))
+    if (!add(j, RECORD_PROGRESS, -1))
         return false;
     kept_put_progress(&w, at);
     return true;
@@ -134,7 +134,7 @@ static bool add_progress(struct user_job *j, const struct kept_progress *at)
 static bool add_block(struct user_job *j, int64_t block, int64_t k, int64_t values)
 {
     const int64_t from = k * block, n = values - from < block ? values - from : block;
-    if (!add(j, KEEP_VALUES, k))
+    if (!add(j, RECORD_VALUES, k))
         return false;
     for (uint32_t i = 0; i < j->body.n_series; i++) {
         const struct series_values *s = &j->series[i];
@@ -163,13 +163,13 @@ enum err_code job_keep_begin(struct user_job *j, struct err *e)
     start(x);
     struct json_writer w = JSON_WRITER(&x->text);
     const struct kept_progress at = progress_of(j);
-    if (!add(j, KEEP_JOB, -1))
+    if (!add(j, RECORD_JOB, -1))
         return err_oom(e);
     kept_put_job(&w, &j->body, j->seq, j->created_us);
     if (!add_progress(j, &at) || !complete(x))
         return err_oom(e);
-    TRY(keep_check_space(j->table->config.keep, x->text.len, e));
-    TRY(keep_write(j->table->config.keep, &x->all, e));
+    TRY(writer_check_space(j->table->config.writer, x->text.len, e));
+    TRY(writer_write(j->table->config.writer, &x->all, e));
     strb_free(&x->text); /* later ones are short */
     return ERR_OK;
 }
@@ -184,7 +184,7 @@ void job_keep_progress(struct user_job *j)
     start(x);
     const struct kept_progress at = progress_of(j);
     enum err_code code = add_progress(j, &at) && complete(x)
-                             ? keep_write(j->table->config.keep, &x->all, &e)
+                             ? writer_write(j->table->config.writer, &x->all, &e)
                              : err_oom(&e);
     if (code != ERR_OK)
         log_event(LOG_ERROR, "a job's progress could not be written to the journal", "job", j->id,
@@ -246,8 +246,8 @@ enum err_code job_keep_slice(struct user_job *j, struct program_slice *made, str
     for (int64_t k = from; k < to && !x->behind; k++)
         if (!add_block(j, block, k, values))
             return err_oom(e);
-    if (x->n &&
-        keep_check_space(j->table->config.keep, x->text.len + x->n * OF_A_BLOCK, &why) != ERR_OK) {
+    if (x->n && writer_check_space(j->table->config.writer, x->text.len + x->n * OF_A_BLOCK,
+                                   &why) != ERR_OK) {
         fall_behind(j, &why);
         start(x);
     }
@@ -285,17 +285,17 @@ enum err_code job_keep_snapshot(struct user_job *j, const struct kept_snapshot *
         return ERR_OK;
     start(x);
     struct json_writer w = JSON_WRITER(&x->text);
-    if (!add(j, KEEP_SNAPSHOT, (int64_t)(s - j->snapshots)))
+    if (!add(j, RECORD_SNAPSHOT, (int64_t)(s - j->snapshots)))
         return err_oom(e);
     kept_put_snapshot(&w, s);
     if (!complete(x))
         return err_oom(e);
-    TRY(keep_check_space(j->table->config.keep, x->text.len, e));
-    return keep_write(j->table->config.keep, &x->all, e);
+    TRY(writer_check_space(j->table->config.writer, x->text.len, e));
+    return writer_write(j->table->config.writer, &x->all, e);
 }
 
 /* Removes n items of a kind; part −1: the one that it has. */
-static void drop(struct user_job *j, enum keep_kind kind, int64_t part, int64_t n)
+static void drop(struct user_job *j, enum record_kind kind, int64_t part, int64_t n)
 {
     char keys[REMOVED_TOGETHER][RECORD_KEY_MOST + 1];
     struct record_item items[REMOVED_TOGETHER];
@@ -305,10 +305,10 @@ static void drop(struct user_job *j, enum keep_kind kind, int64_t part, int64_t 
         for (int64_t i = 0; i < now; i++) {
             items[i] = (struct record_item){.kind = kind, .key = keys[i]};
             items[i].key_len =
-                keep_job_key(keys[i], j->body.principal->name, j->id, part < 0 ? -1 : part + i);
+                writer_job_key(keys[i], j->body.principal->name, j->id, part < 0 ? -1 : part + i);
         }
-        const struct keep_items all = {items, (size_t)now};
-        if (keep_write(j->table->config.keep, &all, &e) != ERR_OK)
+        const struct record_items all = {items, (size_t)now};
+        if (writer_write(j->table->config.writer, &all, &e) != ERR_OK)
             return; /* the next process will know an ended job more */
         part += now;
         n -= now;
@@ -322,17 +322,18 @@ void job_keep_restored(struct user_job *j, const struct kept_job *k)
     struct err e = ERR_INIT;
     char key[RECORD_KEY_MOST + 1];
     struct record_item item = {
-        .kind = KEEP_JOB, .key = key, .value = k->record, .n = k->record_len};
-    item.key_len = keep_job_key(key, j->body.principal->name, j->id, -1);
+        .kind = RECORD_JOB, .key = key, .value = k->record, .n = k->record_len};
+    item.key_len = writer_job_key(key, j->body.principal->name, j->id, -1);
     x->crashes = k->at.crashes;
     x->behind = k->at.behind;
     x->values = j->n_values;
-    enum err_code code = keep_write(j->table->config.keep, &(struct keep_items){&item, 1}, &e);
+    enum err_code code =
+        writer_write(j->table->config.writer, &(struct record_items){&item, 1}, &e);
     const int64_t block = block_of(j);
     for (int64_t i = 0; i * block < j->n_values && j->body.n_series && code == ERR_OK; i++) {
         start(x);
         code = add_block(j, block, i, j->n_values) && complete(x)
-                   ? keep_write(j->table->config.keep, &x->all, &e)
+                   ? writer_write(j->table->config.writer, &x->all, &e)
                    : err_oom(&e);
     }
     for (size_t i = 0; i < j->n_snapshots && code == ERR_OK; i++)
@@ -350,10 +351,10 @@ void job_keep_gone(struct user_job *j)
 {
     lock_held(&j->table->lock);
     const int64_t block = j->record ? block_of(j) : 1;
-    if (!j->record || !j->table->config.keep)
+    if (!j->record || !j->table->config.writer)
         return;
-    drop(j, KEEP_JOB, -1, 1);
-    drop(j, KEEP_PROGRESS, -1, 1);
-    drop(j, KEEP_VALUES, 0, j->body.n_series ? (j->n_values + block - 1) / block : 0);
-    drop(j, KEEP_SNAPSHOT, 0, (int64_t)j->cap_snapshots);
+    drop(j, RECORD_JOB, -1, 1);
+    drop(j, RECORD_PROGRESS, -1, 1);
+    drop(j, RECORD_VALUES, 0, j->body.n_series ? (j->n_values + block - 1) / block : 0);
+    drop(j, RECORD_SNAPSHOT, 0, (int64_t)j->cap_snapshots);
 }

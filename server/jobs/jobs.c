@@ -50,7 +50,7 @@ void jobs_stop(struct jobs *t)
 void jobs_leave(struct jobs *t)
 {
     pthread_mutex_lock(&t->lock);
-    t->leaving = t->config.keep;
+    t->leaving = t->config.writer;
     for (struct user_job *j = t->leaving ? t->first : NULL; j; j = j->next)
         for (struct job_watch *w = j->watches; w; w = w->next)
             w->wake(w->user); /* job_rests */
@@ -68,7 +68,7 @@ void jobs_free(struct jobs *t)
         log_event(LOG_WARN, "stopped while a step of a program was still running", NULL);
         return;
     }
-    t->config.keep = NULL; /* they are forgotten by this process only */
+    t->config.writer = NULL; /* they are forgotten by this process only */
     for (;;) {
         pthread_mutex_lock(&t->lock);
         struct user_job *j = jobs_next_ready(t); /* an answer that came after the thread's end */
@@ -159,7 +159,7 @@ enum err_code jobs_start(struct jobs *t, const struct program_body *take_body, i
     struct user_job *j = mem_calloc(1, sizeof *j), *old = NULL;
     struct series_values *series = mem_calloc(take_body->n_series, sizeof *series);
     struct job_record *record = job_record_new(t);
-    if (!j || !series || (t->config.keep && !record)) {
+    if (!j || !series || (t->config.writer && !record)) {
         mem_free(j);
         mem_free(series);
         job_record_free(record);

@@ -15,7 +15,7 @@
 struct asker;
 struct culprits;
 struct jobs;
-struct keep;
+struct journal_writer;
 struct kept_job;
 struct lost;
 struct sched;
@@ -40,7 +40,7 @@ struct jobs_config {
     struct engine *engine;     /* frees memory, */
     bool evict;                /* and may move arrays for it */
     /* Jobs outlive the process: they are written to the journal. NULL: no journal */
-    struct keep *keep;
+    struct journal_writer *writer;
     int64_t most_crashes; /* of a job's work in a row while it gets no step further */
 };
 

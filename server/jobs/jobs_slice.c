@@ -101,7 +101,7 @@ static bool is_left(struct user_job *j, const struct err *why)
 {
     pthread_mutex_lock(&j->table->lock);
     bool left = (job_is_left(j) && lacks_memory(why)) ||
-                (j->table->config.keep && why->code == ERR_DEVICE_LOST);
+                (j->table->config.writer && why->code == ERR_DEVICE_LOST);
     if (left)
         go_on(j);
     pthread_mutex_unlock(&j->table->lock);
@@ -273,7 +273,7 @@ bool job_take_slice(struct user_job *j)
         g.failed_in = g.steps + 1;
     }
     const bool good = g.state == PROGRAM_GOES_ON || g.state == PROGRAM_UNTIL;
-    const bool copies = good && g.copies && t->config.keep;
+    const bool copies = good && g.copies && t->config.writer;
     if (!good)
         job_drop_snapshots(j);
     if (!leased && g.state != PROGRAM_FAILED)

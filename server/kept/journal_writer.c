@@ -18,7 +18,7 @@
 #define TEXT_KEPT (16u << 10) /* a longer text is freed */
 #define PLACED    16          /* memories written together without allocating */
 
-struct keep {
+struct journal_writer {
     struct observer observer;
     struct journal *journal;
     int64_t usual_limit;
@@ -44,7 +44,7 @@ static size_t make_key(char ret[RECORD_KEY_MOST + 1], const char *first, const c
     return (size_t)(p - ret);
 }
 
-static void end(struct keep *k)
+static void end(struct journal_writer *k)
 {
     lock_held(&k->lock);
     if (k->text.cap > TEXT_KEPT)
@@ -52,7 +52,7 @@ static void end(struct keep *k)
 }
 
 /* Writes items whose change has been made already. */
-static void write_made(struct keep *k, const struct record_item *items, size_t n)
+static void write_made(struct journal_writer *k, const struct record_item *items, size_t n)
 {
     lock_held(&k->lock);
     struct err e = ERR_INIT;
@@ -66,7 +66,7 @@ static void write_made(struct keep *k, const struct record_item *items, size_t n
 }
 
 /* Takes the lock and opens a text; false: nothing is written any more, and the lock is not held. */
-static bool enter(struct keep *k, struct json_writer *ret)
+static bool enter(struct journal_writer *k, struct json_writer *ret)
 {
     pthread_mutex_lock(&k->lock);
     if (k->stopped) {
@@ -79,7 +79,7 @@ static bool enter(struct keep *k, struct json_writer *ret)
 }
 
 /* The key gets the text as its value, or is removed; and the lock is given back. */
-static void leave(struct keep *k, enum keep_kind kind, bool gone, const char *first,
+static void leave(struct journal_writer *k, enum record_kind kind, bool gone, const char *first,
                   const char *second, const char *third)
 {
     char key[RECORD_KEY_MOST + 1];
@@ -97,14 +97,14 @@ static void leave(struct keep *k, enum keep_kind kind, bool gone, const char *fi
 
 static enum err_code check_space(void *user, size_t bytes, struct err *e)
 {
-    struct keep *k = user;
+    struct journal_writer *k = user;
     return journal_check_space(k->journal, bytes, e);
 }
 
 static void put_array(void *user, const char *principal, const struct handle_image *now,
                       const char *gone)
 {
-    struct keep *k = user;
+    struct journal_writer *k = user;
     struct json_writer w;
     char keys[2][RECORD_KEY_MOST + 1];
     struct record_item items[2];
@@ -112,13 +112,13 @@ static void put_array(void *user, const char *principal, const struct handle_ima
     if (!enter(k, &w))
         return;
     if (gone) {
-        items[n] = (struct record_item){.kind = KEEP_ARRAY, .key = keys[n]};
+        items[n] = (struct record_item){.kind = RECORD_ARRAY, .key = keys[n]};
         items[n].key_len = make_key(keys[n], principal, gone, NULL);
         n++;
     }
     if (now) {
         kept_put_array(&w, now, (int64_t)array_memory_id(now->array), true);
-        items[n] = (struct record_item){KEEP_ARRAY, keys[n], 0, k->text.data, k->text.len};
+        items[n] = (struct record_item){RECORD_ARRAY, keys[n], 0, k->text.data, k->text.len};
         items[n].key_len = make_key(keys[n], principal, now->id, NULL);
         n++;
     }
@@ -128,46 +128,46 @@ static void put_array(void *user, const char *principal, const struct handle_ima
 
 static void put_session(void *user, const char *principal, const struct session *s, bool gone)
 {
-    struct keep *k = user;
+    struct journal_writer *k = user;
     struct json_writer w;
     if (!enter(k, &w))
         return;
     if (!gone)
         kept_put_session(&w, s, k->usual_limit, true);
-    leave(k, KEEP_SESSION, gone, principal, s->id, NULL);
+    leave(k, RECORD_SESSION, gone, principal, s->id, NULL);
 }
 
 static void put_function(void *user, const char *principal, const struct definition *d, bool gone)
 {
-    struct keep *k = user;
+    struct journal_writer *k = user;
     struct json_writer w;
     if (!enter(k, &w))
         return;
     if (!gone)
         kept_put_function(&w, d);
-    leave(k, KEEP_FUNCTION, gone, principal, d->function->name, NULL);
+    leave(k, RECORD_FUNCTION, gone, principal, d->function->name, NULL);
 }
 
 static void put_share(void *user, const struct share_image *s, bool gone)
 {
-    struct keep *k = user;
+    struct journal_writer *k = user;
     struct json_writer w;
     if (!enter(k, &w))
         return;
     if (!gone)
         kept_put_share(&w, s->id, s->owner->name, s->who->name, s->write);
-    leave(k, KEEP_SHARE, gone, s->owner->name, s->id, s->who->name);
+    leave(k, RECORD_SHARE, gone, s->owner->name, s->id, s->who->name);
 }
 
 static void put_lease(void *user, const struct lease_image *l, bool gone)
 {
-    struct keep *k = user;
+    struct journal_writer *k = user;
     struct json_writer w;
     if (!enter(k, &w))
         return;
     if (!gone)
         kept_put_lease(&w, l);
-    leave(k, KEEP_LEASE, gone, l->lease.token, NULL, NULL);
+    leave(k, RECORD_LEASE, gone, l->lease.token, NULL, NULL);
 }
 
 /* --- memories --- */
@@ -182,13 +182,13 @@ static size_t make_number(struct place *p, uint64_t number)
     return (size_t)snprintf(p->key, sizeof p->key, "%" PRIu64, number);
 }
 
-static enum err_code write_places(struct keep *k, struct json_writer *w,
+static enum err_code write_places(struct journal_writer *k, struct json_writer *w,
                                   const struct kept_memory *m, size_t n,
-                                  const struct keep_items *with, struct place *places,
+                                  const struct record_items *with, struct place *places,
                                   struct record_item *items, struct err *e)
 {
     for (size_t i = 0; i < n; i++) {
-        items[i] = (struct record_item){.kind = KEEP_MEMORY, .key = places[i].key};
+        items[i] = (struct record_item){.kind = RECORD_MEMORY, .key = places[i].key};
         items[i].key_len = make_number(&places[i], m[i].number);
         places[i].from = k->text.len;
         w->comma = false;
@@ -206,8 +206,8 @@ static enum err_code write_places(struct keep *k, struct json_writer *w,
     return code;
 }
 
-enum err_code keep_placed(struct keep *k, const struct kept_memory *m, size_t n,
-                          const struct keep_items *with, struct err *e)
+enum err_code writer_placed(struct journal_writer *k, const struct kept_memory *m, size_t n,
+                            const struct record_items *with, struct err *e)
 {
     struct place few[PLACED], *places = few;
     struct record_item few_items[PLACED], *items = few_items;
@@ -231,55 +231,55 @@ enum err_code keep_placed(struct keep *k, const struct kept_memory *m, size_t n,
     return code;
 }
 
-void keep_unplaced(struct keep *k, uint64_t number)
+void writer_unplaced(struct journal_writer *k, uint64_t number)
 {
     struct place p;
     struct json_writer w;
     make_number(&p, number);
     if (enter(k, &w))
-        leave(k, KEEP_MEMORY, true, p.key, NULL, NULL);
+        leave(k, RECORD_MEMORY, true, p.key, NULL, NULL);
 }
 
 /* --- what is not here --- */
 
-void keep_passed(struct keep *k, const char *principal, const char *id)
+void writer_passed(struct journal_writer *k, const char *principal, const char *id)
 {
     struct json_writer w;
     if (!k || !enter(k, &w))
         return;
     json_put_bool(&w, true);
-    leave(k, KEEP_PASSED, false, principal, id, NULL);
+    leave(k, RECORD_PASSED, false, principal, id, NULL);
 }
 
-void keep_passed_no_more(struct keep *k, const char *principal, const char *id)
+void writer_passed_no_more(struct journal_writer *k, const char *principal, const char *id)
 {
     struct json_writer w;
     if (k && enter(k, &w))
-        leave(k, KEEP_PASSED, true, principal, id, NULL);
+        leave(k, RECORD_PASSED, true, principal, id, NULL);
 }
 
-bool keep_has_passed(struct keep *k, const char *principal, const char *id)
+bool writer_has_passed(struct journal_writer *k, const char *principal, const char *id)
 {
     char key[RECORD_KEY_MOST + 1];
-    return k && journal_has(k->journal, KEEP_PASSED, key, make_key(key, principal, id, NULL));
+    return k && journal_has(k->journal, RECORD_PASSED, key, make_key(key, principal, id, NULL));
 }
 
 /* --- jobs --- */
 
-size_t keep_job_key(char ret[RECORD_KEY_MOST + 1], const char *principal, const char *id,
-                    int64_t part)
+size_t writer_job_key(char ret[RECORD_KEY_MOST + 1], const char *principal, const char *id,
+                      int64_t part)
 {
     char number[24];
     snprintf(number, sizeof number, "%" PRId64, part);
     return make_key(ret, principal, id, part < 0 ? NULL : number);
 }
 
-enum err_code keep_check_space(struct keep *k, size_t bytes, struct err *e)
+enum err_code writer_check_space(struct journal_writer *k, size_t bytes, struct err *e)
 {
     return check_space(k, bytes, e);
 }
 
-enum err_code keep_write(struct keep *k, const struct keep_items *x, struct err *e)
+enum err_code writer_write(struct journal_writer *k, const struct record_items *x, struct err *e)
 {
     struct json_writer w;
     if (!enter(k, &w))
@@ -291,9 +291,9 @@ enum err_code keep_write(struct keep *k, const struct keep_items *x, struct err 
 
 /* --- the module's functions --- */
 
-struct keep *keep_new(struct journal *journal, int64_t usual_limit)
+struct journal_writer *writer_new(struct journal *journal, int64_t usual_limit)
 {
-    struct keep *k = mem_calloc(1, sizeof *k);
+    struct journal_writer *k = mem_calloc(1, sizeof *k);
     if (!k)
         return NULL;
     if (!strb_reserve(&k->text, OBSERVER_RECORD)) {
@@ -313,7 +313,7 @@ struct keep *keep_new(struct journal *journal, int64_t usual_limit)
     return k;
 }
 
-void keep_free(struct keep *k)
+void writer_free(struct journal_writer *k)
 {
     if (!k)
         return;
@@ -322,12 +322,12 @@ void keep_free(struct keep *k)
     mem_free(k);
 }
 
-const struct observer *keep_observer(const struct keep *k)
+const struct observer *writer_observer(const struct journal_writer *k)
 {
     return &k->observer;
 }
 
-void keep_stop(struct keep *k)
+void writer_stop(struct journal_writer *k)
 {
     pthread_mutex_lock(&k->lock);
     k->stopped = true;
@@ -341,7 +341,7 @@ static void metric(struct strb *out, const char *name, const char *type, const c
               value);
 }
 
-void keep_metrics(struct keep *k, struct strb *out)
+void writer_metrics(struct journal_writer *k, struct strb *out)
 {
     struct journal_figures f;
     if (!k)

@@ -16,58 +16,59 @@
 #include "server/store/observer.h"
 
 /* Kinds of the journal's records, and their keys. */
-enum keep_kind {
-    KEEP_SESSION = 1, /* principal/id */
-    KEEP_ARRAY,       /* principal/id */
-    KEEP_FUNCTION,    /* principal/name */
-    KEEP_SHARE,       /* owner/id/principal */
-    KEEP_LEASE,       /* token */
-    KEEP_MEMORY,      /* number */
-    KEEP_JOB,         /* principal/id; kept_job.h, as the next three */
-    KEEP_PROGRESS,    /* principal/id */
-    KEEP_VALUES,      /* principal/id/number of the block */
-    KEEP_SNAPSHOT,    /* principal/id/number */
-    KEEP_PASSED,      /* principal/id or name */
-    KEEP_KINDS
+enum record_kind {
+    RECORD_SESSION = 1, /* principal/id */
+    RECORD_ARRAY,       /* principal/id */
+    RECORD_FUNCTION,    /* principal/name */
+    RECORD_SHARE,       /* owner/id/principal */
+    RECORD_LEASE,       /* token */
+    RECORD_MEMORY,      /* number */
+    RECORD_JOB,         /* principal/id; kept_job.h, as the next three */
+    RECORD_PROGRESS,    /* principal/id */
+    RECORD_VALUES,      /* principal/id/number of the block */
+    RECORD_SNAPSHOT,    /* principal/id/number */
+    RECORD_PASSED,      /* principal/id or name */
+    RECORD_KINDS
 };
 
-struct keep;
+struct journal_writer;
 
 /* `journal` is borrowed. `usual_limit`: the configuration's memory limit of a session. NULL without
  * memory. */
-struct keep *keep_new(struct journal *journal, int64_t usual_limit);
-void keep_free(struct keep *k); /* NULL allowed */
+struct journal_writer *writer_new(struct journal *journal, int64_t usual_limit);
+void writer_free(struct journal_writer *k); /* NULL allowed */
 /* For session_limits, shares_observe and leases_observe. */
-const struct observer *keep_observer(const struct keep *k);
+const struct observer *writer_observer(const struct journal_writer *k);
 /* Nothing is written from here on: what ends with this process is to go on in the next one. */
-void keep_stop(struct keep *k);
+void writer_stop(struct journal_writer *k);
 
 /* What belongs to a job: its record, or (part ≥ 0) a block or a snapshot. Returns the length. */
-size_t keep_job_key(char ret[RECORD_KEY_MOST + 1], const char *principal, const char *id,
-                    int64_t part);
+size_t writer_job_key(char ret[RECORD_KEY_MOST + 1], const char *principal, const char *id,
+                      int64_t part);
 /* Whether another `bytes` can be written. ERR_OUT_OF_MEMORY. */
-enum err_code keep_check_space(struct keep *k, size_t bytes, struct err *e) must_check;
+enum err_code writer_check_space(struct journal_writer *k, size_t bytes, struct err *e) must_check;
 /* Writes a job's items, all together. ERR_OUT_OF_MEMORY. */
-struct keep_items {
+struct record_items {
     const struct record_item *items;
     size_t n;
 };
-enum err_code keep_write(struct keep *k, const struct keep_items *x, struct err *e) must_check;
+enum err_code writer_write(struct journal_writer *k, const struct record_items *x,
+                           struct err *e) must_check;
 
 /* An array's memory lies there from now on; several change together, and `with` them a job's items
  * (NULL: none). To be called before an array on it is given to a table, and again when something of
  * it changes. ERR_OUT_OF_MEMORY. */
-enum err_code keep_placed(struct keep *k, const struct kept_memory *m, size_t n,
-                          const struct keep_items *with, struct err *e) must_check;
-void keep_unplaced(struct keep *k, uint64_t number); /* no array's any more */
+enum err_code writer_placed(struct journal_writer *k, const struct kept_memory *m, size_t n,
+                            const struct record_items *with, struct err *e) must_check;
+void writer_unplaced(struct journal_writer *k, uint64_t number); /* no array's any more */
 
 /* An array, or a function, that a start passed over: the state on disk alone has it. k NULL
  * allowed: nobody is told, and nothing was passed over. */
-void keep_passed(struct keep *k, const char *principal, const char *id);
-void keep_passed_no_more(struct keep *k, const char *principal, const char *id);
-bool keep_has_passed(struct keep *k, const char *principal, const char *id);
+void writer_passed(struct journal_writer *k, const char *principal, const char *id);
+void writer_passed_no_more(struct journal_writer *k, const char *principal, const char *id);
+bool writer_has_passed(struct journal_writer *k, const char *principal, const char *id);
 
 /* Prometheus text; nothing if k is NULL. */
-void keep_metrics(struct keep *k, struct strb *out);
+void writer_metrics(struct journal_writer *k, struct strb *out);
 
 #endif

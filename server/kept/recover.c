@@ -19,10 +19,10 @@
 /* --- what is passed over --- */
 
 static const char *const names[] = {
-    [KEEP_SESSION] = "session",   [KEEP_ARRAY] = "array",       [KEEP_FUNCTION] = "function",
-    [KEEP_SHARE] = "share",       [KEEP_LEASE] = "lease",       [KEEP_MEMORY] = "memory",
-    [KEEP_JOB] = "job",           [KEEP_PROGRESS] = "progress", [KEEP_VALUES] = "values",
-    [KEEP_SNAPSHOT] = "snapshot", [KEEP_PASSED] = "passed over"};
+    [RECORD_SESSION] = "session",   [RECORD_ARRAY] = "array",       [RECORD_FUNCTION] = "function",
+    [RECORD_SHARE] = "share",       [RECORD_LEASE] = "lease",       [RECORD_MEMORY] = "memory",
+    [RECORD_JOB] = "job",           [RECORD_PROGRESS] = "progress", [RECORD_VALUES] = "values",
+    [RECORD_SNAPSHOT] = "snapshot", [RECORD_PASSED] = "passed over"};
 
 /* What the key names, "principal/id", is to be had from the state on disk alone. */
 static void leave_to_state(struct recovery *r, const struct record_item *x)
@@ -34,12 +34,12 @@ static void leave_to_state(struct recovery *r, const struct record_item *x)
         return;
     snprintf(principal, sizeof principal, "%.*s", (int)n, x->key);
     snprintf(id, sizeof id, "%.*s", (int)(x->key_len - n - 1), slash + 1);
-    keep_passed(r->server->keep, principal, id);
+    writer_passed(r->server->writer, principal, id);
 }
 
 void recover_pass_over(struct recovery *r, const struct item *x, const char *why)
 {
-    const bool saved = x->record.kind == KEEP_ARRAY && r->server->state;
+    const bool saved = x->record.kind == RECORD_ARRAY && r->server->state;
     char key[RECORD_KEY_MOST + 1];
     snprintf(key, sizeof key, "%.*s", (int)x->record.key_len, x->record.key);
     log_event(LOG_WARN,
@@ -185,7 +185,7 @@ enum err_code recover_sort(struct recovery *r, struct items *t)
     return ERR_OK;
 }
 
-static enum err_code each(struct recovery *r, enum keep_kind kind, restore_fn *fn)
+static enum err_code each(struct recovery *r, enum record_kind kind, restore_fn *fn)
 {
     const struct items *t = &r->all[kind];
     for (size_t i = 0; i < t->n; i++)
@@ -214,7 +214,7 @@ static enum err_code restore_session(struct recovery *r, const struct item *x, s
 
 static enum err_code add_memories(struct recovery *r)
 {
-    const struct items *t = &r->all[KEEP_MEMORY];
+    const struct items *t = &r->all[RECORD_MEMORY];
     for (size_t i = 0; i < t->n; i++) {
         struct memory *m = mem_calloc(1, sizeof *m);
         if (!m)
@@ -399,7 +399,7 @@ static enum err_code restore_lease(struct recovery *r, const struct item *x, str
 /* The journal that is written now says so, too. */
 static void pass_on(struct recovery *r)
 {
-    const struct items *t = &r->all[KEEP_PASSED];
+    const struct items *t = &r->all[RECORD_PASSED];
     for (size_t i = 0; i < t->n; i++)
         leave_to_state(r, &t->items[i].record);
 }
@@ -408,27 +408,27 @@ static void pass_on(struct recovery *r)
 
 static enum err_code restore_all(struct recovery *r)
 {
-    for (int kind = KEEP_SESSION; kind < KEEP_KINDS; kind++) {
+    for (int kind = RECORD_SESSION; kind < RECORD_KINDS; kind++) {
         journal_each(r->from, (uint8_t)kind, collect, &r->all[kind]);
         if (r->all[kind].failed)
             return err_oom(r->e);
     }
-    TRY(recover_sort(r, &r->all[KEEP_SESSION]));
-    TRY(recover_sort(r, &r->all[KEEP_ARRAY]));
-    TRY(recover_sort(r, &r->all[KEEP_FUNCTION]));
-    TRY(each(r, KEEP_SESSION, restore_session));
+    TRY(recover_sort(r, &r->all[RECORD_SESSION]));
+    TRY(recover_sort(r, &r->all[RECORD_ARRAY]));
+    TRY(recover_sort(r, &r->all[RECORD_FUNCTION]));
+    TRY(each(r, RECORD_SESSION, restore_session));
     TRY(add_memories(r));
-    TRY(each(r, KEEP_ARRAY, restore_array));
-    TRY(each(r, KEEP_FUNCTION, restore_function));
+    TRY(each(r, RECORD_ARRAY, restore_array));
+    TRY(each(r, RECORD_FUNCTION, restore_function));
     pass_on(r);
     if (!r->doubtful)
-        TRY(each(r, KEEP_SHARE, restore_share));
-    else if (r->all[KEEP_SHARE].n)
+        TRY(each(r, RECORD_SHARE, restore_share));
+    else if (r->all[RECORD_SHARE].n)
         log_event(LOG_WARN,
                   "changes are missing in the journal: no array is shared any more, since that may "
                   "have been taken back",
                   NULL);
-    TRY(each(r, KEEP_LEASE, restore_lease));
+    TRY(each(r, RECORD_LEASE, restore_lease));
     TRY(recover_jobs_read(r));
     if (r->config->adopted)
         r->config->adopted(r->config->user);
@@ -456,7 +456,7 @@ static void release(struct recovery *r)
         array_unref(m->base);
         mem_free(m);
     }
-    for (int kind = KEEP_SESSION; kind < KEEP_KINDS; kind++)
+    for (int kind = RECORD_SESSION; kind < RECORD_KINDS; kind++)
         mem_free(r->all[kind].items);
 }
 

@@ -47,7 +47,7 @@ struct recovery {
     const struct recover_config *config;
     struct server *server;
     struct journal *from;
-    struct items all[KEEP_KINDS]; /* by kind */
+    struct items all[RECORD_KINDS]; /* by kind */
     struct owner *owners;
     struct memory *memories;
     struct leasable *leasables;

@@ -36,13 +36,13 @@ static void sort_keys(struct items *t)
 
 /* The job's record of that kind; part < 0 for a kind that has one part only. NULL: the record is
  * missing or damaged. */
-static const struct item *find(const struct recovery *r, enum keep_kind kind,
+static const struct item *find(const struct recovery *r, enum record_kind kind,
                                const struct kept_job *j, int64_t part)
 {
     char key[RECORD_KEY_MOST + 1];
     const struct items *t = &r->all[kind];
     struct item like = {.record = {.key = key}};
-    like.record.key_len = keep_job_key(key, j->principal->name, j->id, part);
+    like.record.key_len = writer_job_key(key, j->principal->name, j->id, part);
     const struct item *x = t->n ? bsearch(&like, t->items, t->n, sizeof *t->items, by_key) : NULL;
     return x && x->record.value ? x : NULL;
 }
@@ -58,14 +58,14 @@ static enum err_code parse(const struct item *x, struct arena *arena, struct jso
 static enum err_code read_progress(struct recovery *r, struct arena *arena, struct kept_job *j,
                                    struct err *why)
 {
-    const struct item *x = find(r, KEEP_PROGRESS, j, -1);
+    const struct item *x = find(r, RECORD_PROGRESS, j, -1);
     struct json v;
     if (!x)
         return err_set(why, ERR_STATE, "the record of its progress is damaged");
     TRY(parse(x, arena, &v, why));
     TRY(kept_read_progress(v, &j->at, why));
     if (j->at.step > j->steps || j->record_every < 1 || j->at.values > j->steps / j->record_every ||
-        j->at.snapshots > (int64_t)r->all[KEEP_SNAPSHOT].n)
+        j->at.snapshots > (int64_t)r->all[RECORD_SNAPSHOT].n)
         return err_set(why, ERR_STATE, "the record of its progress cannot be right");
     return ERR_OK;
 }
@@ -97,7 +97,7 @@ static enum err_code read_values(struct recovery *r, struct kept_job *j, struct 
 {
     const size_t row = row_of(j);
     const int64_t block = kept_block(row), all = j->at.values;
-    if (j->n_series && all / block > (int64_t)r->all[KEEP_VALUES].n)
+    if (j->n_series && all / block > (int64_t)r->all[RECORD_VALUES].n)
         return err_set(why, ERR_STATE, "the record of its progress cannot be right");
     for (uint32_t i = 0; i < j->n_series; i++) {
         j->series[i].bytes =
@@ -107,7 +107,7 @@ static enum err_code read_values(struct recovery *r, struct kept_job *j, struct 
     }
     for (int64_t from = 0; from < all && j->n_series; from += block) {
         const int64_t n = all - from < block ? all - from : block;
-        if (read_block(find(r, KEEP_VALUES, j, from / block), row, j, from, n))
+        if (read_block(find(r, RECORD_VALUES, j, from / block), row, j, from, n))
             continue;
         j->at.values = 0;
         err_set(&j->lost, ERR_STATE, "the values that it recorded are damaged in the journal");
@@ -140,7 +140,7 @@ static enum err_code read_snapshots(struct recovery *r, struct arena *arena,
     struct kept_job *j = &to->job;
     struct kept_snapshot s;
     size_t more = 0;
-    while (find(r, KEEP_SNAPSHOT, j, j->at.snapshots + (int64_t)more))
+    while (find(r, RECORD_SNAPSHOT, j, j->at.snapshots + (int64_t)more))
         more++;
     j->snapshots = arena_alloc_array(r->arena, (size_t)j->at.snapshots + 1, sizeof s);
     to->dropped = arena_alloc_array(r->arena, more + 1, sizeof *to->dropped);
@@ -148,12 +148,12 @@ static enum err_code read_snapshots(struct recovery *r, struct arena *arena,
         return err_oom(why);
     bool there;
     for (int64_t i = 0; i < j->at.snapshots; i++) {
-        TRY(read_snapshot(find(r, KEEP_SNAPSHOT, j, i), arena, &j->snapshots[i], &there, why));
+        TRY(read_snapshot(find(r, RECORD_SNAPSHOT, j, i), arena, &j->snapshots[i], &there, why));
         if (!there)
             return err_set(why, ERR_STATE, "the record of a snapshot is damaged");
     }
     for (size_t i = 0; i < more; i++) {
-        const struct item *x = find(r, KEEP_SNAPSHOT, j, j->at.snapshots + (int64_t)i);
+        const struct item *x = find(r, RECORD_SNAPSHOT, j, j->at.snapshots + (int64_t)i);
         TRY(read_snapshot(x, arena, &s, &there, why));
         if (there)
             memcpy(to->dropped[to->n_dropped++], s.id, ID_SIZE);
@@ -297,7 +297,7 @@ static enum err_code read_job(struct recovery *r, const struct item *x, struct j
 
 enum err_code recover_jobs_read(struct recovery *r)
 {
-    struct items *t = &r->all[KEEP_JOB];
+    struct items *t = &r->all[RECORD_JOB];
     r->last_job = &r->jobs;
     if (!t->n || !r->config->job)
         return ERR_OK;
@@ -305,9 +305,9 @@ enum err_code recover_jobs_read(struct recovery *r)
     if (!r->arena)
         return err_oom(r->e);
     TRY(recover_sort(r, t));
-    sort_keys(&r->all[KEEP_PROGRESS]);
-    sort_keys(&r->all[KEEP_VALUES]);
-    sort_keys(&r->all[KEEP_SNAPSHOT]);
+    sort_keys(&r->all[RECORD_PROGRESS]);
+    sort_keys(&r->all[RECORD_VALUES]);
+    sort_keys(&r->all[RECORD_SNAPSHOT]);
     for (size_t i = 0; i < t->n; i++)
         TRY(recover_with(r, &t->items[i], read_job));
     return ERR_OK;

@@ -43,7 +43,7 @@ enum err_code state_write_all(struct server *s, struct state_dir *dir, uint64_t 
                               struct state_passed *passed, struct state_report *ret,
                               struct state_gaps *gaps, struct err *e) must_check;
 /* Reads what state_write_all wrote. kept NULL: only what an earlier process passed over, or the
- * journal cannot say (keep_has_passed). */
+ * journal cannot say (writer_has_passed). */
 enum err_code state_read_all(struct server *s, struct state_reader *r, struct state_kept **kept,
                              struct state_passed *passed, struct state_report *ret,
                              struct err *e) must_check;

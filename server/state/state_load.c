@@ -196,7 +196,7 @@ static enum err_code pass_array(struct loader *l, struct principal *p, struct js
 {
     log_event(LOG_WARN, "no memory for an array: it was not restored, and stays in the state", "id",
               h->id, "principal", p->name, NULL);
-    keep_passed(l->server->keep, p->name, h->id);
+    writer_passed(l->server->writer, p->name, h->id);
     return passed_add_array(l->passed, p, h->session, v, &l->without[number], l->memories[number],
                             file, l->e);
 }
@@ -255,7 +255,7 @@ static enum err_code pass_function(struct loader *l, struct principal *p, struct
     const char *name = function_name(v);
     log_event(LOG_WARN, "a function was not restored, and stays in the state", "name", name,
               "principal", p->name, "reason", why->message, NULL);
-    keep_passed(l->server->keep, p->name, name);
+    writer_passed(l->server->writer, p->name, name);
     return passed_add_function(l->passed, p, v, l->e);
 }
 
@@ -312,20 +312,20 @@ static enum err_code each(struct loader *l, struct principal *p, struct json v, 
 static enum err_code keep_array(struct loader *l, struct principal *p, struct json v)
 {
     struct kept_handle h = {0};
-    struct keep *k = l->server->keep;
+    struct journal_writer *k = l->server->writer;
     TRY(kept_read_handle(v, &h, l->e));
-    if (!keep_has_passed(k, p->name, h.image.id))
+    if (!writer_has_passed(k, p->name, h.image.id))
         return ERR_OK;
     if (!handle_exists(p->handles, h.image.id))
         TRY(restore_handle(l, p, v));
     if (handle_exists(p->handles, h.image.id))
-        keep_passed_no_more(k, p->name, h.image.id);
+        writer_passed_no_more(k, p->name, h.image.id);
     return ERR_OK;
 }
 
 static enum err_code keep_function(struct loader *l, struct principal *p, struct json v)
 {
-    return keep_has_passed(l->server->keep, p->name, function_name(v))
+    return writer_has_passed(l->server->writer, p->name, function_name(v))
                ? passed_add_function(l->passed, p, v, l->e)
                : ERR_OK;
 }

@@ -37,7 +37,7 @@ static const char *const who[] = {"ann", "bob"};
 struct world {
     struct server s;
     struct journal *journal;
-    struct keep *keep;
+    struct journal_writer *writer;
 };
 
 /* Stands for memory that outlives the process: its contents follow from its number. */
@@ -66,8 +66,8 @@ static void open_world(struct world *w, size_t journal_size)
     struct err e = ERR_INIT;
     *w = (struct world){.s = {.config = &config, .engine = engine}};
     assert_int_equal(journal_open(&jc, -1, &w->journal, NULL, &e), ERR_OK);
-    assert_non_null(w->keep = keep_new(w->journal, config.session_memory));
-    limits.observer = keep_observer(w->keep);
+    assert_non_null(w->writer = writer_new(w->journal, config.session_memory));
+    limits.observer = writer_observer(w->writer);
     limits.session_memory = config.session_memory;
     assert_non_null(w->s.shares = shares_new(100));
     assert_non_null(w->s.leases = leases_new(100));
@@ -79,14 +79,14 @@ static void open_world(struct world *w, size_t journal_size)
 static void close_world(struct world *w)
 {
     struct journal_figures before, after;
-    keep_stop(w->keep);
+    writer_stop(w->writer);
     journal_figures(w->journal, &before);
     auth_free(w->s.auth);
     leases_free(w->s.leases);
     shares_free(w->s.shares);
     journal_figures(w->journal, &after);
     assert_true(before.writes == after.writes);
-    keep_free(w->keep);
+    writer_free(w->writer);
     journal_close(w->journal);
 }
 
@@ -126,7 +126,7 @@ static enum err_code place(struct world *w, size_t chunk, const struct array *a,
     struct kept_memory m = {.number = array_memory_id(a),
                             .at = {.chunk = chunk, .cell = chunk + 1},
                             .bytes = chunks[chunk].bytes};
-    return keep_placed(w->keep, &m, 1, NULL, e);
+    return writer_placed(w->writer, &m, 1, NULL, e);
 }
 
 /* The caller owns a reference. */
@@ -151,7 +151,7 @@ static void drop_unused(struct world *w, bool all)
         if (!chunks[i].array || (!all && array_buffer_refs(chunks[i].array) > 1))
             continue;
         if (!all)
-            keep_unplaced(w->keep, chunks[i].owner);
+            writer_unplaced(w->writer, chunks[i].owner);
         array_unref(chunks[i].array);
         chunks[i].array = NULL;
     }
@@ -350,7 +350,7 @@ static char *dump_world(struct world *w, bool alone)
     dump_principal(principal(w, 1), &d);
     share_each_of_all(w->s.shares, dump_share, &d);
     if (!alone)
-        journal_each(w->journal, KEEP_LEASE, dump_lease, &d);
+        journal_each(w->journal, RECORD_LEASE, dump_lease, &d);
     qsort(d.lines, d.n, sizeof *d.lines, by_text);
     for (size_t i = 0; i < d.n; i++) {
         strb_add(&d.text, d.lines[i].data);

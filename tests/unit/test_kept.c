@@ -250,7 +250,7 @@ static void full(void **state)
         assert_int_equal(handle_update(s->handles, first.id, &change, NULL, &h, &e), ERR_OK);
         handle_clear(&h);
     }
-    keep_metrics(w.keep, &text);
+    writer_metrics(w.writer, &text);
     assert_non_null(strstr(text.data, "\narrayd_journal_refused_total 0\n"));
     strb_free(&text);
     assert_int_equal(session_delete(principal(&w, 0)->sessions, SESSION_DEFAULT, NULL, &e), ERR_OK);

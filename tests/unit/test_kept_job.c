@@ -55,16 +55,16 @@ static struct array *add_array(const char *name, struct handle *ret)
 }
 
 /* A record of the job; NULL: it goes. */
-static void put(enum keep_kind kind, int64_t part, const void *bytes, size_t n)
+static void put(enum record_kind kind, int64_t part, const void *bytes, size_t n)
 {
     struct err e = ERR_INIT;
     char key[RECORD_KEY_MOST + 1];
     struct record_item x = {.kind = kind, .key = key, .value = bytes, .n = n};
-    x.key_len = keep_job_key(key, "ann", id, part);
-    assert_int_equal(keep_write(w.keep, &(struct keep_items){&x, 1}, &e), ERR_OK);
+    x.key_len = writer_job_key(key, "ann", id, part);
+    assert_int_equal(writer_write(w.writer, &(struct record_items){&x, 1}, &e), ERR_OK);
 }
 
-static void put_text(enum keep_kind kind, int64_t part, struct strb *take_b)
+static void put_text(enum record_kind kind, int64_t part, struct strb *take_b)
 {
     assert_false(take_b->failed);
     put(kind, part, take_b->data, take_b->len);
@@ -114,7 +114,7 @@ static void put_job(void)
                                 .text = text,
                                 .text_len = strlen(text)};
     kept_put_job(&writer, &body, 7, 1234567);
-    put_text(KEEP_JOB, -1, &b);
+    put_text(RECORD_JOB, -1, &b);
     program_free(body.program);
 }
 
@@ -137,7 +137,7 @@ static void put_progress(const struct kept_progress *at)
     struct strb b = {0};
     struct json_writer writer = JSON_WRITER(&b);
     kept_put_progress(&writer, at);
-    put_text(KEEP_PROGRESS, -1, &b);
+    put_text(RECORD_PROGRESS, -1, &b);
 }
 
 static void put_block(int64_t k)
@@ -148,7 +148,7 @@ static void put_block(int64_t k)
     int64_t n = VALUES - from < block ? VALUES - from : block;
     for (int64_t i = 0; i < n; i++)
         bytes[i] = value(from + i);
-    put(KEEP_VALUES, k, bytes, (size_t)n * 8);
+    put(RECORD_VALUES, k, bytes, (size_t)n * 8);
 }
 
 static void put_snapshot(int64_t k, const struct handle *h)
@@ -158,7 +158,7 @@ static void put_snapshot(int64_t k, const struct handle *h)
     struct kept_snapshot s = {.name = "u", .step = 100 * (k + 1)};
     memcpy(s.id, h->id, ID_SIZE);
     kept_put_snapshot(&writer, &s);
-    put_text(KEEP_SNAPSHOT, k, &b);
+    put_text(RECORD_SNAPSHOT, k, &b);
 }
 
 static void put_all(void)
@@ -312,7 +312,7 @@ static void what_is_gone(void **state)
     (void)state;
     struct kept_progress at = progress();
     open_all();
-    put(KEEP_VALUES, 1, NULL, 0);
+    put(RECORD_VALUES, 1, NULL, 0);
     struct found f = recovered(false, 0);
     assert_true(f.jobs == 1 && f.lost == ERR_STATE && f.values == 0);
     put_block(1);
@@ -324,7 +324,7 @@ static void what_is_gone(void **state)
     f = recovered(false, 1);
     chunks[1].owner ^= 1 << 20;
     assert_true(f.jobs == 1 && f.lost == ERR_OK && f.values == VALUES);
-    put(KEEP_SNAPSHOT, 0, NULL, 0);
+    put(RECORD_SNAPSHOT, 0, NULL, 0);
     assert_int_equal(recovered(false, 1).jobs, 0);
     put_snapshot(0, &kept);
     assert_int_equal(recovered(false, 0).jobs, 1);
@@ -334,7 +334,7 @@ static void what_is_gone(void **state)
         assert_int_equal(recovered(false, 1).jobs, 0);
         *n -= 1 << 20;
     }
-    put(KEEP_PROGRESS, -1, NULL, 0);
+    put(RECORD_PROGRESS, -1, NULL, 0);
     assert_int_equal(recovered(false, 1).jobs, 0);
     close_all();
 }
