@@ -71,10 +71,10 @@ static bool exports_memory(const struct config *c)
 static enum err_code open_engine(const struct config *c, struct server *s, struct err *e)
 {
     struct engine_config ec = ENGINE_CONFIG_DEFAULT;
-    survive_configure(s->survive, &ec);
+    ec.backend = c->backend;
+    TRY(survive_configure(s->survive, &ec, e));
     ec.max_chunks = c->max_chunks;
     ec.max_kept = (uint32_t)c->max_kept_arrays;
-    ec.backend = c->backend;
     ec.device.threads = (int)c->threads;
     ec.device.memory_limit = c->memory_limit;
     ec.device.host_memory = c->host_memory;
@@ -445,8 +445,10 @@ static int run(struct config *config)
         s.writer = survive_writer(s.survive);
     }
     /* A resource the machine lacks is not a wrong option. */
-    int failed =
-        code == ERR_BAD_FIELD && !strcmp(config->backend, "cuda") ? EXIT_FAILED : EXIT_USAGE;
+    int failed = code == ERR_BAD_FIELD &&
+                         (!strcmp(config->backend, "cuda") || !strcmp(config->backend, "auto"))
+                     ? EXIT_FAILED
+                     : EXIT_USAGE;
     if (code == ERR_OK && engine_compiles(s.engine))
         keep_heap(64 << 20);
     if (code == ERR_OK)

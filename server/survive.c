@@ -1,14 +1,15 @@
-/* Names with the keeper: "journal", "cells", and "chunk.N.DEVICE.BYTES", which says all that the
- * engine needs to map it again. The journal of the process before is read into a table and left as
- * it is; recovering fills a new one by the tables' own calls, which takes its place once all is
- * there. So a daemon that dies while it recovers has changed nothing, except that a chunk that
- * could not be mapped is given up at once. */
+/* Names with the keeper: "journal", "cells", and "chunk.N.BACKEND.DEVICE.BYTES", which says all
+ * that the engine needs to map it again. The journal of the process before is read into a table and
+ * left as it is; recovering fills a new one by the tables' own calls, which takes its place once
+ * all is there. So a daemon that dies while it recovers has changed nothing, except that a chunk
+ * that could not be mapped is given up at once. */
 #include "server/survive.h"
 
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "compute/base/clock.h"
@@ -29,6 +30,7 @@
 #define JOURNAL    "journal"
 #define CELLS      "cells"
 #define PLACED     16 /* buffers placed at once without allocating */
+#define BACKEND    16
 
 /* A chunk that the keeper holds. */
 struct held_chunk {
@@ -39,6 +41,8 @@ struct held_chunk {
 
 struct survive {
     struct hold *hold;
+    char left_backend[BACKEND]; /* that made the chunks that were left; "": there are none */
+    const char *backend;        /* the engine's */
     struct journal
         *left;     /* of the process before; NULL: it left no journal, or it was taken over */
     bool doubtful; /* changes are missing at its end */
@@ -56,9 +60,18 @@ struct survive {
 
 /* --- what the engine tells --- */
 
-static void name_chunk(uint64_t number, int device, int64_t size, char ret[CHUNK_NAME])
+static void name_chunk(const struct survive *v, uint64_t number, int device, int64_t size,
+                       char ret[CHUNK_NAME])
 {
-    snprintf(ret, CHUNK_NAME, CHUNKS "%" PRIu64 ".%d.%" PRId64, number, device, size);
+    snprintf(ret, CHUNK_NAME, CHUNKS "%" PRIu64 ".%s.%d.%" PRId64, number, v->backend, device,
+             size);
+}
+
+static bool read_chunk_name(const char *name, uint64_t *ret_number, char ret_backend[BACKEND],
+                            int *ret_device, int64_t *ret_size)
+{
+    return sscanf(name, CHUNKS "%" SCNu64 ".%15[a-z].%d.%" SCNd64, ret_number, ret_backend,
+                  ret_device, ret_size) == 4;
 }
 
 /* The keeper has a chunk of that name, or will. */
@@ -68,7 +81,7 @@ static enum err_code note_chunk(struct survive *v, uint64_t number, int device, 
     if (!c)
         return ERR_OUT_OF_MEMORY;
     c->number = number;
-    name_chunk(number, device, size, c->name);
+    name_chunk(v, number, device, size, c->name);
     pthread_mutex_lock(&v->lock);
     HASH_ADD(hh, v->chunks, number, sizeof c->number, c);
     bool added = c->hh.tbl;
@@ -83,7 +96,7 @@ static void put_chunk(void *user, uint64_t number, int device, int64_t size, int
     struct survive *v = user;
     struct err e = ERR_INIT;
     char name[CHUNK_NAME];
-    name_chunk(number, device, size, name);
+    name_chunk(v, number, device, size, name);
     enum err_code code = note_chunk(v, number, device, size);
     if (code == ERR_OK)
         code = hold_put(v->hold, name, fd, &e);
@@ -251,10 +264,32 @@ void survive_free(struct survive *v)
     mem_free(v);
 }
 
-void survive_configure(struct survive *v, struct engine_config *ec)
+/* The chunks that were left can be mapped by the backend that made them, and by no other: `auto` is
+ * that one. If it cannot be opened now, it may be the next time. */
+static enum err_code choose_backend(struct survive *v, struct engine_config *ec, struct err *e)
+{
+    uint64_t number;
+    int device;
+    int64_t size;
+    const char *name = hold_next(v->hold, CHUNKS);
+    if (!name || !read_chunk_name(name, &number, v->left_backend, &device, &size))
+        return ERR_OK;
+    if (!strcmp(ec->backend, "auto"))
+        ec->backend = v->left_backend;
+    if (strcmp(ec->backend, v->left_backend) != 0)
+        return err_set(e, ERR_STATE,
+                       "the arrays of the previous process are in memory of the backend %s, but "
+                       "the option backend is %s: set it to %s or auto, or discard the arrays with "
+                       "keep-arrays = no",
+                       v->left_backend, ec->backend, v->left_backend);
+    return ERR_OK;
+}
+
+enum err_code survive_configure(struct survive *v, struct engine_config *ec, struct err *e)
 {
     if (!v)
-        return;
+        return ERR_OK;
+    TRY(choose_backend(v, ec, e));
     ec->keep = (struct engine_keep){.put = put_chunk,
                                     .drop = drop_chunk,
                                     .cells = put_cells,
@@ -263,6 +298,7 @@ void survive_configure(struct survive *v, struct engine_config *ec)
                                     .user = v};
     ec->cells = hold_take(v->hold, CELLS);
     ec->device.before = hold_before(v->hold);
+    return ERR_OK;
 }
 
 const char *survive_problem(struct survive *v, const struct server *s)
@@ -273,6 +309,7 @@ const char *survive_problem(struct survive *v, const struct server *s)
         return "there is no keeper";
     if (!v)
         return "keep-arrays is no";
+    v->backend = engine_backend(s->engine);
     for (int i = engine_device_count(s->engine) - 1; i >= 0; i--) {
         const char *why = engine_keep_problem(s->engine, i);
         n_can += !why;
@@ -339,10 +376,10 @@ static void take_chunk(struct survive *v, struct engine *g, const char *name)
     int device;
     int64_t size;
     struct err e = ERR_INIT;
-    char own[CHUNK_NAME];
+    char own[CHUNK_NAME], backend[BACKEND];
     snprintf(own, sizeof own, "%s", name);
     int fd = hold_take(v->hold, name);
-    if (sscanf(own, CHUNKS "%" SCNu64 ".%d.%" SCNd64, &number, &device, &size) != 3) {
+    if (!read_chunk_name(own, &number, backend, &device, &size)) {
         err_set(&e, ERR_STATE, "its name is not understood");
         hold_drop(v->hold, own);
     } else if (note_chunk(v, number, device, size) != ERR_OK)

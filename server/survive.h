@@ -26,8 +26,10 @@ enum err_code survive_open(const struct config *config, struct hold *hold, struc
                            struct err *e) must_check;
 void survive_free(struct survive *v); /* after the engine; NULL allowed */
 
-/* Before engine_open. NULL allowed. */
-void survive_configure(struct survive *v, struct engine_config *ec);
+/* Before engine_open, once ec->backend is set. NULL allowed. ERR_STATE: what was left is of another
+ * backend. */
+enum err_code survive_configure(struct survive *v, struct engine_config *ec,
+                                struct err *e) must_check;
 /* Once the engine is open: why its arrays do not outlive the process, static text; NULL: they do.
  * Without `v`, too. */
 const char *survive_problem(struct survive *v, const struct server *s);

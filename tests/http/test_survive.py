@@ -313,11 +313,12 @@ def dies(d):
     return pid
 
 
-def test_a_process_that_is_still_on_the_gpu(gpu_with, tmp_path):
-    """Nothing is mapped before the driver says that it has left."""
+@pytest.mark.parametrize("backend", ["cuda", "auto"])
+def test_a_process_that_is_still_on_the_gpu(gpu_with, tmp_path, backend):
+    """Nothing is mapped before the driver says that it has left, and no other backend is used."""
     there = tmp_path / "there"
     there.write_text("")
-    d = gpu_with("--keep-arrays", "--restart-limit", 1000, environment={"ARRAYD_FAKE_NVML_THERE": str(there)})
+    d = gpu_with("--keep-arrays", "--restart-limit", 1000, "--backend", backend, environment={"ARRAYD_FAKE_NVML_THERE": str(there)})
     c = d.client()
     c.upload(np.arange(5000.0), "a")
     idle(c)
@@ -355,6 +356,36 @@ def test_a_gpu_that_knows_processes_by_other_numbers(gpu_with, tmp_path):
     dies(d)
     until(lambda: d.log().count(" ready ") == 2, 4)
     same(c, "a", np.arange(50.0))
+    c.close()
+
+
+def test_memory_of_another_backend(daemon_with, tmp_path):
+    """It is not given up because an option does not fit it, unless that option says so."""
+    fake = fake_gpu()
+    if fake is None or os.environ.get("ARRAYD_REAL_GPU"):
+        pytest.skip("for the fake driver")
+    config = tmp_path / "config"
+    config.write_text("backend = auto\n")
+    d = daemon_with("--config", config, "--kernel-cache", "none", "--restart-limit", 1000, environment=fake)
+    c = d.client()
+    for k, n in enumerate((5000, 1 << 20)):
+        c.upload(np.arange(float(n)), f"a{k}")
+    idle(c)
+    c.close()
+    config.write_text("backend = cpu\n")
+    dies(d)
+    until(lambda: "memory of the backend cuda, but the option backend is cpu" in d.log(), 30)
+    assert d.log().count(" ready ") == 1
+    config.write_text("backend = auto\n")
+    until(lambda: d.log().count(" ready ") == 2, 30)
+    for k, n in enumerate((5000, 1 << 20)):
+        same(c, f"a{k}", np.arange(float(n)))
+    c.close()
+    config.write_text("backend = cpu\nkeep-arrays = no\n")
+    dies(d)
+    until(lambda: d.log().count(" ready ") == 3, 30)
+    c.fails(404, "not_found", c.get("/v1/arrays/a0"))
+    assert c.info()["backend"] == "cpu"
     c.close()
 
 
