@@ -223,8 +223,9 @@ struct backend_ops {
     const char *(*share_problem)(struct backend *b, int device);
     /* Maps memory of a process that is gone: `fd` (borrowed) was got there by share_export with
      * SHARE_WRITE, from a block of `size` bytes. It is a block like any other then, with its old
-     * contents. *ret_sealed: it was exported SHARE_SEALED, too, and can only be read. ERR_STATE:
-     * the descriptor is of no such memory; ERR_OUT_OF_MEMORY, ERR_OVERLOADED as share_alloc. */
+     * contents. It is there already, so it counts, but no limit refuses it. *ret_sealed: it was
+     * exported SHARE_SEALED, too, and can only be read. ERR_STATE: the descriptor is certainly of
+     * no such memory; any other error: it cannot be mapped now. */
     enum err_code (*share_import)(struct backend *b, int device, int fd, int64_t size,
                                   struct shared_block *ret, bool *ret_sealed, struct err *e);
     enum err_code (*share_alloc)(struct backend *b, int device, int64_t size, bool zero, bool must,
@@ -245,7 +246,7 @@ struct backend_ops {
      * lock or on a thread that serves requests. ret_fd: NULL, or the memory is to be a file's, so
      * that it can outlive the process, and the caller closes the descriptor in *ret_fd whenever it
      * likes; `size` is of whole pages then. host_import maps it in another process, with its old
-     * contents: `fd` is borrowed; ERR_STATE: it is of no such memory. */
+     * contents: `fd` is borrowed; errors and limits as share_import's. */
     enum err_code (*host_alloc)(struct backend *b, int64_t size, int *ret_fd, void **ret,
                                 struct err *e);
     enum err_code (*host_import)(struct backend *b, int fd, int64_t size, void **ret,

@@ -91,6 +91,17 @@ static enum err_code note_chunk(struct survive *v, uint64_t number, int device, 
     return added ? ERR_OK : ERR_OUT_OF_MEMORY;
 }
 
+static struct held_chunk *take_note(struct survive *v, uint64_t number)
+{
+    struct held_chunk *c;
+    pthread_mutex_lock(&v->lock);
+    HASH_FIND(hh, v->chunks, &number, sizeof number, c);
+    if (c)
+        HASH_DEL(v->chunks, c);
+    pthread_mutex_unlock(&v->lock);
+    return c;
+}
+
 static void put_chunk(void *user, uint64_t number, int device, int64_t size, int fd)
 {
     struct survive *v = user;
@@ -108,12 +119,7 @@ static void put_chunk(void *user, uint64_t number, int device, int64_t size, int
 static void drop_chunk(void *user, uint64_t number)
 {
     struct survive *v = user;
-    struct held_chunk *c;
-    pthread_mutex_lock(&v->lock);
-    HASH_FIND(hh, v->chunks, &number, sizeof number, c);
-    if (c)
-        HASH_DEL(v->chunks, c);
-    pthread_mutex_unlock(&v->lock);
+    struct held_chunk *c = take_note(v, number);
     if (c && !atomic_load(&v->stopped))
         hold_drop(v->hold, c->name);
     mem_free(c);
@@ -369,27 +375,37 @@ static bool export_again(void *user, const struct lease_image *lease, struct arr
     return s->exports && export_socket_adopt(s->export_socket, s->exports, lease, base);
 }
 
-/* Maps one of the chunks that the process before left; `name` is not valid any more then. */
-static void take_chunk(struct survive *v, struct engine *g, const char *name)
+/* Maps one of the chunks that the process before left; `name` is not valid any more then. What is
+ * certainly no memory is dropped. Any other failure may have passed by the next start, so it ends
+ * this one, and the keeper still has all of it. */
+static enum err_code take_chunk(struct survive *v, struct engine *g, const char *name,
+                                struct err *e)
 {
     uint64_t number;
     int device;
     int64_t size;
-    struct err e = ERR_INIT;
+    struct err why = ERR_INIT;
     char own[CHUNK_NAME], backend[BACKEND];
     snprintf(own, sizeof own, "%s", name);
     int fd = hold_take(v->hold, name);
-    if (!read_chunk_name(own, &number, backend, &device, &size)) {
-        err_set(&e, ERR_STATE, "its name is not understood");
-        hold_drop(v->hold, own);
-    } else if (note_chunk(v, number, device, size) != ERR_OK)
-        err_oom(&e);
-    else if (engine_adopt_chunk(g, number, device, fd, size, &e) != ERR_OK)
-        drop_chunk(v, number);
-    if (e.code != ERR_OK)
-        log_event(LOG_ERROR, "memory of the process before cannot be mapped", "name", own, "reason",
-                  e.message, NULL);
+    enum err_code code = ERR_OK;
+    if (!read_chunk_name(own, &number, backend, &device, &size))
+        code = err_set(&why, ERR_STATE, "its name is not understood");
+    else if (note_chunk(v, number, device, size) != ERR_OK)
+        code = err_oom(&why);
+    else
+        code = engine_adopt_chunk(g, number, device, fd, size, &why);
     close(fd);
+    if (code == ERR_OK)
+        return ERR_OK;
+    if (code != ERR_STATE)
+        return err_set(e, code, "memory of the previous process (%s) cannot be mapped: %s", own,
+                       why.message);
+    log_event(LOG_ERROR, "memory of the previous process cannot be mapped, and is dropped", "name",
+              own, "reason", why.message, NULL);
+    mem_free(take_note(v, number));
+    hold_drop(v->hold, own);
+    return ERR_OK;
 }
 
 static void report(const struct recover_report *r, double seconds)
@@ -417,7 +433,7 @@ static enum err_code take_over(struct survive *v, struct server *s, struct err *
     double begun = clock_s();
     v->server = s;
     for (const char *name = hold_next(v->hold, CHUNKS); name; name = hold_next(v->hold, CHUNKS))
-        take_chunk(v, s->engine, name);
+        TRY(take_chunk(v, s->engine, name, e));
     TRY(recover_all(&rc, v->left, v->doubtful, &r, e));
     journal_close(v->left);
     v->left = NULL;
@@ -430,8 +446,10 @@ enum err_code survive_recover(struct survive *v, struct server *s, bool *ret, st
     *ret = v && v->left && !v->vain;
     if (!v)
         return ERR_OK;
+    if (v->vain && *v->left_backend)
+        return err_set(e, ERR_OVERLOADED, "memory of the previous process cannot be mapped now: %s",
+                       s->keep_problem);
     if (v->vain) {
-        drop_left(v->hold);
         hold_drop(v->hold, JOURNAL);
         return ERR_OK;
     }

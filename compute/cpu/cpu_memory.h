@@ -26,6 +26,8 @@ void cpu_memory_put(struct cpu_memory *m, void *p, int64_t size);
 /* Counts memory allocated elsewhere as live; false: the limit does not allow it. */
 bool cpu_memory_book(struct cpu_memory *m, int64_t size);
 void cpu_memory_unbook(struct cpu_memory *m, int64_t size);
+/* Counts memory that is there already, `out`: moved out of the device, whatever the limits are. */
+void cpu_memory_book_anyway(struct cpu_memory *m, int64_t size, bool out);
 /* Like get and put, for arrays moved out of the device: they do not count against the limit, but
  * live memory and they together must fit the machine. Not zeroed. */
 void *cpu_memory_get_out(struct cpu_memory *m, int64_t size);

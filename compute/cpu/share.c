@@ -170,22 +170,20 @@ enum err_code cpu_share_import(struct cpu_memory *m, int fd, int64_t size, struc
     int seals, own;
     if (!is_block(fd, size, &seals))
         return err_set(e, ERR_STATE, "this is not memory of %lld bytes", (long long)size);
-    TRY(count(m, size, true, e));
     *ret_sealed = seals & (F_SEAL_FUTURE_WRITE | F_SEAL_WRITE);
     own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    enum err_code code = own < 0 ? no_descriptor(e, "memory cannot be taken over") : ERR_OK;
-    void *p = own < 0 ? NULL : map(own, size, *ret_sealed ? PROT_READ : PROT_READ | PROT_WRITE);
-    if (p) {
-        *ret = (struct shared_block){p, size, own};
-        return ERR_OK;
-    }
-    if (own >= 0) {
+    if (own < 0)
+        return no_descriptor(e, "memory cannot be taken over");
+    void *p = map(own, size, *ret_sealed ? PROT_READ : PROT_READ | PROT_WRITE);
+    if (!p) {
         close(own);
-        code = err_set(e, ERR_OUT_OF_MEMORY, "no addresses for an array of %lld bytes",
+        return err_set(e, ERR_OUT_OF_MEMORY, "no addresses for an array of %lld bytes",
                        (long long)size);
     }
-    uncount(m, size);
-    return code;
+    atomic_fetch_add(&blocks, 1);
+    cpu_memory_book_anyway(m, size, false);
+    *ret = (struct shared_block){p, size, own};
+    return ERR_OK;
 }
 
 bool cpu_share_fits(const struct shared_block *share, enum share_mode mode)
@@ -258,14 +256,13 @@ enum err_code cpu_share_out_import(struct cpu_memory *m, int fd, int64_t size, v
     int seals;
     if (!is_block(fd, size, &seals))
         return err_set(e, ERR_STATE, "this is not memory of %lld bytes", (long long)size);
-    if (!cpu_memory_book_out(m, size))
-        return not_out(size, e);
-    *ret = map(fd, size, PROT_READ | PROT_WRITE);
-    if (*ret)
-        return ERR_OK;
-    cpu_memory_unbook_out(m, size);
-    return err_set(e, ERR_OUT_OF_MEMORY, "no addresses for an array of %lld bytes",
-                   (long long)size);
+    void *p = map(fd, size, PROT_READ | PROT_WRITE);
+    if (!p)
+        return err_set(e, ERR_OUT_OF_MEMORY, "no addresses for an array of %lld bytes",
+                       (long long)size);
+    cpu_memory_book_anyway(m, size, true);
+    *ret = p;
+    return ERR_OK;
 }
 
 void cpu_share_out_free(struct cpu_memory *m, void *p, int64_t size)

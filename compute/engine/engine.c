@@ -123,6 +123,7 @@ bool engine_close(struct engine *g)
     for (int i = 0; i < engine_device_count(g); i++)
         engine_stream_unref(atomic_load(&g->visitors[i]));
     engine_stream_reap(g);
+    chunks_adopted(g); /* if taking them over came to nothing */
     assert(!g->oldest && !g->tasks.oldest && atomic_load(&g->bytes) == 0);
     engine_free(g);
     return true;

@@ -291,7 +291,7 @@ enum err_code chunk_adopt(struct engine *g, uint64_t number, int device, int fd,
     struct backend *b = g->backend;
     const bool host = device == ENGINE_ON_HOST;
     if (!host && (device < 0 || device >= g->chunks->n_devices))
-        return err_set(e, ERR_STATE, "there is no device %d", device);
+        return err_set(e, ERR_OVERLOADED, "there is no device %d now", device);
     if (atomic_load(&g->chunks->last) < number) /* whatever becomes of it */
         atomic_store(&g->chunks->last, number);
     struct chunk *c = mem_calloc(1, sizeof *c);

@@ -48,7 +48,8 @@ enum err_code chunk_cut(struct engine *g, int device, int64_t size, bool zero, s
                         void **ret_data, struct err *e) must_check;
 void chunk_paste(struct engine *g, struct chunk *c, void *data, int64_t size);
 
-/* Takes over a chunk of a process before this one; chunk_adopted: the one of that number, if
+/* Takes over a chunk of a process before this one (ERR_STATE: there is certainly no such memory;
+ * any other error: it cannot be mapped now); chunk_adopted: the one of that number, if
  * that place of it is free, which is then taken; NULL otherwise.
  * chunks_adopted gives back those of which nobody took anything. Nothing else is going on. */
 enum err_code chunk_adopt(struct engine *g, uint64_t number, int device, int fd, int64_t size,

@@ -172,31 +172,37 @@ static bool is_small(const struct storage *st)
     return st->size < st->engine->own_least;
 }
 
-/* Completes it and counts it; its padding is charged to the account, the rest by the caller.
- * ERR_QUOTA: it is released. */
+/* Completes it and counts it; the account has been charged. */
+static void storage_complete(struct storage *st, struct account *account)
+{
+    struct engine *g = st->engine;
+    st->account = account;
+    account_ref(account);
+    if (st->chunk && st->chunk->number && !st->cell)
+        st->cell = cells_take(g->cells);
+    if (storage_share(st)) {
+        st->padded_by = account;
+        account_ref(account);
+        atomic_fetch_add(&g->exports.shareable, storage_share(st)->size);
+        atomic_fetch_add(&g->exports.small, is_small(st));
+    }
+    if (!st->host)
+        atomic_fetch_add(&g->bytes, st->size + padding(st));
+}
+
+/* The same once its padding is charged to the account; the rest is by the caller. ERR_QUOTA: it is
+ * released. */
 static enum err_code storage_end(struct storage *take_st, struct account *account, struct err *e)
 {
-    struct engine *g = take_st->engine;
-    int64_t more = padding(take_st);
+    const int64_t more = padding(take_st);
     enum err_code code = more ? account_charge(account, more, e) : ERR_OK;
-    if (code != ERR_OK) {
-        storage_let_go(take_st);
-        mem_free(take_st);
-        return code;
+    if (code == ERR_OK) {
+        storage_complete(take_st, account);
+        return ERR_OK;
     }
-    take_st->account = account;
-    account_ref(account);
-    if (take_st->chunk && take_st->chunk->number && !take_st->cell)
-        take_st->cell = cells_take(g->cells);
-    if (storage_share(take_st)) {
-        take_st->padded_by = account;
-        account_ref(account);
-        atomic_fetch_add(&g->exports.shareable, storage_share(take_st)->size);
-        atomic_fetch_add(&g->exports.small, is_small(take_st));
-    }
-    if (!take_st->host)
-        atomic_fetch_add(&g->bytes, take_st->size + more);
-    return ERR_OK;
+    storage_let_go(take_st);
+    mem_free(take_st);
+    return code;
 }
 
 enum err_code storage_new(struct engine *g, struct account *account, int device, int64_t size,
@@ -258,12 +264,8 @@ enum err_code storage_adopt(struct engine *g, struct account *account,
         st->cell = place->cell;
     if (place->host)
         adopt_host(st, account);
-    account_charge_anyway(account, st->size);
-    enum err_code code = storage_end(st, account, e);
-    if (code != ERR_OK) {
-        account_discharge(account, place->bytes);
-        return code;
-    }
+    account_charge_anyway(account, st->size + padding(st));
+    storage_complete(st, account);
     st->charged = st->size;
     *ret = st;
     return ERR_OK;

@@ -389,6 +389,65 @@ def test_memory_of_another_backend(daemon_with, tmp_path):
     c.close()
 
 
+def test_what_cannot_be_mapped_now(daemon_with, tmp_path, contract):
+    """Nothing is given up for a start with fewer devices, or with one that cannot share memory for once."""
+    fake = fake_gpu()
+    if fake is None or os.environ.get("ARRAYD_REAL_GPU"):
+        pytest.skip("for the fake driver")
+    manager = Manager(tmp_path / "notify")
+    fake["NOTIFY_SOCKET"] = manager.path
+    options = ["--kernel-cache", "none", "--memory-limit"]
+    d = daemon_with(*options, "200MiB", environment={**fake, "ARRAYD_FAKE_DEVICES": "2"})
+    c = d.client()
+    session = c.expect(201, c.post("/v1/sessions", {"device": 1})).json()["id"]
+    inside = d.client(session=session)
+    want = {f"a{k}": np.arange(float(n)) for k, n in enumerate((5000, 1 << 20, 1 << 20))}
+    for name, a in want.items():
+        c.upload(a, name)
+        inside.upload(a, name)
+    for x in (c, inside):
+        idle(x)
+        x.close()
+    manager.until("READY")
+    d.stop()
+    manager.until("STOPPING")
+
+    def again(**environment):
+        names, fds = ":".join(manager.stored), [*manager.stored.values()]
+        return subprocess.Popen([sys.executable, "-c", START, ",".join(map(str, fds)), names, find_binary(), *options, "1MiB", "--listen", f"unix:{tmp_path}/s"],
+                                pass_fds=fds, env={**os.environ, **fake, **environment}, stderr=subprocess.PIPE, text=True)
+
+    def ended(p):
+        try:
+            return p.communicate(timeout=60)[1]
+        finally:
+            p.kill()
+
+    stored = {name for name in manager.stored if not name.startswith("faults")}
+    for why, environment in (("there is no device 1 now", {}), ("has no virtual memory management", {"ARRAYD_FAKE_VMM": "0"})):
+        p = again(**environment)
+        said = ended(p)
+        assert p.returncode == 1 and "memory of the previous process" in said and why in said, said
+        manager.socket.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            while True:
+                manager.hear()
+        manager.socket.settimeout(20)
+        assert stored <= set(manager.stored)
+    manager.said.clear()
+    p = again(ARRAYD_FAKE_DEVICES="2")
+    try:
+        manager.until("READY")
+        for x in (Client(None, None, contract, unix=f"{tmp_path}/s"), Client(None, None, contract, unix=f"{tmp_path}/s", session=session)):
+            for name, a in want.items():
+                same(x, name, a)
+            x.close()
+    finally:
+        p.terminate()
+        said = ended(p)
+    assert p.returncode == 0, said
+
+
 # --- everything at once: tests/bench/bench_survive.py ---
 
 

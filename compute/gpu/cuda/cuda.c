@@ -342,7 +342,8 @@ static void cuda_device_info(struct backend *b, int device, struct backend_devic
     if (limit > 0 && limit < ret->memory_limit)
         ret->memory_limit = limit;
     if (limit > 0 && limit - m.live < ret->memory_free)
-        ret->memory_free = limit - m.live;
+        ret->memory_free =
+            m.live < limit ? limit - m.live : 0; /* what was taken over may be more */
     memcpy(ret->name, d->name, sizeof ret->name);
     memcpy(ret->architecture, d->arch, sizeof d->arch);
 }

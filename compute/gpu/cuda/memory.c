@@ -99,6 +99,13 @@ enum err_code cuda_memory_charge(struct cuda_device *d, int64_t size, struct err
     return err_set(e, ERR_OUT_OF_MEMORY, "device %d has no %" PRId64 " bytes left", d->index, size);
 }
 
+void cuda_memory_charge_anyway(struct cuda_device *d, int64_t size)
+{
+    pthread_mutex_lock(&d->memory.lock);
+    d->memory.live += size;
+    pthread_mutex_unlock(&d->memory.lock);
+}
+
 void cuda_memory_count(struct cuda_device *d)
 {
     pthread_mutex_lock(&d->memory.lock);

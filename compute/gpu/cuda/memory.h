@@ -35,6 +35,7 @@ void cuda_memory_stats(struct cuda_device *d, struct cuda_memory_stats *ret);
  * what the pool keeps to the driver; waits for memory's contents before any stream sees it, after
  * cuMemsetD8Async on device->memory.stream. */
 enum err_code cuda_memory_charge(struct cuda_device *d, int64_t size, struct err *e) must_check;
+void cuda_memory_charge_anyway(struct cuda_device *d, int64_t size); /* whatever the limit is */
 void cuda_memory_discharge(struct cuda_device *d, int64_t size);
 void cuda_memory_count(struct cuda_device *d); /* counts one more allocation */
 CUresult cuda_memory_trim(struct cuda_device *d);

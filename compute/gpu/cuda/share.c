@@ -221,6 +221,17 @@ enum err_code cuda_share_alloc(struct backend *b, int device, int64_t size, bool
     return code;
 }
 
+/* INVALID_VALUE: the descriptor is of something else, for certain. A real driver says UNKNOWN then,
+ * which says nothing of the device, but may have another cause. */
+static enum err_code judge_import(struct cuda_device *d, CUresult r, struct err *e)
+{
+    static const char what[] = "cuMemImportFromShareableHandle";
+    if (r == CUDA_ERROR_INVALID_VALUE || r == CUDA_ERROR_UNKNOWN)
+        return err_set(e, r == CUDA_ERROR_UNKNOWN ? ERR_OVERLOADED : ERR_STATE, "%s failed (%d)",
+                       what, r);
+    return cuda_judge(d->cuda, r, what, e);
+}
+
 /* The physical memory that another process made on this device. */
 static enum err_code import(struct cuda_device *d, int fd, int64_t *ret, struct err *e)
 {
@@ -229,12 +240,15 @@ static enum err_code import(struct cuda_device *d, int fd, int64_t *ret, struct 
     CUmemAllocationProp props = {.type = 0};
     CUresult r = cu->cuMemImportFromShareableHandle(&h, (void *)(intptr_t)fd,
                                                     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-    TRY(cuda_judge(d->cuda, r, "cuMemImportFromShareableHandle", e));
+    TRY(judge_import(d, r, e));
     enum err_code code = cuda_judge(d->cuda, cu->cuMemGetAllocationPropertiesFromHandle(&props, h),
                                     "cuMemGetAllocationPropertiesFromHandle", e);
     if (code == ERR_OK &&
         (props.location.type != CU_MEM_LOCATION_TYPE_DEVICE || props.location.id != d->handle))
-        code = err_set(e, ERR_STATE, "the memory is not device %d's", d->index);
+        code = err_set(e, ERR_OVERLOADED,
+                       "the memory is not device %d's: the devices may have another order than "
+                       "before",
+                       d->index);
     if (code == ERR_OK)
         *ret = (int64_t)h;
     else
@@ -242,30 +256,23 @@ static enum err_code import(struct cuda_device *d, int fd, int64_t *ret, struct 
     return code;
 }
 
-/* The driver does not tell a block's size: one that is too large shows when it is mapped. */
+/* The driver does not tell a block's size: another one shows when it is mapped. */
 enum err_code cuda_share_import(struct backend *b, int device, int fd, int64_t size,
                                 struct shared_block *ret, bool *ret_sealed, struct err *e)
 {
     struct cuda_device *d = &((struct cuda *)b)->devices[device];
     int64_t handle;
     TRY(cuda_entered(d, e));
+    if (*d->share.problem)
+        return err_set(e, ERR_OVERLOADED, "%s", d->share.problem);
     if (size <= 0 || size % d->share.grain)
         return err_set(e, ERR_STATE, "this is not memory of %" PRId64 " bytes", size);
-    TRY(cuda_memory_charge(d, size, e));
-    enum err_code code = import(d, fd, &handle, e);
-    if (code == ERR_OK)
-        code = put_together(d, size, handle, ret, e);
-    if (code == ERR_OK) {
-        *ret_sealed = false;
-        cuda_memory_count(d);
-        return ERR_OK;
-    }
-    cuda_memory_discharge(d, size);
-    if (code != ERR_OVERLOADED)
-        return code;
-    if (e) /* the message stays */
-        e->code = ERR_STATE;
-    return ERR_STATE;
+    TRY(import(d, fd, &handle, e));
+    TRY(put_together(d, size, handle, ret, e));
+    *ret_sealed = false;
+    cuda_memory_charge_anyway(d, size);
+    cuda_memory_count(d);
+    return ERR_OK;
 }
 
 enum err_code cuda_share_export(struct backend *b, int device, const struct shared_block *share,
