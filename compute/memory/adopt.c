@@ -55,15 +55,13 @@ static void lose(struct storage *st)
     storage_spoil(st);
 }
 
-/* The copy to `place` was not made, and nothing else was to be written there: beside CELL_COMES the
- * copy counts for one once it was submitted, and so does work behind it. */
+/* The copy to `place` was not made, and nothing else was to be written there. */
 static bool is_being_copied(const struct engine *g, const struct engine_placed *x)
 {
     const struct cell *to = cells_look(g->cells, x->place.cell);
     const struct cell *from = cells_look(g->cells, x->was.cell);
-    return x->was.chunk && to && from && (atomic_load(&to->writing) & ~UINT64_C(1)) == CELL_COMES &&
-           is_its_own(to, x->buffer) && atomic_load(&from->writing) == 0 &&
-           atomic_load(&from->owner) == x->buffer;
+    return x->was.chunk && to && from && cell_merely_comes(to) && is_its_own(to, x->buffer) &&
+           atomic_load(&from->writing) == 0 && atomic_load(&from->owner) == x->buffer;
 }
 
 enum err_code engine_adopt(struct engine *g, struct account *account,

@@ -10,6 +10,20 @@
 #include "compute/memory/cells.h"
 #include "compute/memory/chunk.h"
 
+static struct cell *cell_of(const struct storage *st)
+{
+    return st && st->cell ? cells_at(st->engine->cells, st->cell) : NULL;
+}
+
+/* Whether the buffer may have back what it had before. A process that follows a lost device must
+ * not take that for what a client was told is written; a move alone changed nothing. */
+static bool may_return(const struct storage *st)
+{
+    if (atomic_load(&st->failed) != ERR_DEVICE_LOST || !st->engine->cells)
+        return true;
+    return st->cell && st->copied_for && cell_merely_comes(cell_of(st));
+}
+
 /* Every lookup restores a failed write's old storage: only here is it known which buffer has the
  * storage now. */
 struct storage *buffer_storage(struct buffer *b)
@@ -17,7 +31,7 @@ struct storage *buffer_storage(struct buffer *b)
     lock_held(&b->engine->lock);
     for (;;) {
         struct storage *st = b->storage;
-        if (atomic_load(&st->failed) == ERR_OK)
+        if (atomic_load(&st->failed) == ERR_OK || !may_return(st))
             return st;
         struct storage *before = atomic_exchange(&st->before, NULL);
         if (!before)
@@ -27,11 +41,6 @@ struct storage *buffer_storage(struct buffer *b)
         buffer_place(b, before);
         storage_unref(st);
     }
-}
-
-static struct cell *cell_of(const struct storage *st)
-{
-    return st && st->cell ? cells_at(st->engine->cells, st->cell) : NULL;
 }
 
 static struct engine_place place_of(const struct storage *st)

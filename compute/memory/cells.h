@@ -10,6 +10,7 @@
 #define ARRAYD_CELLS_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "compute/base/err.h"
@@ -19,6 +20,13 @@
 struct cell {
     _Atomic uint64_t writing, owner, coming, unused;
 };
+
+/* The copy to there was not made, and nothing else was to be written there: beside CELL_COMES the
+ * copy counts for one once it was submitted, and so does work behind it. */
+static inline bool cell_merely_comes(const struct cell *c)
+{
+    return (atomic_load(&c->writing) & ~UINT64_C(1)) == CELL_COMES;
+}
 
 struct cells;
 
