@@ -215,11 +215,11 @@ struct backend_ops {
      * `size` bytes. share_problem: why a device has none, static text for a person; NULL: it has.
      * share_alloc: ERR_OUT_OF_MEMORY; ERR_OVERLOADED for too many descriptors (`must`: only at the
      * limit of the process; else as soon as few are left). share_export: *ret_fd, with CLOEXEC,
-     * which the caller closes. It may run concurrently with itself and with work that uses the
-     * memory. In backends with share_fits, memory is not exported both SHARE_SEALED and
-     * SHARE_WRITE; share_fits: whether earlier exports permit this mode. share_free takes as long
-     * as it takes to give pages back: do not call it under a lock or on a thread that serves
-     * requests; nothing may use the memory any more. */
+     * which the caller closes; `again`: it is likely to be asked for again. It may run concurrently
+     * with itself and with work that uses the memory. In backends with share_fits, memory is not
+     * exported both SHARE_SEALED and SHARE_WRITE; share_fits: whether earlier exports permit this
+     * mode. share_free takes as long as it takes to give pages back: do not call it under a lock or
+     * on a thread that serves requests; nothing may use the memory any more. */
     const char *(*share_problem)(struct backend *b, int device);
     /* Maps memory of a process that is gone: `fd` (borrowed) was got there by share_export with
      * SHARE_WRITE, from a block of `size` bytes. It is a block like any other then, with its old
@@ -233,7 +233,7 @@ struct backend_ops {
     bool (*share_fits)(struct backend *b, int device, const struct shared_block *share,
                        enum share_mode mode); /* NULL: always */
     enum err_code (*share_export)(struct backend *b, int device, const struct shared_block *share,
-                                  enum share_mode mode, int *ret_fd, struct err *e);
+                                  enum share_mode mode, bool again, int *ret_fd, struct err *e);
     void (*share_free)(struct backend *b, int device, const struct shared_block *share);
     /* Zeroes memory that no work uses. */
     enum err_code (*zero)(struct backend *b, int device, void *p, int64_t size, struct err *e);

@@ -148,9 +148,9 @@ static bool share_fits(struct backend *b, int device, const struct shared_block 
 }
 
 static enum err_code share_export(struct backend *b, int device, const struct shared_block *share,
-                                  enum share_mode mode, int *ret_fd, struct err *e)
+                                  enum share_mode mode, bool again, int *ret_fd, struct err *e)
 {
-    (void)b, (void)device;
+    (void)b, (void)device, (void)again;
     return cpu_share_export(share, mode, ret_fd, e);
 }
 

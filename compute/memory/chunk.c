@@ -1,7 +1,8 @@
-/* A chunk's descriptor is made once, given to the keeper before anything lies in the chunk, and
- * closed: who holds arrays' memory is the keeper, and the other process that an array with a chunk
- * of its own was exported to. Making chunks holds no lock; a chunk of which nothing is left goes to
- * reclaim.h's pool. */
+/* A chunk's descriptor is given to the keeper before anything lies in the chunk, and closed.
+ * Besides the keeper, a process that an array with a chunk of its own was exported to holds the
+ * memory, and this one: on a GPU by its mapping, and a few descriptors of what was exported
+ * (share_fd.h); on the CPU by one descriptor a block. Making chunks holds no lock; a chunk of which
+ * nothing is left goes to reclaim.h's pool. */
 #include "compute/memory/chunk.h"
 
 #include <assert.h>
@@ -105,7 +106,7 @@ static enum err_code put(struct engine *g, struct chunk *c, struct err *e)
     int fd;
     if (!count(g))
         return err_set(e, ERR_OVERLOADED, "arrays lie in as many chunks of memory as they may");
-    enum err_code code = b->ops->share_export(b, c->device, &c->share, SHARE_WRITE, &fd, e);
+    enum err_code code = b->ops->share_export(b, c->device, &c->share, SHARE_WRITE, false, &fd, e);
     if (code == ERR_OK)
         give(g, c, fd);
     else

@@ -109,9 +109,10 @@ static double keep_no_longer(struct reclaim *r)
 void reclaim_retire(struct reclaim *r, struct chunk *take_c, bool clean)
 {
     pthread_mutex_lock(&r->lock);
+    const bool unkept = r->engine->keep.put && !take_c->number;
     if (take_c->host)
         push(&r->host.first, take_c);
-    else if (!clean || take_c->share.size > r->keep_most[take_c->device])
+    else if (!clean || unkept || take_c->share.size > r->keep_most[take_c->device])
         push(&r->shares.first, take_c);
     else
         keep(r, take_c);

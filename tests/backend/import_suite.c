@@ -141,7 +141,7 @@ static int make(const char *name, uint32_t with)
         CHECK(t.b->ops->share_alloc(t.b, 0, size_of(i), false, true, &block, NULL) == ERR_OK);
         CHECK(block.size == size_of(i));
         fill(&t, block.data, i, with + (uint32_t)i);
-        CHECK(t.b->ops->share_export(t.b, 0, &block, SHARE_WRITE, &fds[i], NULL) == ERR_OK);
+        CHECK(t.b->ops->share_export(t.b, 0, &block, SHARE_WRITE, false, &fds[i], NULL) == ERR_OK);
     }
     make_host(&t, with, &fds[BLOCKS]);
     send_all(fds);

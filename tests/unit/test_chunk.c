@@ -14,110 +14,9 @@
 #include <unistd.h>
 
 #include "compute/base/clock.h"
-#include "compute/base/mem.h"
-#include "compute/memory/chunk.h"
-#include "compute/memory/export.h"
-#include "compute/memory/memory_int.h"
-#include "compute/memory/reclaim.h"
-#include "tests/descriptors.h"
-#include "tests/fake/fake_cuda.h"
-#include "tests/keeper.h"
-#include "tests/unit/cuda_arrays.h"
+#include "tests/unit/chunk_front.h"
 
-#define OWN   (INT64_C(2) << 20)
-#define OOM   2
-#define LARGE (OWN / 4 * 2)
-
-enum { CPU, CUDA };
-
-struct fixture {
-    struct engine *g;
-    struct engine_stream *s;
-    struct account *account;
-    struct keeper keeper;
-    int fds;
-    int64_t live;
-};
-
-static float ramp[LARGE], got[LARGE];
-
-static void open_with(struct fixture *f, int which, const struct engine_config *given)
-{
-    struct engine_config config = *given;
-    struct err e = ERR_INIT;
-    *f = (struct fixture){.fds = descriptors(), .live = mem_live()};
-    config.backend = which == CPU ? "cpu" : "cuda";
-    config.keep = keeper_of(&f->keeper);
-    config.device.slab_memory = 16 << 20;
-    if (engine_open(&config, &f->g, &e) != ERR_OK)
-        fail_msg("%s", e.message);
-    f->account = account_new(0);
-    assert_int_equal(engine_stream_new(f->g, 0, &f->s, &e), ERR_OK);
-}
-
-static void open_fixture(struct fixture *f, int which)
-{
-    open_with(f, which, &(struct engine_config)ENGINE_CONFIG_DEFAULT);
-}
-
-static void settle(struct fixture *f)
-{
-    int tries = 0;
-    while (engine_jobs_in_flight(f->g) > 0)
-        pause_a_little(&tries);
-    reclaim_all(f->g->reclaim);
-}
-
-static void close_fixture(struct fixture *f)
-{
-    engine_stream_unref(f->s);
-    settle(f);
-    assert_int_equal(engine_bytes_in_use(f->g), 0);
-    assert_int_equal(account_used(f->account), 0);
-    assert_true(engine_close(f->g));
-    account_unref(f->account);
-    assert_int_equal(f->keeper.n, 0);
-    assert_int_equal(f->keeper.drops, f->keeper.puts);
-    for (int k = 0; k < FAKE_LAUNCHES; k++)
-        assert_int_equal(fake_cuda_live((enum fake_kind)k), 0);
-    assert_int_equal(descriptors(), f->fds);
-    assert_int_equal(mem_live(), f->live);
-}
-
-static struct array *put(struct fixture *f, int64_t n)
-{
-    struct array *a = NULL;
-    assert_int_equal(put_array(f->s, f->account, ramp, 1, &n, &a), ERR_OK);
-    return a;
-}
-
-static void holds(struct fixture *f, struct array *a, int64_t n)
-{
-    memset(got, 0xff, (size_t)n * 4);
-    assert_int_equal(get_array(f->s, a, got), ERR_OK);
-    assert_memory_equal(got, ramp, (size_t)n * 4);
-}
-
-static const struct storage *storage_of(const struct array *a)
-{
-    return a->buffer->storage; /* nothing runs */
-}
-
-/* What the keeper sees where the array's bytes are; both kinds of memory here are files. */
-static void keeper_has(struct fixture *f, const struct array *a, int64_t n)
-{
-    const struct storage *st = storage_of(a);
-    assert_true(st->chunk && st->chunk->number);
-    const struct kept_chunk *c = keeper_find(&f->keeper, st->chunk->number);
-    assert_int_equal(c->device, 0);
-    assert_int_equal(c->size, st->chunk->share.size);
-    const int64_t offset = (char *)st->data - (char *)st->chunk->share.data;
-    assert_true(offset >= 0 && offset % 512 == 0 && offset + n * 4 <= c->size);
-    char *p = mmap(NULL, (size_t)c->size, PROT_READ, MAP_SHARED, c->fd, 0);
-    assert_true(p != MAP_FAILED);
-    assert_memory_equal(p + offset, ramp, (size_t)n * 4);
-    munmap(p, (size_t)c->size);
-}
+#define OOM 2
 
 static void the_keeper_has_every_array(void **state)
 {
@@ -328,68 +227,6 @@ static void pages_are_made_ahead(void **state)
     close_fixture(&f);
 }
 
-static void told(struct exporting *x)
-{
-    atomic_store((_Atomic bool *)x->user, true);
-}
-
-static void export(struct fixture *f, struct array *a, struct exporting *x)
-{
-    _Atomic bool done = false;
-    int tries = 0;
-    *x = (struct exporting){.array = a, .write = true, .done = told, .user = (void *)&done};
-    engine_export(f->s, x);
-    while (!atomic_load(&done))
-        pause_a_little(&tries);
-}
-
-/* The chunk that a piece lies in is never anybody's but the keeper's. */
-static void a_piece_moves_to_be_exported(void **state)
-{
-    (void)state;
-    for (int which = CPU; which <= CUDA; which++) {
-        struct fixture f;
-        struct exporting x;
-        struct engine_config config = ENGINE_CONFIG_DEFAULT;
-        config.device.shareable = true;
-        open_with(&f, which, &config);
-        struct array *small = put(&f, 100), *beside = put(&f, 100), *large = put(&f, LARGE);
-        settle(&f);
-        const struct chunk *was = storage_of(small)->chunk, *own = storage_of(large)->chunk;
-        export(&f, small, &x);
-        assert_int_equal(x.code, ERR_OK);
-        settle(&f);
-        assert_int_equal(x.exported.offset, 0);
-        assert_ptr_not_equal(storage_of(small)->chunk, was);
-        assert_non_null(storage_share(storage_of(small)));
-        keeper_has(&f, small, 100);
-        close(x.exported.fd);
-        engine_export_end(x.export);
-        export(&f, large, &x);
-        assert_int_equal(x.code, ERR_OK);
-        assert_ptr_equal(storage_of(large)->chunk, own);
-        close(x.exported.fd);
-        engine_export_end(x.export);
-        holds(&f, small, 100);
-        holds(&f, beside, 100);
-        holds(&f, large, LARGE);
-        array_unref(small);
-        array_unref(beside);
-        array_unref(large);
-        close_fixture(&f);
-        /* and without exports there are none */
-        config.device.shareable = false;
-        open_with(&f, which, &config);
-        large = put(&f, LARGE);
-        export(&f, large, &x);
-        assert_int_equal(x.code, ERR_FORBIDDEN);
-        settle(&f);
-        keeper_has(&f, large, LARGE);
-        array_unref(large);
-        close_fixture(&f);
-    }
-}
-
 static void a_machine_that_cannot(void **state)
 {
     (void)state;
@@ -579,7 +416,6 @@ int main(void)
         cmocka_unit_test(beyond_the_cells),
         cmocka_unit_test(huge_pages_are_asked_for),
         cmocka_unit_test(pages_are_made_ahead),
-        cmocka_unit_test(a_piece_moves_to_be_exported),
         cmocka_unit_test(a_machine_that_cannot),
         cmocka_unit_test(every_allocation_fails_once),
         cmocka_unit_test(every_driver_call_fails_once),

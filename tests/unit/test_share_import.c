@@ -63,10 +63,10 @@ static int left_behind(struct backend *b, enum share_mode mode, char with)
     int fd, sealed;
     assert_int_equal(b->ops->share_alloc(b, 0, SIZE, false, true, &block, NULL), ERR_OK);
     assert_int_equal(block.size, SIZE);
-    assert_int_equal(b->ops->share_export(b, 0, &block, SHARE_WRITE, &fd, NULL), ERR_OK);
+    assert_int_equal(b->ops->share_export(b, 0, &block, SHARE_WRITE, false, &fd, NULL), ERR_OK);
     fill(fd, with);
     if (mode == SHARE_SEALED) {
-        assert_int_equal(b->ops->share_export(b, 0, &block, mode, &sealed, NULL), ERR_OK);
+        assert_int_equal(b->ops->share_export(b, 0, &block, mode, false, &sealed, NULL), ERR_OK);
         close(sealed);
     }
     b->ops->share_free(b, 0, &block);
@@ -103,7 +103,8 @@ static void every_byte_is_there(void **state)
         assert_int_equal(block.size, SIZE);
         assert_false(sealed);
         close(fd); /* it was borrowed */
-        assert_int_equal(b->ops->share_export(b, 0, &block, SHARE_WRITE, &again, NULL), ERR_OK);
+        assert_int_equal(b->ops->share_export(b, 0, &block, SHARE_WRITE, false, &again, NULL),
+                         ERR_OK);
         shows(again, 3);
         fill(again, 5);
         if (b->ops->host && b->ops->host(b, block.data))
@@ -128,7 +129,7 @@ static void sealed_memory_is_only_read(void **state)
     close(fd);
     assert_int_equal(((char *)block.data)[2], 14 + 9);
     assert_false(b->ops->share_fits(b, 0, &block, SHARE_WRITE));
-    assert_int_equal(b->ops->share_export(b, 0, &block, SHARE_SEALED, &again, NULL), ERR_OK);
+    assert_int_equal(b->ops->share_export(b, 0, &block, SHARE_SEALED, false, &again, NULL), ERR_OK);
     shows(again, 9);
     close(again);
     b->ops->share_free(b, 0, &block);

@@ -55,7 +55,7 @@ enum err_code cuda_share_alloc(struct backend *b, int device, int64_t size, bool
 enum err_code cuda_share_import(struct backend *b, int device, int fd, int64_t size,
                                 struct shared_block *ret, bool *ret_sealed, struct err *e);
 enum err_code cuda_share_export(struct backend *b, int device, const struct shared_block *share,
-                                enum share_mode mode, int *ret_fd, struct err *e);
+                                enum share_mode mode, bool again, int *ret_fd, struct err *e);
 void cuda_share_free(struct backend *b, int device, const struct shared_block *share);
 
 #endif

@@ -6,8 +6,8 @@
  * once. The engine frees blocks that no work uses any more on a separate thread, because the calls
  * take a fraction of a millisecond each, and more for gigabytes. The rest of a block beyond the
  * requested size is zeroed: the other process sees it too, and the driver may hand out memory that
- * this process freed with its old contents. Descriptors are created when first requested, and kept
- * (share_fd.h).
+ * this process freed with its old contents. Descriptors are created when requested; those that are
+ * likely to be requested again are kept (share_fd.h).
  *
  * Whether a machine supports this shows only by trying: containers and virtual GPUs may lack
  * descriptors, whatever the attributes say. So it is tried, once, when the device is opened. Later
@@ -276,7 +276,7 @@ enum err_code cuda_share_import(struct backend *b, int device, int fd, int64_t s
 }
 
 enum err_code cuda_share_export(struct backend *b, int device, const struct shared_block *share,
-                                enum share_mode mode, int *ret_fd, struct err *e)
+                                enum share_mode mode, bool again, int *ret_fd, struct err *e)
 {
     struct cuda_device *d = &((struct cuda *)b)->devices[device];
     (void)mode; /* the process that maps it chooses its own access */
@@ -287,7 +287,7 @@ enum err_code cuda_share_export(struct backend *b, int device, const struct shar
     enum err_code code = export_block(d, share, ret_fd, e);
     if (code != ERR_OK && share_fds_drop_all(&d->share.fds))
         code = export_block(d, share, ret_fd, e);
-    if (code == ERR_OK)
+    if (code == ERR_OK && again)
         share_fds_keep(&d->share.fds, share->handle, *ret_fd);
     return code;
 }
