@@ -25,6 +25,10 @@
 #include "server/server.h"
 #include "server/store/export_socket.h"
 
+/* The check before an upgrade looks at the journal's version alone. It covers the names here, too:
+ * another form of them is another version. */
+_Static_assert(JOURNAL_VERSION == ENGINE_KEEP_VERSION, "one version for all that a process leaves");
+
 #define CHUNKS     "chunk."
 #define CHUNK_NAME 80
 #define JOURNAL    "journal"

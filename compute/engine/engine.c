@@ -67,7 +67,7 @@ enum err_code engine_open(const struct engine_config *config, struct engine **re
             mem_free(g);
             return cells;
         }
-        if (g->keep.cells && config->cells < 0)
+        if (g->keep.cells && cells_are_new(g->cells))
             g->keep.cells(g->keep.user, cells_fd(g->cells));
     }
     struct backend_config device = config->device;
@@ -175,6 +175,9 @@ void engine_report(const struct engine *g, struct backend_report *ret)
 {
     const struct backend_ops *ops = g->backend->ops;
     *ret = (struct backend_report){0};
+    if (g->cells && cells_are_damaged(g->cells))
+        warn(ret, "what the previous process noted of arrays is damaged",
+             "contents that are in doubt are lost");
     if (ops->report)
         ops->report(g->backend, ret);
     for (int i = 0; i < engine_device_count(g); i++) {

@@ -12,8 +12,12 @@
 #include <unistd.h>
 
 #include "compute/base/mem.h"
+#include "compute/memory/memory.h"
 
-static const char magic[16] = "arrayd cells 1\n";
+#define TEXT_OF(number) #number
+#define TEXT(number)    TEXT_OF(number)
+
+static const char magic[16] = "arrayd cells " TEXT(ENGINE_KEEP_VERSION) "\n";
 
 struct cells {
     pthread_mutex_t lock;
@@ -23,7 +27,7 @@ struct cells {
     uint64_t *taken;
     uint64_t *left; /* of those: by the process before, not yet asked for; NULL: none */
     uint32_t low;   /* before it, all words are full */
-    bool frozen;
+    bool frozen, is_new, damaged;
 };
 
 static size_t words(uint32_t cells)
@@ -31,23 +35,26 @@ static size_t words(uint32_t cells)
     return (cells + 63) / 64;
 }
 
+static bool can_be_cells(int fd)
+{
+    struct stat st;
+    return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size >= (off_t)sizeof(struct cell) &&
+           st.st_size / (off_t)sizeof(struct cell) <= UINT32_MAX;
+}
+
 /* Fills in c->all and c->n: as many as there are, but at least `most`. */
-static enum err_code map(struct cells *c, uint32_t most, bool adopts, struct err *e)
+static enum err_code map(struct cells *c, uint32_t most, struct err *e)
 {
     const off_t least = ((off_t)most + 1) * (off_t)sizeof(struct cell);
     struct stat st;
-    if (fstat(c->fd, &st) != 0 || (adopts && st.st_size < (off_t)sizeof(struct cell)) ||
-        st.st_size / (off_t)sizeof(struct cell) > UINT32_MAX)
-        return err_set(e, ERR_STATE, "these are no cells");
-    if (st.st_size < least && fallocate(c->fd, 0, 0, least) != 0)
+    if (fstat(c->fd, &st) != 0 || (st.st_size < least && fallocate(c->fd, 0, 0, least) != 0))
         return err_oom(e);
     c->n = (uint32_t)((st.st_size > least ? st.st_size : least) / (off_t)sizeof(struct cell));
     void *p = mmap(NULL, c->n * sizeof(struct cell), PROT_READ | PROT_WRITE, MAP_SHARED, c->fd, 0);
     if (p == MAP_FAILED)
-        return adopts ? err_set(e, ERR_STATE, "the cells cannot be mapped") : err_oom(e);
+        return err_oom(e);
     c->all = p;
-    if (adopts && memcmp(p, magic, sizeof magic) != 0)
-        return err_set(e, ERR_STATE, "these are no cells");
+    c->damaged |= !c->is_new && memcmp(p, magic, sizeof magic) != 0;
     memcpy(p, magic, sizeof magic);
     return ERR_OK;
 }
@@ -70,7 +77,9 @@ static bool find_left(struct cells *c)
 
 enum err_code cells_new(uint32_t most, int take_fd, struct cells **ret, struct err *e)
 {
-    const bool adopts = take_fd >= 0;
+    const bool adopts = take_fd >= 0 && can_be_cells(take_fd), none = take_fd >= 0 && !adopts;
+    if (none)
+        close(take_fd);
     const int fd = adopts ? take_fd : mem_file("arrayd-cells");
     struct cells *c = fd >= 0 ? mem_calloc(1, sizeof *c) : NULL;
     if (!c) {
@@ -79,8 +88,10 @@ enum err_code cells_new(uint32_t most, int take_fd, struct cells **ret, struct e
         return err_oom(e);
     }
     c->fd = fd;
+    c->is_new = !adopts;
+    c->damaged = none;
     pthread_mutex_init(&c->lock, NULL); /* cannot fail here */
-    enum err_code code = map(c, most, adopts, e);
+    enum err_code code = map(c, most, e);
     if (code == ERR_OK) {
         c->taken = mem_calloc(words(c->n), sizeof *c->taken);
         code = c->taken ? ERR_OK : err_oom(e);
@@ -114,6 +125,16 @@ void cells_free(struct cells *c)
 int cells_fd(const struct cells *c)
 {
     return c->fd;
+}
+
+bool cells_are_new(const struct cells *c)
+{
+    return c->is_new;
+}
+
+bool cells_are_damaged(const struct cells *c)
+{
+    return c->damaged;
 }
 
 struct cell *cells_at(const struct cells *c, uint32_t cell)

@@ -17,8 +17,10 @@
 
 #define CELL_COMES (UINT64_C(1) << 32)
 
+/* In an order in which a stray write over a run of memory, which ends within a cell, takes whose
+ * contents these are before it takes that they are being written. */
 struct cell {
-    _Atomic uint64_t writing, owner, coming, unused;
+    _Atomic uint64_t owner, coming, writing, unused;
 };
 
 /* The copy to there was not made, and nothing else was to be written there: beside CELL_COMES the
@@ -31,10 +33,15 @@ static inline bool cell_merely_comes(const struct cell *c)
 struct cells;
 
 /* New ones, or (take_fd ≥ 0) those of a process that is gone and, if those are fewer than `most`,
- * new ones behind them: closed on failure, ERR_STATE if they are none. */
+ * new ones behind them. What cannot be cells is closed, and new ones are made: then no place that
+ * was written down is believed. ERR_OUT_OF_MEMORY. */
 enum err_code cells_new(uint32_t most, int take_fd, struct cells **ret, struct err *e) must_check;
 void cells_free(struct cells *c); /* NULL allowed */
 int cells_fd(const struct cells *c);
+bool cells_are_new(const struct cells *c);
+/* What was taken over had been written to by mistake: each cell is believed as far as it is
+ * consistent. */
+bool cells_are_damaged(const struct cells *c);
 
 /* A free cell, with zeros; 0: all are taken. */
 uint32_t cells_take(struct cells *c);

@@ -68,6 +68,9 @@ struct engine_placed {
  * borrowed. It has returned before anything lies there. drop: the chunk's memory is given back. Any
  * thread, possibly with the engine's lock held: neither may call the engine. put NULL: nobody. */
 #define ENGINE_ON_HOST (-1)
+/* Rises with every change of what another version of this program would find of that: a chunk, a
+ * cell (cells.h), a place. */
+#define ENGINE_KEEP_VERSION 2
 struct engine_keep {
     void (*put)(void *user, uint64_t chunk, int device, int64_t size, int fd);
     void (*drop)(void *user, uint64_t chunk);

@@ -224,6 +224,29 @@ def test_memory_without_a_journal(daemon_with, tmp_path, contract):
         assert p.wait(20) == 0, log.read_text()
 
 
+def test_cells_that_are_damaged(daemon_with):
+    """What the dying process wrote over them by mistake refuses no start; of its arrays the next one has what is not in doubt."""
+    d = keeping(daemon_with)
+    c = d.client()
+    for k in range(5):
+        c.upload(np.arange(1000.0) + k, f"a{k}")
+    idle(c)
+    c.close()
+    folder = pathlib.Path(f"/proc/{d.proc.pid}/fd")
+    cells = next(x for x in folder.iterdir() if "arrayd-cells" in os.readlink(x))
+    with open(cells, "r+b") as f:
+        f.write(b"\xff" * (32 * 3 + 8))
+    kill(d)
+    until(lambda: d.log().count(" ready ") == 2)
+    assert "what the previous process noted of arrays is damaged" in d.log()
+    lost = [c.get(f"/v1/arrays/a{k}/data").status == 409 for k in range(5)]
+    assert lost == [True, True, True, False, False]
+    for k in (3, 4):
+        same(c, f"a{k}", np.arange(1000.0) + k)
+    c.fails(409, "contents_lost", c.get("/v1/arrays/a0/data"))
+    c.close()
+
+
 def test_a_device_whose_memory_cannot_be_kept(gpu_with, tmp_path):
     """It is said, and the state on disk is what the next daemon has."""
     d = gpu_with("--keep-arrays", "--state-dir", tmp_path / "state", environment={"ARRAYD_FAKE_VMM": "0"})

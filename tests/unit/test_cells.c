@@ -112,18 +112,55 @@ static void the_next_one_has_more(void **state)
     cells_free(next);
 }
 
+/* It refuses no start. */
 static void what_is_none(void **state)
 {
     (void)state;
     const int fds = descriptors();
     struct cells *c;
-    for (int i = 0; i < 3; i++) {
-        int fd = memfd_create("test", MFD_CLOEXEC);
-        assert_int_equal(ftruncate(fd, i == 0 ? 0 : i == 1 ? 40 : 4096), 0);
-        assert_int_equal(cells_new(5, fd, &c, NULL), ERR_STATE);
+    for (int i = 0; i < 4; i++) {
+        int fd = i == 3 ? open("/dev/null", O_RDWR | O_CLOEXEC) : memfd_create("test", MFD_CLOEXEC);
+        if (i < 3)
+            assert_int_equal(ftruncate(fd, i == 0 ? 0 : i == 1 ? 40 : 4096), 0);
+        assert_int_equal(cells_new(5, fd, &c, NULL), ERR_OK);
+        assert_true(cells_are_damaged(c));
+        assert_int_equal(cells_are_new(c), i == 0 || i == 3);
+        assert_null(cells_take_at(c, 1));
+        assert_int_equal(cells_take(c), 1);
+        cells_free(c);
     }
-    assert_int_equal(cells_new(5, open("/dev/null", O_RDWR | O_CLOEXEC), &c, NULL), ERR_STATE);
     assert_int_equal(descriptors(), fds);
+}
+
+/* A stray write over the opening, and so many bytes behind it: a cell in which it ends is not
+ * believed, whatever it was. */
+static void a_stray_write(void **state)
+{
+    (void)state;
+    for (size_t n = 1; n <= 4 * sizeof(struct cell); n++) {
+        struct cells *c = cells_of(5), *next = NULL;
+        for (uint32_t i = 1; i <= 3; i++) {
+            assert_int_equal(cells_take(c), i);
+            atomic_store(&cells_at(c, i)->owner, 0x0101010101010101 * i);
+            atomic_store(&cells_at(c, i)->writing, i == 2);
+        }
+        memset(cells_at(c, 0), 0, n);
+        int fd = fcntl(cells_fd(c), F_DUPFD_CLOEXEC, 0);
+        cells_free(c);
+        assert_int_equal(cells_new(5, fd, &next, NULL), ERR_OK);
+        assert_true(cells_are_damaged(next) && !cells_are_new(next));
+        for (uint32_t i = 1; i <= 3; i++) {
+            const struct cell *x = cells_at(next, i);
+            const bool whole =
+                atomic_load(&x->owner) == 0x0101010101010101 * i && atomic_load(&x->writing) == 0;
+            assert_int_equal(whole, i != 2 && n <= i * sizeof *x);
+        }
+        fd = fcntl(cells_fd(next), F_DUPFD_CLOEXEC, 0);
+        cells_free(next);
+        assert_int_equal(cells_new(5, fd, &next, NULL), ERR_OK);
+        assert_false(cells_are_damaged(next)); /* it has been mended */
+        cells_free(next);
+    }
 }
 
 static void without_memory(void **state)
@@ -151,6 +188,7 @@ int main(void)
         cmocka_unit_test(the_next_one_finds_them),
         cmocka_unit_test(the_next_one_has_more),
         cmocka_unit_test(what_is_none),
+        cmocka_unit_test(a_stray_write),
         cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
