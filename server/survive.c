@@ -307,6 +307,7 @@ enum err_code survive_configure(struct survive *v, struct engine_config *ec, str
                                     .gone = gone,
                                     .user = v};
     ec->cells = hold_take(v->hold, CELLS);
+    ec->signal = hold_signal(v->hold);
     ec->device.before = hold_before(v->hold);
     return ERR_OK;
 }

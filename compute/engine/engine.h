@@ -36,7 +36,8 @@ struct engine_config {
      * outlive the process */
     int64_t chunk_own, max_chunks;
     uint32_t max_kept;
-    int cells; /* with a keeper: what it had from the process before, taken over; −1: nothing */
+    int cells;  /* with a keeper: what it had from the process before, taken over; −1: nothing */
+    int signal; /* with a keeper: what that process died of; 0: of no signal */
     struct backend_config device;
     uint32_t max_inputs; /* distinct arrays in an expression */
     /* a kernel larger than these is split by a temporary; never an error */

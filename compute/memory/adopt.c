@@ -29,8 +29,10 @@ void engine_adopted(struct engine *g, uint64_t last)
 
 void engine_bequeath(struct engine *g)
 {
-    if (g->cells)
-        cells_freeze(g->cells);
+    if (!g->cells)
+        return;
+    cells_end(g->cells, CELLS_ASKED);
+    cells_freeze(g->cells);
 }
 
 static bool is_its_own(const struct cell *c, uint64_t buffer)
@@ -51,6 +53,8 @@ static bool is_whole(const struct storage *st, const struct engine_placed *place
 /* For this process and those after it, until it is written as a whole. */
 static void lose(struct storage *st)
 {
+    if (st->cell)
+        atomic_store(&st->refusal, cells_lose(st->engine->cells, st->cell));
     atomic_store(&st->failed, ERR_CONTENTS_LOST);
     storage_spoil(st);
 }

@@ -5,12 +5,15 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "compute/base/clock.h"
 #include "compute/base/mem.h"
 #include "compute/memory/memory.h"
 
@@ -28,6 +31,7 @@ struct cells {
     uint64_t *left; /* of those: by the process before, not yet asked for; NULL: none */
     uint32_t low;   /* before it, all words are full */
     bool frozen, is_new, damaged;
+    uint64_t how; /* the previous process ended */
 };
 
 static size_t words(uint32_t cells)
@@ -55,6 +59,8 @@ static enum err_code map(struct cells *c, uint32_t most, struct err *e)
         return err_oom(e);
     c->all = p;
     c->damaged |= !c->is_new && memcmp(p, magic, sizeof magic) != 0;
+    if (c->damaged)
+        atomic_store(&c->all->ended, 0);
     memcpy(p, magic, sizeof magic);
     return ERR_OK;
 }
@@ -127,6 +133,65 @@ int cells_fd(const struct cells *c)
     return c->fd;
 }
 
+/* --- how a process ended: its date in seconds, and in the last byte a signal or enum cells_how; in
+ * the opening, 0 while the process lives --- */
+
+#define HOW_BITS  8
+#define LAST_DATE (UINT64_C(1) << 36) /* later ones are none */
+
+static uint64_t now(uint64_t how)
+{
+    return (uint64_t)clock_date() << HOW_BITS | how;
+}
+
+static void note_end(struct cells *c, uint64_t how)
+{
+    uint64_t none = 0;
+    atomic_compare_exchange_strong(&c->all->ended, &none, now(how));
+}
+
+void cells_end(struct cells *c, enum cells_how how)
+{
+    note_end(c, how);
+}
+
+void cells_died(struct cells *c, int signal)
+{
+    c->how = now((uint64_t)signal);
+    if (c->is_new)
+        return;
+    note_end(c, (uint64_t)signal); /* until cells_settle: this process may not get so far */
+    c->how = atomic_load(&c->all->ended);
+}
+
+static bool is_dated(uint64_t ended)
+{
+    return ended >> HOW_BITS > 0 && ended >> HOW_BITS < LAST_DATE;
+}
+
+uint64_t cells_lose(struct cells *c, uint32_t cell)
+{
+    struct cell *at = cells_at(c, cell);
+    if (!is_dated(atomic_load(&at->ended)))
+        atomic_store(&at->ended, c->how);
+    return atomic_load(&at->ended);
+}
+
+void cells_how_text(uint64_t ended, char *ret, size_t n)
+{
+    const uint64_t how = ended & ((1 << HOW_BITS) - 1);
+    char when[CLOCK_DATE_SIZE] = "", by[64] = "ended";
+    if (is_dated(ended))
+        clock_date_text((int64_t)(ended >> HOW_BITS) * 1000000, when);
+    if (how == CELLS_LOST_DEVICE)
+        snprintf(by, sizeof by, "lost its device");
+    else if (how == CELLS_ASKED)
+        snprintf(by, sizeof by, "was asked to end");
+    else if (how > 0 && how <= SIGRTMAX)
+        snprintf(by, sizeof by, "died of signal %d (%s)", (int)how, strsignal((int)how));
+    snprintf(ret, n, "%s%s%s", by, *when ? " at " : "", when);
+}
+
 bool cells_are_new(const struct cells *c)
 {
     return c->is_new;
@@ -152,6 +217,7 @@ static void clear(struct cell *at)
     atomic_store(&at->owner, 0);
     atomic_store(&at->coming, 0);
     atomic_store(&at->writing, 0);
+    atomic_store(&at->ended, 0);
 }
 
 uint32_t cells_take(struct cells *c)
@@ -208,4 +274,5 @@ void cells_settle(struct cells *c)
             cells_give(c, i);
     mem_free(c->left);
     c->left = NULL;
+    atomic_store(&c->all->ended, 0);
 }

@@ -3,7 +3,8 @@
  * or has failed half-way; `owner` is the buffer (array_memory_id) whose contents lie there, and
  * `coming` the one that is about to get them: a place that was written down for another is stale.
  * CELL_COMES in `writing`: the contents are to be copied there from another place, and that has not
- * been done; it goes with the copy's own part, in one step.
+ * been done; it goes with the copy's own part, in one step. `ended` of a cell whose contents are
+ * lost says how and when the process ended that was writing them (cells_how_text).
  *
  * Called by the engine's files. Thread-safe; the cells themselves are atomic. */
 #ifndef ARRAYD_CELLS_H
@@ -11,6 +12,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "compute/base/err.h"
@@ -20,7 +22,7 @@
 /* In an order in which a stray write over a run of memory, which ends within a cell, takes whose
  * contents these are before it takes that they are being written. */
 struct cell {
-    _Atomic uint64_t owner, coming, writing, unused;
+    _Atomic uint64_t owner, coming, writing, ended;
 };
 
 /* The copy to there was not made, and nothing else was to be written there: beside CELL_COMES the
@@ -38,6 +40,15 @@ struct cells;
 enum err_code cells_new(uint32_t most, int take_fd, struct cells **ret, struct err *e) must_check;
 void cells_free(struct cells *c); /* NULL allowed */
 int cells_fd(const struct cells *c);
+/* How this process ends, beside the signals: noted at once, for the next one. */
+enum cells_how { CELLS_ENDED = 0, CELLS_LOST_DEVICE = 128, CELLS_ASKED = 129 };
+void cells_end(struct cells *c, enum cells_how how);
+/* How the previous process ended, if it did not note that: by a signal, or 0. */
+void cells_died(struct cells *c, int signal);
+/* The contents are lost, by the previous process unless the cell says that an earlier one did:
+ * returns its `ended`. cells_how_text: what the daemon did then. */
+uint64_t cells_lose(struct cells *c, uint32_t cell);
+void cells_how_text(uint64_t ended, char *ret, size_t n);
 bool cells_are_new(const struct cells *c);
 /* What was taken over had been written to by mistake: each cell is believed as far as it is
  * consistent. */

@@ -126,7 +126,7 @@ static void finish(struct exporting *x)
 {
     if (x->code == ERR_OK && x->worked != ERR_OK) {
         char why[ENGINE_REASON] = "the work that was to compute the array's contents failed";
-        if (err_has_reason(x->worked))
+        if (err_has_reason(x->worked) || x->worked == ERR_CONTENTS_LOST)
             engine_reason(x->engine, x->worked, atomic_load(&x->export->storage->refusal), why);
         x->code = err_set(&x->err, x->worked, "%s", why);
     }

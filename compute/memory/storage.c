@@ -124,8 +124,11 @@ void storage_written(struct storage *st, bool fine, bool whole)
         atomic_fetch_add(&st->spoiled, 1);
         return;
     }
+    struct cell *cell = cells_at(st->engine->cells, st->cell);
     const uint64_t spoiled = whole ? atomic_exchange(&st->spoiled, 0) : 0;
-    atomic_fetch_sub(&cells_at(st->engine->cells, st->cell)->writing, spoiled + 1);
+    if (whole && atomic_load(&cell->ended))
+        atomic_store(&cell->ended, 0);
+    atomic_fetch_sub(&cell->writing, spoiled + 1);
 }
 
 static void raise_writing(struct storage *st, uint64_t to)

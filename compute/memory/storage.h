@@ -33,7 +33,8 @@ struct storage {
     _Atomic double written_ms; /* device time of the work that last wrote it */
     _Atomic double compile_ms; /* and the time to compile its kernels */
     _Atomic int failed;        /* enum err_code: why the contents are not as requested */
-    _Atomic uint64_t refusal;  /* job.refusal of that work, or of the work behind `missed` */
+    _Atomic uint64_t refusal;  /* job.refusal of that work, or of the work behind `missed`; for
+                                  ERR_CONTENTS_LOST, cell.ended */
     /* work that should have written here failed and left the contents unchanged: tasks submitted
      * before that (up to this task.number) relied on the new contents, later ones get the old */
     _Atomic int missed; /* enum err_code */

@@ -27,6 +27,7 @@
 #include "compute/base/clock.h"
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
+#include "compute/memory/cells.h"
 
 #define LOOK_NS 5000000u
 
@@ -141,6 +142,8 @@ static void job_wrote(const struct job *job, const struct storage_use *u)
     const bool kept = job->untouched && !u->fresh;
     /* a process that follows a lost device must not take old contents for what was answered */
     const bool forgotten = job->result == ERR_DEVICE_LOST && !job->in_submit;
+    if (job->result == ERR_DEVICE_LOST && st->cell)
+        cells_end(st->engine->cells, CELLS_LOST_DEVICE);
     storage_written(st, job->result == ERR_OK || (kept && !forgotten),
                     job->result == ERR_OK && u->whole);
     if (job->result == ERR_OK)
@@ -194,12 +197,15 @@ void engine_reason(const struct engine *g, enum err_code code, uint64_t refusal,
                    char ret[ENGINE_REASON])
 {
     char why[512] = "";
-    if (refusal && g->backend->ops->reason)
+    if (code == ERR_CONTENTS_LOST)
+        cells_how_text(refusal, why, sizeof why);
+    else if (refusal && g->backend->ops->reason)
         g->backend->ops->reason(g->backend, refusal, why, sizeof why);
     if (code == ERR_CONTENTS_LOST)
         snprintf(ret, ENGINE_REASON,
-                 "an array that this needs was being written when the daemon ended: write all of "
-                 "it anew");
+                 "an array that this needs was being written when the daemon %s: write all of it "
+                 "anew",
+                 why);
     else if (code == ERR_FAULTED || code == ERR_PLAN_FAULTED)
         snprintf(ret, ENGINE_REASON, "%s is %s",
                  code == ERR_FAULTED ? "a kernel that this needs" : "this work",

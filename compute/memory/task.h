@@ -118,7 +118,7 @@ void task_unlock_unsubmitted(struct task *take_t);
  * of arrays. */
 bool task_unwanted(struct job *job);
 
-/* Describes why work failed (err_has_reason, or ERR_CONTENTS_LOST): by job.refusal, and the
+/* Describes why work failed (err_has_reason, or ERR_CONTENTS_LOST): by storage.refusal, and the
  * backend's own words if known. */
 #define ENGINE_REASON DOWNLOAD_REASON
 void engine_reason(const struct engine *g, enum err_code code, uint64_t refusal,

@@ -123,12 +123,9 @@ void data_error(const struct download *d, struct err *e)
     case ERR_INTERNAL:
     case ERR_FAULTED:
     case ERR_PLAN_FAULTED:
+    case ERR_CONTENTS_LOST:
         download_reason(d, why);
         err_set(e, download_result(d), "%s", why);
-        break;
-    case ERR_CONTENTS_LOST:
-        err_set(e, ERR_CONTENTS_LOST,
-                "the daemon ended while it was writing this array: write all of it anew");
         break;
     default:
         err_set(e, ERR_DEVICE_LOST, "the device failed before the contents were computed");

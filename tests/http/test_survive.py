@@ -243,7 +243,8 @@ def test_cells_that_are_damaged(daemon_with):
     assert lost == [True, True, True, False, False]
     for k in (3, 4):
         same(c, f"a{k}", np.arange(1000.0) + k)
-    c.fails(409, "contents_lost", c.get("/v1/arrays/a0/data"))
+    said = c.fails(409, "contents_lost", c.get("/v1/arrays/a0/data"))
+    assert re.search(r"daemon died of signal 9 \(Killed\) at 20\d\d-", said["detail"])
     c.close()
 
 
@@ -469,6 +470,34 @@ def test_what_cannot_be_mapped_now(daemon_with, tmp_path, contract):
         p.terminate()
         said = ended(p)
     assert p.returncode == 0, said
+
+
+def test_what_happened_is_told(gpu_with):
+    """By the error of an array whose contents are lost, also if another process ended since; until it is written as a whole."""
+    d = gpu_with("--keep-arrays", "--restart-limit", 1000)
+    c = d.client()
+    for name in "abc":
+        c.upload(np.arange(1000.0), name)
+    idle(c)
+    d.fail("700")
+    c.post("/v1/evaluate", {"expr": "a + 1", "out": "a"})
+    c.close()
+    until(lambda: d.log().count(" ready ") == 2)
+    lost = c.fails(409, "contents_lost", c.get("/v1/arrays/a/data"))["detail"]
+    assert re.search(r"was being written when the daemon lost its device at 20\d\d-", lost)
+    same(c, "b", np.arange(1000.0))
+    c.close()
+    time.sleep(1.1)
+    kill(d)
+    assert c.fails(409, "contents_lost", c.get("/v1/arrays/a/data"))["detail"] == lost
+    c.expect(200, c.post("/v1/evaluate", {"expr": "b*2", "out": "a"}))
+    idle(c)
+    same(c, "a", np.arange(1000.0) * 2)
+    c.close()
+    time.sleep(1.1)
+    kill(d)
+    same(c, "a", np.arange(1000.0) * 2)
+    c.close()
 
 
 # --- everything at once: tests/bench/bench_survive.py ---
