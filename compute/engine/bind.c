@@ -267,8 +267,13 @@ static enum err_code bind_renamed(struct run *r, struct storage *old, struct err
     struct storage *st;
     uint32_t slot = r->plan->result_slot;
     r->in_place = storage_is_held_by_others(old);
-    if (!r->in_place)
+    if (!r->in_place && !r->renamed)
         return bind_new(r, slot, old->size, STORAGE_PLAIN, e);
+    if (!r->in_place) {
+        st = r->renamed;
+        r->renamed = NULL;
+        return bind_storage(r, slot, st, e);
+    }
     TRY(storage_renewed(old, old->account, &st, e));
     return bind_storage(r, slot, st, e);
 }
@@ -336,7 +341,33 @@ enum err_code run_bind_temps(struct run *r, struct err *e)
         if (code != ERR_OK)
             return code;
     }
-    return ERR_OK;
+    if (r->out)
+        return ERR_OK;
+    return bind_new(r, p->result_slot, p->slots[p->result_slot].size, STORAGE_PLAIN, e);
+}
+
+static struct buffer *input_buffer(const struct run *r, uint32_t slot)
+{
+    return r->typed->inputs[r->plan->slots[slot].index].array->buffer;
+}
+
+void run_make_renamed(struct run *r, enum write_mode mode)
+{
+    const struct buffer *b = r->out ? r->out->buffer : NULL;
+    if (b && mode == WRITE_FRESH && atomic_load(&b->exports) == 0 &&
+        storage_new(r->g, r->account, b->device, b->nbytes, STORAGE_PLAIN, &r->renamed, NULL) !=
+            ERR_OK)
+        r->renamed = NULL;
+}
+
+enum err_code run_make_room(struct run *r, enum write_mode mode, struct err *e)
+{
+    lock_held(&r->g->lock);
+    const struct ir_plan *p = r->plan;
+    for (uint32_t i = 0; i < p->n_slots; i++)
+        if (p->slots[i].kind == SLOT_INPUT)
+            TRY(fetch_room(r->task, input_buffer(r, i), false, e));
+    return r->out && mode != WRITE_FRESH ? fetch_room(r->task, r->out->buffer, true, e) : ERR_OK;
 }
 
 /* A fresh write of an array whose storage has to stay: the result is made elsewhere and copied. */
@@ -363,7 +394,7 @@ static enum err_code bind_arrays(struct run *r, enum write_mode mode, struct sto
     for (uint32_t i = 0; i < p->n_slots; i++) {
         if (p->slots[i].kind != SLOT_INPUT)
             continue;
-        struct buffer *b = r->typed->inputs[p->slots[i].index].array->buffer;
+        struct buffer *b = input_buffer(r, i);
         enum err_code code = fetch_add(r->task, b, true, e);
         if (code != ERR_OK)
             return code;
@@ -374,7 +405,7 @@ static enum err_code bind_arrays(struct run *r, enum write_mode mode, struct sto
         r->slots[i] = st->data;
     }
     if (!r->out)
-        return bind_new(r, p->result_slot, p->slots[p->result_slot].size, STORAGE_PLAIN, e);
+        return ERR_OK;
 
     struct buffer *b = r->out->buffer;
     struct storage *old = buffer_storage(b);

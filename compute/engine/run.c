@@ -117,6 +117,11 @@ static enum err_code open_answer(struct run *r, struct err *e)
                             &to->download, e);
 }
 
+static enum err_code check_version(const struct run *r, struct err *e)
+{
+    return r->out ? require_version(r->out->buffer, r->task->if_version, e) : ERR_OK;
+}
+
 static enum err_code run_now(struct run *r, enum write_mode mode, struct array **ret, struct err *e)
 {
     struct engine *g = r->g;
@@ -129,8 +134,13 @@ static enum err_code run_now(struct run *r, enum write_mode mode, struct array *
         return code;
     }
     run_prepare_kernels(r->task->stream, r->plan->kernels, r->plan->n_kernels);
+    run_make_renamed(r, mode);
     pthread_mutex_lock(&g->lock);
-    code = r->out ? require_version(r->out->buffer, r->task->if_version, e) : ERR_OK;
+    code = check_version(r, e);
+    if (code == ERR_OK)
+        code = run_make_room(r, mode, e);
+    if (code == ERR_OK)
+        code = check_version(r, e); /* somebody may have come in between */
     if (code == ERR_OK)
         code = run_bind_arrays(r, mode, &renamed, e);
     if (code == ERR_OK) {
@@ -149,6 +159,7 @@ static enum err_code run_now(struct run *r, enum write_mode mode, struct array *
         fetch_undo(r->task);
         task_unlock_unsubmitted(r->task);
         array_unref(result);
+        storage_unref(r->renamed);
         return code;
     }
     r->task->job.slots = r->slots;
@@ -177,6 +188,7 @@ static enum err_code run_now(struct run *r, enum write_mode mode, struct array *
         *ret = result;
     }
     storage_unref(old);
+    storage_unref(r->renamed); /* it was not needed */
     return code;
 }
 

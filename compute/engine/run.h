@@ -87,6 +87,7 @@ struct run {
     bool in_place;                       /* its new storage takes over the old one's charge */
     bool out_remade;                     /* it was in host memory, and is written as if new */
     struct run_temporaries *temporaries; /* or NULL: new ones */
+    struct storage *renamed;             /* run_make_renamed's, a reference; or NULL */
     void **slots;
     uint32_t n_slots;
     struct storage **storages; /* by slot; borrowed: the task's uses hold them */
@@ -100,8 +101,14 @@ enum err_code run_prepare(struct run *r, const struct view *out_view, enum write
 enum err_code run_stage(struct run *r, struct err *e) must_check;
 /* Marks the arrays as just used. */
 void run_touch(const struct run *r);
-/* Room for the slots, and memory for temporaries. */
+/* Room for the slots, and memory for temporaries and for a new result. */
 enum err_code run_bind_temps(struct run *r, struct err *e) must_check;
+/* Memory for a result that replaces the target's, made before the lock is taken; without any,
+ * run_bind_arrays makes it, or says why it cannot. */
+void run_make_renamed(struct run *r, enum write_mode mode);
+/* With the lock held, which it may let go of in between: memory for operands, and a target, that
+ * have to be moved. */
+enum err_code run_make_room(struct run *r, enum write_mode mode, struct err *e) must_check;
 /* With the lock held: binds operands and target as of this submission. *ret_renamed: the target's
  * new storage, borrowed, if it gets one. */
 enum err_code run_bind_arrays(struct run *r, enum write_mode mode, struct storage **ret_renamed,

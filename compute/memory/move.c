@@ -92,17 +92,73 @@ bool move_add(struct task *t, struct buffer *b, struct storage *take_to)
 }
 
 /* To memory of the other kind; what can only be read, to memory of the same. */
+static enum err_code room_for(const struct storage *from, struct account *payer,
+                              struct storage **ret, struct err *e)
+{
+    return (from->host ? storage_elsewhere : storage_renewed)(from, payer, ret, e);
+}
+
+static bool needs_room(const struct task *t, struct buffer *b, bool writes)
+{
+    const struct storage *st = buffer_storage(b);
+    for (uint32_t i = 0; i < t->n_rooms; i++)
+        if (t->rooms[i].buffer == b)
+            return false;
+    return st->host || (writes && storage_is_sealed(st) && atomic_load(&b->exports) == 0);
+}
+
+static enum err_code make_room(struct task *t, struct buffer *b, struct err *e)
+{
+    struct engine *g = b->engine;
+    _cleanup_account_ struct account *payer = b->storage->account;
+    _cleanup_storage_ struct storage *from = storage_ref(b->storage);
+    size_t cap = t->cap_rooms;
+    if (arena_grow(t->arena, (void **)&t->rooms, &cap, t->n_rooms, sizeof *t->rooms) < 0)
+        return err_oom(e);
+    t->cap_rooms = (uint32_t)cap;
+    account_ref(payer);
+    struct storage *to;
+    pthread_mutex_unlock(&g->lock);
+    enum err_code code = room_for(from, payer, &to, e);
+    pthread_mutex_lock(&g->lock);
+    if (code == ERR_OK)
+        t->rooms[t->n_rooms++] = (struct room){b, to};
+    return code;
+}
+
+enum err_code fetch_room(struct task *t, struct buffer *b, bool writes, struct err *e)
+{
+    lock_held(&b->engine->lock);
+    return needs_room(t, b, writes) ? make_room(t, b, e) : ERR_OK;
+}
+
+/* What was made for the buffer, if it still is what is wanted; or NULL. */
+static struct storage *take_room(struct task *t, const struct buffer *b)
+{
+    const struct storage *from = b->storage;
+    for (uint32_t i = 0; i < t->n_rooms; i++) {
+        struct storage *st = t->rooms[i].storage;
+        if (t->rooms[i].buffer != b || !st || st->host || st->account != from->account)
+            continue;
+        t->rooms[i].storage = NULL;
+        return st;
+    }
+    return NULL;
+}
+
 static enum err_code fetch(struct task *t, struct buffer *b, bool contents, struct err *e)
 {
     lock_held(&b->engine->lock);
-    struct storage *from = b->storage, *to;
+    struct storage *from = b->storage, *to = take_room(t, b);
     if (contents && !t->fetch)
         t->fetch = task_new(t->stream);
     t = contents ? t->fetch : t;
-    if (!t)
+    if (!t) {
+        storage_unref(to);
         return err_oom(e);
-    TRY(from->host ? storage_elsewhere(from, from->account, &to, e)
-                   : storage_renewed(from, from->account, &to, e));
+    }
+    if (!to)
+        TRY(room_for(from, from->account, &to, e));
     return add_move(t, b, to, contents) ? ERR_OK : err_oom(e);
 }
 

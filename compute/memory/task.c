@@ -57,6 +57,8 @@ void task_free(struct task *t)
         task_free(t->fetch);
     for (uint32_t i = 0; i < t->n_uses; i++)
         storage_unref(t->uses[i].storage);
+    for (uint32_t i = 0; i < t->n_rooms; i++)
+        storage_unref(t->rooms[i].storage);
     t->stream->engine->task_freed(t);
     if (t->loan)
         t->loan->end(t->loan);

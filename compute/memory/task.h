@@ -48,6 +48,12 @@ struct reader {
     const _Atomic bool *_Atomic given_up; /* download_given_up; or NULL */
 };
 
+/* Memory for what a task will fetch. */
+struct room {
+    const struct buffer *buffer;
+    struct storage *storage; /* a reference; NULL: it was used */
+};
+
 /* Work under construction, then in flight. Lives in its own arena, which goes with it. */
 struct task {
     struct job job;
@@ -59,7 +65,8 @@ struct task {
     struct task *fetch;      /* brings arrays back to the device before this task (move.c) */
     bool fetch_submitted;    /* task_unlock reports its completion */
     struct buffer **fetched; /* buffers whose storage it exchanges, borrowed */
-    uint32_t n_fetched, cap_fetched, cap_copies;
+    struct room *rooms;      /* fetch_room's */
+    uint32_t n_fetched, cap_fetched, cap_copies, n_rooms, cap_rooms;
     struct loan *loan;        /* or NULL */
     struct plan_entry *entry; /* owner of the kernels it runs, a reference; or NULL */
     struct reader *reader;    /* reads what the task fetches, or NULL */

@@ -17,6 +17,11 @@ enum err_code download_of_task(struct task *t, struct storage *st, int64_t n,
                                struct err *e) must_check;
 void download_undo(struct download *d); /* NULL allowed */
 
+/* With the lock held, before anything else that needs it: if fetch_add, or (`writes`)
+ * fetch_to_write, will want memory, makes it, which may take long: without the lock. Whoever comes
+ * in between may change that; then it is made later, with the lock held. ERR_OUT_OF_MEMORY,
+ * ERR_QUOTA. */
+enum err_code fetch_room(struct task *t, struct buffer *b, bool writes, struct err *e) must_check;
 /* With the lock held, before task_reserve: if the buffer's contents are in host memory, allocates
  * room on the device, where all later work finds them. t->fetch copies them there, which
  * fetch_submit submits before the task; or (`contents` false) the task writes them, as a fresh

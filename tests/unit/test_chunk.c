@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "compute/base/clock.h"
+#include "protocol/text/infix.h"
 #include "tests/unit/chunk_front.h"
 
 #define OOM 2
@@ -89,6 +90,75 @@ static void zeros_are_zeros(void **state)
             array_unref(keep);
             array_unref(zeros);
         }
+        close_fixture(&f);
+    }
+}
+
+/* The engine's lock is not held, so that nobody waits for the driver, and the keeper. */
+static struct fixture *unlocked;
+
+static void put_unlocked(void *user, uint64_t chunk, int device, int64_t size, int fd)
+{
+    assert_int_equal(pthread_mutex_trylock(&unlocked->g->lock), 0);
+    pthread_mutex_unlock(&unlocked->g->lock);
+    keeper_put(user, chunk, device, size, fd);
+}
+
+static void is_done(void *user, enum err_code result, double device_ms)
+{
+    (void)device_ms;
+    atomic_store((_Atomic int *)user, (int)result);
+}
+
+static enum err_code resolve(void *user, const char *name, struct binding *ret, struct err *e)
+{
+    struct array *a = user;
+    (void)name, (void)e;
+    *ret = (struct binding){.kind = BINDING_ARRAY, .array = a, .dtype = a->dtype, .view = a->view};
+    return ERR_OK;
+}
+
+static struct array *evaluate(struct fixture *f, const char *text, struct array *a,
+                              struct array *out)
+{
+    _cleanup_arena_ struct arena *arena = arena_new(0);
+    struct expr expr;
+    struct err e = ERR_INIT;
+    uint32_t source;
+    struct check_env env = {.resolve = resolve, .user = a, .max_inputs = 64};
+    expr_init(&expr, arena, 10000, 400);
+    assert_int_equal(expr_add_source(&expr, "/expr", &source, NULL), ERR_OK);
+    assert_int_equal(infix_parse(&expr, source, text, strlen(text), &expr.root, &e), ERR_OK);
+    struct eval_request req = {.expr = &expr, .env = &env, .dtype = -1, .out = out};
+    struct array *ret = NULL;
+    if (engine_evaluate(f->s, f->account, &req, &ret, NULL, NULL, NULL, &e) != ERR_OK)
+        fail_msg("%s", e.message);
+    settle(f);
+    return ret;
+}
+
+static void chunks_are_made_without_the_lock(void **state)
+{
+    (void)state;
+    for (int which = CPU; which <= CUDA; which++) {
+        struct fixture f;
+        _Atomic int done = -1;
+        int tries = 0;
+        open_fixture(&f, which);
+        struct array *a = put(&f, LARGE);
+        settle(&f);
+        unlocked = &f;
+        f.g->keep.put = put_unlocked;
+        array_unref(evaluate(&f, "a + 1", a, NULL)); /* a new result */
+        settle(&f);
+        array_unref(evaluate(&f, "shift(a, 1, 'wrap')", a, a)); /* in place of the old one */
+        assert_int_equal(engine_move(f.s, a, true, is_done, (void *)&done, NULL), ERR_OK);
+        while (atomic_load(&done) < 0)
+            pause_a_little(&tries);
+        settle(&f);
+        array_unref(evaluate(&f, "sum(a)", a, NULL)); /* it comes back */
+        assert_false(array_in_host_memory(a));
+        array_unref(a);
         close_fixture(&f);
     }
 }
@@ -412,6 +482,7 @@ int main(void)
         cmocka_unit_test(the_keeper_has_every_array),
         cmocka_unit_test(chunks_are_used_again),
         cmocka_unit_test(zeros_are_zeros),
+        cmocka_unit_test(chunks_are_made_without_the_lock),
         cmocka_unit_test(beyond_the_limit),
         cmocka_unit_test(beyond_the_cells),
         cmocka_unit_test(huge_pages_are_asked_for),
