@@ -63,7 +63,8 @@ struct backend_config {
     int compile_threads;          /* CUDA: 0 = one per two cores, at most 8 */
     bool shareable;               /* memory may be exported to other processes (export.h) */
     int64_t
-        shareable_least; /* bytes: arrays of that size and more are shareable from their creation */
+        shareable_least; /* bytes: arrays of that size and more are shareable from their creation;
+                            with a keeper from engine_config.chunk_own on, if that is less */
     /* unused shareable memory that is kept for new arrays (reclaim.h), on each device, and for how
      * many seconds; 0: chosen by the kind of device */
     int64_t shareable_keep_bytes;

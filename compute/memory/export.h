@@ -3,9 +3,10 @@
  * Called by server/, which handles tokens, sockets and leases; this module knows nothing of them.
  * The exported unit is the whole allocation that an array and its views share. On the CPU it is a
  * memfd, sealed so that nobody can change its size; on CUDA an allocation of the driver's virtual
- * memory management. Memory of config.device.shareable_least bytes and more is of that kind from
- * its creation; smaller arrays (and those in host memory) are copied there when they are exported.
- * Their views follow; contents and version do not change.
+ * memory management. Memory of config.device.shareable_least bytes and more (with a keeper, of
+ * config.chunk_own if that is less) is of that kind from its creation; smaller arrays (and those in
+ * host memory) are copied there when they are exported. Their views follow; contents and version do
+ * not change.
  *
  * While an array is exported its memory stays where it is: writes that would get new memory are
  * copied back, and it is not moved, evicted or exchanged. Afterwards its memory is not reused for
@@ -78,8 +79,8 @@ enum err_code engine_export_adopt(struct array *a, bool write, struct export **r
                                   struct err *e) must_check;
 
 /* Moves an array that was exported, and no longer is, to memory that no other process has mapped;
- * to ordinary memory if it is smaller than shareable_least. The contents follow in the stream's
- * order. ERR_OUT_OF_MEMORY, ERR_QUOTA: the array is unchanged. */
+ * to such as a new array of its size has. The contents follow in the stream's order.
+ * ERR_OUT_OF_MEMORY, ERR_QUOTA: the array is unchanged. */
 enum err_code engine_export_forget(struct engine_stream *s, struct array *a,
                                    struct err *e) must_check;
 

@@ -15,7 +15,7 @@ struct plan_cache;
 /* See struct export_figures. */
 struct export_counts {
     _Atomic int64_t readers, writers, bytes, shareable;
-    _Atomic int64_t small; /* blocks smaller than shareable_least, moved there for an export */
+    _Atomic int64_t small; /* blocks smaller than own_least, moved there for an export */
     _Atomic uint64_t total, moved;
 };
 
