@@ -1,5 +1,5 @@
-/* The engine itself, for its own files and for program/, which builds on it. What its locks protect
- * and their order: storage.h, task.h. */
+/* The engine itself, for its own files and for the loops of program/, which record its work. What
+ * its locks protect and their order: storage.h, task.h. */
 #ifndef ARRAYD_MEMORY_INT_H
 #define ARRAYD_MEMORY_INT_H
 

@@ -6,7 +6,6 @@
 #include "compute/engine/engine.h"
 #include "compute/engine/run.h"
 #include "compute/lang/expr.h"
-#include "compute/memory/memory_int.h"
 #include "compute/program/program_int.h"
 #include "compute/type/dtype.h"
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "compute/engine/engine.h"
-#include "compute/memory/memory_int.h"
+#include "compute/memory/task.h"
 #include "compute/program/program_int.h"
 
 enum err_code program_placed(struct err *e, enum err_code code, const char *place)

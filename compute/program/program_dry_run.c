@@ -10,7 +10,6 @@
 
 #include "compute/engine/engine.h"
 #include "compute/engine/run.h"
-#include "compute/memory/memory_int.h"
 #include "compute/program/program_int.h"
 
 /* Speeds that a step does not exceed by much: seconds per statement, bytes per second. */

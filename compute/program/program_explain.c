@@ -3,7 +3,6 @@
  * planned by itself. */
 #include "compute/engine/engine.h"
 #include "compute/engine/run.h"
-#include "compute/memory/memory_int.h"
 #include "compute/program/program_int.h"
 
 struct explaining {

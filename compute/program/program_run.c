@@ -5,7 +5,6 @@
 #include "compute/base/mem.h"
 #include "compute/engine/engine.h"
 #include "compute/engine/run.h"
-#include "compute/memory/memory_int.h"
 #include "compute/program/program_int.h"
 
 static bool is_due(int64_t step, int64_t every)
