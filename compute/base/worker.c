@@ -52,6 +52,13 @@ bool thread_start(pthread_t *ret, const char *name, void *(*f)(void *arg), void 
     return start(ret, 0, name, f, arg);
 }
 
+void thread_leave(pthread_t t, double seconds)
+{
+    const struct timespec until = clock_after(seconds);
+    if (pthread_clockjoin_np(t, NULL, CLOCK_MONOTONIC, &until) != 0)
+        pthread_detach(t);
+}
+
 void worker_init(struct worker *w)
 {
     w->running = 0;

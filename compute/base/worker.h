@@ -57,5 +57,8 @@ void worker_destroy(struct worker *w);
 /* Starts a thread of its own; false: it cannot be started. `name` as above. */
 bool thread_start(pthread_t *ret, const char *name, void *(*run)(void *arg), void *arg)
     __attribute__((warn_unused_result));
+/* Waits for it to end, but no longer than that: then it is left behind, and what it uses has to
+ * live as long as it does. For a thread in a library's call that may never return. */
+void thread_leave(pthread_t t, double seconds);
 
 #endif

@@ -113,9 +113,7 @@ int gone_wait(struct gone *g)
     if (!g)
         return 0;
     atomic_store(&g->opened, true);
-    const struct timespec until = clock_after(WAIT_S + ANSWER_S);
-    if (pthread_clockjoin_np(g->thread, NULL, CLOCK_MONOTONIC, &until) != 0)
-        pthread_detach(g->thread);
+    thread_leave(g->thread, WAIT_S + ANSWER_S);
     const int there = atomic_load(&g->there);
     unref(g);
     return there;

@@ -3,7 +3,7 @@
  * NVML may take long, or never answer (a GPU that fell off the bus): hence the thread, and hence
  * the time of the last sample among the figures, which shows how old they are. On closing, a thread
  * that does not return is left behind with its memory: there are two references, and the last one
- * frees. */
+ * frees. So it is no worker.h's, whose threads are always waited for. */
 #include "compute/gpu/api/health.h"
 
 #include <errno.h>
@@ -164,9 +164,7 @@ void health_close(struct health *h)
     h->leaving = true;
     pthread_cond_signal(&h->leave);
     pthread_mutex_unlock(&h->lock);
-    const struct timespec until = clock_after(LEAVE_S);
-    if (pthread_clockjoin_np(h->thread, NULL, CLOCK_MONOTONIC, &until) != 0)
-        pthread_detach(h->thread);
+    thread_leave(h->thread, LEAVE_S);
     unref(h);
 }
 

@@ -249,7 +249,7 @@ static enum err_code open_devices(struct cuda *c, struct err *e)
     struct gone *before =
         handles ? gone_ask(c->driver, handles, c->n_devices, c->config.before) : NULL;
     mem_free(handles);
-    bool started = thread_start(&ahead, "arrayd-ahead", compile_ahead, c);
+    bool started = thread_start(&ahead, "arrayd-module", compile_ahead, c);
     enum err_code code = ERR_OK;
     for (int i = 0; i < c->n_devices && code == ERR_OK; i++)
         code = device_open(&c->devices[i], e);

@@ -341,6 +341,8 @@ static void retry(struct cuda_device *d)
         launch_queue(s);
 }
 
+/* Unlike slab.c's copies, which are over in microseconds, work may take seconds: the naps are a
+ * small part of the time that it has taken, and the last event is spun for longer. */
 static void nap(uint64_t idle_ns, bool busy)
 {
     if (idle_ns < SPIN_NS || !busy) {
@@ -393,25 +395,25 @@ static void *completion_run(void *arg)
 
 /* --- opening and closing --- */
 
+static void release(struct cuda_device *d)
+{
+    pthread_cond_destroy(&d->wake);
+    pthread_mutex_destroy(&d->lock);
+    mem_free(d->params);
+}
+
 enum err_code cuda_queue_open(struct cuda_device *d, struct err *e)
 {
-    d->params = mem_alloc(EMIT_PARAMS_MAX);
-    if (!d->params)
-        return err_oom(e);
-    if (pthread_mutex_init(&d->lock, NULL) != 0) {
-        mem_free(d->params);
-        return err_oom(e);
-    }
+    pthread_mutex_init(&d->lock, NULL); /* neither can fail here */
     pthread_cond_init(&d->wake, NULL);
-    if (!thread_start(&d->completion, "arrayd-device", completion_run, d)) {
-        pthread_cond_destroy(&d->wake);
-        pthread_mutex_destroy(&d->lock);
-        mem_free(d->params);
-        return err_set(e, ERR_OUT_OF_MEMORY, "cannot start the thread that watches device %d",
-                       d->index);
-    }
-    d->completion_started = true;
-    return ERR_OK;
+    d->params = mem_alloc(EMIT_PARAMS_MAX);
+    d->completion_started =
+        d->params && thread_start(&d->completion, "arrayd-device", completion_run, d);
+    if (d->completion_started)
+        return ERR_OK;
+    release(d);
+    return err_set(e, ERR_OUT_OF_MEMORY, "cannot start the thread that watches device %d",
+                   d->index);
 }
 
 void cuda_queue_close(struct cuda_device *d)
@@ -430,8 +432,6 @@ void cuda_queue_close(struct cuda_device *d)
         d->launches = l->next;
         launch_free(d, l);
     }
-    pthread_cond_destroy(&d->wake);
-    pthread_mutex_destroy(&d->lock);
-    mem_free(d->params);
+    release(d);
     d->completion_started = false;
 }
