@@ -56,6 +56,7 @@ struct survive {
     struct held_chunk *chunks; /* under the lock */
     _Atomic bool published;    /* the keeper has the new journal */
     _Atomic bool stopped;
+    _Atomic bool refused; /* the last chunk */
     bool vain; /* no device's memory outlives the process: nothing is written or taken over */
     /* while taking over */
     struct server *server;
@@ -106,18 +107,28 @@ static struct held_chunk *take_note(struct survive *v, uint64_t number)
     return c;
 }
 
-static void put_chunk(void *user, uint64_t number, int device, int64_t size, int fd)
+/* Clients may ask for more and more: the log has a line for the first that is refused, and again
+ * after one that was not. */
+static enum err_code put_chunk(void *user, uint64_t number, int device, int64_t size, int fd,
+                               struct err *e)
 {
     struct survive *v = user;
-    struct err e = ERR_INIT;
+    struct err why = ERR_INIT;
     char name[CHUNK_NAME];
     name_chunk(v, number, device, size, name);
-    enum err_code code = note_chunk(v, number, device, size);
-    if (code == ERR_OK)
-        code = hold_put(v->hold, name, fd, &e);
-    if (code != ERR_OK)
-        log_event(LOG_WARN, "the keeper did not take an array's memory", "reason",
-                  code == ERR_OUT_OF_MEMORY ? "no memory left" : e.message, NULL);
+    if (note_chunk(v, number, device, size) != ERR_OK)
+        return err_oom(e);
+    enum err_code code = hold_add(v->hold, name, fd, &why);
+    if (code != ERR_OK) {
+        mem_free(take_note(v, number));
+        err_set(e, code, "%s", why.message);
+    }
+    if (!atomic_exchange(&v->refused, code != ERR_OK) && code != ERR_OK)
+        log_event(LOG_WARN,
+                  "the keeper did not take an array's memory, which will not outlive this "
+                  "process",
+                  "reason", why.message, NULL);
+    return code;
 }
 
 static void drop_chunk(void *user, uint64_t number)
@@ -182,12 +193,16 @@ static void gone(void *user, uint64_t buffer)
 }
 
 /* The log has been rewritten. */
-static void moved(void *user, int fd)
+static enum err_code moved(void *user, int fd, struct err *e)
 {
     struct survive *v = user;
-    struct err e = ERR_INIT;
-    if (atomic_load(&v->published) && hold_put(v->hold, JOURNAL, fd, &e) != ERR_OK)
-        log_event(LOG_ERROR, "the keeper did not take the journal", "reason", e.message, NULL);
+    struct err why = ERR_INIT;
+    if (!atomic_load(&v->published) || hold_put(v->hold, JOURNAL, fd, &why) == ERR_OK)
+        return ERR_OK;
+    log_event(LOG_ERROR,
+              "the keeper did not take the journal as it was rewritten: it stays as it was",
+              "reason", why.message, NULL);
+    return err_set(e, why.code, "%s", why.message);
 }
 
 /* --- opening --- */

@@ -22,8 +22,10 @@ struct keeper {
     int n, puts, drops;
 };
 
-static inline void keeper_put(void *user, uint64_t chunk, int device, int64_t size, int fd)
+static inline enum err_code keeper_put(void *user, uint64_t chunk, int device, int64_t size, int fd,
+                                       struct err *e)
 {
+    (void)e;
     struct keeper *k = user;
     pthread_mutex_lock(&k->lock);
     for (int i = 0; i < k->n; i++)
@@ -36,6 +38,7 @@ static inline void keeper_put(void *user, uint64_t chunk, int device, int64_t si
     k->all[k->n++] = (struct kept_chunk){chunk, size, device, fcntl(fd, F_DUPFD_CLOEXEC, 0)};
     k->puts++;
     pthread_mutex_unlock(&k->lock);
+    return ERR_OK;
 }
 
 static inline struct kept_chunk *keeper_find(struct keeper *k, uint64_t chunk)

@@ -90,14 +90,21 @@ static bool count(struct engine *g)
     return true;
 }
 
-/* Gives it to the keeper; count() has counted it. */
-static void give(struct engine *g, struct chunk *c, int take_fd)
+/* Gives it to the keeper; count() has counted it. If the keeper refuses, it has no number. */
+static enum err_code give(struct engine *g, struct chunk *c, int take_fd, struct err *e)
 {
     const struct engine_keep *k = &g->keep;
-    c->number = atomic_fetch_add(&g->chunks->last, 1) + 1;
-    atomic_fetch_add(&g->chunks->bytes, c->share.size);
-    k->put(k->user, c->number, c->host ? ENGINE_ON_HOST : c->device, c->share.size, take_fd);
+    const uint64_t number = atomic_fetch_add(&g->chunks->last, 1) + 1;
+    enum err_code code =
+        k->put(k->user, number, c->host ? ENGINE_ON_HOST : c->device, c->share.size, take_fd, e);
     close(take_fd);
+    if (code == ERR_OK) {
+        c->number = number;
+        atomic_fetch_add(&g->chunks->bytes, c->share.size);
+    } else {
+        atomic_fetch_sub(&g->chunks->n, 1);
+    }
+    return code;
 }
 
 static enum err_code put(struct engine *g, struct chunk *c, struct err *e)
@@ -108,9 +115,8 @@ static enum err_code put(struct engine *g, struct chunk *c, struct err *e)
         return err_set(e, ERR_OVERLOADED, "arrays lie in as many chunks of memory as they may");
     enum err_code code = b->ops->share_export(b, c->device, &c->share, SHARE_WRITE, false, &fd, e);
     if (code == ERR_OK)
-        give(g, c, fd);
-    else
-        atomic_fetch_sub(&g->chunks->n, 1);
+        return give(g, c, fd, e);
+    atomic_fetch_sub(&g->chunks->n, 1);
     return code;
 }
 
@@ -160,8 +166,11 @@ static bool host_kept(struct engine *g, struct chunk *c)
         return false;
     }
     c->share.size = whole;
-    give(g, c, fd);
-    return true;
+    if (give(g, c, fd, NULL) == ERR_OK)
+        return true;
+    b->ops->host_free(b, c->share.data, whole, true);
+    c->share.size = c->used;
+    return false;
 }
 
 enum err_code chunk_new_host(struct engine *g, int device, int64_t size, struct chunk **ret,

@@ -72,7 +72,9 @@ struct engine_placed {
  * cell (cells.h), a place. */
 #define ENGINE_KEEP_VERSION 2
 struct engine_keep {
-    void (*put)(void *user, uint64_t chunk, int device, int64_t size, int fd);
+    /* put: an error says that the keeper does not have the chunk. */
+    enum err_code (*put)(void *user, uint64_t chunk, int device, int64_t size, int fd,
+                         struct err *e);
     void (*drop)(void *user, uint64_t chunk);
     /* The rest may be NULL. cells: the memory (borrowed) that says of places whether they hold what
      * they should, once, at the engine's opening. placed: where buffers' contents lie from now on,

@@ -1,11 +1,11 @@
 /* The log, and a table of where in it the last value of each key lies.
  *
  * Rewriting: a second log is begun, and from then on each write goes to both and also carries over
- * some keys that the second does not have yet. When it has all, it takes the place of the first. So
- * no write waits for the whole of it, at every moment one log is complete, and no thread is needed.
- * A rewriting that finds no memory is given up and tried again later. The two areas take turns,
- * since fresh pages cost more than what is written to them; what is left in one from the time
- * before has another salt. */
+ * some keys that the second does not have yet. When it has all, and who holds the first holds it
+ * too, it takes the place of the first. So no write waits for the whole of it, at every moment the
+ * log that is held is complete, and no thread is needed. A rewriting that finds no memory, or that
+ * nobody takes, is given up and tried again later. The two areas take turns, since fresh pages cost
+ * more than what is written to them; what is left in one from the time before has another salt. */
 #include "server/journal/journal.h"
 
 #include <assert.h>
@@ -270,19 +270,11 @@ static enum err_code carry_one(struct journal *j, struct slot *s, struct err *e)
     return ERR_OK;
 }
 
-/* Carries over keys of about that many bytes, or all; the second log takes the first one's place
- * when it has all. */
-static enum err_code rewrite_more(struct journal *j, size_t bytes, struct err *e)
+/* The second log takes the first one's place, which must not be touched before it is held. */
+static enum err_code rewrite_end(struct journal *j, struct err *e)
 {
-    size_t until = j->next.end + bytes;
-    while (j->carry && (bytes == SIZE_MAX || j->next.end < until)) {
-        struct slot *s = j->carry;
-        if (s->attempt != j->attempt && !s->damaged)
-            TRY(carry_one(j, s, e));
-        j->carry = s->hh.next;
-    }
-    if (j->carry)
-        return ERR_OK;
+    if (j->config.moved)
+        TRY(j->config.moved(j->config.user, j->next.area.fd, e));
     struct area old = j->log.area;
     j->log = j->next;
     j->next = (struct log){.area = AREA_NONE};
@@ -294,10 +286,17 @@ static enum err_code rewrite_more(struct journal *j, size_t bytes, struct err *e
     return ERR_OK;
 }
 
-static void announce(const struct journal *j)
+/* Carries over keys of about that many bytes, or all, and ends when the second log has all. */
+static enum err_code rewrite_more(struct journal *j, size_t bytes, struct err *e)
 {
-    if (j->config.moved)
-        j->config.moved(j->config.user, j->log.area.fd);
+    size_t until = j->next.end + bytes;
+    while (j->carry && (bytes == SIZE_MAX || j->next.end < until)) {
+        struct slot *s = j->carry;
+        if (s->attempt != j->attempt && !s->damaged)
+            TRY(carry_one(j, s, e));
+        j->carry = s->hh.next;
+    }
+    return j->carry ? ERR_OK : rewrite_end(j, e);
 }
 
 /* Does some of the rewriting that is due. Without memory for it the log just goes on. */
@@ -309,8 +308,6 @@ static void rewrite_some(struct journal *j, size_t bytes)
         return;
     if (rewrite_more(j, CARRY_BYTES + 2 * bytes, NULL) != ERR_OK)
         rewrite_give_up(j);
-    else if (!is_rewriting(j))
-        announce(j);
 }
 
 static enum err_code rewrite_all(struct journal *j, struct err *e)
@@ -339,7 +336,6 @@ static enum err_code reserve(struct journal *j, size_t n, struct err *e)
 {
     if (log_reserve(&j->log, n, NULL) != ERR_OK) {
         TRY(rewrite_all(j, e));
-        announce(j);
         TRY(log_reserve(&j->log, n, e));
     }
     if (is_rewriting(j) && log_reserve(&j->next, n, NULL) != ERR_OK)

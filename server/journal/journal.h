@@ -26,8 +26,9 @@ struct journal;
 struct journal_config {
     size_t most; /* bytes of the log; what is in force may take up to half of it */
     /* The log has been rewritten: from now on `fd` is its descriptor (borrowed; to be duplicated or
-     * sent). Must not call the journal. */
-    void (*moved)(void *user, int fd);
+     * sent). The old log is whole until this returns, and stays the log after an error. NULL:
+     * nobody holds it. Must not call the journal. */
+    enum err_code (*moved)(void *user, int fd, struct err *e);
     void *user;
 };
 

@@ -1,6 +1,5 @@
-/* What was left is read once, at the start; after that the socket is only sent to. A thread waits
- * for the other end to close, beside PR_SET_PDEATHSIG, which a change of credentials would clear.
- */
+/* What was left is read once, at the start; after that only answers to puts are. A thread waits for
+ * the other end to close, beside PR_SET_PDEATHSIG, which a change of credentials would clear. */
 #include "server/keeper/hold.h"
 
 #include <errno.h>
@@ -27,6 +26,7 @@ struct hold {
     int before[KEEPER_BEFORE_MOST + 1]; /* 0 at the end */
     pthread_mutex_t lock;               /* left */
     struct held *left;
+    pthread_mutex_t putting; /* held from a put to its answer */
 };
 
 static void *watch(void *arg)
@@ -77,6 +77,7 @@ enum err_code hold_open(struct hold **ret, struct err *e)
     if (!h)
         return err_oom(e);
     pthread_mutex_init(&h->lock, NULL);
+    pthread_mutex_init(&h->putting, NULL);
     h->socket = atoi(number);
     h->restarts = restarts ? atoi(restarts) : 0;
     read_before(h);
@@ -169,13 +170,31 @@ static bool tell(struct hold *h, enum link_kind kind, const char *name, int fd)
     return true;
 }
 
-enum err_code hold_put(struct hold *h, const char *name, int fd, struct err *e)
+static enum err_code put(struct hold *h, enum link_kind kind, const char *name, int fd,
+                         struct err *e)
 {
     char why[64];
-    if (tell(h, LINK_PUT, name, fd))
+    struct link_message answer;
+    pthread_mutex_lock(&h->putting);
+    const bool sent = tell(h, kind, name, fd);
+    const bool answered = sent && link_receive(h->socket, &answer, true) > 0;
+    const int number = errno;
+    pthread_mutex_unlock(&h->putting);
+    if (answered && answer.kind == LINK_KEPT)
         return ERR_OK;
     return err_set(e, ERR_OVERLOADED, "the keeper cannot take a descriptor: %s",
-                   strerror_r(errno, why, sizeof why));
+                   answered ? "it has no more of them (limit of open files)"
+                            : strerror_r(number, why, sizeof why));
+}
+
+enum err_code hold_put(struct hold *h, const char *name, int fd, struct err *e)
+{
+    return put(h, LINK_PUT, name, fd, e);
+}
+
+enum err_code hold_add(struct hold *h, const char *name, int fd, struct err *e)
+{
+    return put(h, LINK_ADD, name, fd, e);
 }
 
 void hold_drop(struct hold *h, const char *name)

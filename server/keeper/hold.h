@@ -1,11 +1,11 @@
 /* The daemon's side of the keeper: descriptors that outlive this process.
  *
  * What is put here is held by the keeper until it is dropped, and given to the next daemon if this
- * one dies. A put is complete when it returns, whatever happens to this process then. Without a
- * keeper (--no-keeper) there is no struct hold, and nothing outlives the process.
+ * one dies. A put is answered: when it returns ERR_OK, the keeper has the descriptor. A drop is
+ * not. Without a keeper (--no-keeper) there is no struct hold, and nothing outlives the process.
  *
  * Opened by main.c; used by the rooms that own what is worth keeping. Thread-safe, except where
- * noted. */
+ * noted; puts wait for each other. */
 #ifndef ARRAYD_KEEPER_HOLD_H
 #define ARRAYD_KEEPER_HOLD_H
 
@@ -33,8 +33,10 @@ const char *hold_next(struct hold *h, const char *prefix);
 void hold_drop_rest(struct hold *h);
 
 /* Holds the descriptor (which stays the caller's, too), in place of one of that name.
- * ERR_OVERLOADED: the system allows no more descriptors. */
+ * ERR_OVERLOADED: the system allows no more descriptors; what had that name is still held. */
 enum err_code hold_put(struct hold *h, const char *name, int fd, struct err *e) must_check;
+/* The same for one of many: the keeper's last descriptors are not for these. */
+enum err_code hold_add(struct hold *h, const char *name, int fd, struct err *e) must_check;
 void hold_drop(struct hold *h, const char *name); /* h NULL allowed */
 /* Requests are answered from now on. NULL allowed. */
 void hold_ready(struct hold *h);

@@ -29,16 +29,14 @@
 #include "compute/base/log.h"
 #include "server/keeper/held.h"
 #include "server/keeper/notify.h"
+#include "server/keeper/pace.h"
 
-#define LASTED_S      1.0 /* a start that lasts so long was none that failed */
-#define FIRST_DELAY_S 0.1
-#define MOST_DELAY_S  30.0
-#define RATE_S        60.0 /* over which deaths are counted that came after a while, */
-#define JITTER        0.25 /* and up to this part is taken off the time to the next start then */
-#define CHECK_S       30.0
-#define BEGIN_S       600.0 /* for a new program to become ready, state and all */
-#define AT_ONCE       3     /* so many signals to end leave no time */
-#define EXIT_NO_EXEC  127
+#define LASTED_S     1.0 /* a start that lasts so long was none that failed */
+#define CHECK_S      30.0
+#define BEGIN_S      600.0 /* for a new program to become ready, state and all */
+#define AT_ONCE      3     /* so many signals to end leave no time */
+#define EXIT_NO_EXEC 127
+#define RESERVE      16 /* descriptors for what is not one of many, and for starts */
 
 struct keeper {
     struct keeper_config config;
@@ -62,9 +60,8 @@ struct keeper {
                              0: never */
     pid_t before[KEEPER_BEFORE_MOST]; /* daemons that have ended, the last one first; 0: none */
     int failures, restarts;
-    int signal;                     /* that the last daemon died of; 0: of none */
-    uint64_t deaths[KEEPER_DEATHS]; /* when the daemon died; a ring */
-    int last_death;
+    int signal; /* that the last daemon died of; 0: of none */
+    struct pace pace;
     int unstarted; /* attempts in a row for which the system had no process */
     int ending;    /* the signal that ends everything; 0: none yet */
     int asked;     /* how often it came */
@@ -130,14 +127,6 @@ static pid_t run(const struct keeper *k, int program, const char *name, int valu
     return -1; /* not reached */
 }
 
-static double delay_of(int failures)
-{
-    double s = failures > 1 ? FIRST_DELAY_S : 0;
-    for (int i = 2; i < failures && s < MOST_DELAY_S; i++)
-        s *= 2;
-    return s < MOST_DELAY_S ? s : MOST_DELAY_S;
-}
-
 static void start_later(struct keeper *k, double delay_s)
 {
     k->start_ns = clock_ns() + (uint64_t)(delay_s * 1e9);
@@ -155,7 +144,7 @@ static void start(struct keeper *k)
     }
     if (pid < 0) {
         log_event(LOG_ERROR, "the daemon cannot be started", "reason", strerror(errno), NULL);
-        start_later(k, delay_of(++k->unstarted + 1));
+        start_later(k, pace_delay(++k->unstarted + 1));
         return;
     }
     k->unstarted = 0;
@@ -198,14 +187,35 @@ static void is_ready(struct keeper *k)
     notify_say("READY=1");
 }
 
-static void obey(struct keeper *k, const struct link_message *m)
+/* The lowest free number is what the next descriptor gets: so few are left from that one on. */
+static bool is_scarce(int fd)
+{
+    struct rlimit files;
+    return getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY &&
+           (rlim_t)fd + RESERVE >= files.rlim_cur;
+}
+
+static bool keep(struct keeper *k, const struct link_message *m)
 {
     const struct held *h = held_find(k->table, m->name);
     const unsigned number = h ? h->number + 1 : 0;
-    if (m->kind == LINK_PUT && m->fd >= 0 && link_name_ok(m->name)) {
-        notify_store(m->name, number, m->fd);
-        if (!held_put(&k->table, m->name, number, m->fd))
-            log_event(LOG_ERROR, "no memory to hold a descriptor", "name", m->name, NULL);
+    if (m->fd < 0 || !link_name_ok(m->name) || (m->kind == LINK_ADD && !h && is_scarce(m->fd))) {
+        if (m->fd >= 0)
+            close(m->fd);
+        return false;
+    }
+    if (!held_put(&k->table, m->name, number, m->fd))
+        return false;
+    notify_store(m->name, number, m->fd);
+    return true;
+}
+
+static void obey(struct keeper *k, const struct link_message *m)
+{
+    const struct held *h = held_find(k->table, m->name);
+    if (m->kind == LINK_PUT || m->kind == LINK_ADD) { /* a daemon has one put at a time under way */
+        const bool kept = keep(k, m);
+        (void)link_send(k->link, kept ? LINK_KEPT : LINK_REFUSED, m->name, -1, false);
         return;
     }
     if (m->fd >= 0)
@@ -222,19 +232,11 @@ static void obey(struct keeper *k, const struct link_message *m)
 static void hear(struct keeper *k)
 {
     struct link_message m;
-    int got;
-    bool damaged;
-    do {
+    int got = link_receive(k->link, &m, false);
+    while (got > 0 || (got < 0 && errno == EBADMSG)) {
+        obey(k, &m);
         got = link_receive(k->link, &m, false);
-        damaged = got < 0 && errno == EBADMSG;
-        if (got > 0)
-            obey(k, &m);
-        else if (damaged)
-            log_event(LOG_ERROR,
-                      "what the daemon gave cannot be held, and will not outlive it: there are no "
-                      "more descriptors (limit of open files)",
-                      "name", m.name, NULL);
-    } while (got > 0 || damaged);
+    }
     k->silent = got == 0;
 }
 
@@ -272,29 +274,6 @@ static bool is_decision(const struct keeper *k, int status)
     }
 }
 
-/* Notes a death; returns how many there were within RATE_S, this one included. */
-static int count_deaths(struct keeper *k, uint64_t now)
-{
-    int n = 0;
-    k->last_death = (k->last_death + 1) % KEEPER_DEATHS;
-    k->deaths[k->last_death] = now;
-    for (int i = 0; i < KEEPER_DEATHS; i++)
-        n += k->deaths[i] && now - k->deaths[i] < (uint64_t)(RATE_S * 1e9);
-    return n;
-}
-
-/* A daemon that lasts for a moment and dies, again and again: between the deaths that are too many
- * there is more and more time, and not quite the same on each of many machines. */
-static double put_off(struct keeper *k)
-{
-    const uint64_t now = clock_ns();
-    const int n = count_deaths(k, now);
-    if (k->config.most_deaths == 0 || n <= k->config.most_deaths)
-        return 0;
-    const double s = delay_of(n - (int)k->config.most_deaths + 1);
-    return s * (1 - JITTER * (double)(now % 1000) / 1000);
-}
-
 static void start_again(struct keeper *k, const char *how)
 {
     char delay[32], failures[16];
@@ -323,7 +302,8 @@ static void start_again(struct keeper *k, const char *how)
         return;
     }
     k->restarts++;
-    double s = delay_of(k->failures), later = k->trying ? 0 : put_off(k);
+    double s = pace_delay(k->failures),
+           later = k->trying ? 0 : pace_after_death(&k->pace, k->config.most_deaths);
     s = s > later ? s : later;
     snprintf(delay, sizeof delay, "%.1f", s);
     if (!k->trying)

@@ -27,12 +27,10 @@
 #define KEEPER_GONE    1  /* the daemon's exit status when its keeper has died */
 #define KEEPER_GAVE_UP 75 /* the keeper's when the daemon does not stay alive (EX_TEMPFAIL) */
 
-#define KEEPER_DEATHS 1000
-
 struct keeper_config {
     char *const *argv;     /* of the daemon; NULL at the end */
     int64_t most_failures; /* starts in a row that did not last a second, before it gives up */
-    int64_t most_deaths;   /* within a minute; more are put off. 0: never. At most KEEPER_DEATHS */
+    int64_t most_deaths;   /* within a minute; more are put off (pace.h) */
     double leave_s;        /* how long a daemon may take to leave for an upgrade */
 };
 

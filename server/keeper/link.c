@@ -64,6 +64,7 @@ int link_receive(int socket, struct link_message *ret, bool wait)
         return 1;
     if (ret->fd >= 0)
         close(ret->fd);
+    ret->fd = -1;
     errno = EBADMSG;
     return -1;
 }

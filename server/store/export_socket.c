@@ -93,7 +93,7 @@ struct export_socket {
 static void keep(struct export_socket *s, const char *name, int fd)
 {
     struct err e = ERR_INIT;
-    if (!s->config.hold || hold_put(s->config.hold, name, fd, &e) == ERR_OK)
+    if (!s->config.hold || hold_add(s->config.hold, name, fd, &e) == ERR_OK)
         return;
     log_event(LOG_WARN, "an export socket or connection will not outlive this process", "reason",
               e.message, NULL);

@@ -5,8 +5,12 @@ import re
 import resource
 import signal
 
+import pytest
+
 from conftest import until
 from test_keeper import kill, restarts
+
+RESERVE = 16  # keeper.c
 
 
 def limit_descriptors(d, more):
@@ -40,15 +44,39 @@ def test_a_start_that_the_system_refuses(daemon_with):
 
 
 def test_what_the_keeper_cannot_take(daemon_with):
+    """Its last descriptors are not for arrays, which are made without its help then."""
     d = daemon_with("--keep-arrays")
     until(lambda: holds_address(d))
-    limit_descriptors(d, 1)
+    limit_descriptors(d, RESERVE + 2)
     c = d.client()
     for k in range(6):
         c.create(name=f"x{k}", shape=[4 << 20], dtype="float64")
-    until(lambda: re.search(r"cannot be held, and will not outlive it.* name=chunk\.\d", d.log()))
-    limit_descriptors(d, None)
+    until(lambda: "the keeper did not take an array's memory" in d.log())
+    assert d.log().count("the keeper did not take") == 1
     c.close()
+    kill(d)  # with no more descriptors than before: those for a start are left
+    c = d.client()
+    assert sorted(a["name"] for a in c.list_all("/v1/arrays", "arrays")) == ["x0", "x1"]
+    c.close()
+
+
+@pytest.mark.parametrize("more", [0, 2], ids=["none", "the reserve"])
+def test_a_journal_that_the_keeper_cannot_take(daemon_with, more):
+    """What is rewritten replaces nothing before the keeper has it, and it has a descriptor left for that."""
+    d = daemon_with("--keep-arrays")
+    until(lambda: holds_address(d))
+    c = d.client()
+    made = c.create(name="a", data=[1.0, 2.0])
+    c.create(name="b", data=[3.0])
+    limit_descriptors(d, more)
+    for k in range(9000):
+        c.expect(200, c.patch(f"/v1/arrays/{made['id']}", {"name": f"a{k}" + "x" * 50}))
+    rewrites = int(re.search(r"arrayd_journal_rewrites_total (\d+)", c.get("/metrics").body.decode())[1])
+    assert (rewrites > 1) == (more > 0), rewrites
+    assert ("did not take the journal" in d.log()) == (more == 0)
+    c.close()
+    limit_descriptors(d, None)
     kill(d)
-    kept = len(d.client().list_all("/v1/arrays", "arrays"))
-    assert kept < 6
+    c = d.client()
+    assert sorted(a["name"][:5] for a in c.list_all("/v1/arrays", "arrays")) == ["a8999", "b"]
+    c.close()

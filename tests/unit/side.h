@@ -91,9 +91,10 @@ static inline void side_cells(void *user, int fd)
     x->cells = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 }
 
-static inline void side_put(void *user, uint64_t chunk, int device, int64_t size, int fd)
+static inline enum err_code side_put(void *user, uint64_t chunk, int device, int64_t size, int fd,
+                                     struct err *e)
 {
-    keeper_put(&((struct side *)user)->keeper, chunk, device, size, fd);
+    return keeper_put(&((struct side *)user)->keeper, chunk, device, size, fd, e);
 }
 
 static inline void side_drop(void *user, uint64_t chunk)

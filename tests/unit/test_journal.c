@@ -126,12 +126,31 @@ static struct journal *open_new(const struct journal_config *config)
 
 static const struct journal_config plain = {.most = (size_t)64 << 20};
 
-static void note_moved(void *user, int fd)
+/* Another process. */
+struct holder {
+    int fd;
+    int refuses; /* so many times more */
+    int moves;
+};
+
+/* What it holds can be read until it holds another log. */
+static enum err_code note_moved(void *user, int fd, struct err *e)
 {
-    int *held = user;
-    close(*held);
-    *held = area_duplicate(fd);
-    assert_true(*held >= 0);
+    struct holder *h = user;
+    struct journal *old;
+    struct journal_damage damage;
+    assert_int_equal(journal_open(&plain, area_duplicate(h->fd), &old, &damage, e), ERR_OK);
+    assert_true(damage.records == 0 && !damage.missing);
+    journal_close(old);
+    h->moves++;
+    if (h->refuses > 0) {
+        h->refuses--;
+        return err_set(e, ERR_OVERLOADED, "no");
+    }
+    close(h->fd);
+    h->fd = area_duplicate(fd);
+    assert_true(h->fd >= 0);
+    return ERR_OK;
 }
 
 /* The descriptor that another process would hold leads to everything, at any time. */
@@ -139,7 +158,7 @@ static void what_is_written_is_found_again_through_rewritings(void **state)
 {
     (void)state;
     int64_t live = mem_live();
-    int held = -1;
+    struct holder held = {.refuses = 3};
     struct journal_config config = {.most = (size_t)8 << 20, .moved = note_moved, .user = &held};
     struct journal *j = open_new(&config), *other;
     struct model m = {0};
@@ -148,31 +167,60 @@ static void what_is_written_is_found_again_through_rewritings(void **state)
     struct err e = ERR_INIT;
     uint32_t number = 0;
     srand(1);
-    held = area_duplicate(journal_fd(j));
+    held.fd = area_duplicate(journal_fd(j));
     for (int i = 0; i < 30000; i++) {
         assert_int_equal(scribble(j, &m, &number), ERR_OK);
         if (i % 997)
             continue;
         compare_all(j, &m);
-        assert_int_equal(journal_open(&plain, area_duplicate(held), &other, &damage, &e), ERR_OK);
+        assert_int_equal(journal_open(&plain, area_duplicate(held.fd), &other, &damage, &e),
+                         ERR_OK);
         assert_true(damage.records == 0 && !damage.missing);
         compare_all(other, &m);
         journal_close(other);
     }
     journal_figures(j, &f);
-    assert_true(f.rewrites > 3);
+    assert_true(held.moves > 6 && held.refuses == 0 && f.rewrites > 3);
     assert_int_equal(f.keys, model_count(&m));
     assert_true(f.bytes < 4 << 20);
     /* a journal that was opened from a log is itself written and rewritten */
     journal_close(j);
-    assert_int_equal(journal_open(&config, held, &j, &damage, &e), ERR_OK);
-    held = -1;
+    assert_int_equal(journal_open(&config, area_duplicate(held.fd), &j, &damage, &e), ERR_OK);
     for (int i = 0; i < 10000; i++)
         assert_int_equal(scribble(j, &m, &number), ERR_OK);
     compare_all(j, &m);
     journal_close(j);
-    close(held);
+    close(held.fd);
     assert_int_equal(mem_live(), live);
+}
+
+/* A rewriting that ends when nearly everything has been removed leaves a short log in a long area:
+ * of the old one nothing is given back before the new one is held. */
+static void the_old_log_is_whole_until_the_new_one_is_held(void **state)
+{
+    (void)state;
+    struct holder held = {0};
+    struct journal_config config = {.most = (size_t)64 << 20, .moved = note_moved, .user = &held};
+    struct journal *j = open_new(&config);
+    struct err e = ERR_INIT;
+    static char value[20000];
+    char key[16];
+    struct record_item x = {1, key, 0, value, sizeof value};
+    held.fd = area_duplicate(journal_fd(j));
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 300; i++) {
+            x.key_len = (size_t)snprintf(key, sizeof key, "k%d", i % 200);
+            assert_int_equal(journal_write(j, &x, 1, &e), ERR_OK);
+        }
+        struct record_item gone = {.kind = 1, .key = key};
+        for (int i = 0; i < 200; i++) {
+            gone.key_len = (size_t)snprintf(key, sizeof key, "k%d", i);
+            assert_int_equal(journal_write(j, &gone, 1, &e), ERR_OK);
+        }
+    }
+    assert_true(held.moves > 2);
+    journal_close(j);
+    close(held.fd);
 }
 
 /* A small log's bytes, and what is in it. */
@@ -383,6 +431,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_written_is_found_again_through_rewritings),
+        cmocka_unit_test(the_old_log_is_whole_until_the_new_one_is_held),
         cmocka_unit_test(every_byte_can_be_damaged),
         cmocka_unit_test(a_log_can_end_anywhere),
         cmocka_unit_test(an_unfinished_record_does_not_count),
