@@ -22,11 +22,13 @@ enum err_code blame_open(const struct config *config, struct hold *hold, struct 
     if (!c)
         return err_oom(e);
     culprits_limit(c, config->fault_limit, config->fault_window);
-    if (hold && hold_put(hold, FAULTS, culprits_fd(c), &why) == ERR_OK)
-        culprits_kept(c);
-    else if (hold)
-        log_event(LOG_WARN, "what faults will not be known after a crash", "reason", why.message,
-                  NULL);
+    if (hold && !culprits_are_kept(c)) {
+        if (hold_put(hold, FAULTS, culprits_fd(c), &why) == ERR_OK)
+            culprits_kept(c);
+        else
+            log_event(LOG_WARN, "what faults will not be known after a crash", "reason",
+                      why.message, NULL);
+    }
     *ret = c;
     return ERR_OK;
 }

@@ -105,6 +105,7 @@ struct culprits *culprits_open(bool shared, int take_fd)
     c->fd = take_fd;
     c->dir = -1;
     if (take_fd >= 0 && map(c) && is_ours(c->m)) {
+        c->kept = true;
         end_texts(c->m);
         if (!take_running(c)) {
             culprits_close(c);
@@ -144,6 +145,11 @@ int culprits_fd(const struct culprits *c)
 void culprits_kept(struct culprits *c)
 {
     c->kept = true;
+}
+
+bool culprits_are_kept(const struct culprits *c)
+{
+    return c->kept;
 }
 
 void culprits_folder(struct culprits *c, int dir)

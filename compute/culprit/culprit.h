@@ -40,8 +40,10 @@ struct culprits;
 struct culprits *culprits_open(bool shared, int take_fd);
 void culprits_close(struct culprits *c);   /* NULL allowed */
 int culprits_fd(const struct culprits *c); /* −1 if it is not shared */
-/* Somebody keeps the descriptor: what is written there is not lost with this process. */
+/* Somebody keeps the descriptor: what is written there is not lost with this process. One that was
+ * taken over is kept already. */
 void culprits_kept(struct culprits *c);
+bool culprits_are_kept(const struct culprits *c);
 /* From now on the list is in that folder's file, too, which is read. `dir` stays the caller's; −1:
  * in none. */
 void culprits_folder(struct culprits *c, int dir);

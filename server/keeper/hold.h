@@ -32,7 +32,8 @@ const char *hold_next(struct hold *h, const char *prefix);
 /* Drops whatever was left and not taken. NULL allowed. */
 void hold_drop_rest(struct hold *h);
 
-/* Holds the descriptor (which stays the caller's, too), in place of one of that name.
+/* Holds the descriptor (which stays the caller's, too), in place of one of that name: not one that
+ * was taken, which is held still, and which a service manager does not store a second time.
  * ERR_OVERLOADED: the system allows no more descriptors; what had that name is still held. */
 enum err_code hold_put(struct hold *h, const char *name, int fd, struct err *e) must_check;
 /* The same for one of many: the keeper's last descriptors are not for these. */

@@ -269,15 +269,15 @@ static void close_conn(struct export_socket *s, struct conn *c)
     *c = s->conns[--s->n_conns];
 }
 
-static void hold_conn(struct export_socket *s, struct conn *c)
+static void hold_conn(struct export_socket *s, struct conn *c, bool adopted)
 {
     char name[LINK_NAME + 1];
     c->state = HELD;
     if (c->cuda_writer)
         c->process = process_of(c->fd);
-    if (!s->config.hold || !s->config.exports_stay)
+    c->held = s->config.hold && s->config.exports_stay;
+    if (!c->held || adopted)
         return;
-    c->held = true;
     name_conn(offer_lease(c->offer), name);
     keep(s, name, c->fd);
 }
@@ -302,7 +302,7 @@ static void present(struct export_socket *s, struct conn *c)
     json_put_member_i64(&w, "size", memory.size);
     json_close_object(&w);
     c->cuda_writer = memory.cuda && offer_writes(c->offer);
-    hold_conn(s, c);
+    hold_conn(s, c, false);
     bool sent = send_line(c->fd, &line, memory.fd);
     close(memory.fd);
     if (!sent) {
@@ -520,7 +520,7 @@ bool export_socket_adopt(struct export_socket *s, struct exports *exports,
         return false;
     }
     c.cuda_writer &= offer_writes(c.offer);
-    hold_conn(s, &c);
+    hold_conn(s, &c, true);
     s->conns[s->n_conns++] = c;
     return true;
 }
