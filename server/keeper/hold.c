@@ -1,14 +1,21 @@
 /* What was left is read once, at the start; after that only answers to puts are. A thread waits for
- * the other end to close, beside PR_SET_PDEATHSIG, which a change of credentials would clear. */
+ * the other end to close, beside PR_SET_PDEATHSIG, which a change of credentials would clear.
+ *
+ * Each daemon has a descriptor of its own process (pidfd_open(2)) held, "daemon.PID": by that the
+ * next one knows that it has ended, also after the death of the keeper, which would have waited for
+ * it. */
 #include "server/keeper/hold.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,12 +26,15 @@
 #include "server/keeper/keeper.h"
 
 #define CROWDED_TRIES 1000 /* of a millisecond each */
+#define PROCESS       "daemon."
+#define BEFORE_MOST   8
+#define END_MS        10000 /* for a process that has been killed */
 
 struct hold {
     int socket;
     int restarts, signal;
-    int before[KEEPER_BEFORE_MOST + 1]; /* 0 at the end */
-    pthread_mutex_t lock;               /* left */
+    int before[BEFORE_MOST + 1]; /* 0 at the end */
+    pthread_mutex_t lock;        /* left */
     struct held *left;
     pthread_mutex_t putting; /* held from a put to its answer */
 };
@@ -32,6 +42,7 @@ struct hold {
 static void *watch(void *arg)
 {
     const struct hold *h = arg;
+    pthread_detach(pthread_self());
     struct pollfd p = {.fd = h->socket, .events = POLLRDHUP};
     while (poll(&p, 1, -1) < 0 && errno == EINTR)
         ;
@@ -56,14 +67,52 @@ bool hold_expected(void)
     return getenv(LINK_ENV);
 }
 
-static void read_before(struct hold *h)
+/* --- the processes before --- */
+
+/* Whether the number is another process's by now. One that has ended keeps its number until it has
+ * been waited for. */
+static bool is_reused(const struct held *x, pid_t pid)
 {
-    const char *text = getenv(KEEPER_BEFORE_ENV);
-    for (int i = 0; text && *text && i < KEEPER_BEFORE_MOST; i++) {
-        h->before[i] = atoi(text);
-        text = strchr(text, ',');
-        text = text ? text + 1 : NULL;
+    const bool reaped = syscall(SYS_pidfd_send_signal, x->fd, 0, NULL, 0) != 0 && errno == ESRCH;
+    return reaped && (kill(pid, 0) == 0 || errno == EPERM);
+}
+
+/* They stay held until this process is ready: if it does not come to that, a device may not have
+ * let go of them yet. */
+static enum err_code await_before(struct hold *h, struct err *e)
+{
+    int n = 0, total = 0;
+    for (struct held *x = h->left; x; x = x->hh.next)
+        total += !strncmp(x->name, PROCESS, strlen(PROCESS));
+    for (struct held *x = h->left, *next = NULL; x; x = next) {
+        next = x->hh.next;
+        if (strncmp(x->name, PROCESS, strlen(PROCESS)) != 0)
+            continue;
+        const pid_t pid = atoi(x->name + strlen(PROCESS));
+        struct pollfd p = {.fd = x->fd, .events = POLLIN};
+        if (poll(&p, 1, END_MS) == 0)
+            return err_set(e, ERR_INTERNAL,
+                           "process %d, whose memory is to be taken over, does not end", (int)pid);
+        if (total-- <= BEFORE_MOST && !is_reused(x, pid)) {
+            h->before[n++] = pid;
+            continue;
+        }
+        hold_drop(h, x->name);
+        held_drop(&h->left, x->name);
     }
+    return ERR_OK;
+}
+
+static enum err_code put_process(struct hold *h, struct err *e)
+{
+    char name[LINK_NAME + 1];
+    const int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    if (fd < 0)
+        return ERR_OK; /* the system does not have it: then only the keeper's word is known */
+    snprintf(name, sizeof name, PROCESS "%d", (int)getpid());
+    enum err_code code = hold_put(h, name, fd, e);
+    close(fd);
+    return code;
 }
 
 enum err_code hold_open(struct hold **ret, struct err *e)
@@ -80,7 +129,6 @@ enum err_code hold_open(struct hold **ret, struct err *e)
     pthread_mutex_init(&h->putting, NULL);
     h->socket = atoi(number);
     h->restarts = restarts ? atoi(restarts) : 0;
-    read_before(h);
     h->signal = sig ? atoi(sig) : 0;
     unsetenv(LINK_ENV);
     prctl(PR_SET_NAME,
@@ -93,11 +141,14 @@ enum err_code hold_open(struct hold **ret, struct err *e)
         code = receive(h, e);
     if (code == ERR_OK && !thread_start(&t, "keeper", watch, h))
         code = err_oom(e);
+    if (code == ERR_OK)
+        code = await_before(h, e);
+    if (code == ERR_OK)
+        code = put_process(h, e);
     if (code != ERR_OK) {
         hold_close(h);
         return code;
     }
-    pthread_detach(t);
     *ret = h;
     return ERR_OK;
 }

@@ -17,9 +17,10 @@ struct hold;
 
 /* Whether this process was started by a keeper. Before hold_open. */
 bool hold_expected(void);
-/* Receives what the process before left. *ret NULL: this process has no keeper. If the keeper dies
- * later, this process ends at once: so one process at a time writes to what is held. ERR_INTERNAL,
- * ERR_OUT_OF_MEMORY. */
+/* Receives what the processes before left, and waits until they have ended. *ret NULL: this process
+ * has no keeper. If the keeper dies later, this process ends at once: so one process at a time
+ * writes to what is held. ERR_INTERNAL: no keeper answers, or one of them does not end;
+ * ERR_OVERLOADED, ERR_OUT_OF_MEMORY. */
 enum err_code hold_open(struct hold **ret, struct err *e) must_check;
 void hold_close(struct hold *h); /* NULL allowed */
 
@@ -41,7 +42,8 @@ enum err_code hold_add(struct hold *h, const char *name, int fd, struct err *e) 
 void hold_drop(struct hold *h, const char *name); /* h NULL allowed */
 /* Requests are answered from now on. NULL allowed. */
 void hold_ready(struct hold *h);
-/* The processes before this one, the last first; 0 at the end. */
+/* The last processes before this one, as far as their numbers are nobody else's now; 0 at the end.
+ */
 const int *hold_before(const struct hold *h);
 /* How often the keeper has started a daemon anew. 0 without a keeper. */
 int hold_restarts(const struct hold *h);

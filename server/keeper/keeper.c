@@ -58,7 +58,6 @@ struct keeper {
     bool trying;          /* which was started */
     uint64_t deadline_ns; /* when the checker, or the daemon that leaves or is tried, is killed;
                              0: never */
-    pid_t before[KEEPER_BEFORE_MOST]; /* daemons that have ended, the last one first; 0: none */
     int failures, restarts;
     int signal; /* that the last daemon died of; 0: of none */
     struct pace pace;
@@ -98,12 +97,6 @@ static void become(const struct keeper *k, int program, const char *name, int va
     setenv(KEEPER_RESTARTS_ENV, text, 1);
     snprintf(text, sizeof text, "%d", k->signal);
     setenv(KEEPER_SIGNAL_ENV, text, 1);
-    char before[KEEPER_BEFORE_MOST * sizeof text] = "";
-    for (int i = 0; i < KEEPER_BEFORE_MOST && k->before[i]; i++) {
-        snprintf(text, sizeof text, "%s%d", i ? "," : "", (int)k->before[i]);
-        strcat(before, text);
-    }
-    setenv(KEEPER_BEFORE_ENV, before, 1);
     unsetenv("NOTIFY_SOCKET"); /* readiness is the keeper's to tell */
     if (value >= 0)
         fcntl(value, F_SETFD, 0);
@@ -320,8 +313,6 @@ static void daemon_ended(struct keeper *k, int status)
     hear(k);
     close(k->link);
     k->link = -1;
-    memmove(k->before + 1, k->before, sizeof k->before - sizeof *k->before);
-    k->before[0] = k->daemon;
     k->daemon = 0;
     if (!is_decision(k, status))
         start_again(k, how);

@@ -17,9 +17,7 @@
 #define KEEPER_DAEMON       "arrayd"                 /* the daemon proper */
 #define KEEPER_UPGRADES     "arrayd-upgrade"         /* during an upgrade; at most 15 characters */
 #define KEEPER_RESTARTS_ENV "ARRAYD_KEEPER_RESTARTS" /* for hold_restarts */
-#define KEEPER_BEFORE_ENV   "ARRAYD_KEEPER_BEFORE"   /* the last daemons' pids, for hold_before */
-#define KEEPER_BEFORE_MOST  8
-#define KEEPER_SIGNAL_ENV   "ARRAYD_KEEPER_SIGNAL" /* for hold_signal */
+#define KEEPER_SIGNAL_ENV   "ARRAYD_KEEPER_SIGNAL"   /* for hold_signal */
 /* Set for a program that is only asked whether it could take over: the descriptor of the journal,
  * or −1. It exits with 0 if it could. */
 #define KEEPER_CHECK_ENV "ARRAYD_KEEPER_CHECK"

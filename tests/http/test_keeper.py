@@ -1,7 +1,5 @@
-"""The keeper: the daemon comes back after whatever kills it, with the same sockets; upgrades; the service manager."""
-import array
+"""The keeper: the daemon comes back after whatever kills it, with the same sockets; upgrades."""
 import contextlib
-import ctypes
 import http.client
 import os
 import re
@@ -9,7 +7,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 
@@ -406,143 +403,6 @@ def test_a_terminal_stops_both(daemon_with):
     d.proc.send_signal(signal.SIGCONT)
     until(lambda: "T" not in states())
     assert d.client().get("/healthz").status == 200
-
-
-def is_same_file(a, b):
-    """kcmp(2), as systemd asks."""
-    return ctypes.CDLL(None).syscall(312 if os.uname().machine == "x86_64" else 272, os.getpid(), os.getpid(), 0, a, b) == 0
-
-
-class Manager:
-    """What a service manager does: takes notices and descriptors, and gives these to the next start."""
-
-    def __init__(self, path):
-        self.path = str(path)
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.socket.bind(self.path)
-        self.socket.settimeout(20)
-        self.said, self.stored = [], {}
-
-    def hear(self):
-        text, control, _, _ = self.socket.recvmsg(4096, socket.CMSG_SPACE(4))
-        fds = array.array("i", b"".join(data[:4] for _, _, data in control))
-        lines = dict(line.split("=", 1) for line in text.decode().splitlines())
-        name = lines.get("FDNAME")
-        if "FDSTORE" in lines and any(is_same_file(fd, fds[0]) for fd in self.stored.values()):
-            os.close(fds[0])  # systemd has it already, whatever its name is now
-        elif "FDSTORE" in lines:
-            assert lines["FDPOLL"] == "0" and name not in self.stored
-            self.stored[name] = fds[0]
-        elif "FDSTOREREMOVE" in lines and name in self.stored:
-            os.close(self.stored.pop(name))
-            assert name != "journal" or any(x.startswith("journal#") for x in self.stored)
-        self.said.append(lines)
-
-    def until(self, key):
-        while not any(key in lines for lines in self.said):
-            self.hear()
-
-
-START = """
-import os, sys
-fds = [int(n) for n in sys.argv[1].split(",")]
-for i, fd in enumerate(fds):
-    os.dup2(fd, 200 + i)
-for i, fd in enumerate(fds):
-    os.dup2(200 + i, 3 + i, inheritable=True)
-os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS=str(len(fds)), LISTEN_FDNAMES=sys.argv[2])
-os.execv(sys.argv[3], sys.argv[3:])
-"""
-
-
-def test_a_service_manager(tmp_path, daemon_with):
-    manager = Manager(tmp_path / "notify")
-    d = daemon_with(environment={"NOTIFY_SOCKET": manager.path})
-    manager.until("READY")
-    assert [name for name in manager.stored if name.startswith("listen.")] == ["listen.0.127.0.0.1@0"]
-    d.proc.kill()  # the keeper itself
-    d.proc.wait()
-    d.expected = -signal.SIGKILL
-    manager.said.clear()
-    names, fds = ":".join(manager.stored), [*manager.stored.values()]
-    waits = socket.create_connection((d.host, d.port), timeout=20)
-    waits.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-    again = subprocess.Popen([sys.executable, "-c", START, ",".join(map(str, fds)), names, find_binary(), "--listen", "127.0.0.1:0"],
-                             pass_fds=fds, env={**os.environ, "NOTIFY_SOCKET": manager.path}, stderr=subprocess.PIPE, text=True)
-    try:
-        assert waits.recv(4096).startswith(b"HTTP/1.1 200")
-        manager.until("READY")
-        assert d.client().get("/healthz").status == 200
-    finally:
-        again.terminate()
-        said = again.communicate(timeout=20)[1]
-    assert again.returncode == 0, said
-    manager.until("STOPPING")
-
-
-def start_stored(manager, *args):
-    """A keeper that gets what a manager has stored; its log."""
-    names, fds = ":".join(manager.stored), [*manager.stored.values()]
-    again = subprocess.Popen([sys.executable, "-c", START, ",".join(map(str, fds)), names, find_binary(), *map(str, args)],
-                             pass_fds=fds, env={**os.environ, "NOTIFY_SOCKET": manager.path}, stderr=subprocess.PIPE, text=True)
-    manager.said.clear()
-    manager.until("READY")
-    again.terminate()
-    return again.communicate(timeout=20)[1]
-
-
-def test_the_store_is_never_without_a_journal(tmp_path, daemon_with):
-    """What replaces something is stored before that is removed; of both, the newer one counts."""
-    manager = Manager(tmp_path / "notify")
-    d = daemon_with("--keep-arrays", environment={"NOTIFY_SOCKET": manager.path})
-    c = d.client()
-    c.create(name="a", data=[1.0, 2.0])
-    c.close()
-    manager.until("READY")
-    first = os.dup(manager.stored["journal"])
-    kill(d)
-    manager.said.clear()
-    manager.until("READY")
-    assert [name for name in manager.stored if name.startswith("journal")] == ["journal#1"]
-    assert {name.split("#")[0] for name in manager.stored} >= {"faults", "cells"}, "what was taken over is stored still"
-    c = d.client()
-    c.create(name="b", data=[3.0])
-    c.expect(200, c.post("/v1/sessions/default/sync"))
-    c.close()
-    d.proc.kill()
-    d.proc.wait()
-    d.expected = -signal.SIGKILL
-    manager.stored["journal"] = first  # as if it had died between the two
-    assert re.search("arrays=2 sessions=1 .*passed_over=0", start_stored(manager, "--keep-arrays", "--listen", f"unix:{tmp_path}/s"))
-
-
-def test_a_service_manager_that_does_not_listen(tmp_path, daemon_with):
-    """Its queue is full after some messages: the keeper does not wait for it, and forgets none."""
-    manager = Manager(tmp_path / "notify")
-    d = daemon_with("--keep-arrays", environment={"NOTIFY_SOCKET": manager.path})
-    c = d.client()
-    for k in range(300):
-        c.create(name=f"x{k}", shape=[1 << 19], dtype="float64")
-    c.close()
-    kill(d)
-    c = d.client()
-    assert len(c.list_all("/v1/arrays", "arrays")) == 300
-    c.close()
-    manager.until("READY")
-    while len([name for name in manager.stored if name.startswith("chunk.")]) < 300:
-        manager.hear()
-
-
-def test_a_unix_socket_is_not_stored_without_its_path(tmp_path, daemon_with):
-    manager = Manager(tmp_path / "notify")
-    d = daemon_with("--listen", f"unix:{tmp_path}/s", environment={"NOTIFY_SOCKET": manager.path})
-    manager.until("READY")
-    listening = lambda: [name for name in manager.stored if name.startswith("listen.")]
-    assert len(listening()) == 1
-    d.stop()
-    manager.until("STOPPING")
-    while listening():
-        manager.hear()
 
 
 def test_ending_while_it_is_down(daemon_with):

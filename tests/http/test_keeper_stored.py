@@ -1,0 +1,190 @@
+"""What the keeper holds outlives it, too, where a service manager stores descriptors."""
+import array
+import contextlib
+import ctypes
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from conftest import fake_gpu, find_binary
+from test_keeper import kill
+
+
+def is_same_file(a, b):
+    """kcmp(2), as systemd asks."""
+    return ctypes.CDLL(None).syscall(312 if os.uname().machine == "x86_64" else 272, os.getpid(), os.getpid(), 0, a, b) == 0
+
+
+class Manager:
+    """What a service manager does: takes notices and descriptors, and gives these to the next start."""
+
+    def __init__(self, path):
+        self.path = str(path)
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(self.path)
+        self.socket.settimeout(20)
+        self.said, self.stored = [], {}
+
+    def hear(self):
+        text, control, _, _ = self.socket.recvmsg(4096, socket.CMSG_SPACE(4))
+        fds = array.array("i", b"".join(data[:4] for _, _, data in control))
+        lines = dict(line.split("=", 1) for line in text.decode().splitlines())
+        name = lines.get("FDNAME")
+        if "FDSTORE" in lines and any(is_same_file(fd, fds[0]) for fd in self.stored.values()):
+            os.close(fds[0])  # systemd has it already, whatever its name is now
+        elif "FDSTORE" in lines:
+            assert lines["FDPOLL"] == "0" and name not in self.stored
+            self.stored[name] = fds[0]
+        elif "FDSTOREREMOVE" in lines and name in self.stored:
+            os.close(self.stored.pop(name))
+            assert name != "journal" or any(x.startswith("journal#") for x in self.stored)
+        self.said.append(lines)
+
+    def until(self, key):
+        while not any(key in lines for lines in self.said):
+            self.hear()
+
+
+START = """
+import os, sys
+fds = [int(n) for n in sys.argv[1].split(",")]
+for i, fd in enumerate(fds):
+    os.dup2(fd, 200 + i)
+for i, fd in enumerate(fds):
+    os.dup2(200 + i, 3 + i, inheritable=True)
+os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS=str(len(fds)), LISTEN_FDNAMES=sys.argv[2])
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
+
+def test_a_service_manager(tmp_path, daemon_with):
+    manager = Manager(tmp_path / "notify")
+    d = daemon_with(environment={"NOTIFY_SOCKET": manager.path})
+    manager.until("READY")
+    assert [name for name in manager.stored if name.startswith("listen.")] == ["listen.0.127.0.0.1@0"]
+    d.proc.kill()  # the keeper itself
+    d.proc.wait()
+    d.expected = -signal.SIGKILL
+    manager.said.clear()
+    names, fds = ":".join(manager.stored), [*manager.stored.values()]
+    waits = socket.create_connection((d.host, d.port), timeout=20)
+    waits.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    again = subprocess.Popen([sys.executable, "-c", START, ",".join(map(str, fds)), names, find_binary(), "--listen", "127.0.0.1:0"],
+                             pass_fds=fds, env={**os.environ, "NOTIFY_SOCKET": manager.path}, stderr=subprocess.PIPE, text=True)
+    try:
+        assert waits.recv(4096).startswith(b"HTTP/1.1 200")
+        manager.until("READY")
+        assert d.client().get("/healthz").status == 200
+    finally:
+        again.terminate()
+        said = again.communicate(timeout=20)[1]
+    assert again.returncode == 0, said
+    manager.until("STOPPING")
+
+
+@contextlib.contextmanager
+def started_stored(manager, *args, environment=()):
+    """A keeper that gets what a manager has stored; its log is in the list in the end."""
+    names, fds = ":".join(manager.stored), [*manager.stored.values()]
+    again = subprocess.Popen([sys.executable, "-c", START, ",".join(map(str, fds)), names, find_binary(), *map(str, args)],
+                             pass_fds=fds, env={**os.environ, "NOTIFY_SOCKET": manager.path, **dict(environment)}, stderr=subprocess.PIPE, text=True)
+    manager.said.clear()
+    log = []
+    try:
+        yield log
+        manager.until("READY")
+    finally:
+        again.terminate()
+        log.append(again.communicate(timeout=20)[1])
+
+
+def start_stored(manager, *args, **kw):
+    """The same; its log, once it was ready."""
+    with started_stored(manager, *args, **kw) as log:
+        pass
+    return log[0]
+
+
+def test_the_store_is_never_without_a_journal(tmp_path, daemon_with):
+    """What replaces something is stored before that is removed; of both, the newer one counts."""
+    manager = Manager(tmp_path / "notify")
+    d = daemon_with("--keep-arrays", environment={"NOTIFY_SOCKET": manager.path})
+    c = d.client()
+    c.create(name="a", data=[1.0, 2.0])
+    c.close()
+    manager.until("READY")
+    first = os.dup(manager.stored["journal"])
+    kill(d)
+    manager.said.clear()
+    manager.until("READY")
+    assert [name for name in manager.stored if name.startswith("journal")] == ["journal#1"]
+    assert {name.split("#")[0] for name in manager.stored} >= {"faults", "cells"}, "what was taken over is stored still"
+    c = d.client()
+    c.create(name="b", data=[3.0])
+    c.expect(200, c.post("/v1/sessions/default/sync"))
+    c.close()
+    d.proc.kill()
+    d.proc.wait()
+    d.expected = -signal.SIGKILL
+    manager.stored["journal"] = first  # as if it had died between the two
+    assert re.search("arrays=2 sessions=1 .*passed_over=0", start_stored(manager, "--keep-arrays", "--listen", f"unix:{tmp_path}/s"))
+
+
+def test_the_process_before_ends_first(tmp_path):
+    """Nothing is taken over from a process that is still there, whatever became of its keeper."""
+    manager = Manager(tmp_path / "notify")
+    with subprocess.Popen(["sleep", "60"]) as before:
+        manager.stored[f"daemon.{before.pid}"] = os.pidfd_open(before.pid)
+        with started_stored(manager, "--keep-arrays", "--listen", "127.0.0.1:0"):
+            manager.socket.settimeout(1)
+            with pytest.raises(TimeoutError):
+                manager.until("READY")
+            manager.socket.settimeout(20)
+            before.kill()
+    while f"daemon.{before.pid}" in manager.stored:
+        manager.hear()
+
+
+@pytest.mark.skipif(not fake_gpu() or "ARRAYD_REAL_GPU" in os.environ, reason="no fake driver in this build, or no g++")
+def test_a_number_that_is_another_process_s_by_now(tmp_path):
+    """A GPU is not waited for because somebody else has it."""
+    manager, there = Manager(tmp_path / "notify"), tmp_path / "there"
+    environment = {**fake_gpu(), "ARRAYD_FAKE_NVML_THERE": str(there)}
+    with subprocess.Popen(["true"]) as before:
+        manager.stored[f"daemon.{os.getpid()}"] = os.pidfd_open(before.pid)
+    there.write_text(f"1 {os.getpid()}\n")
+    assert " ready " in start_stored(manager, "--backend", "cuda", "--keep-arrays", "--listen", "127.0.0.1:0", environment=environment)
+
+
+def test_a_service_manager_that_does_not_listen(tmp_path, daemon_with):
+    """Its queue is full after some messages: the keeper does not wait for it, and forgets none."""
+    manager = Manager(tmp_path / "notify")
+    d = daemon_with("--keep-arrays", environment={"NOTIFY_SOCKET": manager.path})
+    c = d.client()
+    for k in range(300):
+        c.create(name=f"x{k}", shape=[1 << 19], dtype="float64")
+    c.close()
+    kill(d)
+    c = d.client()
+    assert len(c.list_all("/v1/arrays", "arrays")) == 300
+    c.close()
+    manager.until("READY")
+    while len([name for name in manager.stored if name.startswith("chunk.")]) < 300:
+        manager.hear()
+
+
+def test_a_unix_socket_is_not_stored_without_its_path(tmp_path, daemon_with):
+    manager = Manager(tmp_path / "notify")
+    d = daemon_with("--listen", f"unix:{tmp_path}/s", environment={"NOTIFY_SOCKET": manager.path})
+    manager.until("READY")
+    listening = lambda: [name for name in manager.stored if name.startswith("listen.")]
+    assert len(listening()) == 1
+    d.stop()
+    manager.until("STOPPING")
+    while listening():
+        manager.hear()
