@@ -226,17 +226,26 @@ static enum err_code start_exports(struct server *s, struct err *e)
     return s->exports ? export_socket_start(s->export_socket, s->exports, e) : ERR_OK;
 }
 
-/* Whether another process goes on with them. */
-static bool exports_go_on(const struct server *s, bool began)
+/* Whether another process continues with what is held if this one ends by that signal, or without
+ * one (0), because it could not begin: after an upgrade, the loss of the device, and where the
+ * service manager stores what is held (sd_pid_notify_with_fds(3)). */
+static bool is_followed(const struct server *s, int sig)
 {
-    return s->survive && (!began || atomic_load(&s->leaving) || atomic_load(&s->device_lost));
+    return s->hold && (sig == SIGUSR2 || sig == LOST_SIGNAL || getenv("FDSTORE") ||
+                       (sig == 0 && hold_inherited(s->hold)));
+}
+
+/* Whether it continues with arrays, and what depends on them. */
+static bool arrays_continue(const struct server *s)
+{
+    return s->survive && atomic_load(&s->followed);
 }
 
 /* Called when no request is left: write exports that clients still hold may continue until then,
  * unless a second signal comes. */
-static void stop_exports(struct server *s, bool began, uint64_t until_ns)
+static void stop_exports(struct server *s, uint64_t until_ns)
 {
-    if (s->export_socket && exports_go_on(s, began))
+    if (s->export_socket && arrays_continue(s))
         export_socket_leave(s->export_socket);
     else if (s->export_socket)
         export_socket_stop(s->export_socket, until_ns, &s->hurry);
@@ -373,7 +382,7 @@ static void wait_for_signal(struct server *s, sigset_t *signals)
 {
     int sig = next_end(s, signals, false);
     atomic_store(&s->draining, true);
-    atomic_store(&s->leaving, sig == SIGUSR2);
+    atomic_store(&s->followed, is_followed(s, sig));
     if (sig != LOST_SIGNAL)
         log_event(LOG_INFO, "stopping", "signal",
                   sig == SIGTERM  ? "SIGTERM"
@@ -403,14 +412,6 @@ static void bequeath(struct server *s, int status, uint64_t until_ns)
     _exit(status);
 }
 
-/* Whether it is known that another process will take over: after an upgrade, the loss of the
- * device, and where the service manager stores what is held (sd_pid_notify_with_fds(3)). */
-static bool is_followed(const struct server *s)
-{
-    return s->survive && (atomic_load(&s->leaving) || atomic_load(&s->device_lost) ||
-                          (s->hold && getenv("FDSTORE")));
-}
-
 static int run(struct config *config)
 {
     struct err e = ERR_INIT;
@@ -432,6 +433,7 @@ static int run(struct config *config)
     enum err_code code = s.metrics ? hold_open(&s.hold, &e) : err_oom(&e);
     if (code == ERR_OK)
         code = lost_watch(&s, s.hold ? 0 : config->lost_exit_delay, &s.lost, &e);
+    atomic_store(&s.followed, is_followed(&s, 0));
     if (code == ERR_OK)
         code = survive_open(config, s.hold, &s.survive, &e);
     if (code == ERR_OK)
@@ -463,7 +465,7 @@ static int run(struct config *config)
         code = front_start(config, &s, &e);
     if (code != ERR_OK) {
         survive_stop(s.survive); /* what ends now is to go on in the next process */
-        stop_exports(&s, false, 0);
+        stop_exports(&s, 0);
         status = complain(&e, code == ERR_BAD_FIELD ? failed : EXIT_FAILED);
     } else {
         log_report(s.engine);
@@ -473,13 +475,13 @@ static int run(struct config *config)
         wait_for_signal(&s, &signals);
         bool gone = atomic_load(&s.device_lost);
         until_ns = gone ? 0 : clock_ns() + (uint64_t)(config->drain_timeout * 1e9);
-        if (s.export_socket && !exports_go_on(&s, true))
+        if (s.export_socket && !arrays_continue(&s))
             export_socket_drain(s.export_socket);
         sched_open(s.sched); /* requests waiting for a turn must end within drain-timeout */
-        (is_followed(&s) ? jobs_leave : jobs_stop)(s.jobs);
+        (arrays_continue(&s) ? jobs_leave : jobs_stop)(s.jobs);
         state_stop(s.state);
         bool ended = http_stop(s.http);
-        stop_exports(&s, true, until_ns);
+        stop_exports(&s, until_ns);
         if (!atomic_load(&s.device_lost)) {
             jobs_free(ended ? s.jobs : NULL);
             s.jobs = ended ? NULL : s.jobs;
@@ -492,10 +494,14 @@ static int run(struct config *config)
             _exit(EXIT_FAILED);
         }
     }
-    exports_free(s.exports);
-    export_socket_free(s.export_socket);
     if (s.survive && s.engine)
         bequeath(&s, status, until_ns);
+    if (s.exports) { /* those that another process continues with end here alone */
+        (void)exports_stop(s.exports);
+        exports_stop_all(s.exports);
+    }
+    export_socket_free(s.export_socket);
+    exports_free(s.exports);
     jobs_free(s.jobs);
     lease_uses_free(s.uses);
     state_close(s.state);

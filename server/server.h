@@ -51,11 +51,11 @@ struct server {
     struct survive *survive;       /* what the next process takes over (server/survive.h) */
     struct hold *hold; /* what outlives this process; NULL: nothing (server/keeper/hold.h) */
     struct http *http;
-    struct metrics *metrics;           /* server/api/metrics.h */
-    _Atomic bool draining;             /* SIGTERM came: /readyz says 503 */
-    _Atomic bool leaving;              /* for another process, which takes over what is held */
-    _Atomic bool hurry;                /* a second signal: open connections are cut, not drained */
-    _Atomic bool device_lost;          /* only health and metrics are served */
+    struct metrics *metrics;  /* server/api/metrics.h */
+    _Atomic bool draining;    /* SIGTERM came: /readyz says 503 */
+    _Atomic bool followed;    /* if it ends now, another process continues with what is held */
+    _Atomic bool hurry;       /* a second signal: open connections are cut, not drained */
+    _Atomic bool device_lost; /* only health and metrics are served */
     _Atomic(const char *) lost_reason; /* readable reason for it; NULL until it is known */
     const char *keep_problem;          /* why arrays do not outlive the process; NULL: they do */
     int64_t started_us;                /* microseconds since 1970 */

@@ -90,9 +90,10 @@ static enum err_code admit(struct rq *q, struct err *e)
     if (!vital(q)) {
         if (q->conn->listener->admin)
             return err_set(e, ERR_NOT_FOUND, "this address serves only health and metrics");
-        /* For an upgrade, connections that are open have their answer and are closed with it. */
+        /* Where another process follows, connections that are open have their answer and are closed
+         * with it. */
         if (atomic_load(&h->stopping) &&
-            (!atomic_load(&h->server->leaving) || atomic_load(&h->cutting))) {
+            (!atomic_load(&h->server->followed) || atomic_load(&h->cutting))) {
             q->must_close = true;
             return err_draining(e);
         }
@@ -528,18 +529,18 @@ bool http_stop(struct http *h)
 {
     atomic_store(&h->stopping, true);
     /* Connections to come are for the next process. */
-    for (size_t i = 0; i < h->n_listeners && atomic_load(&h->server->leaving); i++)
+    for (size_t i = 0; i < h->n_listeners && atomic_load(&h->server->followed); i++)
         if (h->listeners[i].mhd)
             MHD_quiesce_daemon(h->listeners[i].mhd);
     /* Still listening while open requests end: probes get the reason, other requests are
      * refused. */
     double until = clock_s() + h->config.drain_timeout_s;
-    bool leaving = atomic_load(&h->server->leaving);
+    bool followed = atomic_load(&h->server->followed);
     double quiet = clock_s(); /* since then nothing was asked */
     while (clock_s() < until && !atomic_load(&h->server->hurry)) {
         if (atomic_load(&h->in_flight) > 0)
             quiet = clock_s();
-        else if (!leaving || !atomic_load(&h->connections) || clock_s() - quiet > QUIET_S)
+        else if (!followed || !atomic_load(&h->connections) || clock_s() - quiet > QUIET_S)
             break;
         usleep(2000);
     }

@@ -225,12 +225,10 @@ enum err_code http_listen(struct http *h, struct err *e)
     return ERR_OK;
 }
 
-/* Whether another process goes on with the socket; one that was left, if this one cannot begin. */
-static bool goes_on(const struct http *h, const struct listener *l)
+/* Whether the next process continues with the sockets. */
+static bool stay(const struct http *h)
 {
-    return h->config.keep.put &&
-           (atomic_load(&h->server->leaving) || atomic_load(&h->server->device_lost) ||
-            (l->left && !atomic_load(&h->server->draining)));
+    return h->config.keep.put && atomic_load(&h->server->followed);
 }
 
 /* Without its path nobody reaches a socket: nor is it kept for the next start. */
@@ -248,7 +246,7 @@ void http_listen_close(struct http *h)
 {
     for (size_t i = 0; i < h->n_listeners; i++) {
         struct listener *l = &h->listeners[i];
-        if (l->unix_path && !l->removed && !goes_on(h, l))
+        if (l->unix_path && !l->removed && !stay(h))
             remove_path(h, i);
         l->removed = true;
         if (l->fd >= 0)

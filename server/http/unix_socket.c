@@ -6,8 +6,13 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* Linux 6.5 */
+#endif
 
 #define BACKLOG 1024
 
@@ -60,4 +65,17 @@ enum err_code unix_listen(const char *path, int mode, int *ret_fd, struct err *e
     }
     *ret_fd = fd;
     return ERR_OK;
+}
+
+int unix_peer(int fd)
+{
+    int process = -1;
+    socklen_t n = sizeof process;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &process, &n) == 0)
+        return process;
+    struct ucred peer;
+    n = sizeof peer;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) != 0 || peer.pid <= 0)
+        return -1;
+    return (int)syscall(SYS_pidfd_open, peer.pid, 0);
 }

@@ -12,4 +12,8 @@
  * there, not allowed; ERR_INTERNAL. On failure nothing is left behind. */
 enum err_code unix_listen(const char *path, int mode, int *ret_fd, struct err *e) must_check;
 
+/* A descriptor of the process (pidfd) at the other end of a connection; −1: it is not to be had.
+ * Any thread. */
+int unix_peer(int fd);
+
 #endif

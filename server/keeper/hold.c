@@ -33,6 +33,7 @@
 struct hold {
     int socket;
     int restarts, signal;
+    bool inherited;
     int before[BEFORE_MOST + 1]; /* 0 at the end */
     pthread_mutex_t lock;        /* left */
     struct held *left;
@@ -57,6 +58,7 @@ static enum err_code receive(struct hold *h, struct err *e)
             return err_set(e, ERR_INTERNAL, "the keeper: %s", strerror(errno));
         if (m.kind == LINK_END)
             return ERR_OK;
+        h->inherited = true;
         if (m.kind == LINK_HAVE && m.fd >= 0 && !held_put(&h->left, m.name, 0, m.fd))
             return err_oom(e);
     }
@@ -263,6 +265,11 @@ void hold_ready(struct hold *h)
 const int *hold_before(const struct hold *h)
 {
     return h->before;
+}
+
+bool hold_inherited(const struct hold *h)
+{
+    return h && h->inherited;
 }
 
 int hold_restarts(const struct hold *h)

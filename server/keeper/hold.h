@@ -45,6 +45,8 @@ void hold_ready(struct hold *h);
 /* The last processes before this one, as far as their numbers are nobody else's now; 0 at the end.
  */
 const int *hold_before(const struct hold *h);
+/* Whether anything was left by a process before. NULL allowed. */
+bool hold_inherited(const struct hold *h);
 /* How often the keeper has started a daemon anew. 0 without a keeper. */
 int hold_restarts(const struct hold *h);
 /* The signal that the process before died of; 0: it did not, or there was none. NULL allowed. */

@@ -26,7 +26,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "compute/base/clock.h"
@@ -41,10 +40,6 @@
 #include "server/keeper/rights.h"
 #include "server/store/export.h"
 #include "server/store/lease.h"
-
-#ifndef SO_PEERPIDFD
-#define SO_PEERPIDFD 77 /* Linux 6.5 */
-#endif
 
 #define LINGER_S       5.0
 #define ACCEPT_PAUSE_S 0.1 /* when out of descriptors */
@@ -239,19 +234,6 @@ static void send_problem(int fd, enum err_code code, const char *why)
     (void)send_line(fd, &line, -1);
 }
 
-static int process_of(int fd)
-{
-    int process = -1;
-    socklen_t n = sizeof process;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &process, &n) == 0)
-        return process;
-    struct ucred peer;
-    n = sizeof peer;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) != 0 || peer.pid <= 0)
-        return -1;
-    return (int)syscall(SYS_pidfd_open, peer.pid, 0);
-}
-
 static void close_conn(struct export_socket *s, struct conn *c)
 {
     char name[LINK_NAME + 1];
@@ -274,7 +256,7 @@ static void hold_conn(struct export_socket *s, struct conn *c, bool adopted)
     char name[LINK_NAME + 1];
     c->state = HELD;
     if (c->cuda_writer)
-        c->process = process_of(c->fd);
+        c->process = unix_peer(c->fd);
     c->held = s->config.hold && s->config.exports_stay;
     if (!c->held || adopted)
         return;
@@ -569,6 +551,16 @@ void export_socket_stop(struct export_socket *s, uint64_t until_ns, const _Atomi
     end_thread(s);
 }
 
+/* The keeper has the connection. */
+static void let_go(const struct conn *c)
+{
+    if (c->process >= 0)
+        close(c->process);
+    offer_close(c->offer);
+    if (c->fd >= 0)
+        close(c->fd);
+}
+
 void export_socket_leave(struct export_socket *s)
 {
     s->leaving = true;
@@ -589,6 +581,8 @@ void export_socket_free(struct export_socket *s)
         mem_free(l->absolute);
     }
     mem_free(s->listeners);
+    for (size_t i = 0; i < s->n_conns; i++)
+        let_go(&s->conns[i]);
     mem_free(s->conns);
     mem_free(s->polled);
     if (s->wake >= 0)

@@ -60,6 +60,7 @@ void export_socket_drain(struct export_socket *s);
 void export_socket_stop(struct export_socket *s, uint64_t until_ns, const _Atomic bool *hurry);
 /* Ends the thread alone: exports, connections and sockets are left to another process. */
 void export_socket_leave(struct export_socket *s);
-void export_socket_free(struct export_socket *s); /* also when not started; NULL allowed */
+/* Also when not started; before exports_free. NULL allowed. */
+void export_socket_free(struct export_socket *s);
 
 #endif

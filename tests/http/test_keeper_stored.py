@@ -12,6 +12,7 @@ import sys
 import pytest
 
 from conftest import fake_gpu, find_binary
+from exported import Export, dial
 from test_keeper import kill
 
 
@@ -188,3 +189,40 @@ def test_a_unix_socket_is_not_stored_without_its_path(tmp_path, daemon_with):
     manager.until("STOPPING")
     while listening():
         manager.hear()
+
+
+def test_what_a_restart_leaves(tmp_path, daemon_with):
+    """SIGTERM where descriptors are stored: sockets, exports and jobs are the next process's."""
+    manager = Manager(tmp_path / "notify")
+    args = ("--keep-arrays", "--allow-export", "--listen", f"unix:{tmp_path}/s")
+    d = daemon_with(*args, environment={"NOTIFY_SOCKET": manager.path, "FDSTORE": "100"})
+    manager.until("READY")
+    c = d.client(unix=f"{tmp_path}/s")
+    made = c.create(name="a", data=[1.0, 2.0])
+    export = Export(c, "a", "write")
+    sockets = [tmp_path / "s", tmp_path / "s.fd"]
+    before = [path.stat().st_ino for path in sockets]
+    c.close()
+    d.stop()
+    manager.until("STOPPING")
+    with contextlib.suppress(TimeoutError):
+        manager.socket.settimeout(0.2)
+        while True:
+            manager.hear()
+    manager.socket.settimeout(20)
+    assert [path.stat().st_ino for path in sockets] == before
+    waits = dial(str(sockets[0]))
+    waits.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    for _ in range(2):  # the next one has been left the same
+        with started_stored(manager, *args, environment={"FDSTORE": "100"}):
+            manager.until("READY")
+            c.fails(409, "locked", c.delete("/v1/arrays/a"))
+            c.close()
+    assert waits.recv(4096).startswith(b"HTTP/1.1 200")
+    with started_stored(manager, *args):
+        manager.until("READY")
+        export.array()[0] = 5
+        assert export.finish() == b""
+        assert c.download("a").tolist() == [5, 2] and c.get("/v1/arrays/a").json()["id"] == made["id"]
+        c.close()
+    assert not any(path.exists() for path in sockets)

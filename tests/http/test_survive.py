@@ -14,7 +14,7 @@ import pytest
 
 from client import REPO, Client
 from conftest import fake_gpu, find_binary, until
-from test_keeper import START, Manager
+from test_keeper_stored import START, Manager
 
 
 # A sanitizer would take the signal for itself, and end with a status of its own.
