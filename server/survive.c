@@ -208,14 +208,14 @@ static enum err_code moved(void *user, int fd, struct err *e)
 /* --- opening --- */
 
 /* What the process before left. A journal that cannot be read is treated as missing. */
-static enum err_code open_left(struct survive *v, const struct journal_config *jc, struct err *e)
+static enum err_code open_left(struct survive *v, struct err *e)
 {
     struct journal_damage damage = {0};
     struct err why = ERR_INIT;
     int fd = hold_take(v->hold, JOURNAL);
     if (fd < 0)
         return ERR_OK;
-    enum err_code code = journal_open(jc, fd, &v->left, &damage, &why);
+    enum err_code code = journal_read(fd, &v->left, &damage, &why);
     v->doubtful = damage.missing;
     if (code == ERR_OUT_OF_MEMORY) {
         *e = why;
@@ -254,14 +254,13 @@ enum err_code survive_open(const struct config *config, struct hold *hold, struc
         return err_oom(e);
     pthread_mutex_init(&v->lock, NULL);
     v->hold = hold;
-    struct journal_config jc = {.most = (size_t)config->journal_size};
-    enum err_code code = open_left(v, &jc, e);
+    const struct journal_config jc = {
+        .most = (size_t)config->journal_size, .moved = moved, .user = v};
+    enum err_code code = open_left(v, e);
     if (code == ERR_OK && !v->left)
         drop_left(hold);
-    jc.moved = moved;
-    jc.user = v;
     if (code == ERR_OK)
-        code = journal_open(&jc, -1, &v->journal, NULL, e);
+        code = journal_open(&jc, &v->journal, e);
     if (code == ERR_OK) {
         v->writer = writer_new(v->journal, config->session_memory);
         code = v->writer ? ERR_OK : err_oom(e);

@@ -64,7 +64,7 @@ struct journal {
     struct slot *carry; /* the next to be carried over */
     uint64_t attempt;   /* number of the last rewriting begun, */
     uint64_t done;      /* and of the one that made `log`; 0: none did */
-    bool adopted;       /* then it is the one that journal_open took over */
+    bool read_only;     /* it is another process's */
     struct slot *slots;
     size_t live; /* bytes of all keys, were each in a record of its own */
     uint64_t writes;
@@ -278,10 +278,7 @@ static enum err_code rewrite_end(struct journal *j, struct err *e)
     struct area old = j->log.area;
     j->log = j->next;
     j->next = (struct log){.area = AREA_NONE};
-    if (j->done || !j->adopted)
-        keep_spare(j, &old);
-    else
-        area_close(&old); /* another process's */
+    keep_spare(j, &old);
     j->done = j->attempt;
     return ERR_OK;
 }
@@ -347,6 +344,7 @@ static enum err_code write_locked(struct journal *j, const struct record_item *i
                                   struct err *e)
 {
     lock_held(&j->lock);
+    assert(!j->read_only);
     size_t size = record_size(items, n);
     if (is_full(j, items, n, size))
         return journal_full(size, e);
@@ -479,39 +477,56 @@ static enum err_code read_log(struct journal *j, struct journal_damage *ret, str
 
 /* --- the journal --- */
 
-static enum err_code take_over(struct journal *j, int take_fd, struct journal_damage *ret,
-                               struct err *e)
-{
-    struct journal_damage damage = {0};
-    TRY(area_adopt(take_fd, &j->log.area, e));
-    TRY(check_opening(&j->log.area, &j->log.salt, e));
-    j->adopted = true;
-    TRY(read_log(j, &damage, e));
-    if (ret)
-        *ret = damage;
-    return rewrite_all(j, e); /* into a log that this process may write */
-}
-
-enum err_code journal_open(const struct journal_config *config, int take_fd, struct journal **ret,
-                           struct journal_damage *ret_damage, struct err *e)
+/* NULL without memory. */
+static struct journal *make(const struct journal_config *config)
 {
     struct journal *j = mem_calloc(1, sizeof *j);
-    if (!j) {
-        area_close(&(struct area){.fd = take_fd});
-        return err_oom(e);
-    }
+    if (!j)
+        return NULL;
     pthread_mutex_init(&j->lock, NULL);
     j->config = *config;
     if (j->config.most < 2 * LEAST_WASTE)
         j->config.most = 2 * LEAST_WASTE;
     j->log.area = j->next.area = j->spare = (struct area)AREA_NONE;
-    enum err_code code =
-        take_fd < 0 ? log_new(j, &j->log, e) : take_over(j, take_fd, ret_damage, e);
+    return j;
+}
+
+enum err_code journal_open(const struct journal_config *config, struct journal **ret, struct err *e)
+{
+    struct journal *j = make(config);
+    if (!j)
+        return err_oom(e);
+    enum err_code code = log_new(j, &j->log, e);
     if (code != ERR_OK)
         journal_close(j);
     else
         *ret = j;
     return code;
+}
+
+enum err_code journal_read(int take_fd, struct journal **ret, struct journal_damage *ret_damage,
+                           struct err *e)
+{
+    struct journal_damage damage = {0};
+    struct journal *j = make(&(struct journal_config){0});
+    if (!j) {
+        area_close(&(struct area){.fd = take_fd});
+        return err_oom(e);
+    }
+    j->read_only = true;
+    enum err_code code = area_adopt(take_fd, &j->log.area, e);
+    if (code == ERR_OK)
+        code = check_opening(&j->log.area, &j->log.salt, e);
+    if (code == ERR_OK)
+        code = read_log(j, &damage, e);
+    if (code != ERR_OK) {
+        journal_close(j);
+        return code;
+    }
+    if (ret_damage)
+        *ret_damage = damage;
+    *ret = j;
+    return ERR_OK;
 }
 
 void journal_close(struct journal *j)

@@ -38,11 +38,14 @@ struct journal_damage {
     bool missing; /* changes are missing, nobody knows of which keys: any value may be an old one */
 };
 
-/* An empty journal, or (take_fd ≥ 0: taken over in any case) one with all that can be read there.
- * The descriptor's own log is not changed, and not used afterwards. *ret_damage may be NULL.
- * ERR_STATE: it is no journal, or of another version; ERR_OUT_OF_MEMORY. */
-enum err_code journal_open(const struct journal_config *config, int take_fd, struct journal **ret,
-                           struct journal_damage *ret_damage, struct err *e) must_check;
+/* An empty journal. ERR_OUT_OF_MEMORY. */
+enum err_code journal_open(const struct journal_config *config, struct journal **ret,
+                           struct err *e) must_check;
+/* A journal that another process wrote, to be read and not written: all that can be read in the log
+ * with that descriptor, which is taken over in any case. *ret_damage may be NULL. ERR_STATE: it is
+ * no journal, or of another version; ERR_OUT_OF_MEMORY. */
+enum err_code journal_read(int take_fd, struct journal **ret, struct journal_damage *ret_damage,
+                           struct err *e) must_check;
 void journal_close(struct journal *j); /* NULL allowed */
 int journal_fd(struct journal *j);     /* borrowed */
 /* Whether this program can read the log with that descriptor (borrowed). ERR_STATE. */

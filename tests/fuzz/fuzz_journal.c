@@ -1,8 +1,8 @@
 /* The journal's log. The first byte says what the rest is: the bytes of a log, or places in a whole
  * one to be changed, and where to cut it. Whatever comes: no value is taken for right that is not
  * the key's last one, unless it is said that changes are missing; a log whose opening is undamaged
- * is never refused, whatever its records are; and what was read can be written again and read
- * again. Reading records needs no system call and is done each time, all the rest each eighth. */
+ * is never refused, whatever its records are. Reading records needs no system call and is done each
+ * time, all the rest each eighth. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -36,7 +36,7 @@ static void make_whole(void)
     struct journal *j;
     struct area a;
     char key[8], value[96];
-    FUZZ_CHECK(journal_open(&config, -1, &j, NULL, NULL) == ERR_OK);
+    FUZZ_CHECK(journal_open(&config, &j, NULL) == ERR_OK);
     for (int i = 0; i < 12; i++) {
         size_t n = (size_t)snprintf(key, sizeof key, "k%d", i % KEYS);
         size_t m = (size_t)snprintf(value, sizeof value, "%s is %0*d", key, i * 6 + 1, i) + 1;
@@ -116,7 +116,6 @@ static void read_records(const char *log, size_t n, bool ours)
 /* --- the journal --- */
 
 struct seen {
-    int n;
     bool all_last; /* no value may be out of date */
 };
 
@@ -124,7 +123,6 @@ static void check(void *user, const struct record_item *x)
 {
     struct seen *seen = user;
     const struct last *last = find(wanted, x);
-    seen->n++;
     if (!x->value)
         return;
     FUZZ_CHECK(x->n > x->key_len && memcmp(x->value, x->key, x->key_len) == 0);
@@ -135,25 +133,16 @@ static void read_log(const char *bytes, size_t n, bool ours, bool opens)
 {
     struct journal *j;
     struct journal_damage damage;
-    struct seen before = {0}, after = {0};
+    struct seen seen = {0};
     int fd = memfd_create("fuzz", MFD_CLOEXEC);
     FUZZ_CHECK(fd >= 0 && write(fd, bytes, n) == (ssize_t)n);
-    if (journal_open(&config, fd, &j, &damage, NULL) != ERR_OK) {
+    if (journal_read(fd, &j, &damage, NULL) != ERR_OK) {
         FUZZ_CHECK(!opens);
         return;
     }
-    before.all_last = after.all_last = !damage.missing && knows_end(bytes, n);
+    seen.all_last = !damage.missing && knows_end(bytes, n);
     if (ours)
-        journal_each(j, 1, check, &before);
-    struct record_item x = {2, "new", 3, "new!", 4};
-    FUZZ_CHECK(journal_write(j, &x, 1, NULL) == ERR_OK);
-    fd = area_duplicate(journal_fd(j));
-    journal_close(j);
-    FUZZ_CHECK(journal_open(&config, fd, &j, &damage, NULL) == ERR_OK);
-    FUZZ_CHECK(damage.records == 0 && !damage.missing);
-    if (ours)
-        journal_each(j, 1, check, &after);
-    FUZZ_CHECK(after.n <= before.n);
+        journal_each(j, 1, check, &seen);
     journal_close(j);
 }
 

@@ -80,3 +80,22 @@ def test_a_journal_that_the_keeper_cannot_take(daemon_with, more):
     c = d.client()
     assert sorted(a["name"][:5] for a in c.list_all("/v1/arrays", "arrays")) == ["a8999", "b"]
     c.close()
+
+
+def test_a_journal_that_was_larger(daemon_with, tmp_path):
+    """What was left is read where it is, however small the new one may be: what it has no room for is here all the same."""
+    config = tmp_path / "config"
+    text = "listen = 127.0.0.1:0\nmax-arrays = 20000\njournal-size = "
+    config.write_text(text + "64MiB\n")
+    d = daemon_with("--config", config, listen=None)
+    c = d.client()
+    for k in range(7000):
+        c.create(name=f"a{k:063d}", data=[1])
+    live = int(re.search(r"arrayd_journal_live_bytes (\d+)", c.get("/metrics").body.decode())[1])
+    c.close()
+    config.write_text(text + "4MiB\n")
+    assert live > 4 << 20
+    kill(d)
+    c = d.client()
+    assert len(c.list_all("/v1/arrays", "arrays")) == 7000
+    c.close()

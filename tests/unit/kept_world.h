@@ -65,7 +65,7 @@ static void open_world(struct world *w, size_t journal_size)
     struct session_limits limits = SESSION_LIMITS_DEFAULT;
     struct err e = ERR_INIT;
     *w = (struct world){.s = {.config = &config, .engine = engine}};
-    assert_int_equal(journal_open(&jc, -1, &w->journal, NULL, &e), ERR_OK);
+    assert_int_equal(journal_open(&jc, &w->journal, &e), ERR_OK);
     assert_non_null(w->writer = writer_new(w->journal, config.session_memory));
     limits.observer = writer_observer(w->writer);
     limits.session_memory = config.session_memory;
