@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
@@ -91,7 +92,9 @@ static size_t weight(const struct slot *s)
 /* An empty log, in the spare area or a new one. */
 static enum err_code log_new(struct journal *j, struct log *ret, struct err *e)
 {
-    struct log l = {.area = j->spare, .salt = j->attempt};
+    struct log l = {.area = j->spare};
+    if (getrandom(&l.salt, sizeof l.salt, 0) != sizeof l.salt)
+        return err_set(e, ERR_INTERNAL, "no random number for the journal");
     if (!l.area.at)
         TRY(area_new("arrayd-journal", j->config.most, &l.area, e));
     j->spare = (struct area)AREA_NONE;
@@ -340,11 +343,23 @@ static enum err_code reserve(struct journal *j, size_t n, struct err *e)
     return ERR_OK;
 }
 
+/* A reader takes longer ones for damage. */
+static enum err_code check_values(const struct record_item *items, size_t n, struct err *e)
+{
+    for (size_t i = 0; i < n; i++)
+        if (items[i].value && items[i].n > RECORD_VALUE_MOST)
+            return err_set(e, ERR_OUT_OF_MEMORY,
+                           "the journal takes at most %zu bytes of one value, not %zu",
+                           RECORD_VALUE_MOST, items[i].n);
+    return ERR_OK;
+}
+
 static enum err_code write_locked(struct journal *j, const struct record_item *items, size_t n,
                                   struct err *e)
 {
     lock_held(&j->lock);
     assert(!j->read_only);
+    TRY(check_values(items, n, e));
     size_t size = record_size(items, n);
     if (is_full(j, items, n, size))
         return journal_full(size, e);

@@ -38,7 +38,7 @@ struct journal_damage {
     bool missing; /* changes are missing, nobody knows of which keys: any value may be an old one */
 };
 
-/* An empty journal. ERR_OUT_OF_MEMORY. */
+/* An empty journal. ERR_OUT_OF_MEMORY, ERR_INTERNAL. */
 enum err_code journal_open(const struct journal_config *config, struct journal **ret,
                            struct err *e) must_check;
 /* A journal that another process wrote, to be read and not written: all that can be read in the log
@@ -52,7 +52,7 @@ int journal_fd(struct journal *j);     /* borrowed */
 enum err_code journal_check(int fd, struct err *e) must_check;
 
 /* Sets or removes the keys, all together. ERR_OUT_OF_MEMORY: nothing was changed; the journal has
- * no more room. */
+ * no more room, or a value has more than RECORD_VALUE_MOST bytes. */
 enum err_code journal_write(struct journal *j, const struct record_item *items, size_t n,
                             struct err *e) must_check;
 /* Whether values of n bytes in all can be added, and there is room left for changes of those that

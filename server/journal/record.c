@@ -1,5 +1,7 @@
 /* A reader goes from record to record. Where none begins although the log goes on, it looks for the
- * next front; the record before that is then found from its back. */
+ * next front; the record before that is then found from its back. Behind the log's end only the
+ * very next record counts, which was written as the writer died: all else there is of another time.
+ */
 #include "server/journal/record.h"
 
 #include <assert.h>
@@ -49,7 +51,7 @@ size_t record_size(const struct record_item *items, size_t n)
 
 static uint64_t head_sum(const struct head *h, const char *directory, uint64_t salt)
 {
-    uint64_t seed = (h->seq ^ salt << 40) * 0x9e3779b97f4a7c15u ^ h->values_n << 16 ^ h->count;
+    uint64_t seed = salt ^ h->seq * 0x9e3779b97f4a7c15u ^ h->values_n << 16 ^ h->count;
     return XXH3_64bits_withSeed(directory, h->directory_n, seed);
 }
 
@@ -174,7 +176,8 @@ bool record_next(struct record_reader *r, struct record *ret)
     uint64_t seq;
     size_t size;
     while (r->at < r->size) {
-        if (from_front(r, r->at, ret, &seq, &size) && seq > r->seq) {
+        if (from_front(r, r->at, ret, &seq, &size) &&
+            (r->at < r->end ? seq > r->seq : seq == r->seq + 1)) {
             r->missing |= seq != r->seq + 1;
             r->seq = seq;
             r->at += size;

@@ -8,7 +8,8 @@
  * parts begin at multiples of 8 bytes; numbers are in the machine's order, since the log never
  * leaves the machine's memory.
  *
- * Called by journal.c; pure. Sums are XXH3 (xxHash 0.8, 64 bits). */
+ * Called by journal.c; pure. Sums are XXH3 (xxHash 0.8, 64 bits), those of heads with the log's
+ * salt as their seed: a random number, so that no bytes of a client's are taken for a record. */
 #ifndef ARRAYD_JOURNAL_RECORD_H
 #define ARRAYD_JOURNAL_RECORD_H
 

@@ -328,6 +328,71 @@ static void an_unfinished_record_does_not_count(void **state)
     assert_false(record_next(&r, &record) || r.missing);
 }
 
+/* What lies behind the log's end is of another time, or what a client made; only the next record is
+ * this log's. */
+static void what_lies_behind_the_end_does_not_count(void **state)
+{
+    (void)state;
+    _Alignas(8) char log[4096] = {0};
+    struct record_item x = {1, "key", 3, "0123456789", 10};
+    size_t one = record_size(&x, 1);
+    record_write(log, 5, 1, &x, 1);
+    for (int seq = 2; seq < 4; seq++) {
+        record_write(log + one, 5, (uint64_t)seq, &x, 1);
+        struct record_reader r = {.log = log, .salt = 5, .size = sizeof log, .end = one};
+        struct record record;
+        assert_true(record_next(&r, &record));
+        assert_int_equal(record_next(&r, &record), seq == 2);
+        assert_true(r.damaged == 0 && !r.missing);
+    }
+    static const uint64_t salts[] = {4, UINT64_C(1) << 24 | 5, UINT64_C(1) << 63 | 5};
+    for (int i = 0; i < 3; i++) { /* each of its bits counts */
+        record_write(log + one, salts[i], 2, &x, 1);
+        struct record_reader r = {.log = log, .salt = 5, .size = sizeof log, .end = one};
+        struct record record;
+        assert_true(record_next(&r, &record) && !record_next(&r, &record));
+    }
+}
+
+static uint64_t salt_of(struct journal *j)
+{
+    uint64_t salt;
+    assert_int_equal(pread(journal_fd(j), &salt, sizeof salt, 16), sizeof salt);
+    return salt;
+}
+
+static void no_two_logs_have_the_same_salt(void **state)
+{
+    (void)state;
+    struct journal *a = open_new(&plain), *b = open_new(&plain);
+    assert_true(salt_of(a) != salt_of(b));
+    assert_true(salt_of(a) >> 32 || salt_of(b) >> 32);
+    journal_close(a);
+    journal_close(b);
+}
+
+static void a_value_that_could_not_be_read_is_refused(void **state)
+{
+    (void)state;
+    const struct journal_config config = {.most = (size_t)512 << 20};
+    struct journal *j = open_new(&config);
+    struct err e = ERR_INIT;
+    char *value = calloc(1, RECORD_VALUE_MOST + 1);
+    assert_non_null(value);
+    struct record_item x = {1, "key", 3, value, RECORD_VALUE_MOST + 1};
+    assert_int_equal(journal_write(j, &x, 1, &e), ERR_OUT_OF_MEMORY);
+    assert_false(journal_has(j, 1, "key", 3));
+    x.n = RECORD_VALUE_MOST;
+    assert_int_equal(journal_write(j, &x, 1, &e), ERR_OK);
+    struct journal *other;
+    struct journal_damage damage;
+    assert_int_equal(journal_read(area_duplicate(journal_fd(j)), &other, &damage, &e), ERR_OK);
+    assert_true(journal_has(other, 1, "key", 3) && damage.records == 0 && !damage.missing);
+    journal_close(other);
+    journal_close(j);
+    free(value);
+}
+
 static void what_is_no_journal_is_refused(void **state)
 {
     (void)state;
@@ -427,6 +492,9 @@ int main(void)
         cmocka_unit_test(every_byte_can_be_damaged),
         cmocka_unit_test(a_log_can_end_anywhere),
         cmocka_unit_test(an_unfinished_record_does_not_count),
+        cmocka_unit_test(what_lies_behind_the_end_does_not_count),
+        cmocka_unit_test(no_two_logs_have_the_same_salt),
+        cmocka_unit_test(a_value_that_could_not_be_read_is_refused),
         cmocka_unit_test(what_is_no_journal_is_refused),
         cmocka_unit_test(a_full_journal_refuses),
         cmocka_unit_test(each_allocation_may_fail),
