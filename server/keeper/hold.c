@@ -45,8 +45,8 @@ static void *watch(void *arg)
     const struct hold *h = arg;
     pthread_detach(pthread_self());
     struct pollfd p = {.fd = h->socket, .events = POLLRDHUP};
-    while (poll(&p, 1, -1) < 0 && errno == EINTR)
-        ;
+    while (poll(&p, 1, -1) < 1) /* for lack of memory, say */
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     _exit(KEEPER_GONE);
 }
 

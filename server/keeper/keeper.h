@@ -22,7 +22,8 @@
  * or −1. It exits with 0 if it could. */
 #define KEEPER_CHECK_ENV "ARRAYD_KEEPER_CHECK"
 
-#define KEEPER_GONE    1  /* the daemon's exit status when its keeper has died */
+#define KEEPER_GONE                                                                                \
+    76 /* the daemon's exit status when its keeper has died: no decision of its own */
 #define KEEPER_GAVE_UP 75 /* the keeper's when the daemon does not stay alive (EX_TEMPFAIL) */
 
 struct keeper_config {

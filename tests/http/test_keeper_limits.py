@@ -4,6 +4,7 @@ import os
 import re
 import resource
 import signal
+import time
 
 import pytest
 
@@ -80,6 +81,23 @@ def test_a_journal_that_the_keeper_cannot_take(daemon_with, more):
     c = d.client()
     assert sorted(a["name"][:5] for a in c.list_all("/v1/arrays", "arrays")) == ["a8999", "b"]
     c.close()
+
+
+def test_a_keeper_that_cannot_be_watched(daemon_with):
+    """It is there all the same: that is no reason to end."""
+    d = daemon_with("--restart-limit", 100)
+    before, limits = d.pid, resource.prlimit(d.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(before, resource.RLIMIT_NOFILE, (0, limits[1]))  # poll fails, when it begins anew
+    os.kill(before, signal.SIGSTOP)
+    until(lambda: open(f"/proc/{before}/stat").read().rsplit(")", 1)[1].split()[0] == "T")
+    os.kill(before, signal.SIGCONT)
+    time.sleep(0.1)
+    resource.prlimit(before, resource.RLIMIT_NOFILE, limits)
+    assert d.pid == before and d.client().get("/healthz").status == 200
+    d.proc.kill()
+    d.proc.wait()
+    d.expected = -signal.SIGKILL
+    until(lambda: not os.path.exists(f"/proc/{before}"))
 
 
 def test_a_journal_that_was_larger(daemon_with, tmp_path):
