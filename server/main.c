@@ -169,12 +169,15 @@ static enum err_code open_state(struct server *s, struct err *e)
     return ERR_OK;
 }
 
-/* Called when no request and no job is left, or only those that do not end. False where the
+/* Called when no request and no job is left, or only those that do not end. An upgrade, of which
+ * clients wait for the end, writes nothing where the keeper has everything. False where the
  * snapshot is not complete and current: the log has the details. */
-static bool save_state(struct server *s)
+static bool save_state(struct server *s, bool upgrade)
 {
     struct state_report report;
     struct err e = ERR_INIT;
+    if (upgrade && survive_holds_all(s->survive))
+        return true;
     enum err_code code = s->state ? state_save(s->state, &report, &e) : ERR_OK;
     if (code != ERR_OK) {
         log_event(LOG_ERROR, "the state could not be saved; the last snapshot is unchanged",
@@ -378,7 +381,8 @@ static void *take_signals(void *arg)
     _exit(atomic_load(&i->server->device_lost) ? LOST_EXIT : EXIT_FAILED);
 }
 
-static void wait_for_signal(struct server *s, sigset_t *signals)
+/* Returns the signal that ends the daemon. */
+static int wait_for_signal(struct server *s, sigset_t *signals)
 {
     int sig = next_end(s, signals, false);
     atomic_store(&s->draining, true);
@@ -395,6 +399,7 @@ static void wait_for_signal(struct server *s, sigset_t *signals)
     pthread_t t;
     if (thread_start(&t, "arrayd-signals", take_signals, &i))
         pthread_detach(t);
+    return sig;
 }
 
 /* Once the work under way is done: what outlives the process stays as it is. If that does not end
@@ -472,7 +477,7 @@ static int run(struct config *config)
         log_ready(&s);
         hold_drop_rest(s.hold);
         hold_ready(s.hold);
-        wait_for_signal(&s, &signals);
+        const bool upgrade = wait_for_signal(&s, &signals) == SIGUSR2;
         bool gone = atomic_load(&s.device_lost);
         until_ns = gone ? 0 : clock_ns() + (uint64_t)(config->drain_timeout * 1e9);
         if (s.export_socket && !arrays_continue(&s))
@@ -485,7 +490,7 @@ static int run(struct config *config)
         if (!atomic_load(&s.device_lost)) {
             jobs_free(ended ? s.jobs : NULL);
             s.jobs = ended ? NULL : s.jobs;
-            if (!save_state(&s))
+            if (!save_state(&s, upgrade))
                 status = EXIT_FAILED;
         }
         lost_leave(s.lost);

@@ -43,6 +43,12 @@ struct held_chunk {
     char name[CHUNK_NAME];
 };
 
+/* A buffer whose memory the keeper does not hold. */
+struct unheld {
+    uint64_t buffer;
+    UT_hash_handle hh;
+};
+
 struct survive {
     struct hold *hold;
     char left_backend[BACKEND]; /* that made the chunks that were left; "": there are none */
@@ -53,8 +59,10 @@ struct survive {
     struct journal *journal;
     struct journal_writer *writer;
     pthread_mutex_t lock;
-    struct held_chunk *chunks; /* under the lock */
-    _Atomic bool published;    /* the keeper has the new journal */
+    struct held_chunk *chunks; /* under the lock, as the next two */
+    struct unheld *unheld;
+    bool forgot_unheld;     /* for lack of memory */
+    _Atomic bool published; /* the keeper has the new journal */
     _Atomic bool stopped;
     _Atomic bool refused; /* the last chunk */
     bool vain; /* no device's memory outlives the process: nothing is written or taken over */
@@ -168,6 +176,28 @@ static struct kept_memory memory_of(const struct engine_placed *x)
                                 .was = kept_place_of(&x->was)};
 }
 
+static void note_held(struct survive *v, uint64_t buffer, bool held)
+{
+    struct unheld *x;
+    pthread_mutex_lock(&v->lock);
+    HASH_FIND(hh, v->unheld, &buffer, sizeof buffer, x);
+    if (held && x) {
+        HASH_DEL(v->unheld, x);
+        mem_free(x);
+    } else if (!held && !x) {
+        x = mem_calloc(1, sizeof *x);
+        if (x) {
+            x->buffer = buffer;
+            HASH_ADD(hh, v->unheld, buffer, sizeof x->buffer, x);
+        }
+        if (!x || !x->hh.tbl) {
+            mem_free(x);
+            v->forgot_unheld = true;
+        }
+    }
+    pthread_mutex_unlock(&v->lock);
+}
+
 /* `with`: a struct record_items. */
 static void placed(void *user, const struct engine_placed *all, uint32_t n, const void *with)
 {
@@ -177,6 +207,8 @@ static void placed(void *user, const struct engine_placed *all, uint32_t n, cons
     enum err_code code = m ? ERR_OK : err_oom(&e);
     for (uint32_t i = 0; m && i < n; i++)
         m[i] = memory_of(&all[i]);
+    for (uint32_t i = 0; i < n; i++)
+        note_held(v, all[i].buffer, all[i].place.chunk);
     if (code == ERR_OK)
         code = writer_placed(v->writer, m, n, with, &e);
     if (code != ERR_OK)
@@ -189,6 +221,7 @@ static void placed(void *user, const struct engine_placed *all, uint32_t n, cons
 static void gone(void *user, uint64_t buffer)
 {
     struct survive *v = user;
+    note_held(v, buffer, true);
     writer_unplaced(v->writer, buffer);
 }
 
@@ -283,6 +316,11 @@ void survive_free(struct survive *v)
         struct held_chunk *c = v->chunks;
         HASH_DEL(v->chunks, c);
         mem_free(c);
+    }
+    while (v->unheld) {
+        struct unheld *x = v->unheld;
+        HASH_DEL(v->unheld, x);
+        mem_free(x);
     }
     pthread_mutex_destroy(&v->lock);
     mem_free(v);
@@ -476,6 +514,16 @@ enum err_code survive_recover(struct survive *v, struct server *s, bool *ret, st
         TRY(take_over(v, s, e));
     atomic_store(&v->published, true);
     return hold_put(v->hold, JOURNAL, journal_fd(v->journal), e);
+}
+
+bool survive_holds_all(struct survive *v)
+{
+    if (!v || v->vain || writer_refused(v->writer) > 0)
+        return false;
+    pthread_mutex_lock(&v->lock);
+    const bool all = !v->unheld && !v->forgot_unheld;
+    pthread_mutex_unlock(&v->lock);
+    return all;
 }
 
 void survive_stop(struct survive *v)

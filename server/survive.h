@@ -39,6 +39,9 @@ const struct observer *survive_observer(struct survive *v);
  * be restored. NULL allowed. */
 enum err_code survive_recover(struct survive *v, struct server *s, bool *ret,
                               struct err *e) must_check;
+/* Whether the next process finds everything that clients have: nothing is in memory that the keeper
+ * does not have, and nothing could not be written down. NULL allowed: it does not. */
+bool survive_holds_all(struct survive *v);
 /* From here on nothing is written down, and nothing let go: the next process is to find what is
  * there now. NULL allowed. */
 void survive_stop(struct survive *v);

@@ -244,7 +244,9 @@ static void describe(int status, char ret[64])
 }
 
 /* Whether it ended because it wanted to, or because it could not begin. One that has been started
- * again may begin next time: a mistake in a file may be mended, an address be free again. */
+ * again may begin next time: a mistake in a file may be mended, an address be free again. A new
+ * program that cannot begin decides nothing, even at the end of everything: what is held is to be
+ * saved by a daemon that has restored it. */
 static bool is_decision(const struct keeper *k, int status)
 {
     if (k->asked >= AT_ONCE)

@@ -222,6 +222,7 @@ enum err_code writer_placed(struct journal_writer *k, const struct kept_memory *
         code = err_oom(e);
     } else if (enter(k, &w)) {
         code = write_places(k, &w, m, n, with, places, items, e);
+        k->refused += code != ERR_OK;
         pthread_mutex_unlock(&k->lock);
     }
     if (all > PLACED) {
@@ -334,6 +335,14 @@ void writer_stop(struct journal_writer *k)
     pthread_mutex_unlock(&k->lock);
 }
 
+uint64_t writer_refused(struct journal_writer *k)
+{
+    pthread_mutex_lock(&k->lock);
+    const uint64_t refused = k->refused;
+    pthread_mutex_unlock(&k->lock);
+    return refused;
+}
+
 static void metric(struct strb *out, const char *name, const char *type, const char *help,
                    uint64_t value)
 {
@@ -346,9 +355,7 @@ void writer_metrics(struct journal_writer *k, struct strb *out)
     struct journal_figures f;
     if (!k)
         return;
-    pthread_mutex_lock(&k->lock);
-    uint64_t refused = k->refused;
-    pthread_mutex_unlock(&k->lock);
+    const uint64_t refused = writer_refused(k);
     journal_figures(k->journal, &f);
     metric(out, "arrayd_journal_bytes", "gauge", "Size of the journal.", (uint64_t)f.bytes);
     metric(out, "arrayd_journal_live_bytes", "gauge", "Of that, in force.", (uint64_t)f.live);

@@ -68,6 +68,8 @@ void writer_passed(struct journal_writer *k, const char *principal, const char *
 void writer_passed_no_more(struct journal_writer *k, const char *principal, const char *id);
 bool writer_has_passed(struct journal_writer *k, const char *principal, const char *id);
 
+/* How many changes could not be written: the next process will not know of them. */
+uint64_t writer_refused(struct journal_writer *k);
 /* Prometheus text; nothing if k is NULL. */
 void writer_metrics(struct journal_writer *k, struct strb *out);
 

@@ -33,15 +33,18 @@ def kill(d, sig=signal.SIGKILL):
 DEADLY = {"ASAN_OPTIONS": "detect_stack_use_after_return=0:handle_segv=0:handle_sigbus=0"}
 
 
+def named(pid):
+    with open(f"/proc/{pid}/comm") as f:
+        return f.read().strip()
+
+
 def kill_at_sight(d, done):
     """Kills the daemon proper again and again."""
     while not done():
         try:
             pid = d.pid
-            with open(f"/proc/{pid}/comm") as f:
-                name = f.read().strip()
             # else there is none, or a sanitizer looks at the keeper's end through a child of its own
-            if pid != d.proc.pid and name != "arrayd-keeper":
+            if pid != d.proc.pid and named(pid) != "arrayd-keeper":
                 os.kill(pid, signal.SIGKILL)
         except (ProcessLookupError, FileNotFoundError):
             pass
@@ -279,8 +282,10 @@ def test_upgrade(daemon_with, installed):
     assert os.stat(f"/proc/{d.pid}/exe").st_ino == os.stat(installed).st_ino
 
 
-def test_an_upgrade_saves_the_state(daemon_with, tmp_path):
-    d = daemon_with("--state-dir", tmp_path / "state")
+@pytest.mark.parametrize("holds", ["all", "some"])
+def test_an_upgrade_and_the_state(daemon_with, tmp_path, holds):
+    """It is written only if the keeper does not have everything."""
+    d = daemon_with("--state-dir", tmp_path / "state", "--max-kept-arrays", 100 if holds == "all" else 1)
     c = d.client()
     c.create(name="u", data=[1.0, 2.0])
     c.expect(200, c.post("/v1/snapshot"))
@@ -288,9 +293,32 @@ def test_an_upgrade_saves_the_state(daemon_with, tmp_path):
     c.expect(200, c.post("/v1/evaluate", {"expr": "u+1", "out": "u"}))
     c.close()
     assert upgrade(d).returncode == 0, d.log()
+    assert len(re.findall(r" (info|warn) snapshot ", d.log())) == (1 if holds == "all" else 2)
     c = d.client()
     assert c.download("u").tolist() == [2, 3] and c.download("v").tolist() == [3]
     c.close()
+
+
+def test_an_end_during_an_upgrade_that_fails(daemon_with, tmp_path):
+    """The old program is started once more, since nothing has written the state."""
+    config, path, taken = tmp_path / "config", tmp_path / "s", socket.create_server(("127.0.0.1", 0))
+    right = f"listen = unix:{path}\nstate-dir = {tmp_path}/state\n"
+    config.write_text(right)
+    d = daemon_with("--config", config, listen=None)
+    c = d.client()
+    c.create(name="u", data=[1.0, 2.0])
+    c.close()
+    before = d.pid
+    config.write_text(right + f"listen = 127.0.0.1:{taken.getsockname()[1]}\n")
+    d.proc.send_signal(signal.SIGUSR2)
+    until(lambda: d.pid not in (before, d.proc.pid) and named(d.pid) == "arrayd")
+    config.write_text(right)
+    d.stop()
+    assert "the new program did not become ready" in d.log()
+    c = daemon_with("--config", config, listen=None).client()
+    assert c.download("u").tolist() == [1, 2]
+    c.close()
+    taken.close()
 
 
 def test_an_upgrade_costs_no_request(daemon_with):
