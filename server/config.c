@@ -139,6 +139,9 @@ const struct setting config_settings[] = {
      "starts in a row that may fail within a second; then the keeper gives up: exit status 75"},
     {"restart-rate", SET_COUNT, true, AT(restart_rate), "20", 0, 1000, "N",
      "deaths of the daemon a minute; more are followed by a wait, longer each time; 0: any number"},
+    {"restart-wait", SET_SECONDS, true, AT(restart_wait), "10", 0, 86400, "SECONDS",
+     "without a daemon, connections wait so long, then the keeper answers 503; 0: they always "
+     "wait"},
 
     {"fault-limit", SET_COUNT, true, AT(fault_limit), "3", 0, 100, "N",
      "faults by one user's work within fault-window that stop it for as long; 0: never"},

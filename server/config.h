@@ -51,6 +51,7 @@ struct config {
     int64_t restart_limit, restart_rate, journal_size, max_chunks, max_kept_arrays, job_restarts;
     int64_t reuse_memory; /* bytes on each device; 0, as for the time: see reclaim.h */
     double reuse_time;    /* seconds */
+    double restart_wait;  /* seconds */
 
     /* faults */
     int64_t fault_limit; /* 0: none */

@@ -537,7 +537,9 @@ static int keep(struct config *config, char *const *argv)
     struct keeper_config k = {.argv = argv,
                               .most_failures = config->restart_limit,
                               .most_deaths = config->restart_rate,
-                              .leave_s = config->drain_timeout + saving + LEAVE_S};
+                              .leave_s = config->drain_timeout + saving + LEAVE_S,
+                              .wait_s = config->restart_wait,
+                              .answered = HTTP_SOCKETS_PLAIN};
     config_free(config);
     return keeper_run(&k);
 }

@@ -215,8 +215,10 @@ static inline void http_took(double *field, uint64_t begun_ns)
 struct http;
 /* Listening sockets that outlive the process, by names; NULL members: none do. put: the socket
  * stays the front's own, too. */
-#define HTTP_SOCKETS     "listen."
-#define HTTP_SOCKET_NAME 200
+#define HTTP_SOCKETS       "listen" /* all names begin so; then: */
+#define HTTP_SOCKETS_PLAIN HTTP_SOCKETS "."
+#define HTTP_SOCKETS_TLS   HTTP_SOCKETS "-tls."
+#define HTTP_SOCKET_NAME   200
 struct http_keep {
     int (*take)(void *user, const char *name); /* -1: no socket has that name */
     enum err_code (*put)(void *user, const char *name, int fd, struct err *e);

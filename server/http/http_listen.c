@@ -31,6 +31,16 @@ static const char *text_of(const struct http *h, size_t i)
     return i < c->n_listen ? c->listen[i] : c->admin_listen[i - c->n_listen];
 }
 
+static bool is_admin(const struct http *h, size_t i)
+{
+    return i >= h->config.n_listen;
+}
+
+static bool is_tls(const struct http *h, size_t i)
+{
+    return !is_admin(h, i) && h->config.tls_cert && strncmp(text_of(h, i), "unix:", 5) != 0;
+}
+
 /* "listen.0.127.0.0.1@7411", the first of those with this text: so it does not matter what else the
  * next process listens on. False: the name would be too long, and the socket is not kept. */
 static bool socket_name(const struct http *h, size_t i, char ret[HTTP_SOCKET_NAME])
@@ -39,7 +49,8 @@ static bool socket_name(const struct http *h, size_t i, char ret[HTTP_SOCKET_NAM
     size_t same = 0;
     for (size_t j = 0; j < i; j++)
         same += !strcmp(text_of(h, j), text);
-    size_t n = (size_t)snprintf(ret, HTTP_SOCKET_NAME, HTTP_SOCKETS "%zu.%s", same, text);
+    size_t n = (size_t)snprintf(ret, HTTP_SOCKET_NAME, "%s%zu.%s",
+                                is_tls(h, i) ? HTTP_SOCKETS_TLS : HTTP_SOCKETS_PLAIN, same, text);
     for (unsigned char *p = (unsigned char *)ret; *p; p++) /* what a name may not have */
         *p = *p <= ' ' || *p >= 0x7f || *p == ':' || *p == '#' ? '@' : *p;
     return n < HTTP_SOCKET_NAME;
@@ -214,9 +225,9 @@ enum err_code http_listen(struct http *h, struct err *e)
     for (size_t i = 0; i < n; i++) {
         struct listener *l = &h->listeners[i];
         const char *text = text_of(h, i);
-        l->admin = i >= h->config.n_listen;
+        l->admin = is_admin(h, i);
         l->http = h;
-        l->tls = !l->admin && h->config.tls_cert && strncmp(text, "unix:", 5) != 0;
+        l->tls = is_tls(h, i);
         TRY(!strncmp(text, "unix:", 5) ? listen_unix(l, text + 5, h->config.unix_mode, e)
                                        : listen_tcp(l, text, l->admin || h->config.accounts, e));
         h->addresses[i] = l->address;

@@ -27,6 +27,7 @@
 
 #include "compute/base/clock.h"
 #include "compute/base/log.h"
+#include "server/keeper/answer.h"
 #include "server/keeper/held.h"
 #include "server/keeper/notify.h"
 #include "server/keeper/pace.h"
@@ -36,7 +37,7 @@
 #define BEGIN_S      600.0 /* for a new program to become ready, state and all */
 #define AT_ONCE      3     /* so many signals to end leave no time */
 #define EXIT_NO_EXEC 127
-#define RESERVE      16 /* descriptors for what is not one of many, and for starts */
+#define RESERVE      (ANSWERS_MOST + 16) /* descriptors: for these, for starts, no LINK_ADD */
 
 struct keeper {
     struct keeper_config config;
@@ -52,6 +53,8 @@ struct keeper {
     bool given, ready;
     bool silent; /* all that it sent has been read, and it will send no more */
     uint64_t ready_ns;
+    uint64_t down_ns; /* since then no daemon has been ready */
+    struct answers answers;
     uint64_t start_ns;    /* of the next start, while there is no daemon */
     pid_t checker;        /* the candidate, asked; 0: none */
     bool leaving;         /* the daemon was asked to leave for the candidate, */
@@ -313,6 +316,8 @@ static void daemon_ended(struct keeper *k, int status)
     describe(status, how);
     k->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     hear(k);
+    if (k->ready)
+        k->down_ns = clock_ns();
     close(k->link);
     k->link = -1;
     k->daemon = 0;
@@ -517,15 +522,30 @@ static bool begin(struct keeper *k)
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
     }
+    k->down_ns = clock_ns();
     notify_each_stored(store, k);
     k->signal_fd = signalfd(-1, &k->signals, SFD_CLOEXEC | SFD_NONBLOCK);
     return find_program(k) && k->signal_fd >= 0;
 }
 
-/* Milliseconds until something is to be done without being asked; −1: never. */
-static int timeout(const struct keeper *k)
+/* From when on connections are answered here; 0: they wait. */
+static uint64_t answers_from(const struct keeper *k)
 {
-    uint64_t at = k->daemon ? k->deadline_ns : k->start_ns, now = clock_ns();
+    if ((k->daemon && k->ready) || k->config.wait_s == 0)
+        return 0;
+    return k->down_ns + (uint64_t)(k->config.wait_s * 1e9);
+}
+
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+    return !a || (b && b < a) ? b : a;
+}
+
+/* Milliseconds until something is to be done without being asked; −1: never. */
+static int timeout(const struct keeper *k, uint64_t now)
+{
+    const uint64_t own = k->daemon ? k->deadline_ns : k->start_ns, from = answers_from(k);
+    const uint64_t at = sooner(sooner(own, from > now ? from : 0), answers_until(&k->answers));
     if (!at)
         return -1;
     return at <= now ? 0 : (int)((at - now) / 1000000 + 1);
@@ -533,13 +553,17 @@ static int timeout(const struct keeper *k)
 
 static void poll_once(struct keeper *k)
 {
-    struct pollfd p[] = {
+    struct pollfd p[3 + ANSWERS_POLLED] = {
         {.fd = k->signal_fd, .events = POLLIN},
         {.fd = k->silent ? -1 : k->link, .events = (short)(POLLIN | (k->given ? 0 : POLLOUT))},
         {.fd = notify_waits(), .events = POLLOUT},
     };
-    if (poll(p, 3, timeout(k)) < 0 && errno != EINTR)
+    const uint64_t before = clock_ns(), from = answers_from(k);
+    const int n =
+        answers_polled(&k->answers, k->table, k->config.answered, from && from <= before, p + 3);
+    if (poll(p, (nfds_t)n + 3, timeout(k, before)) < 0 && errno != EINTR)
         return;
+    answers_go_on(&k->answers, p + 3, n);
     if (p[2].revents)
         notify_go_on();
     if (p[1].revents & (POLLIN | POLLHUP))

@@ -5,7 +5,8 @@
  * old one is gone. SIGTERM, SIGINT and SIGHUP are passed on. SIGUSR2 is an upgrade: the program is
  * looked up again by its name, and asked whether it understands what is held; then the running
  * daemon is sent SIGUSR2, which asks it to leave everything as it is, and the new one is started.
- * If the new one does not become ready, the old program is started again.
+ * If the new one does not become ready, the old program is started again. Where no daemon is ready
+ * for a while, connections get a 503.
  *
  * Called by main.c, in a process without threads. */
 #ifndef ARRAYD_KEEPER_H
@@ -31,6 +32,8 @@ struct keeper_config {
     int64_t most_failures; /* starts in a row that did not last a second, before it gives up */
     int64_t most_deaths;   /* within a minute; more are put off (pace.h) */
     double leave_s;        /* how long a daemon may take to leave for an upgrade */
+    double wait_s; /* without a daemon; then connections are answered here (answer.h). 0: never */
+    const char *answered; /* with what the names of their listening sockets begin */
 };
 
 /* Returns the exit status: the daemon's, if it ended by its own decision. */

@@ -33,18 +33,15 @@ def kill(d, sig=signal.SIGKILL):
 DEADLY = {"ASAN_OPTIONS": "detect_stack_use_after_return=0:handle_segv=0:handle_sigbus=0"}
 
 
-def named(pid):
-    with open(f"/proc/{pid}/comm") as f:
-        return f.read().strip()
-
-
 def kill_at_sight(d, done):
     """Kills the daemon proper again and again."""
     while not done():
         try:
             pid = d.pid
+            with open(f"/proc/{pid}/comm") as f:
+                name = f.read().strip()
             # else there is none, or a sanitizer looks at the keeper's end through a child of its own
-            if pid != d.proc.pid and named(pid) != "arrayd-keeper":
+            if pid != d.proc.pid and name != "arrayd-keeper":
                 os.kill(pid, signal.SIGKILL)
         except (ProcessLookupError, FileNotFoundError):
             pass
@@ -311,7 +308,8 @@ def test_an_end_during_an_upgrade_that_fails(daemon_with, tmp_path):
     before = d.pid
     config.write_text(right + f"listen = 127.0.0.1:{taken.getsockname()[1]}\n")
     d.proc.send_signal(signal.SIGUSR2)
-    until(lambda: d.pid not in (before, d.proc.pid) and named(d.pid) == "arrayd")
+    until(lambda: d.pid not in (before, d.proc.pid))
+    until(lambda: len(os.listdir(f"/proc/{d.pid}/task")) > 1)  # it has read its configuration
     config.write_text(right)
     d.stop()
     assert "the new program did not become ready" in d.log()

@@ -11,7 +11,7 @@ import pytest
 from conftest import until
 from test_keeper import kill, restarts
 
-RESERVE = 16  # keeper.c
+RESERVE = 80  # keeper.c
 
 
 def limit_descriptors(d, more):
