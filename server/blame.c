@@ -14,25 +14,6 @@
 
 #define FAULTS "faults" /* the name with the keeper */
 
-enum err_code blame_open(const struct config *config, struct hold *hold, struct culprits **ret,
-                         struct err *e)
-{
-    struct err why = ERR_INIT;
-    struct culprits *c = culprits_open(hold != NULL, hold_take(hold, FAULTS));
-    if (!c)
-        return err_oom(e);
-    culprits_limit(c, config->fault_limit, config->fault_window);
-    if (hold && !culprits_are_kept(c)) {
-        if (hold_put(hold, FAULTS, culprits_fd(c), &why) == ERR_OK)
-            culprits_kept(c);
-        else
-            log_event(LOG_WARN, "what faults will not be known after a crash", "reason",
-                      why.message, NULL);
-    }
-    *ret = c;
-    return ERR_OK;
-}
-
 /* Signals by which a process ends that did something wrong. Others were sent by somebody, or by the
  * system because memory ran out. */
 static bool is_a_crash(int sig)
@@ -49,6 +30,26 @@ static bool is_a_crash(int sig)
     default:
         return false;
     }
+}
+
+enum err_code blame_open(const struct config *config, struct hold *hold, struct culprits **ret,
+                         struct err *e)
+{
+    struct err why = ERR_INIT;
+    struct culprits *c = culprits_open(hold != NULL, hold_take(hold, FAULTS));
+    if (!c)
+        return err_oom(e);
+    culprits_ended(c, is_a_crash(hold_signal(hold)));
+    culprits_limit(c, config->fault_limit, config->fault_window);
+    if (hold && !culprits_are_kept(c)) {
+        if (hold_put(hold, FAULTS, culprits_fd(c), &why) == ERR_OK)
+            culprits_kept(c);
+        else
+            log_event(LOG_WARN, "what faults will not be known after a crash", "reason",
+                      why.message, NULL);
+    }
+    *ret = c;
+    return ERR_OK;
 }
 
 static void count_fault(struct culprits *c, const char *who)
@@ -68,9 +69,12 @@ void blame_crash(struct culprits *c, const struct hold *hold)
     char why[64], key[CODE_KEY_TEXT];
     const int sig = hold_signal(hold);
     const struct culprit_left *left = culprits_left(c, &n);
-    if (!is_a_crash(sig))
+    if (n == 0 && !is_a_crash(sig))
         return;
-    snprintf(why, sizeof why, "the daemon died of signal %d (%s)", sig, strsignal(sig));
+    if (is_a_crash(sig))
+        snprintf(why, sizeof why, "the daemon died of signal %d (%s)", sig, strsignal(sig));
+    else
+        snprintf(why, sizeof why, "the daemon crashed"); /* one before the last */
     const bool saved = culprits_crashed(c, why);
     for (uint32_t i = 0; i < n; i++) {
         code_key_text(&left[i].plan, key);

@@ -56,9 +56,10 @@ static void end_texts(struct culprits_memory *m)
         m->strikes[i].who[CULPRIT_WHO - 1] = '\0';
 }
 
-static void take_plan(struct culprits *c, const struct running_slot *s)
+static void take_plan(struct culprits *c, const struct running_slot *s, uint32_t slot)
 {
     struct culprit_left *l = &c->left[c->n_left++];
+    l->slot = slot;
     l->plan = s->plan;
     l->alone = s->alone;
     memcpy(l->who, s->who, sizeof l->who);
@@ -68,21 +69,24 @@ static void take_plan(struct culprits *c, const struct running_slot *s)
         snprintf(l->form, sizeof l->form, "plan-of-%u", s->n_kernels);
 }
 
-/* Notes what was running, and empties the table for this process. False without memory. */
+/* Notes what was running. False without memory. */
 static bool take_running(struct culprits *c)
 {
     c->left = mem_calloc(RUNNING_MOST, sizeof *c->left);
-    for (int i = 0; c->left && i < RUNNING_MOST; i++) {
+    for (uint32_t i = 0; c->left && i < RUNNING_MOST; i++) {
         struct running_slot *s = &c->m->slots[i];
-        if (atomic_exchange(&s->state, SLOT_FREE) != SLOT_RUNS)
-            continue;
+        const uint32_t state = atomic_load(&s->state);
+        const bool left = state == SLOT_RUNS || state == SLOT_CRASHED;
         s->who[sizeof s->who - 1] = s->form[sizeof s->form - 1] = s->job[sizeof s->job - 1] = '\0';
-        if (*s->form) {
-            take_plan(c, s);
-        } else {
+        if (left && *s->form) {
+            take_plan(c, s, i);
+            continue;
+        }
+        if (left) {
             memcpy(c->job_left, s->job, sizeof c->job_left);
             c->n_jobs_left++;
         }
+        atomic_store(&s->state, SLOT_FREE);
     }
     return c->left;
 }

@@ -49,6 +49,19 @@ const struct culprit_left *culprits_left(const struct culprits *c, uint32_t *ret
     return c->left;
 }
 
+void culprits_ended(struct culprits *c, bool crashed)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < c->n_left; i++) {
+        _Atomic uint32_t *state = &c->m->slots[c->left[i].slot].state;
+        if (atomic_load(state) == SLOT_RUNS)
+            atomic_store(state, crashed ? SLOT_CRASHED : SLOT_FREE);
+        if (atomic_load(state) == SLOT_CRASHED)
+            c->left[n++] = c->left[i];
+    }
+    c->n_left = n;
+}
+
 bool culprits_crashed(struct culprits *c, const char *why)
 {
     const uint32_t n = c->n_left;
@@ -63,6 +76,8 @@ bool culprits_crashed(struct culprits *c, const char *why)
     const bool saved = room && culprits_fault(c, why, works, n, n == 1 && c->left[0].alone);
     for (uint32_t i = 0; room && i < n; i++)
         c->left[i].refused = plans[i].refused;
+    for (uint32_t i = 0; i < n; i++)
+        atomic_store(&c->m->slots[c->left[i].slot].state, SLOT_FREE);
     mem_free(plans);
     mem_free(works);
     return saved;

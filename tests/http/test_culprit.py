@@ -237,6 +237,27 @@ def test_a_program_of_a_user_who_is_refused_waits(gpu_with, accounts):
     n.end()
 
 
+def test_a_crash_and_a_start_that_fails(daemon_with, accounts, tmp_path):
+    """The process after the one that crashed does not come to judging it: the next one does."""
+    config = tmp_path / "config"
+    config.write_text("backend = cpu\nthreads = 1\n")
+    n = Node(daemon_with, accounts, "--config", config, "--restart-limit", 1000, environment=DEADLY)
+    make(n.ann, n.bob)
+    n.ann.expect(201, n.ann.post("/v1/arrays", {"name": "a", "fill": 1.0, "shape": [2500, 1]}))
+    n.ann.expect(201, n.ann.post("/v1/arrays", {"name": "b", "fill": 1.0, "shape": [1, 2500]}))
+    before, later = n.d.pid, Later(n.ann, HEAVY)
+    until(lambda: n.in_flight() >= 1, 60)
+    time.sleep(0.3)
+    config.write_text("backend = none\n")
+    os.kill(before, signal.SIGSEGV)
+    until(lambda: n.d.log().count("exit status 2") >= 2, 60)
+    config.write_text("backend = cpu\nthreads = 1\n")
+    later.end()
+    until(lambda: n.d.log().count(" ready ") == 2, 60)
+    assert states(n.root) == ["suspect"] and "principal=ann" in n.d.log()
+    n.end()
+
+
 def test_a_crash_while_work_runs(daemon_with, accounts):
     """The CPU backend: the process dies, and the next one knows what it was running."""
     n = Node(daemon_with, accounts, "--backend", "cpu", "--threads", 1, "--restart-limit", 1000, environment=DEADLY)

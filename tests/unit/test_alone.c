@@ -36,9 +36,40 @@ static struct culprits *blamed(struct adder *a, int times)
         struct culprits *next = after_death(c);
         culprits_close(c);
         c = next;
-        assert_false(culprits_crashed(c, "a test")); /* nobody keeps it */
+        assert_true(culprits_crashed(c, "a test")); /* who had the memory has it still */
     }
     return c;
+}
+
+static uint32_t left_of(struct culprits **c, bool crashed)
+{
+    uint32_t n;
+    struct culprits *next = after_death(*c);
+    culprits_close(*c);
+    *c = next;
+    culprits_ended(next, crashed);
+    (void)culprits_left(next, &n);
+    return n;
+}
+
+/* The next process may end before it can judge what crashed the one before it. */
+static void test_a_crash_is_known_until_it_is_judged(void **state)
+{
+    (void)state;
+    uint32_t n;
+    const struct code_key one = {"one"}, two = {"two"};
+    struct culprits *c = culprits_open(true, -1);
+    assert_true(culprits_begin(c, &one, 1, "rows", "ann", false));
+    assert_int_equal(left_of(&c, true), 1);
+    for (int i = 0; i < 2; i++) {
+        assert_true(culprits_begin(c, &two, 1, "rows", "bob", false));
+        assert_int_equal(left_of(&c, false), 1);
+        assert_string_equal(culprits_left(c, &n)->who, "ann");
+    }
+    (void)culprits_crashed(c, "a test");
+    assert_int_equal(culprits_suspects(c), 1);
+    assert_int_equal(left_of(&c, true), 0);
+    culprits_close(c);
 }
 
 /* Three jobs on streams of their own, the second suspected: once. In which order they begin is for
@@ -161,8 +192,9 @@ static void close_gpu(struct gpu *g, struct adder *adders, int n)
 static bool is_running(const struct culprits *c)
 {
     uint32_t n;
-    struct culprits *copy = after_death(c); /* which takes what is running */
+    struct culprits *copy = after_death(c);
     (void)culprits_left(copy, &n);
+    culprits_ended(copy, false); /* takes what is running */
     culprits_close(copy);
     return n > 0;
 }
@@ -336,6 +368,7 @@ static void test_a_job_that_it_crashed_of(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_crash_is_known_until_it_is_judged),
         cmocka_unit_test(test_alone_on_the_cpu),
         cmocka_unit_test(test_refused_on_the_cpu),
         cmocka_unit_test(test_alone_on_a_gpu),
