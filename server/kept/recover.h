@@ -1,6 +1,6 @@
 /* Builds a server's contents from the journal of a process that is gone.
  *
- * Called by main.c before the first request; the server's tables tell an observer that writes to
+ * Called by survive.c before the first request; the server's tables tell an observer that writes to
  * another, new journal, which has all of it afterwards. Also called by state_load.c, for what a
  * restore has to leave out of account. */
 #ifndef ARRAYD_SERVER_RECOVER_H
