@@ -1,9 +1,9 @@
 /* Names with the keeper: "journal", "cells", and "chunk.N.BACKEND.DEVICE.BYTES", which says all
- * that the engine needs to map it again. The journal of the process before is read into a table and left as
- * it is; recovering fills a new one by the tables' own calls, which takes its place once all is
- * there. So the process after one that dies while it recovers reads the same journal. Let go of by
- * then are chunks that are none, or in which nothing lies, and the connections of
- * exports that could not continue. */
+ * that the engine needs to map it again. The journal of the process before is read into a table and
+ * left as it is; recovering fills a new one by the tables' own calls, which takes its place once
+ * all is there. So the process after one that dies while it recovers reads the same journal. Let go
+ * of by then are chunks that are none, or in which nothing lies, and the connections of exports
+ * that could not continue. */
 #include "server/survive.h"
 
 #include <inttypes.h>

@@ -5,8 +5,8 @@
  * changes have room of their own there; should it not be enough, the journal is behind from then
  * on, which is logged once and counted.
  *
- * Made by survive.c before the tables, and freed after them. Thread-safe; one short lock, below those
- * of the tables and of the engine. */
+ * Made by survive.c before the tables, and freed after them. Thread-safe; one short lock, below
+ * those of the tables and of the engine. */
 #ifndef ARRAYD_SERVER_JOURNAL_WRITER_H
 #define ARRAYD_SERVER_JOURNAL_WRITER_H
 

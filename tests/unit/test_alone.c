@@ -59,10 +59,10 @@ static void test_a_crash_is_known_until_it_is_judged(void **state)
     uint32_t n;
     const struct code_key one = {"one"}, two = {"two"};
     struct culprits *c = culprits_open(true, -1);
-    assert_true(culprits_begin(c, &one, 1, "rows", "ann", false));
+    assert_true(culprits_begin(c, &one, 1, "rows", (struct culprit_who){.name = "ann"}, false));
     assert_int_equal(left_of(&c, true), 1);
     for (int i = 0; i < 2; i++) {
-        assert_true(culprits_begin(c, &two, 1, "rows", "bob", false));
+        assert_true(culprits_begin(c, &two, 1, "rows", (struct culprit_who){.name = "bob"}, false));
         assert_int_equal(left_of(&c, false), 1);
         assert_string_equal(culprits_left(c, &n)->who, "ann");
     }
@@ -334,6 +334,7 @@ static void test_a_job_that_it_crashed_of(void **state)
     begin_of(r, 2, "j-1");
     assert_true(culprits_begin_job(r, "j-1") && culprits_begin_job(r, "j-2"));
     struct culprits *killed = after_death(r);
+    culprits_ended(killed, false);
     assert_string_equal(culprits_crashed_of(killed), "");
     culprits_close(killed);
     begin_of(r, 1, "j-1");
