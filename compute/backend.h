@@ -1,7 +1,8 @@
 /* The interface that every device implements: compute/cpu and compute/gpu.
  *
- * Called by the engine only. A backend owns devices, memory and streams; it knows kernels (ir.h)
- * and raw storage, nothing of arrays, sessions or requests. All calls are thread-safe unless said
+ * Called by compute/engine, compute/memory and compute/program; server/doctor.c calls
+ * backend_diagnose. A backend owns devices, memory and streams; it knows kernels (ir.h) and raw
+ * storage, nothing of arrays, sessions or requests. All calls are thread-safe unless said
  * otherwise. Only backends.c knows which backends exist.
  *
  * Order: jobs of one stream run in the order submitted. Across streams nothing is ordered except by
@@ -70,7 +71,7 @@ struct backend_config {
     int64_t shareable_keep_bytes;
     double shareable_keep_s;
     /* CUDA: processes, 0 at the end, whose memory will be imported: opening waits until the driver
-     * says that they have left the devices, and fails if it goes on saying that they have not.
+     * says that they have left the devices, and fails if it never does.
      * NULL: none. */
     const int *before;
     /* Called once, from any thread, when a device is lost; must not block. May be NULL. */

@@ -1,5 +1,5 @@
 /* Who is to blame (compute/culprit/culprit.h), as the daemon sees it: the list outlives the process
- * with the keeper, and what was running when the process before crashed is suspected.
+ * with the keeper, and what was running when the previous process crashed is suspected.
  *
  * Called by main.c and lost.c. */
 #ifndef ARRAYD_SERVER_BLAME_H

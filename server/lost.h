@@ -3,7 +3,7 @@
  * After a sticky error nothing on the device works any more in this process; a new process may find
  * it healthy. So from then on the daemon refuses everything (server->device_lost: 503, /readyz
  * too), wakes waiting requests with the error, and exits with status 75 (EX_TEMPFAIL), so that its
- * supervisor restarts it. Used by main.c. */
+ * supervisor restarts it. Used by main.c and front.c. */
 #ifndef ARRAYD_SERVER_LOST_H
 #define ARRAYD_SERVER_LOST_H
 

@@ -2,10 +2,10 @@
  * keeper; and how the next daemon takes them over.
  *
  * Used by main.c: opened before the engine, which is told where to keep memory; recovered before
- * the first request; stopped when nothing that ends from then on is to be written down any more.
- * Without a keeper, or without keep-arrays, *ret of survive_open is NULL. Where no device's memory
- * can outlive the process, nothing else does: the state on disk has the arrays, and whose they are.
- */
+ * the first request; stopped when ends of requests and exports must no longer be recorded. Without
+ * a keeper, or without keep-arrays, *ret of survive_open is NULL. If no device's memory can outlive
+ * the process, nothing else does either: arrays and their owners are restored from the state on
+ * disk. */
 #ifndef ARRAYD_SERVER_SURVIVE_H
 #define ARRAYD_SERVER_SURVIVE_H
 
@@ -33,9 +33,9 @@ enum err_code survive_configure(struct survive *v, struct engine_config *ec,
 /* Once the engine is open: why its arrays do not outlive the process, static text; NULL: they do.
  * Without `v`, too. */
 const char *survive_problem(struct survive *v, const struct server *s);
-/* Whom the tables tell of their changes; NULL: nobody. NULL allowed. */
+/* Gets the changes of the tables; NULL: they need not report them. NULL allowed. */
 const struct observer *survive_observer(struct survive *v);
-/* Takes over what the process before left; *ret false: it left nothing, and the state on disk may
+/* Takes over what the previous process left; *ret false: it left nothing, and the state on disk may
  * be restored. NULL allowed. */
 enum err_code survive_recover(struct survive *v, struct server *s, bool *ret,
                               struct err *e) must_check;

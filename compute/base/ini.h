@@ -4,7 +4,7 @@
  * length and end with LF or CR LF; a leading byte order mark is skipped. Lines keep their positions
  * in the text, so that a caller can write the file again with some lines changed.
  *
- * Called by config.c and accounts.c. It owns nothing; no shared state. */
+ * Called by config_read.c and accounts.c. It owns nothing; no shared state. */
 #ifndef ARRAYD_SERVER_INI_H
 #define ARRAYD_SERVER_INI_H
 

@@ -15,11 +15,11 @@
 struct alone {
     const void *runs;  /* the work that has the device to itself */
     const void *waits; /* the work that wants it */
-    uint64_t until_ns; /* so long others are held back for it */
+    uint64_t until_ns; /* until then others are held back for it */
 };
 
-/* Whether the work may start, of which everything else allows that. alone: only by itself; busy:
- * something runs on the device. Nothing is held back for work that is not asked for again. */
+/* Whether work that is otherwise ready may start. alone: only by itself; busy: something runs on
+ * the device. Work that may not start yet is to be asked for again. */
 static inline bool alone_may_start(struct alone *a, const void *work, bool alone, bool busy,
                                    uint64_t now_ns)
 {

@@ -35,8 +35,8 @@ struct culprits;
 #define CULPRIT_JOB     32
 #define FAULTED_FILE    "faulted" /* in the kernel cache's folder */
 
-/* shared: in memory with a descriptor (culprits_fd). take_fd: that of the process before, or −1;
- * what it says is taken over if it was written by the same version. NULL without memory. */
+/* shared: in memory with a descriptor (culprits_fd). take_fd: that of the previous process, or −1;
+ * its contents are taken over if the same version wrote them. NULL without memory. */
 struct culprits *culprits_open(bool shared, int take_fd);
 void culprits_close(struct culprits *c);   /* NULL allowed */
 int culprits_fd(const struct culprits *c); /* −1 if it is not shared */
@@ -81,11 +81,11 @@ struct culprit_verdict {
     uint64_t refusal;   /* for culprits_reason; 0: none */
     bool alone;         /* it may run, but beside nothing else */
 };
-/* Of work that is that plan, and of those kernels, each given once, as far as they can be told
- * apart. Looks at the file first, where something is known of it. */
+/* Judges work by its plan and by its kernels, each given once (n 0: by the plan alone). If the work
+ * is listed, the file is read again first: somebody may have removed it there. */
 struct culprit_verdict culprits_judge(struct culprits *c, const struct code_key *keys, uint32_t n,
                                       const struct code_key *plan);
-/* It ran alone, and nothing happened. */
+/* It ran alone without a fault. */
 void culprits_cleared(struct culprits *c, const struct code_key *keys, uint32_t n,
                       const struct code_key *plan);
 /* Whether that kernel is refused, or was part of a plan that is: avoid it where possible. */

@@ -1,8 +1,8 @@
 /* The engine: arrays on a device, expressions evaluated over them, transfers in and out.
  *
- * The only entrance from server/ to compute/. Thread-safe throughout; nothing here blocks on the
- * device. Work on one stream runs in the order submitted. Work on different streams that touches
- * the same memory runs in the order submitted, too.
+ * What server/ calls for work on arrays, with memory.h below it. Thread-safe throughout; nothing
+ * here blocks on the device. Work on one stream runs in the order submitted. Work on different
+ * streams that touches the same memory runs in the order submitted, too.
  *
  * Memory: array → buffer (identity, shared by views) → storage (one allocation). All are reference
  * counted. Storage is charged to an account from creation until it is really released. All memory

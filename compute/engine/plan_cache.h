@@ -1,12 +1,13 @@
 /* Cached plans for repeated expressions: the typed graph and its kernels, so that a repeated
  * request skips checking and lowering, and, on a device, code generation.
  *
- * Called by evaluate.c and run.c. The key of a plan has the request byte for byte (the expression
- * with its literals, the target's geometry) and the current meaning of its names (dtypes, geometry,
- * which names are the same array, the values of bound scalars); keys are compared in full, never by
- * hash alone. Arrays are not part of a plan: it holds no reference to any, the user of a plan
- * supplies them. Thread-safe; entries are immutable but for the staged plan, and reference-counted;
- * the least recently used are evicted first. */
+ * Called by evaluate.c, bind.c, run.c, ghost.c and engine.c, and by loop_kernels.c of
+ * compute/program. The key of a plan has the request byte for byte (the expression with its
+ * literals, the target's geometry) and the current meaning of its names (dtypes, geometry, which
+ * names are the same array, the values of bound scalars); keys are compared in full, never by hash
+ * alone. Arrays are not part of a plan: it holds no reference to any, the user of a plan supplies
+ * them. Thread-safe; entries are immutable but for the staged plan, and reference-counted; the
+ * least recently used are evicted first. */
 #ifndef ARRAYD_PLAN_CACHE_H
 #define ARRAYD_PLAN_CACHE_H
 

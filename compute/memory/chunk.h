@@ -2,8 +2,8 @@
  * its descriptor (engine_keep). An array of engine.own_least bytes and more has one to itself, and
  * so has one that is exported; smaller ones are pieces of one (pieces.h), if there is a keeper.
  *
- * Called by storage.c and reclaim.c. Thread-safe; a lock here is taken after the engine's, before
- * reclaim's. */
+ * Called by storage.c, reclaim.c and adopt.c, and by compute/engine/engine.c. Thread-safe; a lock
+ * here is taken after the engine's, before reclaim's. */
 #ifndef ARRAYD_CHUNK_H
 #define ARRAYD_CHUNK_H
 
@@ -18,7 +18,7 @@ struct engine_place;
 struct chunk {
     struct shared_block share; /* host: its data and size alone */
     int64_t used;              /* bytes of it that arrays may have: zeros behind them */
-    uint64_t number;           /* the keeper's name for it; 0: the keeper has it not */
+    uint64_t number;           /* the keeper's name for it; 0: the keeper does not have it */
     int device;
     bool host;   /* in host memory (backend.h's host_alloc) */
     bool cut;    /* in pieces: cannot be exported */
@@ -32,11 +32,11 @@ struct chunks;
 struct chunks *chunks_new(struct engine *g); /* NULL without memory */
 void chunks_free(struct chunks *c);          /* when every chunk is released; NULL allowed */
 
-/* A chunk for `size` bytes; the keeper has it, if there is one. `must`: rather without the keeper
- * than not at all, see share_alloc. ERR_OUT_OF_MEMORY, ERR_OVERLOADED: no more descriptors. */
+/* A chunk for `size` bytes; the keeper gets it, if there is one. `must`: make one even if the
+ * keeper cannot get it, see share_alloc. ERR_OUT_OF_MEMORY, ERR_OVERLOADED: no more descriptors. */
 enum err_code chunk_new(struct engine *g, int device, int64_t size, bool zero, bool must,
                         struct chunk **ret, struct err *e) must_check;
-/* The same in host memory, for arrays of that device; rather without the keeper than not at all. */
+/* The same in host memory, for arrays of that device, even if the keeper cannot get it. */
 enum err_code chunk_new_host(struct engine *g, int device, int64_t size, struct chunk **ret,
                              struct err *e) must_check;
 /* Releases it, and the keeper's part in it. May take long. */

@@ -64,9 +64,10 @@ struct engine_placed {
 };
 
 /* Who holds the memory of arrays, so that it outlives the process. put: a chunk of `size` bytes on
- * a device, or in host memory (ENGINE_ON_HOST), by a number that is not used again; `fd` is
- * borrowed. It has returned before anything lies there. drop: the chunk's memory is given back. Any
- * thread, possibly with the engine's lock held: neither may call the engine. put NULL: nobody. */
+ * a device, or in host memory (ENGINE_ON_HOST), under a number that is not used again; `fd` is
+ * borrowed. It has returned before the chunk is used. drop: the chunk's memory is given back. All
+ * may be called on any thread, possibly with the engine's lock held, and must not call the engine.
+ * put NULL: nobody holds it. */
 #define ENGINE_ON_HOST (-1)
 /* Rises with every change of what another version of this program would find of that: a chunk, a
  * cell (cells.h), a place. */
@@ -76,34 +77,35 @@ struct engine_keep {
     enum err_code (*put)(void *user, uint64_t chunk, int device, int64_t size, int fd,
                          struct err *e);
     void (*drop)(void *user, uint64_t chunk);
-    /* The rest may be NULL. cells: the memory (borrowed) that says of places whether they hold what
-     * they should, once, at the engine's opening. placed: where buffers' contents lie from now on,
-     * all at once, together with what `with` says (engine_exchange; else NULL), or what has become
-     * of that place: before another process can map it. gone: the buffer is. */
+    /* The rest may be NULL. cells: called once, when the engine is opened, with the memory
+     * (borrowed) that says of each place whether its contents are valid. placed: the places of
+     * these buffers' contents from now on, to be recorded together, and with `with`
+     * (engine_exchange; else NULL); also if only the properties of a place have changed, and before
+     * another process can map it. gone: the buffer no longer exists. */
     void (*cells)(void *user, int fd);
     void (*placed)(void *user, const struct engine_placed *all, uint32_t n, const void *with);
     void (*gone)(void *user, uint64_t buffer);
     void *user;
 };
-/* Of a process before this one, before arrays are made: the chunks that the keeper had (`fd` is
- * borrowed), then the buffers, then the end, which drops what nobody asked for; no
- * new buffer gets an id up to `last`. *ret: an array over
- * the whole buffer, one axis of uint8, with that array_memory_id; its readers get ERR_CONTENTS_LOST
- * if it was being written, or other contents have come to lie there, until it is written as a
- * whole. ERR_STATE: there is no such memory. */
+/* Take over the memory of a previous process, before arrays are made: first the chunks that the
+ * keeper had (`fd` is borrowed), then the buffers, then engine_adopted, which drops chunks without
+ * buffers; new buffers get ids above `last`. *ret: an array over the whole buffer, one axis of
+ * uint8, with that array_memory_id. If the buffer was being written, or its place holds other
+ * contents by now, its readers get ERR_CONTENTS_LOST until it is written as a whole. ERR_STATE:
+ * there is no such memory. */
 enum err_code engine_adopt_chunk(struct engine *g, uint64_t chunk, int device, int fd, int64_t size,
                                  struct err *e) must_check;
 enum err_code engine_adopt(struct engine *g, struct account *account,
                            const struct engine_placed *placed, struct array **ret,
                            struct err *e) must_check;
 void engine_adopted(struct engine *g, uint64_t last);
-/* The process ends: what arrays' memory holds now is for the next one, though they are released
- * here. No work is under way, and no more is submitted; the keeper is told nothing that it is not
- * to hear. */
+/* The process ends: the next one takes over arrays' memory as it is now, though the arrays are
+ * released here. No work is under way, and no more is submitted; the keeper gets no further
+ * updates. */
 void engine_bequeath(struct engine *g);
 
-/* Why arrays on a device cannot outlive the process, whoever keeps their memory: static text; NULL
- * where they can. Only with a keeper, or where memory is shareable, has the device been asked. */
+/* Why arrays on a device cannot outlive the process, even with a keeper: static text; NULL if they
+ * can. The device has been asked only if there is a keeper, or if memory is shareable. */
 const char *engine_keep_problem(const struct engine *g, int device);
 
 /* --- streams (one a session) --- */

@@ -4,7 +4,8 @@
  * as the engine sees it, with the storage that it uses; it is in flight from its submission until
  * it is over; its job is the part handed to the backend (backend.h); its sequence number is its
  * place in its stream's order. engine->lock orders submissions, and so sequence numbers across
- * streams. No caller's code runs under the lock. */
+ * streams. Of the caller's functions only work_watch.begun and those of engine_keep may run under
+ * the lock. */
 #ifndef ARRAYD_TASK_H
 #define ARRAYD_TASK_H
 

@@ -1,7 +1,8 @@
 /* Programs: statements that are run step by step over arrays, on the device, in slices.
  *
- * Called by server/jobs/jobs.c. A program belongs to one stream and is used by one thread at a
- * time; it owns the arena of its text and a reference to each array it uses.
+ * Called by server/jobs/jobs_slice.c, server/body/program_body.c and the handlers of jobs,
+ * statements and explain. A program belongs to one stream and is used by one thread at a time; it
+ * owns the arena of its text and a reference to each array it uses.
  *
  * A running slice does not touch the assigned arrays: it writes to memory of the program's own, two
  * more of each, which the arrays take over when the whole slice has succeeded. So they always hold

@@ -1,7 +1,7 @@
-/* Infix text → untyped expression: Python's syntax and precedence, see section 5 of api.md.
+/* Infix text → untyped expression: Python's syntax and precedence, see docs/expressions.md.
  *
- * Called by the handlers of evaluate and explain. Nodes go into the caller's struct expr (arena
- * memory). Re-entrant. */
+ * Called by server/body/reader.c, statement.c and server/doctor.c. Nodes go into the
+ * caller's struct expr (arena memory). Re-entrant. */
 #ifndef ARRAYD_INFIX_H
 #define ARRAYD_INFIX_H
 

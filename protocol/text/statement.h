@@ -2,8 +2,8 @@
  * before the equals sign (`u += 0.1*lap`), which stands for `name = name + (expression)`; or
  * `fill_ghost(name)`.
  *
- * Called by the handler of programs. Nodes go into the caller's struct expr, whose arena also holds
- * everything else. Re-entrant. */
+ * Called by server/body/program_body.c. Nodes go into the caller's struct expr, whose arena also
+ * holds everything else. Re-entrant. */
 #ifndef ARRAYD_STATEMENT_H
 #define ARRAYD_STATEMENT_H
 

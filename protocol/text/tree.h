@@ -1,7 +1,7 @@
-/* JSON tree ↔ untyped expression (api.md section 5, the second spelling).
+/* JSON tree ↔ untyped expression (the second spelling of docs/expressions.md).
  *
- * Called by the handlers of evaluate and explain. Nodes go into the caller's struct expr (arena
- * memory). Re-entrant. */
+ * Called by reader.c and function_json.c of server/body. Nodes go into the caller's struct expr
+ * (arena memory). Re-entrant. */
 #ifndef ARRAYD_TREE_H
 #define ARRAYD_TREE_H
 

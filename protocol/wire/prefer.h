@@ -1,7 +1,7 @@
 /* The header Prefer; two preferences are known: wait=SECONDS and respond-async (RFC 7240, sections
  * 4.3 and 4.1).
  *
- * Called by the HTTP front. Pure; thread-safe. */
+ * Called by http_wait.c and handlers_patch.c. Pure; thread-safe. */
 #ifndef ARRAYD_PREFER_H
 #define ARRAYD_PREFER_H
 

@@ -1,7 +1,7 @@
 /* Definitions of functions as JSON: the body of POST /v1/functions, and the reply of GET.
  *
- * Called by handlers_functions.c, and by state_load.c and state_save.c, which store functions in
- * the same form. Pure; thread-safe. */
+ * Called by handlers_functions.c, and by kept_read.c and kept_write.c, which store functions in the
+ * same form. Pure; thread-safe. */
 #ifndef ARRAYD_SERVER_FUNCTION_JSON_H
 #define ARRAYD_SERVER_FUNCTION_JSON_H
 

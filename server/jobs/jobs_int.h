@@ -1,5 +1,7 @@
 /* Shared by the files of the jobs: jobs_table.c (the table, below the others), job_put.c (how jobs
- * are reported), jobs_slice.c and jobs_run.c (the thread), jobs.c (beginnings and ends). */
+ * are reported), job_keep.c (jobs in the journal), job_ready.c (what a slice leaves besides its
+ * arrays' contents), jobs_slice.c and jobs_run.c (the thread), jobs.c (beginnings and ends),
+ * job_restore.c (jobs of a previous process). */
 #ifndef ARRAYD_SERVER_JOBS_INT_H
 #define ARRAYD_SERVER_JOBS_INT_H
 

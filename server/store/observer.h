@@ -1,5 +1,4 @@
-/* Whoever is told of every change of what clients own: what is to outlive the process is written
- * down by this means.
+/* The observer of every change of what clients own: it records what is to outlive the process.
  *
  * The tables of this room call it where their entries are added, changed and removed, after the
  * change and with the table's lock held, so that the calls come in the order of the changes, and

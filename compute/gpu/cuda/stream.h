@@ -1,7 +1,7 @@
 /* Streams (stream.c): a CUDA stream each, with a queue of jobs in front of it (queue.c).
  *
- * Called by cuda.c (for the engine), upload.c, launch.c and fault.c. Thread-safe between open and
- * close; a stream's jobs are under device->lock. */
+ * Called by cuda.c, for the engine, upload.c and queue.c; launch.c and fault.c use the structure.
+ * Thread-safe between open and close; a stream's jobs are under device->lock. */
 #ifndef ARRAYD_CUDA_STREAM_H
 #define ARRAYD_CUDA_STREAM_H
 
