@@ -56,11 +56,10 @@ static void count_fault(struct culprits *c, const char *who)
 {
     char faults[24];
     snprintf(faults, sizeof faults, "%lld", (long long)culprits_strike(c, who));
-    log_event(LOG_ERROR, "work of this user alone was running when the fault came", "principal",
-              who, "faults", faults, NULL);
+    log_event(LOG_ERROR, "only work of this user was running at the fault", "principal", who,
+              "faults", faults, NULL);
     if (culprits_barred(c, who) > 0)
-        log_event(LOG_ERROR, "no more work of this user is run for a while", "principal", who,
-                  NULL);
+        log_event(LOG_ERROR, "work of this user is not run for a while", "principal", who, NULL);
 }
 
 void blame_crash(struct culprits *c, const struct hold *hold)
@@ -78,7 +77,7 @@ void blame_crash(struct culprits *c, const struct hold *hold)
     const bool saved = culprits_crashed(c, why);
     for (uint32_t i = 0; i < n; i++) {
         code_key_text(&left[i].plan, key);
-        log_event(LOG_ERROR, "running when the process before crashed", "principal", left[i].who,
+        log_event(LOG_ERROR, "running when the previous process crashed", "principal", left[i].who,
                   "kernels", left[i].form, "key", key, "from_now_on",
                   left[i].refused ? "refused" : "suspected", NULL);
     }

@@ -72,7 +72,7 @@ static void print(struct doctor *d, bool json)
         printf("{\"version\":\"%s\",\"ok\":%s,\"checks\":[%s]}\n", ARRAYD_VERSION,
                ok ? "true" : "false", d->json.data);
     else
-        printf("%s%d ok, %d to look at, %d failed\n", d->text.data, d->n[FINDING_OK],
+        printf("%s%d ok, %d warnings, %d failed\n", d->text.data, d->n[FINDING_OK],
                d->n[FINDING_WARN], d->n[FINDING_FAIL]);
 }
 

@@ -256,10 +256,10 @@ static enum err_code open_left(struct survive *v, struct err *e)
         return code;
     }
     if (code != ERR_OK)
-        log_event(LOG_ERROR, "what the process before left cannot be read", "reason", why.message,
+        log_event(LOG_ERROR, "what the previous process left cannot be read", "reason", why.message,
                   NULL);
     else if (damage.records || damage.missing)
-        log_event(LOG_ERROR, "the journal of the process before is damaged", NULL);
+        log_event(LOG_ERROR, "the journal of the previous process is damaged", NULL);
     return ERR_OK;
 }
 
@@ -474,9 +474,9 @@ static void report(const struct recover_report *r, double seconds)
     snprintf(jobs, sizeof jobs, "%" PRId64, r->jobs);
     snprintf(over, sizeof over, "%" PRId64, r->passed_over);
     snprintf(took, sizeof took, "%.4f", seconds);
-    log_event(r->passed_over ? LOG_WARN : LOG_INFO, "taken over from the process before", "arrays",
-              arrays, "sessions", sessions, "passed_over", over, "jobs", jobs, "seconds", took,
-              NULL);
+    log_event(r->passed_over ? LOG_WARN : LOG_INFO, "taken over from the previous process",
+              "arrays", arrays, "sessions", sessions, "passed_over", over, "jobs", jobs, "seconds",
+              took, NULL);
 }
 
 static enum err_code take_over(struct survive *v, struct server *s, struct err *e)

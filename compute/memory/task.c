@@ -107,7 +107,7 @@ static void task_list_remove(struct task *t)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Releases everything, then calls done: the memory is free when the caller learns of it. */
+/* Releases everything, then calls done, so that the memory is free by then. */
 static void task_deliver(struct task *t)
 {
     struct engine *g = t->stream->engine;

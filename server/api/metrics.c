@@ -164,7 +164,7 @@ static void write_exports(struct server *server, struct strb *out)
         return;
     engine_export_figures(server->engine, &now);
     exports_figures(server->exports, &of);
-    gauge(out, "arrayd_exports", "Array memories that clients have exported.",
+    gauge(out, "arrayd_exports", "Arrays whose memory is exported.",
           (double)(now.readers + now.writers));
     gauge(out, "arrayd_exports_bytes", "Exported memory, each part counted once, in bytes.",
           (double)now.bytes);

@@ -341,7 +341,7 @@ void job_keep_restored(struct user_job *j, const struct kept_job *k)
     if (code != ERR_OK) {
         x->behind = true;
         x->values = 0;
-        log_event(LOG_ERROR, "the journal has no room for a job of the process before", "job",
+        log_event(LOG_ERROR, "the journal has no room for a job of the previous process", "job",
                   j->id, "reason", e.message, NULL);
     }
     job_keep_progress(j);

@@ -117,7 +117,7 @@ static void end(struct user_job *j, const struct err *why)
     j->statement = -1;
     j->ends++;
     j->ended_us = clock_date_us();
-    log_event(LOG_WARN, "a job of the process before cannot go on", "job", j->id, "reason",
+    log_event(LOG_WARN, "a job of the previous process cannot continue", "job", j->id, "reason",
               why->message, NULL);
 }
 

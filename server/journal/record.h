@@ -2,11 +2,11 @@
  *
  *     front | directory | values | directory | back
  *
- * Front and back are the same head, which has a sum over itself and the directory; the directory
- * names each item's kind, key, and its value's length and sum. So a record that is damaged in one
- * place still tells whose values it had, and what is not known to be right is known by name. All
- * parts begin at multiples of 8 bytes; numbers are in the machine's order, since the log never
- * leaves the machine's memory.
+ * Front and back are the same head, which has a checksum of itself and the directory; the
+ * directory names each item's kind, key, and its value's length and checksum. So a record that is
+ * damaged in one place still tells which keys it had, and which values may be wrong. All parts
+ * begin at multiples of 8 bytes; numbers are in the machine's order, since the log never leaves the
+ * machine's memory.
  *
  * Called by journal.c; pure. Sums are XXH3 (xxHash 0.8, 64 bits), those of heads with the log's
  * salt as their seed: a random number, so that no bytes of a client's are taken for a record. */

@@ -282,8 +282,8 @@ static void start_again(struct keeper *k, const char *how)
         k->deadline_ns = 0;
         k->failures = 0;
     } else if (k->trying) {
-        log_event(LOG_ERROR, "the new program did not become ready; the old one goes on", "how",
-                  how, NULL);
+        log_event(LOG_ERROR, "the new program did not become ready; the old one keeps running",
+                  "how", how, NULL);
         close(k->candidate);
         k->candidate = -1;
         k->trying = false;
@@ -294,7 +294,7 @@ static void start_again(struct keeper *k, const char *how)
     }
     if (k->failures > k->config.most_failures) {
         snprintf(failures, sizeof failures, "%d", k->failures);
-        log_event(LOG_ERROR, "the daemon does not stay alive; giving up", "how", how, "failures",
+        log_event(LOG_ERROR, "the daemon keeps failing; giving up", "how", how, "failures",
                   failures, NULL);
         finish(k, KEEPER_GAVE_UP);
         return;
@@ -333,7 +333,7 @@ static void daemon_ended(struct keeper *k, int status)
 
 static void upgrade_fails(struct keeper *k, const char *why)
 {
-    log_event(LOG_ERROR, "there is no upgrade; the daemon goes on as it was", "reason", why, NULL);
+    log_event(LOG_ERROR, "upgrade failed; the running daemon is unchanged", "reason", why, NULL);
     if (k->candidate >= 0)
         close(k->candidate);
     k->candidate = -1;

@@ -82,7 +82,7 @@ static pid_t find_keeper(void)
         return found;
     fprintf(stderr, "arrayd upgrade: %s\n",
             n ? "several daemons run here: give the pid of one's keeper (its first process)"
-              : "no daemon with a keeper runs here");
+              : "no daemon with a keeper is running");
     return 0;
 }
 
@@ -103,8 +103,8 @@ static int restarts_of(pid_t daemon)
     return -1;
 }
 
-/* The keeper has another name while it is about it. A new program that did not become ready has
- * been replaced by the old one again, which is one start more. */
+/* The keeper has another name during the upgrade. If the new program does not become ready, the
+ * keeper starts the old one again, which is one more start. */
 static int wait_for_it(pid_t keeper, pid_t before, int restarts)
 {
     bool seen = false;
@@ -135,7 +135,7 @@ int upgrade_main(int argc, char **argv)
     if (!keeper)
         return 1;
     if (!is_keeper(keeper)) {
-        fprintf(stderr, "arrayd upgrade: process %ld is no keeper\n", given);
+        fprintf(stderr, "arrayd upgrade: process %ld is not a keeper\n", given);
         return 1;
     }
     const pid_t before = daemon_of(keeper);

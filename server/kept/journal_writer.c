@@ -359,7 +359,7 @@ void writer_metrics(struct journal_writer *k, struct strb *out)
     journal_figures(k->journal, &f);
     metric(out, "arrayd_journal_bytes", "gauge", "Size of the journal.", (uint64_t)f.bytes);
     metric(out, "arrayd_journal_live_bytes", "gauge", "Of that, in force.", (uint64_t)f.live);
-    metric(out, "arrayd_journal_keys", "gauge", "What the journal knows.", (uint64_t)f.keys);
+    metric(out, "arrayd_journal_keys", "gauge", "Keys in the journal.", (uint64_t)f.keys);
     metric(out, "arrayd_journal_writes_total", "counter", "Records written.", f.writes);
     metric(out, "arrayd_journal_rewrites_total", "counter", "How often it was compacted.",
            f.rewrites);

@@ -1,5 +1,5 @@
-/* The readers. What they read has a sum of its own, but may come from another version, or from
- * another machine: nothing is taken to be right that would end the daemon if it were not. */
+/* The readers. What they read has a checksum, but may come from another version, or from another
+ * machine: everything is checked that could crash the daemon. */
 #include <limits.h>
 
 #include "server/body/function_json.h"

@@ -44,7 +44,7 @@ void recover_pass_over(struct recovery *r, const struct item *x, const char *why
     snprintf(key, sizeof key, "%.*s", (int)x->record.key_len, x->record.key);
     log_event(LOG_WARN,
               saved ? "an array cannot be taken over: the last snapshot may have it"
-                    : "the journal's record of something cannot be used: it is lost",
+                    : "a journal record is unusable; what it described is lost",
               "kind", names[x->record.kind], "key", key, "reason", why, NULL);
     if (saved)
         leave_to_state(r, &x->record);
@@ -95,7 +95,8 @@ static enum err_code open_owner(struct recovery *r, const char *name, struct pri
         else if (code != ERR_NOT_FOUND)
             return code;
         else
-            log_event(LOG_WARN, "what a principal without an account had is not restored",
+            log_event(LOG_WARN,
+                      "the data of a principal that no longer has an account is not restored",
                       "principal", o->name, NULL);
     }
     *ret = o->principal;

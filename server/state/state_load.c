@@ -366,7 +366,8 @@ static enum err_code restore_principal(struct loader *l, struct json v)
     struct principal *p;
     enum err_code code = auth_open(l->server->auth, name, &p, l->e);
     if (code == ERR_NOT_FOUND) {
-        log_event(LOG_WARN, "what a principal without an account owns was not restored",
+        log_event(LOG_WARN,
+                  "the data of a principal that no longer has an account was not restored",
                   "principal", name, NULL);
         return ERR_OK;
     }

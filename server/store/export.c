@@ -172,8 +172,7 @@ static void tidy_up(struct exports *t, struct array *a, bool revoked)
     if (revoked || array_outstays_exports(a))
         exports_forget(t, a);
     else if (array_crowds_exports(a) && leave(t, a, &e) != ERR_OK)
-        log_event(LOG_DEBUG, "a small array stays in memory for exports", "reason", e.message,
-                  NULL);
+        log_event(LOG_DEBUG, "a small array stays in exportable memory", "reason", e.message, NULL);
 }
 
 static void finish(struct offer *o, enum offer_end how)

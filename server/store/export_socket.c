@@ -495,7 +495,8 @@ bool export_socket_adopt(struct export_socket *s, struct exports *exports,
     if (code == ERR_OK)
         code = exports_adopt(exports, lease, a, &c.offer, &c.cuda_writer, &e);
     if (code != ERR_OK) {
-        log_event(LOG_WARN, "an export of the process before has ended", "reason", e.message, NULL);
+        log_event(LOG_WARN, "an export of the previous process has ended", "reason", e.message,
+                  NULL);
         hold_drop(s->config.hold, name);
         shutdown(c.fd, SHUT_RDWR);
         close(c.fd);

@@ -196,7 +196,7 @@ def test_three_strikes(gpu_with, accounts):
     assert 'arrayd_principal_faults{principal="ann"} 3\n' in metrics
     assert 'arrayd_principal_faults{principal="bob"} 0\n' in metrics
     assert "arrayd_work_refused 3\n" in metrics and "arrayd_work_suspected 0\n" in metrics
-    assert len(re.findall("no more work of this user is run for a while principal=ann", n.d.log())) == 1
+    assert len(re.findall("work of this user is not run for a while principal=ann", n.d.log())) == 1
     info = n.ann.info()
     assert info["limits"]["fault_limit"] == 3 and info["limits"]["fault_window"] == 3000
     # another process knows, too
@@ -280,7 +280,7 @@ def test_a_crash_while_work_runs(daemon_with, accounts):
     assert states(n.root) == ["suspect"] and faults(n.root)["users"] == []
     work, = faults(n.root)["work"]
     assert "signal 11" in work["reason"]
-    line, = [x for x in n.d.log().splitlines() if "running when the process before crashed" in x]
+    line, = [x for x in n.d.log().splitlines() if "running when the previous process crashed" in x]
     assert "principal=ann" in line and work["key"] in line and "suspected" in line
     # it has the device to itself, and does it again
     n.crash((n.ann, HEAVY))

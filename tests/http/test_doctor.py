@@ -47,7 +47,7 @@ def test_text_and_json_say_the_same():
     heads = [line.split()[:2] for line in text[:-1] if not line.startswith(" ")]
     assert heads == [[c["status"], c["check"]] for c in found]
     counts = [sum(c["status"] == status for c in found) for status in ("ok", "warn", "fail")]
-    assert text[-1] == "{} ok, {} to look at, {} failed".format(*counts)
+    assert text[-1] == "{} ok, {} warnings, {} failed".format(*counts)
 
 
 def test_a_gpu_that_was_asked_for_and_is_not_there(tmp_path):
