@@ -16,8 +16,8 @@ struct hold;
 /* Before the engine is opened. ERR_OUT_OF_MEMORY. */
 enum err_code blame_open(const struct config *config, struct hold *hold, struct culprits **ret,
                          struct err *e) must_check;
-/* After it: the file has been read. If the process before crashed, blames and logs what was running
- * in it. */
+/* After it: the file has been read. If the previous process crashed, suspects and logs what was
+ * running in it. */
 void blame_crash(struct culprits *c, const struct hold *hold);
 /* For backend_config.who. */
 struct culprit_who blame_who(const void *asker);

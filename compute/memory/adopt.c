@@ -1,5 +1,5 @@
-/* What a process before this one left of arrays: their memory, and its cells. Single-threaded,
- * while nothing else is going on. */
+/* Takes over what a previous process left of arrays: their memory, and its cells. Single-threaded,
+ * while nothing else uses the engine. */
 #include "compute/memory/cells.h"
 #include "compute/memory/chunk.h"
 #include "compute/memory/memory_int.h"

@@ -61,7 +61,7 @@ uint32_t cells_take(struct cells *c);
 struct cell *cells_take_at(struct cells *c, uint32_t cell);
 void cells_settle(struct cells *c);
 void cells_give(struct cells *c, uint32_t cell);
-/* A cell of the process before, to look at: NULL if that number has no cell. */
+/* A cell of the previous process, to be read: NULL if that number has no cell. */
 const struct cell *cells_look(const struct cells *c, uint64_t cell);
 struct cell *cells_at(const struct cells *c, uint32_t cell);
 /* From here on cells say what they say, also those that are given back. */

@@ -73,7 +73,7 @@ void engine_export(struct engine_stream *s, struct exporting *x);
 /* Takes the pin. An array that was exported for writing gets a new version. */
 void engine_export_end(struct export *take_pin); /* NULL allowed */
 
-/* An export of the process before this one goes on: the array is one that engine_adopt returned, or
+/* An export of the previous process continues: the array is one that engine_adopt returned, or
  * a view of one. ERR_STATE: its memory was not exported so; ERR_OUT_OF_MEMORY. */
 enum err_code engine_export_adopt(struct array *a, bool write, struct export **ret,
                                   struct err *e) must_check;

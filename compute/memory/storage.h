@@ -130,7 +130,7 @@ enum err_code storage_shareable(const struct storage *of, struct account *payer,
 /* The same in memory as for a new array. ERR_OUT_OF_MEMORY, ERR_QUOTA. */
 enum err_code storage_renewed(const struct storage *of, struct account *payer, struct storage **ret,
                               struct err *e) must_check;
-/* Storage of a process before this one, in a chunk that it left (chunk.h); with its cell, unless
+/* Storage of a previous process, in a chunk that it left (chunk.h); with its cell, unless
  * that says nothing. ERR_STATE: nothing can lie there. */
 enum err_code storage_adopt(struct engine *g, struct account *account,
                             const struct engine_place *place, struct storage **ret,
@@ -173,7 +173,8 @@ void storage_awaits(struct storage *st);
  * storage_written: at any time one of the two places is whole, unless a second move began before
  * the first had ended. */
 void storage_copied(struct storage *st);
-/* It can only be read: the process before exported it SHARE_SEALED. Whoever writes moves first. */
+/* It can only be read, because the previous process exported it SHARE_SEALED: a write moves it
+ * first. */
 bool storage_is_sealed(const struct storage *st);
 /* Whether its bytes go through the backend's transfers. */
 bool storage_is_remote(const struct storage *st);

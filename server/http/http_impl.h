@@ -38,7 +38,7 @@ struct listener {
     int fd;
     char *unix_path; /* NULL: TCP */
     bool removed;    /* the path */
-    bool left;       /* the socket, by the process before */
+    bool left;       /* the socket, by the previous process */
     bool loopback;   /* not reachable from other machines */
     bool tls;
     bool admin;    /* health and metrics only */

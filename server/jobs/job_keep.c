@@ -1,4 +1,4 @@
-/* Jobs in the journal, so that the next process goes on with them (kept_job.h says how they are
+/* Jobs in the journal, so that the next process continues them (kept_job.h says how they are
  * written down). What a slice changes becomes one record there together with the exchange of its
  * arrays' memory: before it, the job is where the last slice left it, in this process and in any
  * that comes after it. */

@@ -1,4 +1,4 @@
-/* Jobs of another process, as recover.h finds them. One that was under way goes on from its last
+/* Jobs of another process, as recover.h finds them. One that was under way continues from its last
  * whole step, once jobs_go_on is called; one that cannot ends, and says why. */
 #include <inttypes.h>
 #include <stdio.h>

@@ -63,7 +63,7 @@ void jobs_settle(struct jobs *t);
 /* Stops, waits for the slices under way and forgets all jobs. No request may be left. */
 void jobs_free(struct jobs *t); /* NULL allowed */
 
-/* A job of another process (struct recover_config). jobs_go_on: those under way go on, now that
+/* A job of another process (struct recover_config). jobs_go_on: those under way continue, now that
  * the journal has all of them. ERR_OUT_OF_MEMORY of host memory, ERR_DEVICE_LOST. */
 enum err_code jobs_restore(struct jobs *t, struct server *s, const struct kept_job *k,
                            struct err *e) must_check;

@@ -1,5 +1,5 @@
-/* What another process needs to go on where this one died: a table of keys and values, as a log in
- * shared memory. Whoever holds its descriptor (the keeper) keeps it alive.
+/* What another process needs to continue where this one died: a table of keys and values, as a log
+ * in shared memory. Whoever holds its descriptor (the keeper) keeps it alive.
  *
  * A write is complete when journal_write returns; if the process is killed during it, all of it or
  * nothing is there. Nothing is promised beyond the machine's memory: for that there is the state on

@@ -24,7 +24,7 @@ bool hold_expected(void);
 enum err_code hold_open(struct hold **ret, struct err *e) must_check;
 void hold_close(struct hold *h); /* NULL allowed */
 
-/* The descriptor of that name that the process before left; the caller's from now on, and still
+/* The descriptor of that name that the previous process left; the caller's from now on, and still
  * held. −1: none, or it was taken already. NULL allowed. */
 int hold_take(struct hold *h, const char *name);
 /* The first name left by it, and not taken yet, that begins with `prefix`; NULL: none. Valid until
@@ -49,7 +49,7 @@ const int *hold_before(const struct hold *h);
 bool hold_inherited(const struct hold *h);
 /* How often the keeper has started a daemon anew. 0 without a keeper. */
 int hold_restarts(const struct hold *h);
-/* The signal that the process before died of; 0: it did not, or there was none. NULL allowed. */
+/* The signal that the previous process died of; 0: it did not, or there was none. NULL allowed. */
 int hold_signal(const struct hold *h);
 
 #endif

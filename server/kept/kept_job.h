@@ -36,7 +36,7 @@ struct kept_progress {
     bool until;  /* that was true */
     bool copies; /* results are being copied to arrays: until that is over, these have some of them
                   */
-    bool behind; /* there was no room for what it recorded: no other process can go on with it */
+    bool behind; /* there was no room for what it recorded: no other process can continue it */
     struct err err; /* ERR_OK: none; then: */
     int64_t failed_in;
     int32_t statement; /* −1: not known */

@@ -19,8 +19,8 @@ struct recover_config {
      * DT_U8 as the record says, charged to `payer`. An error says why it is not to be had. */
     enum err_code (*adopt)(void *user, const struct kept_memory *m, struct account *payer,
                            struct array **ret, struct err *e);
-    /* Makes the export with that lease go on, of the memory `base`; false: it does not. NULL: none
-     * does. */
+    /* Makes the export with that lease continue, of the memory `base`; false: it does not. NULL:
+     * none does. */
     bool (*export_again)(void *user, const struct lease_image *lease, struct array *base);
     /* All memories that anybody asks for have been adopted; NULL: nobody cares. */
     void (*adopted)(void *user);

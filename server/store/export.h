@@ -72,7 +72,7 @@ void exports_forget(struct exports *t, struct array *a);
 
 /* --- for the socket --- */
 
-/* An export of the process before this one goes on, held by a connection: of all the memory of `a`,
+/* An export of the previous process continues, held by a connection: of all the memory of `a`,
  * with that lease, which the caller restores. *ret as exports_take's; *ret_cuda: it is a GPU's
  * memory. ERR_STATE: the memory is not to be had so; ERR_OUT_OF_MEMORY. */
 enum err_code exports_adopt(struct exports *t, const struct lease_image *lease, struct array *a,

@@ -38,8 +38,8 @@ struct export_socket_config {
 /* Binds. *ret is NULL if there is no Unix socket. Errors as unix_listen. */
 enum err_code export_socket_open(const struct export_socket_config *config,
                                  struct export_socket **ret, struct err *e) must_check;
-/* Before it is started: goes on with the connection that held the export with that lease in the
- * process before this one (exports_adopt). False: no such connection is left, or it cannot go on.
+/* Before it is started: continues the connection that held the export with that lease in the
+ * previous process (exports_adopt). False: no such connection is left, or it cannot continue.
  */
 bool export_socket_adopt(struct export_socket *s, struct exports *exports,
                          const struct lease_image *lease, struct array *a);
