@@ -42,11 +42,15 @@ def a_sweep(rng, points, form, rank, want):
     """flat, rows, stencil, steps: whole fields out of whole fields."""
     mode, vector, rows = want["mode"], want["vector"], want["rows"]
     one = mode if mode in MODES else None
+    axis = rank - 1 if rows is False and rank > 1 else None
+    if form == "stencil" and rank > 3 and axis is None:  # threads share neighbours along the last three axes
+        axis = rank - int(rng.integers(1, 4))
     views = form == "rows" or form == "stencil" and rank == 1 and vector is False
     m = None
     case = a_system(rng, points, rank=rank, dtype=want["dtype"], written=want["written"] or (2 if mode == "mixed" else None),
-                    still=want["still"], mode=one, alone=form in ("flat", "rows"), axis=rank - 1 if rows is False and rank > 1 else None,
-                    kinds="views" if views else "full", wide=bool(rows) and form == "steps")
+                    still=want["still"], mode=one, alone=form in ("flat", "rows"), axis=axis,
+                    kinds="views" if views else "full", wide=bool(rows) and form == "steps",
+                    plain=form in ("stencil", "steps") and rng.random() < (0.8 if want["written"] or vector is not None else 0.3))
     if mode == "ghost":
         return a_ghost(rng, points, rank)
     for key in ("record", "record_every", "until", "until_every", "snapshot", "stop_on_nan"):

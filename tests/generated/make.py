@@ -112,10 +112,10 @@ class Maker:
 
 
 def a_system(rng, points, rank=None, dtype=None, written=None, still=None, mode=None, wide=False, alone=None, axis=None,
-             kinds=None):
+             kinds=None, plain=False):
     """Whole fields out of themselves, their neighbours, and fields that do not change: what several steps of are
     made in one pass. What is not given is chosen: alone (no neighbours), axis (that all neighbours are along), kinds (what
-    fields are: "full", or "views")."""
+    fields are: "full", or "views"), plain (of one type, next neighbours, one kernel where that can be)."""
     m = Maker(rng, points, rank or int(rng.choice([1, 1, 2, 2, 2, 3, 3, 3, 4, 5])))
     g, case = m.g, m.case
     if m.rank == 3 and (wide or points >= 200_000 and g.chance(0.4)):  # a thread has several rows of vectors there
@@ -127,18 +127,18 @@ def a_system(rng, points, rank=None, dtype=None, written=None, still=None, mode=
     kind = kind_of(main)
     fields = ["u", "v", "w", "p", "q", "r"][:written]
     for name in fields:
-        (m.view if kinds == "views" else m.full)(name, main if g.chance(0.85) else g.some([d for d in DTYPES if kind_of(d) == kind]))
+        (m.view if kinds == "views" else m.full)(name, main if plain or g.chance(0.85) else g.some([d for d in DTYPES if kind_of(d) == kind]))
     for k, name in enumerate(["k", "m", "f", "s", "h"][:still]):
         if kinds is None and k and g.chance(0.3):
             m.thin(name, main)
         elif kinds == "views" or kinds is None and g.chance(0.15):
             m.view(name, main)
         else:
-            m.full(name, main if g.chance(0.8) else g.some([d for d in DTYPES if kind_of(d) != "c"]))
+            m.full(name, main if plain or g.chance(0.8) else g.some([d for d in DTYPES if kind_of(d) != "c"]))
     stills = list(["k", "m", "f", "s", "h"][:still])
     one = mode or g.some(MODES)
     modes = {n: one if g.chance(0.7) else g.some(MODES) for n in fields}
-    far = int(g.some([1, 1, 1, 1, 1, 2, 3, 4]))
+    far = 1 if plain else int(g.some([1, 1, 1, 1, 1, 2, 3, 4]))
     alone = mode is None and g.chance(0.15) if alone is None else alone
 
     def dtype_of(n):
@@ -187,21 +187,21 @@ def a_system(rng, points, rank=None, dtype=None, written=None, still=None, mode=
     body = []
     for i, n in enumerate(fields):
         tree = scaled(around(n), g.some([0.1, 0.125, 0.05]))
-        if i == 0 or g.chance(0.4):
+        if i == 0 or not plain and g.chance(0.4):
             tree = with_stills(tree)
-        if written > 1 and g.chance(0.7):
-            other = ["name", g.some([x for x in fields if x != n])]
-            if g.chance(0.3):
+        if written > 1 and (plain or g.chance(0.7)):
+            other = ["name", fields[(i + 1) % written] if plain else g.some([x for x in fields if x != n])]
+            if not plain and g.chance(0.3):
                 other = around(other[1])
             tree = ["op", "^" if kind == "b" else "+", tree, scaled(other, 0.0625)]
-        if g.chance(0.2):
+        if not plain and g.chance(0.2):
             tree = call("where", g.condition(None, 0), tree, tree if kind == "b" else ["op", "*", tree, num("2")])
         if kind == "b":
             target = ["op", "^", ["name", n], tree]
         else:
             target = ["op", "+", ["name", n], tree]
         body.append([f"n{n}", n, target])
-    late = g.chance(0.5)  # all are computed before one is assigned
+    late = plain or g.chance(0.5)  # all are computed before one is assigned
     statements = []
     for t, n, tree in body:
         to = dtype_of(n)
@@ -216,13 +216,13 @@ def a_system(rng, points, rank=None, dtype=None, written=None, still=None, mode=
             statements.append([n, "", "", full])
     if late:
         statements += [[n, "", "", ["name", f"t{n}"]] for _, n, _ in body]
-    if g.chance(0.15):  # the part within the edge alone
+    if not plain and g.chance(0.15):  # the part within the edge alone
         n, index = fields[0], ", ".join(["1:-1"] * m.rank)
         k = next(i for i, s in enumerate(statements) if s[0] in (n, f"t{n}"))
         if statements[k][2] == "":
             statements[k] = [n, index, "", ["part", statements[k][3], index]]
             statements = [s for s in statements if s[:3] != [n, "", ""] or s[3] != ["name", f"t{n}"]]
-    if g.chance(0.15):
+    if not plain and g.chance(0.15):
         statements.append([fields[0], g.some(["0", "-1"]), "", num("1")])
     case["body"] = statements
     m.options(fields)
