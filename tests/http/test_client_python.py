@@ -168,7 +168,7 @@ def test_reading(xp):
 
 @pytest.mark.parametrize("n", [6, 300])
 def test_writing(xp, n):
-    """Whatever the key and wherever the values are; and nothing else sees it."""
+    """Whatever the key and wherever the values are; and nothing but views sees it."""
     a = np.arange(n * n, dtype=np.float64).reshape(n, n)
     for start in (lambda: xp.asarray(a), lambda: xp.asarray(a).compute(), lambda: xp.asarray(a) + 0, lambda: xp.reshape(xp.arange(n * n, dtype="float64"), (n, n))):
         for key, value in ((0, 5), ((slice(1, 3), -1), [7.0, 8.0]), (slice(None), 3), ((..., slice(None, None, 2)), 1), ((2, 3), 9),
@@ -179,7 +179,7 @@ def test_writing(xp, n):
             x[key] = xp.asarray(value) if isinstance(value, np.ndarray) else value
             same(x, want)
             same(kept, a + 1)
-            same(view, a[1:])
+            same(view, want[1:])
             same(later, a * 2)
             x += 1
             same(x, want + 1)

@@ -90,9 +90,10 @@ def test_writing_to_a_shared_array(xp, write, by):  # noqa: F811
     same(xp.array("shared"), want)  # who asks now
     same(before, want)  # and who had it already, and had looked at it
     assert xp.array("shared").id == f.id == ref
-    for kept, value in ((doubled, N * 2), (view, N[1]), (same_here, N), (copied, N)):
+    for kept, value in ((doubled, N * 2), (view, want[1]), (same_here, want), (copied, N)):
         same(kept, value)
-    same_here[0] = 3  # a value of its own: nobody else's
+    same_here[0] = 3  # a view of it
+    want[0] = 3
     copied += 1
     same(xp.array("shared"), want)
     xp.delete("shared")

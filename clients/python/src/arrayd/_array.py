@@ -1,16 +1,19 @@
 """The array: an object of the Python Array API standard 2024.12 whose values are on the server."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Optional, Protocol, Tuple
+import sys
+import weakref
+from typing import TYPE_CHECKING, Any, List, Optional, Protocol, Tuple
 
 import numpy as np
 
 from . import _dtypes as dt
 from ._export import Exported
 from ._graph import Node, Shape, describe, host
-from ._indexing import Basic, basic_index, broadcasts, with_places
+from ._indexing import Basic, basic_index, broadcasts, composed, with_places
 from ._lease import Lease
 from ._requests import Steps
+from ._views import View, check_writable, ghost_of, is_view, part, with_part
 
 if TYPE_CHECKING:
     from ._endpoint import Endpoint
@@ -64,14 +67,16 @@ class Array:
     """An array in a daemon, or the expression for one.
 
     Operators and functions build an expression, which is evaluated in one request when a value is needed (`float(x)`, `np.asarray(x)`,
-    `print(x)`, `if x:`) or by `compute()`. Assignments (`x[…] = …`, `x += …`) change only this
-    object: expressions made from it before keep the old values. For an array obtained by a name, an id or a pickle, they change the array
-    on the server, which others share, in place.
+    `print(x)`, `if x:`) or by `compute()`. Slices, `x.T`, `reshape` and the like are views, as NumPy's: an assignment (`x[…] = …`,
+    `x += …`) to one changes the array that it is of, and all its views. Expressions made before an assignment keep the old values.
+    For an array obtained by a name, an id or a pickle, assignments change the array on the server, which others share, in place.
     """
 
-    __slots__ = ("_node", "_client", "_shared", "__weakref__")
+    __slots__ = ("_own", "_view", "_views", "_client", "_shared", "__weakref__")
     __array_ufunc__ = None  # NumPy's arrays leave operators to these, and its functions of elements do not fetch the values unasked
-    _node: Node
+    _own: Optional[Node]  # of a view: for the parent's node that it was made from
+    _view: Optional[View]
+    _views: "List[weakref.ref[Array]]"
     _client: "Home"
     _shared: bool
 
@@ -81,13 +86,60 @@ class Array:
     @classmethod
     def _of(cls, node: Node, client: "Home", shared: bool = False) -> "Array":
         x = cls.__new__(cls)
-        x._client, x._shared = client, shared
+        x._client, x._shared, x._view, x._views = client, shared, None, []
         x._set(node)
         return x
 
+    @staticmethod
+    def _of_view(view: View) -> "Array":
+        x = type(view.parent).__new__(type(view.parent))
+        x._client, x._shared, x._view, x._views, x._own = view.parent._client, False, view, [], None
+        views = view.parent._views
+        n = len(views)
+        if n >= 8 and n & (n - 1) == 0:
+            views[:] = [r for r in views if r() is not None]
+        views.append(weakref.ref(x))
+        return x
+
+    @property
+    def _node(self) -> Node:
+        view = self._view
+        if view is None:
+            assert self._own is not None
+            return self._own
+        of = view.parent._node
+        if self._own is None or view.of is not of:
+            view.of, self._own = of, view.make(of)
+            self._own.used_by(self)
+        return self._own
+
     def _set(self, node: Node) -> None:
-        self._node = node
+        """The array's values from now on."""
+        self._own = node
         node.used_by(self)
+        self._changed()
+
+    def _changed(self) -> None:
+        """Its views are of the new values, and nothing is kept of the old ones."""
+        for r in self._views:
+            x = r()
+            if x is not None and x._view is not None:
+                x._own = x._view.of = None
+                x._changed()
+
+    @property
+    def _ghost(self) -> "np.ndarray[Any, Any]":
+        return ghost_of(self.shape) if self._view is None else self._view.ghost
+
+    def _alone(self) -> None:
+        """No view any more. Where nobody but views has what it is of, that is what it is anyway."""
+        x = self
+        while x._view is not None:
+            if sys.getrefcount(x._view.parent) > 2:  # the view's, and the argument
+                raise ValueError("what others may write to: this is a view of another array; copy it first: xp.asarray(x, copy=True)")
+            x = x._view.parent
+        if self._view is not None:
+            self._own, self._view = self._node, None
 
     # --- attributes ---
 
@@ -178,6 +230,7 @@ class Array:
 
     def _owning(self) -> Steps[None]:
         """Its memory is its own: nobody else's values change when it is written to."""
+        self._alone()
         self._set((yield from self._client._engine.own_memory(self)))
 
     def item(self) -> Any:
@@ -249,6 +302,8 @@ class Array:
 
     def __reduce__(self) -> Any:
         """A reference. The array is shared from now on, and remains until it is deleted, because the number of pickles is unknown."""
+        if self._view is not None:
+            return self._client._copied(self).__reduce__()
         handle = self._place()
         handle.keep()
         self._node.share()
@@ -296,21 +351,20 @@ class Array:
         index = basic_index(key, self.shape)
         if index is None:
             return c._gather(self, with_places(key, self.shape))
-        if node.value is not None:
-            return c._wrap(host(np.array(node.value[index.key]), node.dtype))
-        if index.is_all:
-            return c._wrap(node)
-        part = Node("getitem", (node,), index.shape, node.dtype, {"index": index.text})
-        part.key = index.key
-        return c._wrap(part)
+        make = part(index)
+        return Array._of_view(View(self, self._ghost[index.key], make, index=index)) if is_view(key, self.ndim) else c._wrap(make(node))
 
     def __setitem__(self, key: Any, value: Any, /) -> None:
         self._client._run(self._assigning(key, value))
 
     def _assigning(self, key: Any, value: Any) -> Steps[None]:
         c = self._client
+        check_writable(self._view)
         mask = c._mask_of(key, self)
         index = None if mask is not None else basic_index(key, self.shape)
+        if index is not None and isinstance(value, Array) and value._view is not None and value._view.parent is self \
+                and value._view.index is not None and value._view.index.text == index.text:
+            return  # the end of `x[…] += …`: it is there already
         v = c._operand(value, self.dtype)
         if dt.promote(v.dtype, self.dtype) != self.dtype and not _same_kind(v.dtype, self.dtype):
             raise TypeError(f"an assignment: values of {dt.name_of(v.dtype)} do not go into {dt.name_of(self.dtype)}\n    {describe(v)}")
@@ -333,10 +387,28 @@ class Array:
 
     def _becoming(self, node: Node) -> Steps[None]:
         """All of it has new values, of its shape and dtype."""
-        self._set((yield from self._client._engine.assign(self, node)) if self._stays else node)
+        view = self._view
+        if view is None:
+            self._set((yield from self._client._engine.assign(self, node)) if self._stays else node)
+        elif view.index is not None:
+            yield from view.parent._assigning_region(view.index, node)
+        else:
+            assert view.put is not None
+            yield from view.parent._becoming(view.put(node))
 
     def _assigning_region(self, index: Basic, v: Node) -> Steps[None]:
         c, node = self._client, self._node
+        if 0 in index.shape:
+            return
+        if v.shape and v.size == 1:
+            v = Node("reshape", (v,), (), v.dtype, {"shape": []}) if v.value is None else host(v.value.reshape(()), v.dtype)
+        if self._view is not None:
+            inner = None if self._view.index is None else composed(self._view.index, index, self._view.parent.shape)
+            if inner is not None:
+                yield from self._view.parent._assigning_region(inner, v)
+            else:
+                yield from self._becoming(c._engine.assigned(with_part(node, index, v)))
+            return
         if self._stays:
             self._set((yield from c._engine.assign(self, v, index.text)))
             return
@@ -345,10 +417,8 @@ class Array:
             values = np.array((yield from c._engine.fetch(node)))
             values[index.key] = dt.cast(v.value, self.dtype)
             self._set(host(values, self.dtype))
-        elif index.is_all and v.shape == self.shape and v.dtype == self.dtype:
-            self._set(v)
         else:
-            self._set((yield from c._engine.assign(self, v, index.text)))
+            self._set(c._engine.assigned(with_part(node, index, v)))
 
     # --- operators ---
 
@@ -413,6 +483,7 @@ class Array:
         if not _goes_into(r.dtype, self.dtype):
             raise TypeError(f"{op} in place: a result of {dt.name_of(r.dtype)} does not go into {dt.name_of(self.dtype)}\n"
                             f"    {describe(r._node)}")
+        check_writable(self._view)
         node = self._client._cast(r._node, self.dtype)
         del r
         self._client._run(self._becoming(node))

@@ -293,7 +293,8 @@ class AsyncClient(Namespace):
         return Opening(begin())
 
     async def sync(self) -> None:
-        """Waits until all work sent so far is done."""
+        """Sends the assignments that wait, and waits until all work has finished."""
+        await self._transport.run(self._engine.write())
         await self.request("POST", f"/v1/sessions/{self._engine.session or 'default'}/sync")
 
     async def release(self) -> None:

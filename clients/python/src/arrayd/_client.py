@@ -97,7 +97,8 @@ class Client(Namespace):
         return Client(self._transport, made["id"], "session")
 
     def sync(self) -> None:
-        """Waits until all work sent so far has finished."""
+        """Sends the assignments that wait, and waits until all work has finished."""
+        self._run(self._engine.write())
         self._ask("POST", f"/v1/sessions/{self._engine.session or 'default'}/sync")
 
     def release(self) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 import weakref
 from collections import deque
 from typing import Any, Deque, Dict, List, Optional, Set
@@ -11,13 +12,14 @@ import numpy as np
 
 from ._dtypes import DType, cast, dtype_of, name_of
 from ._errors import ArraydError, BadReply, BadValue, Busy, ConnectionLost, OutOfMemory
-from ._graph import Handle, Node, Shape, Written, describe, postorder, stored, too_large, union
+from ._graph import Handle, Node, Shape, Written, describe, postorder, stored, union
 from ._kept import met_again, settled_by
 from ._numbers import unwired
 from ._releases import Releases
 from ._replies import MADE, VALUE
 from ._requests import OCTETS, Request, Response, Steps, ask
 from ._statements import Statements
+from ._stream import Piece, Writer, kept, pieces, stream, wants
 
 SMALL = 1 << 16  # bytes: such results come with the reply and are kept here
 TOGETHER = 4 << 20  # bytes that are given in one request at most: statements copy their results, which takes longer than a request beyond
@@ -32,6 +34,7 @@ class Engine:
         self.session, self.releaser, self.url = session, releaser, url
         self.headers = (("Arrayd-Session", session),) if session else ()
         self._kept: "Deque[weakref.ref[Node]]" = deque()  # whose memory may have to go by computing others
+        self._unwritten: "weakref.WeakSet[Node]" = weakref.WeakSet()  # assignments to parts of arrays that have not been sent
 
     def ask(self, method: str, path: str, value: Any = None, **more: Any) -> Request:
         return ask(method, path, value, headers=self.headers, **more)
@@ -75,7 +78,8 @@ class Engine:
             return (yield from self.place(node))
         else:
             written = yield from self.request_of(node)
-            node.set_handle(self.own((yield from self.evaluate(written)).json(MADE)))
+            if node.handle is None:
+                node.set_handle(self.own((yield from self.evaluate(written)).json(MADE)))
         assert node.handle is not None
         return node.handle
 
@@ -87,6 +91,9 @@ class Engine:
         counted: Set[Node] = set()
         while True:
             order = postorder(node)
+            if wants(order):
+                yield from self.settle(node)
+                continue
             picks = [n for n in order if n.op == "getitem" and not n.shape and n.args and n.args[0].args and n.args[0].nbytes <= SMALL]
             for of in {n.args[0] for n in picks} - counted:
                 counted.add(of)
@@ -100,16 +107,71 @@ class Engine:
                 keeps = False
                 if (yield from self.keep(order, given)):  # a number itself comes with it
                     continue
-            much = too_large(order)
-            parts = [a for a in much.args if not a.is_leaf] if much is not None else []  # without any, the server says what is too much
-            if parts:
-                yield from self.place(max(parts, key=lambda a: len(postorder(a))))
-                continue
             missing = [n for n in order if not n.args and n.handle is None and n.op != "const"]
             if not missing:
                 return Written(order)
             for leaf in missing:
                 yield from self.place(leaf)
+
+    def assigned(self, node: Node) -> Node:
+        """An assignment, which is sent with the next value that is wanted, or by `write`."""
+        if node.op == "setitem":
+            self._unwritten.add(node)
+        return node
+
+    def write(self) -> Steps[None]:
+        """Sends the assignments that arrays still have."""
+        for node in sorted(self._unwritten, key=lambda n: n.number):
+            if node.args and node.arrays():
+                yield from self.place(node)
+        self._unwritten.clear()
+
+    def settle(self, node: Node) -> Steps[None]:
+        """Computes a long expression, or one that writes to parts of arrays (see `_stream.py`)."""
+        nodes = stream([node])
+        wanted, again = kept(nodes, node)
+        for whole, needed in pieces(nodes, wanted):
+            part = [n for n in whole if n.args]
+            for a in dict.fromkeys(a for n in part for a in n.args):
+                if not a.args and a.handle is None and a.op != "const":
+                    yield from self.place(a)
+            piece = Writer(part, needed, again).piece()
+            if piece is not None:
+                yield from self.settle_piece(piece)
+                continue
+            for n in part:
+                if n.args:
+                    yield from self.settle_one(n)
+
+    def settle_piece(self, piece: Piece) -> Steps[None]:
+        form = {"results": {name: {"value": VALUE} if n.shape == () else MADE for name, n in piece.results.items()}}
+        try:
+            results = (yield self.ask("POST", "/v1/evaluate", piece.request)).json(form)["results"]
+        except ArraydError as e:
+            at = re.match(r"/statements/(\d+)", e.pointer or "")
+            raise e.with_expression(describe(piece.places[int(at[1])])) if at else e from None
+        for n, _ in piece.order:
+            n.met = True
+        for n, handle in piece.written:
+            n.set_handle(handle)
+        for name, n in piece.results.items():
+            if n.shape:
+                n.set_handle(self.own(results[name]))
+            else:
+                n.set_value(cast(unwired(results[name]["value"]), n.dtype))
+
+    def settle_one(self, n: Node) -> Steps[None]:
+        """What the text of a statement cannot say, as a request of its own."""
+        if n.op == "setitem":
+            base, value = n.args
+            handle = yield from self.place(base)
+            handle = yield from self.copy(handle)
+            yield from self.evaluate((yield from self.request_of(value)), out=handle.id, index=n.attrs["index"])
+            n.set_handle(handle)
+        elif n.shape:
+            n.set_handle(self.own((yield from self.evaluate((yield from self.request_of(n, keeps=False)))).json(MADE)))
+        else:
+            n.set_value(from_bytes((yield from self.evaluate((yield from self.request_of(n, keeps=False)), OCTETS)), n.shape, n.dtype))
 
     def evaluate(self, written: Written, accept: Optional[str] = None, **more: Any) -> Steps[Response]:
         """`more`: further members of the request."""
@@ -196,6 +258,10 @@ class Engine:
     def fetch(self, node: Node) -> Steps["np.ndarray[Any, Any]"]:
         """The values, in memory of this process (read-only where they are kept)."""
         if node.value is not None:
+            return node.value
+        if node.op == "getitem" and node.args[0].value is not None:
+            node.set_value(np.array(node.args[0].value[node.key]))
+            assert node.value is not None
             return node.value
         if node.op == "getitem" and not node.shape:
             of = node.args[0]

@@ -1,7 +1,8 @@
 """The expression behind an array: a graph of nodes, evaluated when a value is needed.
 
 A node is one of
-- an operation on other nodes (`op`, `args`, `attrs`), which becomes a node of the request's tree;
+- an operation on other nodes (`op`, `args`, `attrs`), which becomes a node of the request's tree; of these "setitem" is the first
+  argument with the second written to a part of it (see `_stream.py`);
 - a number (`op` "const"), or values known here (`op` "host"): `value`, a read-only NumPy array;
 - values on the server (`op` "stored"): `handle`;
 - values that the server is to make (`op` "create"): `attrs` is the body of its POST /v1/arrays.
@@ -9,8 +10,9 @@ Once evaluated a node becomes one of the middle two and lets its arguments go. S
 """
 from __future__ import annotations
 
+import itertools
 import weakref
-from typing import Any, Dict, FrozenSet, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 
@@ -58,8 +60,11 @@ class Handle:
             self._releases = None
 
 
+_numbers = itertools.count()
+
+
 class Node:
-    __slots__ = ("op", "args", "attrs", "shape", "dtype", "value", "handle", "users", "key", "picked", "met", "__weakref__")
+    __slots__ = ("op", "args", "attrs", "shape", "dtype", "value", "handle", "users", "key", "picked", "met", "number", "__weakref__")
     # compared and hashed by identity
 
     op: str
@@ -68,6 +73,7 @@ class Node:
 
     def __init__(self, op: str, args: Tuple["Node", ...], shape: Shape, dtype: DType, attrs: Optional[Dict[str, Any]] = None):
         self.op, self.args, self.shape, self.dtype = op, args, shape, dtype
+        self.number = next(_numbers)  # in the order in which they are made: arguments first
         self.attrs = attrs or {}
         self.value, self.handle = None, None
         self.key: Any = None  # of a getitem, for NumPy
@@ -91,7 +97,7 @@ class Node:
     def arrays(self) -> List[Any]:
         """Arrays whose values these are."""
         users = [r() for r in self.users]
-        return [u for u in users if u is not None and not isinstance(u, Node) and u._node is self]
+        return [u for u in users if u is not None and not isinstance(u, Node) and u._own is self]
 
     def is_only_of(self, user: Any) -> bool:
         """Nothing but `user`, an array, would see a change of the memory."""
@@ -176,29 +182,6 @@ def union(roots: List[Node]) -> List[Node]:
             else:
                 order.append(node)
     return order
-
-
-def too_large(order: List[Node]) -> Optional[Node]:
-    """The first of the nodes, given in postorder, whose own expression is more than one request takes, or None."""
-    if len(order) <= min(MANY, INPUTS):
-        return None
-    leaves: Dict[Node, FrozenSet[Node]] = {}
-    counts: Dict[Node, int] = {}
-    for n in order:
-        if n.is_leaf:
-            leaves[n] = frozenset() if n.op == "const" else frozenset((n,))
-            counts[n] = 1
-            continue
-        mine: FrozenSet[Node] = frozenset().union(*(leaves[a] for a in n.args))
-        counts[n] = 1 + sum(counts[a] for a in n.args)  # shared ones more often: an upper bound
-        leaves[n] = mine
-        if len(mine) > INPUTS:
-            return n
-        if counts[n] > MANY:
-            counts[n] = len(postorder(n))
-            if counts[n] > MANY:
-                return n
-    return None
 
 
 # --- as JSON ---

@@ -81,6 +81,40 @@ def basic_index(key: Any, shape: Shape) -> Optional[Basic]:
     return Basic(tuple(out), ", ".join(text), tuple(extents), whole)
 
 
+def composed(outer: Basic, inner: Basic, shape: Shape) -> Optional[Basic]:
+    """The index that picks from an array of that shape what `inner` picks from what `outer` picks. None where an axis that `outer` has
+    added is more than kept."""
+    keys = list(inner.key)
+    out: List[Any] = []
+    axis = 0
+    for k in outer.key:
+        n = shape[axis] if k is not None else 1
+        if isinstance(k, int):
+            out.append(k)
+            axis += 1
+            continue
+        while keys and keys[0] is None:
+            out.append(keys.pop(0))
+        own = keys.pop(0)
+        if k is None:
+            if not isinstance(own, slice) or len(range(*own.indices(1))) != 1:
+                return None
+            out.append(None)
+            continue
+        places = range(*k.indices(n))
+        if isinstance(own, slice):
+            picked = places[own]
+            if not len(picked):
+                out.append(slice(0, 0))
+            else:
+                stop = picked.stop
+                out.append(slice(picked.start, None if stop < 0 else stop, picked.step))
+        else:
+            out.append(places[own])
+        axis += 1
+    return basic_index((*out, *keys), shape)
+
+
 def with_places(key: Any, shape: Shape) -> List[Any]:
     """A key that has integer arrays among what is basic: slices and None as they are, else what stands for one axis."""
     keys = expand(key, len(shape))

@@ -1,19 +1,35 @@
 """Manipulation, indexing and stencils: all of them expressions."""
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from . import _dtypes as dt
 from ._array import Array
 from ._base import Axis, refusal
-from ._graph import Node
+from ._graph import Node, host
 from ._indexing import INDICES, broadcasts
 from ._ns_creation import Creation, Number
 from ._ns_elementwise import Elementwise
+from ._views import View, reshaped
 
 TOGETHER = 16  # arrays of one concat or stack
+
+
+def _node_of(op: str, to: Sequence[int], **attrs: Any) -> Callable[[Node], Node]:
+    return lambda node: Node(op, (node,), tuple(to), node.dtype, attrs)
+
+
+def _in_shape(shape: Sequence[int]) -> Callable[[Node], Node]:
+    def make(node: Node) -> Node:
+        if node.shape == tuple(shape):
+            return node
+        if node.value is not None:
+            return host(node.value.reshape(tuple(shape)).copy(), node.dtype)
+        return Node("reshape", (node,), tuple(shape), node.dtype, {"shape": list(shape)})
+
+    return make
 
 
 class Manipulation(Elementwise, Creation):
@@ -28,7 +44,7 @@ class Manipulation(Elementwise, Creation):
         return self._wrap(self._cast(x._node, t))
 
     def reshape(self, x: Array, /, shape: Tuple[int, ...], *, copy: Optional[bool] = None) -> Array:
-        """x's elements in another shape; one extent may be -1."""
+        """x's elements in another shape; one extent may be -1. A view where NumPy's is one."""
         s = [int(n) for n in (shape if isinstance(shape, (tuple, list)) else (shape,))]
         if s.count(-1) == 1:
             rest = int(np.prod([n for n in s if n != -1], dtype=object))
@@ -37,19 +53,21 @@ class Manipulation(Elementwise, Creation):
             s[s.index(-1)] = x.size // rest
         if any(n < 0 for n in s) or int(np.prod(s, dtype=object)) != self._check(x).size:
             raise ValueError(f"{x.size} elements do not go into {tuple(s)}")
-        if tuple(s) == x.shape:
-            return self._wrap(x._node)
-        known = x._node.value
-        if known is not None:
-            return self._from_host(known.reshape(s).copy(), x.dtype)
-        return self._array("reshape", (x._node,), tuple(s), x.dtype, shape=s)
+        ghost = reshaped(x._ghost, tuple(s)) if copy is not True else None
+        if ghost is not None:
+            return Array._of_view(View(x, ghost, _in_shape(s), _in_shape(x.shape)))
+        if copy is False:
+            raise ValueError(f"an array of shape {x.shape} and these strides has no view of shape {tuple(s)}")
+        return self._wrap(_in_shape(s)(x._node))
 
     def broadcast_to(self, x: Array, /, shape: Tuple[int, ...]) -> Array:
         """x repeated along axes of extent 1 and new ones in front."""
         s = self._shape(shape)
         if not broadcasts(self._check(x).shape, s):
             raise ValueError(refusal("broadcast_to", (x._node,), f"shape {x.shape} does not broadcast to {s}"))
-        return self._array("broadcast_to", (x._node,), s, x.dtype, shape=list(s)) if s != x.shape else self._wrap(x._node)
+        if s == x.shape:
+            return self._wrap(x._node)
+        return Array._of_view(View(x, np.broadcast_to(x._ghost, s), _node_of("broadcast_to", s, shape=list(s))))
 
     def broadcast_arrays(self, *arrays: Array) -> List[Array]:
         """The arrays, broadcast together."""
@@ -61,7 +79,9 @@ class Manipulation(Elementwise, Creation):
         order = self._axes(tuple(axes), self._check(x).ndim)
         if len(order) != x.ndim:
             raise ValueError(f"{x.ndim} axes are to be named, not {len(order)}")
-        return self._array("permute_dims", (x._node,), tuple(x.shape[k] for k in order), x.dtype, axes=order)
+        back = [order.index(k) for k in range(x.ndim)]
+        return Array._of_view(View(x, x._ghost.transpose(order), _node_of("permute_dims", [x.shape[k] for k in order], axes=order),
+                                   _node_of("permute_dims", x.shape, axes=back)))
 
     def matrix_transpose(self, x: Array, /) -> Array:
         """The last two axes exchanged."""
@@ -82,20 +102,26 @@ class Manipulation(Elementwise, Creation):
     def expand_dims(self, x: Array, /, axis: int = 0) -> Array:
         """A new axis of extent 1."""
         k = self._axis(axis, self._check(x).ndim + 1)
-        return self._array("expand_dims", (x._node,), x.shape[:k] + (1,) + x.shape[k:], x.dtype, axis=k)
+        shape = x.shape[:k] + (1,) + x.shape[k:]
+        return Array._of_view(View(x, np.expand_dims(x._ghost, k), _node_of("expand_dims", shape, axis=k), _in_shape(x.shape)))
 
     def squeeze(self, x: Array, /, axis: Union[int, Tuple[int, ...]]) -> Array:
         """Axes of extent 1 left out."""
         axes = self._axes(axis, self._check(x).ndim)
         if any(x.shape[k] != 1 for k in axes):
             raise ValueError(f"an axis of {x.shape} that is left out has another extent than 1")
-        return self._array("squeeze", (x._node,), self._reduced(x.shape, axes, False), x.dtype, axis=axes) if axes \
-            else self._wrap(x._node)
+        if not axes:
+            return Array._of_view(View(x, x._ghost, _in_shape(x.shape), _in_shape(x.shape)))
+        shape = self._reduced(x.shape, axes, False)
+        return Array._of_view(View(x, x._ghost.squeeze(tuple(axes)), _node_of("squeeze", shape, axis=axes), _in_shape(x.shape)))
 
     def flip(self, x: Array, /, *, axis: Axis = None) -> Array:
         """Elements in reverse order along axes (all)."""
         axes = self._axes(axis, self._check(x).ndim)
-        return self._array("flip", (x._node,), x.shape, x.dtype, axis=axes) if axes else self._wrap(x._node)
+        if not axes:
+            return Array._of_view(View(x, x._ghost, _in_shape(x.shape), _in_shape(x.shape)))
+        turned = _node_of("flip", x.shape, axis=axes)
+        return Array._of_view(View(x, np.flip(x._ghost, tuple(axes)), turned, turned))
 
     def roll(self, x: Array, /, shift: Union[int, Tuple[int, ...]], *, axis: Axis = None) -> Array:
         """Elements moved along axes, those that leave coming in again; without axes, in C order of the whole."""

@@ -47,7 +47,7 @@ class Statements:
                 if signed(n.value, n.dtype) != bind[name]:
                     text = f"negative({name})"
             else:
-                called = _call(n, [texts[a] for a in n.args])
+                called = call_text(n, [texts[a] for a in n.args])
                 if called is None:
                     return None
                 text, d = called, 1 + max([depth[a] for a in n.args])
@@ -59,7 +59,8 @@ class Statements:
         return cls({"statements": body, "results": list(results), "bind": bind}, results, held)
 
 
-def _call(n: Node, args: List[str]) -> Optional[str]:
+def call_text(n: Node, args: List[str]) -> Optional[str]:
+    """The operation as infix text, of its arguments' texts; None where an attribute is no plain number."""
     if n.op == "getitem":
         return f"{args[0]}[{n.attrs['index']}]"
     if n.op in ("concat", "stack"):

@@ -1,0 +1,90 @@
+"""Views: arrays that are a part of another array, or show its elements in another shape or order, as NumPy's are. Without I/O.
+
+A view has no values of its own. Its node is made from its parent's whenever that has changed, and a write to it is a write to the
+parent, up to the array that has the memory. What of an array is a view, and what a copy, is NumPy's rule: it is asked, with an
+array without memory (`ghost`) that has the same shape and strides.
+"""
+from __future__ import annotations
+
+from typing import Any, Callable, Optional
+
+import numpy as np
+
+from ._graph import Node, Shape, host
+from ._indexing import Basic
+
+
+class View:
+    """Of `parent`, an array. `make` gives the view's node from the parent's, `put` the parent's from what the view is to be; None: it cannot be written to,
+    or it is the part `index` of the parent."""
+
+    __slots__ = ("parent", "make", "put", "index", "ghost", "of")
+
+    def __init__(self, parent: Any, ghost: "np.ndarray[Any, Any]", make: Callable[[Node], Node],
+                 put: Optional[Callable[[Node], Node]] = None, index: Optional[Basic] = None):
+        self.parent, self.ghost, self.make, self.put, self.index = parent, ghost, make, put, index
+        self.of: Optional[Node] = None  # the parent's node that the view's was made from
+
+    @property
+    def is_read_only(self) -> bool:
+        return self.put is None and self.index is None
+
+
+def ghost_of(shape: Shape) -> "np.ndarray[Any, Any]":
+    """An array of that shape, in C order, whose elements must not be looked at."""
+    strides, n = [], 1
+    for extent in reversed(shape):
+        strides.append(n)
+        n *= max(extent, 1)
+    return np.lib.stride_tricks.as_strided(np.empty(1, np.int8), shape, strides[::-1], writeable=False)
+
+
+def reshaped(ghost: "np.ndarray[Any, Any]", shape: Shape) -> "Optional[np.ndarray[Any, Any]]":
+    """The same memory in another shape, or None where NumPy would copy."""
+    if ghost.flags.c_contiguous or ghost.size == 0:
+        return ghost_of(shape)
+    try:
+        return ghost.reshape(shape, copy=False)  # type: ignore[call-overload,no-any-return]
+    except TypeError:  # NumPy before 2.1
+        view = ghost.view()
+        try:
+            view.shape = shape
+        except AttributeError:
+            return None
+        return view
+    except ValueError:
+        return None
+
+
+def part(index: Basic) -> Callable[[Node], Node]:
+    def make(node: Node) -> Node:
+        if node.value is not None and (node.handle is None or not index.shape):
+            return host(np.array(node.value[index.key]), node.dtype)
+        if index.is_all:
+            return node
+        made = Node("getitem", (node,), index.shape, node.dtype, {"index": index.text})
+        made.key = index.key
+        return made
+
+    return make
+
+
+def with_part(node: Node, index: Basic, v: Node) -> Node:
+    """The values of `node` with `v` in a part of them."""
+    if index.is_all and v.shape == node.shape and v.dtype == node.dtype:
+        return v
+    return Node("setitem", (node, v), node.shape, node.dtype, {"index": index.text})
+
+
+def check_writable(view: Optional[View]) -> None:
+    """ValueError where it, or what it is a view of, is read-only."""
+    while view is not None:
+        if view.is_read_only:
+            raise ValueError("an assignment: this is a view by broadcast_to, which is read-only")
+        view = view.parent._view
+
+
+def is_view(key: Any, rank: int) -> bool:
+    """Of a basic index: one with an integer for each axis gives an element, which is none."""
+    keys = key if isinstance(key, tuple) else (key,)
+    return len(keys) < rank or any(k is None or k is Ellipsis or isinstance(k, slice) for k in keys)
