@@ -199,6 +199,24 @@ def test_writing(xp, n):
         x += 0.5
 
 
+def test_arguments_as_numpys(xp):
+    """What xarray hands over, axes by name, and positions of any rank."""
+    a = np.array([[1, np.nan, 3], [4, 5, 6.5]], np.float32)
+    x = xp.asarray(a)
+    for name in ("nanmean", "nanvar", "nanstd"):
+        got, want = getattr(xp, name)(x, axis=0, dtype=xp.float64), getattr(np, name)(a, axis=0, dtype=np.float64)
+        assert got.dtype == xp.float64
+        np.testing.assert_allclose(np.asarray(got), want, rtol=1e-12)
+    np.testing.assert_allclose(np.asarray(xp.nanvar(x, axis=1, ddof=1)), np.nanvar(a, axis=1, ddof=1), rtol=1e-6)
+    i = np.array([[0, 2], [1, 1]])
+    same(xp.take(x, xp.asarray(i), axis=1), np.take(a, i, axis=1))
+    b = np.arange(12.0).reshape(3, 4) ** 2
+    y = xp.asarray(b)
+    same(xp.gradient(y, axis=0), np.gradient(b, axis=0))
+    for f in (xp.forward_diff, xp.back_diff, xp.central_diff):
+        same(f(y, axis=1), np.asarray(f(y, 1)))
+
+
 # --- laziness ---
 
 

@@ -210,8 +210,8 @@ class Manipulation(Elementwise, Creation):
                 raise ValueError("which axis? There are several")
             axis = 0
         k = self._axis(axis, self._check(x).ndim)
-        if self._check(indices).ndim > 1 or not dt.is_integer(indices.dtype):
-            raise TypeError("indices are integers, of rank 1")
+        if not dt.is_integer(self._check(indices).dtype):
+            raise TypeError("indices are integers")
         return self._array("take", (x._node, indices._node), x.shape[:k] + indices.shape + x.shape[k + 1:], x.dtype, axis=k)
 
     def take_along_axis(self, x: Array, indices: Array, /, *, axis: int = -1) -> Array:
@@ -281,17 +281,17 @@ class Manipulation(Elementwise, Creation):
             raise ValueError(f"{x.ndim} offsets, one an axis")
         return self._array("shift", (x._node,), x.shape, x.dtype, offsets=[int(o) for o in offsets], **_outside(boundary, value))
 
-    def forward_diff(self, x: Array, axis: int, /, *, boundary: str = "self", value: Number = 0) -> Array:
+    def forward_diff(self, x: Array, /, axis: int, *, boundary: str = "self", value: Number = 0) -> Array:
         """x[i + 1] - x[i] along an axis."""
         k = self._axis(axis, self._check(x).ndim)
         return self._array("forward_diff", (x._node,), x.shape, x.dtype, axis=k, **_outside(boundary, value))
 
-    def back_diff(self, x: Array, axis: int, /, *, boundary: str = "self", value: Number = 0) -> Array:
+    def back_diff(self, x: Array, /, axis: int, *, boundary: str = "self", value: Number = 0) -> Array:
         """x[i] - x[i - 1] along an axis."""
         k = self._axis(axis, self._check(x).ndim)
         return self._array("back_diff", (x._node,), x.shape, x.dtype, axis=k, **_outside(boundary, value))
 
-    def central_diff(self, x: Array, axis: int, /, *, spacing: Union[float, str] = 1, boundary: str = "self",
+    def central_diff(self, x: Array, /, axis: int, *, spacing: Union[float, str] = 1, boundary: str = "self",
                      value: Number = 0) -> Array:
         """(x[i + 1] - x[i - 1]) / (2 spacing) along an axis; "array": with x's own spacing."""
         k = self._axis(axis, self._check(x).ndim)
@@ -304,7 +304,7 @@ class Manipulation(Elementwise, Creation):
         return self._array("laplacian", (self._check(x)._node,), x.shape, dt.floating(x.dtype), spacing=spacing,
                            **_outside(boundary, value))
 
-    def gradient(self, x: Array, axis: int, /, *, spacing: float = 1) -> Array:
+    def gradient(self, x: Array, /, axis: int, *, spacing: float = 1) -> Array:
         """numpy.gradient along one axis."""
         k = self._axis(axis, self._check(x).ndim)
         return self._array("gradient", (x._node,), x.shape, dt.floating(x.dtype), axis=k, spacing=spacing)

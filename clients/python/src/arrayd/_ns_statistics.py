@@ -25,6 +25,11 @@ class Statistics(Manipulation):
     def _numbers(self, name: str, kinds: str, x: Array) -> None:
         only(kinds, name, self._check(x)._node)
 
+    def _computed_in(self, name: str, x: Array, dtype: Any) -> Array:
+        """x, in the dtype in which NumPy's functions may be told to compute."""
+        self._numbers(name, "biufc", x)
+        return x if dtype is None else self.astype(x, dtype, copy=False)
+
     def _sum(self, op: str, x: Array, axis: Axis, dtype: Any, keepdims: bool) -> Array:
         self._numbers(op, "biufc", x)
         if dtype is not None:
@@ -87,9 +92,9 @@ class Statistics(Manipulation):
         """The sum of what is not NaN."""
         return self._sum("nansum", x, axis, dtype, keepdims)
 
-    def nanmean(self, x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
+    def nanmean(self, x: Array, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Array:
         """The mean of what is not NaN."""
-        self._numbers("nanmean", "biufc", x)
+        x = self._computed_in("nanmean", x, dtype)
         return self._reduce("nanmean", x, axis, keepdims, dt.floating(x.dtype))
 
     def nanmin(self, x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
@@ -102,15 +107,19 @@ class Statistics(Manipulation):
         self._numbers("nanmax", "biuf", x)
         return self._reduce("nanmax", x, axis, keepdims, x.dtype)
 
-    def nanvar(self, x: Array, /, *, axis: Axis = None, correction: Union[int, float] = 0.0, keepdims: bool = False) -> Array:
+    def nanvar(self, x: Array, /, *, axis: Axis = None, dtype: Any = None, ddof: float = 0.0, correction: Optional[float] = None,
+               keepdims: bool = False) -> Array:
         """The variance of what is not NaN, divided by how many that are less the correction."""
-        self._numbers("nanvar", "biufc", x)
-        return self._reduce("nanvar", x, axis, keepdims, dt.real_of(dt.floating(x.dtype)), correction=correction)
+        x = self._computed_in("nanvar", x, dtype)
+        by = ddof if correction is None else correction
+        return self._reduce("nanvar", x, axis, keepdims, dt.real_of(dt.floating(x.dtype)), correction=by)
 
-    def nanstd(self, x: Array, /, *, axis: Axis = None, correction: Union[int, float] = 0.0, keepdims: bool = False) -> Array:
+    def nanstd(self, x: Array, /, *, axis: Axis = None, dtype: Any = None, ddof: float = 0.0, correction: Optional[float] = None,
+               keepdims: bool = False) -> Array:
         """The square root of nanvar."""
-        self._numbers("nanstd", "biufc", x)
-        return self._reduce("nanstd", x, axis, keepdims, dt.real_of(dt.floating(x.dtype)), correction=correction)
+        x = self._computed_in("nanstd", x, dtype)
+        by = ddof if correction is None else correction
+        return self._reduce("nanstd", x, axis, keepdims, dt.real_of(dt.floating(x.dtype)), correction=by)
 
     def logsumexp(self, x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
         """The logarithm of the sum of exponentials, none of which overflows."""
