@@ -89,6 +89,25 @@ def test_info(api):
     assert {10000, 400, 64, 16 << 20, 65536} <= set(info["limits"].values())
 
 
+def test_generators_can_read_the_contract(api):
+    """Some take no boolean where a schema stands, and check what goes into a path by its pattern."""
+    doc = api.get("/openapi.json").json()
+
+    def schemas(x, place):
+        if isinstance(x, dict):
+            for k, v in x.items():
+                assert not (isinstance(v, bool) and place and place[-1] == "properties"), (*place, k)
+                schemas(v, (*place, k))
+        elif isinstance(x, list):
+            for k, v in enumerate(x):
+                schemas(v, (*place, k))
+
+    schemas(doc["components"]["schemas"], ())
+    for name, p in doc["components"]["parameters"].items():
+        if p["in"] == "path" and name not in ("principal", "faultOf"):  # an operator's file says what names there are
+            assert p["schema"]["pattern"], name
+
+
 def test_openapi_is_the_file(api):
     r = api.expect(200, api.get("/openapi.json"))
     assert r.json() == json.loads((REPO / "protocol" / "openapi.yaml").read_text())
