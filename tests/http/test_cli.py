@@ -119,15 +119,59 @@ def test_files_that_are_none(run, tmp_path, data, said):
     assert ok(run("ls")).out == ""
 
 
-@pytest.mark.parametrize("name", ["s.csv", "s.npz", "a b.csv"])
+@pytest.mark.parametrize("name", ["s.h5", "s.txt", "a b.png"])
 def test_formats_that_are_not_supported(run, tmp_path, name):
     """What is supported is said, not what is wrong with the name that the array would have."""
     (tmp_path / name).write_bytes(b"1,2\n3,4\n")
-    fails(run("put", tmp_path / name), 2, f"the suffix {name[-4:]} is not supported: put takes .npy files and, with --raw, --dtype and --shape")
+    suffix = name[name.rindex("."):]
+    fails(run("put", tmp_path / name), 2, f"the suffix {suffix} is not supported: put takes .npy, .npz and .csv files and, with --raw")
     fails(run("put", tmp_path / name, "s"), 1, "other formats are not supported")
     np.save(tmp_path / "s.npy", np.arange(3.0))
     (tmp_path / "s.npy").rename(tmp_path / name)
     assert ok(run("put", tmp_path / name, "s")).out == "s\n"
+    os.remove(tmp_path / name)
+    fails(run("get", "s", tmp_path / name), 2, f"the suffix {suffix} is not supported: get writes .npy and .csv files")
+    assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize("text, want", [
+    ("1,2\n3,4\n", np.array([[1, 2], [3, 4]])), ("# x, y\n1.5,nan\n\n-inf,2e3\n", np.array([[1.5, np.nan], [-np.inf, 2000]])),
+    ("7\n9223372036854775807\n", np.array([7, 2**63 - 1])), ("0.1\n", np.array([0.1]))])
+def test_numbers_as_text(run, tmp_path, text, want):
+    (tmp_path / "c.csv").write_text(text)
+    assert ok(run("put", tmp_path / "c.csv")).out == "c\n"
+    ok(run("get", "c", tmp_path / "back.npy"))
+    got = np.load(tmp_path / "back.npy")
+    assert got.dtype == want.dtype and np.array_equal(got, want, equal_nan=want.dtype.kind == "f")
+    ok(run("get", "c", tmp_path / "again.csv"))
+    assert np.array_equal(np.loadtxt(tmp_path / "again.csv", delimiter=",", ndmin=want.ndim, dtype=want.dtype), want, equal_nan=want.dtype.kind == "f")
+    if want.ndim == 2:
+        ok(run("put", tmp_path / "c.csv", "c", "--slice", "[:, ::-1]"))
+        ok(run("get", "c", tmp_path / "back.npy"))
+        assert np.array_equal(np.load(tmp_path / "back.npy"), want[:, ::-1], equal_nan=want.dtype.kind == "f")
+
+
+@pytest.mark.parametrize("text, said", [("", "is empty"), ("1,2\n3\n", "row 2 has 1 numbers, those before it 2"), ("1,x\n", "numbers alone")])
+def test_text_that_is_not_numbers(run, tmp_path, text, said):
+    (tmp_path / "c.csv").write_text(text)
+    fails(run("put", tmp_path / "c.csv"), 1, said)
+    assert ok(run("ls")).out == ""
+
+
+def test_several_in_one_file(run, tmp_path):
+    a, b = np.arange(6.0).reshape(2, 3), np.array([1, 2, 3], "int16")
+    for save in (np.savez, np.savez_compressed):
+        save(tmp_path / "both.npz", a=a, b=b)
+        assert ok(run("put", tmp_path / "both.npz")).out == "a\nb\n"
+        for name, want in (("a", a), ("b", b)):
+            ok(run("get", name, tmp_path / "x.npy"))
+            got = np.load(tmp_path / "x.npy")
+            assert got.dtype == want.dtype and np.array_equal(got, want)
+    fails(run("put", tmp_path / "both.npz", "--unnamed"), 2, "names of its own")
+    (tmp_path / "none.npz").write_bytes(b"PK\x03\x04" * 9)
+    fails(run("put", tmp_path / "none.npz"), 1, "is not an .npz file")
+    np.savez(tmp_path / "one.npz", a)
+    assert ok(run("put", tmp_path / "one.npz", "mine")).out == "mine\n"
 
 
 def test_pickles_are_not_sent(run, tmp_path):

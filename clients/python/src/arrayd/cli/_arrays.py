@@ -13,7 +13,8 @@ from .._errors import ArraydError
 from .._replies import ABOUT, ARRAY, LISTED, OBJECT
 from .._requests import OCTETS, Request
 from ._context import Context, Failure, complain, table
-from ._streams import NPY, download, itemsize, upload
+from ._formats import KNOWN, members, read_csv, suffix_of, write_csv
+from ._streams import NPY, Output, download, itemsize, upload
 from ._values import NAME, explained, path_of
 
 
@@ -24,6 +25,9 @@ def put(context: Context) -> int:
         raise Failure("put: --raw needs --dtype and --shape", 2)
     if args.shape is not None and not args.raw:
         raise Failure("put: --shape is for --raw: an .npy file has its own", 2)
+    if suffix_of(path) == ".npz" and not args.raw:
+        return _put_npz(context)
+    text = read_csv(path) if suffix_of(path) == ".csv" and not args.raw else None
     if args.slice is not None:
         if name is None:
             raise Failure("put: --slice needs the NAME of the array to write to", 2)
@@ -31,19 +35,35 @@ def put(context: Context) -> int:
             dtype, shape = _region(context, name, args.slice)
             upload(context, path, None, raw=True, dtype=dtype, shape=shape, into=path_of(name, "/data", index=args.slice))
         else:
-            upload(context, path, None, into=path_of(name, "/data", index=args.slice))
+            upload(context, path, None, into=path_of(name, "/data", index=args.slice), opened=text)
         print(name)
         return 0
     if name is None and path != "-" and not args.unnamed:
         stem, suffix = os.path.splitext(os.path.basename(path))
-        name = stem if suffix in (".npy", ".raw", ".bin") else stem + suffix
-        if suffix not in ("", ".npy") and not args.raw:
-            raise Failure(f"put: {path}: the suffix {suffix} is not supported: put takes .npy files and, with --raw, --dtype and --shape, "
+        name = stem if suffix.lower() in (".npy", ".csv", ".raw", ".bin") else stem + suffix
+        if suffix.lower() not in ("", ".npy", ".csv") and not args.raw:
+            raise Failure(f"put: {path}: the suffix {suffix} is not supported: put takes {KNOWN} files and, with --raw, --dtype and --shape, "
                           f"files of bare elements; an .npy file with another suffix needs a name, as in put {path} NAME", 2)
         if not NAME.match(name):
             raise Failure(f"put: {name!r}, of {path}, cannot be an array's name: give it one, as in put {path} NAME", 2)
-    m = upload(context, path, name, dtype=args.dtype, shape=args.shape, raw=args.raw, clobber=not args.no_clobber)
+    m = upload(context, path, name, dtype=args.dtype, shape=args.shape, raw=args.raw, clobber=not args.no_clobber, opened=text)
     print(json.dumps(m) if args.json else m.get("name") or m["id"])
+    return 0
+
+
+def _put_npz(context: Context) -> int:
+    """Each of its arrays under the name that it has there; with NAME, the only one."""
+    args = context.args
+    if args.slice is not None or args.unnamed:
+        raise Failure("put: an .npz file has names of its own: neither --slice nor --unnamed", 2)
+    made = []
+    for k, (name, f) in enumerate(members(args.file)):
+        if args.name is not None and k:
+            raise Failure(f"put: {args.file} has several arrays, and names of their own", 2)
+        if not NAME.match(args.name or name):
+            raise Failure(f"put: {name!r}, in {args.file}, cannot be an array's name", 2)
+        made.append(upload(context, f"{args.file}: {name}", args.name or name, dtype=args.dtype, clobber=not args.no_clobber, opened=f))
+    print(json.dumps(made) if args.json else "\n".join(m["name"] for m in made))
     return 0
 
 
@@ -57,6 +77,17 @@ def _region(context: Context, name: str, index: str) -> Any:
 def get(context: Context) -> int:
     args = context.args
     path = args.file or f"{args.ref}.{'bin' if args.raw else 'npy'}"
+    suffix = "" if args.raw or path == "-" else suffix_of(path)
+    if suffix not in ("", ".npy", ".csv") and not os.path.exists(path):
+        raise Failure(f"get: {path}: the suffix {suffix} is not supported: get writes .npy and .csv files and, with --raw, bare elements", 2)
+    if suffix == ".csv":
+        dtype = context.ask("GET", path_of(args.ref), ARRAY)["dtype"]
+        r = Request("GET", path_of(args.ref, "/data", index=args.slice), accept="application/json", headers=context.headers)
+        text = write_csv(path, context.transport.send(r).json(), dtype)
+        with Output(path) as f:
+            f.write(text)
+        context.say(f"{path}: {human(len(text))}")
+        return 0
     r = Request("GET", path_of(args.ref, "/data", index=args.slice), accept=OCTETS if args.raw else NPY,
                 headers=context.headers)
     n = download(context, r, path, args.ref, (lambda: _nbytes(context)) if args.raw else None)

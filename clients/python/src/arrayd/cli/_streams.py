@@ -120,11 +120,11 @@ def send(context: Context, method: str, path: str, body: Body, content_type: str
 
 
 def upload(context: Context, path: str, name: Optional[str], *, dtype: Optional[str] = None, shape: Optional[str] = None,
-           raw: bool = False, clobber: bool = True, into: Optional[str] = None) -> Dict[str, Any]:
-    """Metadata of the array that a file (`-`: standard input) becomes, under a name or none; `into`: the path of data that it
-    is written to instead, of which there is none. raw: of `dtype` and `shape`, without a head."""
+           raw: bool = False, clobber: bool = True, into: Optional[str] = None, opened: Optional[BinaryIO] = None) -> Dict[str, Any]:
+    """Metadata of the array that a file (`-`: standard input; `opened`: this one) becomes, under a name or none; `into`: the path of data
+    that it is written to instead, of which there is none. raw: of `dtype` and `shape`, without a head."""
     where = "standard input" if path == "-" else path
-    f: BinaryIO = sys.stdin.buffer if path == "-" else open(os.path.expanduser(path), "rb")
+    f: BinaryIO = opened or (sys.stdin.buffer if path == "-" else open(os.path.expanduser(path), "rb"))
     try:
         if path == "-" and at_terminal(sys.stdin):
             raise Failure("standard input is a terminal: bytes of an array are expected there", 2)
