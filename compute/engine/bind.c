@@ -8,7 +8,8 @@
  *   - fresh: the target covers its buffer: the buffer takes over new storage with the result;
  *   - copy on write: as fresh, after copying what the target does not cover, because a download
  *     holds the old storage;
- *   - copied back: as fresh, into a temporary, because the target's storage is exported;
+ *   - copied back: as fresh, into a temporary, because the target's storage is exported, or because
+ *     it outlives the process and there is no other memory that does;
  *   - staged: into a temporary, which is then copied to the (small) target.
  *
  * Renaming storage at submission is safe because every earlier task holds the storage it was bound
@@ -262,20 +263,16 @@ static enum err_code bind_new(struct run *r, uint32_t slot, int64_t size, enum s
 
 /* New storage in place of the target's old one. If others' downloads hold the old one, they pay for
  * it. */
-static enum err_code bind_renamed(struct run *r, struct storage *old, struct err *e)
+static enum err_code new_renamed(struct run *r, const struct storage *old, struct storage **ret,
+                                 struct err *e)
 {
-    struct storage *st;
-    uint32_t slot = r->plan->result_slot;
-    r->in_place = storage_is_held_by_others(old);
-    if (!r->in_place && !r->renamed)
-        return bind_new(r, slot, old->size, STORAGE_PLAIN, e);
-    if (!r->in_place) {
-        st = r->renamed;
-        r->renamed = NULL;
-        return bind_storage(r, slot, st, e);
-    }
-    TRY(storage_renewed(old, old->account, &st, e));
-    return bind_storage(r, slot, st, e);
+    if (r->in_place)
+        return storage_renewed(old, old->account, ret, e);
+    if (!r->renamed)
+        return storage_new(r->g, r->account, old->device, old->size, STORAGE_PLAIN, ret, e);
+    *ret = r->renamed;
+    r->renamed = NULL;
+    return ERR_OK;
 }
 
 /* The same, from the temporaries that are kept. */
@@ -370,7 +367,7 @@ enum err_code run_make_room(struct run *r, enum write_mode mode, struct err *e)
     return r->out && mode != WRITE_FRESH ? fetch_room(r->task, r->out->buffer, true, e) : ERR_OK;
 }
 
-/* A fresh write of an array whose storage has to stay: the result is made elsewhere and copied. */
+/* A fresh write of an array whose storage stays: the result is made elsewhere and copied. */
 static enum err_code bind_copied_back(struct run *r, struct storage *old, struct err *e)
 {
     struct ir_plan *p = r->plan;
@@ -432,8 +429,15 @@ static enum err_code bind_arrays(struct run *r, enum write_mode mode, struct sto
                                 "the array is exported and a download is reading it: its memory "
                                 "can be neither replaced nor written until the download has ended")
                       : bind_copied_back(r, old, e);
-    TRY(bind_renamed(r, old, e));
-    *ret_renamed = r->storages[p->result_slot];
+    struct storage *st;
+    r->in_place = storage_is_held_by_others(old);
+    TRY(new_renamed(r, old, &st, e));
+    if (!storage_may_replace(st, old)) {
+        storage_unref(st);
+        return pinned ? storage_none_is_kept(old, e) : bind_copied_back(r, old, e);
+    }
+    TRY(bind_storage(r, p->result_slot, st, e));
+    *ret_renamed = st;
     if (r->covers)
         return ERR_OK;
     uint32_t before = r->n_slots - 1;

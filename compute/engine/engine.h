@@ -166,7 +166,7 @@ struct exchange {
 };
 enum err_code engine_exchange(struct engine_stream *s, struct exchange *x, uint32_t n,
                               const void *with, struct err *e) must_check;
-/* Whether they may be exchanged. */
+/* Whether they may be exchanged, and `a` still outlives the process then, if it did before. */
 bool array_exchanges(const struct array *a, const struct array *b);
 
 /* --- evaluation --- */

@@ -33,9 +33,10 @@ bool array_exchanges(const struct array *a, const struct array *b)
 {
     struct engine *g = a->buffer->engine;
     pthread_mutex_lock(&g->lock);
-    bool kept = was_exported(a) || was_exported(b);
+    const bool stays = was_exported(a) || was_exported(b) ||
+                       !storage_may_replace(buffer_storage(b->buffer), buffer_storage(a->buffer));
     pthread_mutex_unlock(&g->lock);
-    return !kept && same_layout(a, b);
+    return !stays && same_layout(a, b);
 }
 
 /* With the lock held. A caller that gives a version has checked this before, and is told to check

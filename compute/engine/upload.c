@@ -126,7 +126,7 @@ static enum err_code landing(struct upload *u, struct task **ret, struct err *e)
 }
 
 /* Makes the staged bytes the contents of their storage and, if `b` is not NULL, that the buffer's;
- * if the buffer's storage is exported, does nothing (*ret_kept). */
+ * if the buffer has to keep its storage, does nothing (*ret_kept). */
 static enum err_code land(struct upload *u, struct buffer *b, bool *ret_kept, struct err *e)
 {
     struct engine *g = u->stream->engine;
@@ -136,7 +136,8 @@ static enum err_code land(struct upload *u, struct buffer *b, bool *ret_kept, st
     if (code != ERR_OK)
         return code;
     pthread_mutex_lock(&g->lock);
-    if (b && atomic_load(&b->exports) > 0) {
+    if (b && (atomic_load(&b->exports) > 0 ||
+              !storage_may_replace(u->transfer ? u->target : u->storage, buffer_storage(b)))) {
         pthread_mutex_unlock(&g->lock);
         task_free(t);
         *ret_kept = true;

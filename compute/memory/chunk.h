@@ -1,6 +1,7 @@
 /* Chunks: memory that takes long to make and to release, and outlives the process if a keeper holds
  * its descriptor (engine_keep). An array of engine.own_least bytes and more has one to itself, and
- * so has one that is exported; smaller ones are pieces of one (pieces.h), if there is a keeper.
+ * so has one that is exported; smaller ones are pieces of one (pieces.h), if there is a keeper and
+ * room for that.
  *
  * Called by storage.c, reclaim.c and adopt.c, and by compute/engine/engine.c. Thread-safe; a lock
  * here is taken after the engine's, before reclaim's. */

@@ -61,6 +61,13 @@ static enum err_code obtain(struct storage *st, source *from, bool zero, bool mu
     return code;
 }
 
+/* Where a chunk to cut does not fit, a small array may have one to itself if that consists of
+ * pages. On a GPU it would take many times the array's size, of what little memory is left. */
+static bool may_be_alone(const struct engine *g)
+{
+    return !g->backend->ops->upload_new;
+}
+
 /* Memory of a new array: exportable in place if it is large enough and the device can; if there is
  * a keeper, such as outlives the process. If there is none of that, it gets memory that does not.
  */
@@ -71,7 +78,9 @@ static enum err_code array_alloc(struct storage *st, bool zero, struct err *e)
     enum err_code code = ERR_OVERLOADED;
     if (st->size >= g->own_least && (keeps || !engine_export_problem(g, st->device)))
         code = obtain(st, from_own_chunk, zero, false, e);
-    else if (keeps && obtain(st, from_piece, zero, false, NULL) == ERR_OK)
+    else if (keeps &&
+             (obtain(st, from_piece, zero, false, NULL) == ERR_OK ||
+              (may_be_alone(g) && obtain(st, from_own_chunk, zero, false, NULL) == ERR_OK)))
         code = ERR_OK;
     return code == ERR_OVERLOADED ? obtain(st, from_backend, zero, false, e) : code;
 }
@@ -103,6 +112,24 @@ void storage_copied(struct storage *st)
         return;
     atomic_compare_exchange_strong(&cells_at(st->engine->cells, st->copied_from)->owner, &made, 0);
     st->copied_from = 0;
+}
+
+bool storage_may_replace(const struct storage *st, const struct storage *old)
+{
+    return st->cell || !old->cell;
+}
+
+enum err_code storage_none_is_kept(const struct storage *like, struct err *e)
+{
+    err_set(e, ERR_OUT_OF_MEMORY,
+            "an array of %lld bytes needs other memory that outlives the daemon, and there is none",
+            (long long)like->size);
+    if (e) {
+        e->wanted = like->size;
+        e->device = like->device;
+        e->until = atomic_load(&like->engine->clock);
+    }
+    return ERR_OUT_OF_MEMORY;
 }
 
 bool storage_is_sealed(const struct storage *st)
@@ -380,7 +407,14 @@ static enum err_code alloc_as_new(struct storage *st, struct err *e)
 enum err_code storage_renewed(const struct storage *of, struct account *payer, struct storage **ret,
                               struct err *e)
 {
-    return storage_beside(of, payer, alloc_as_new, ret, e);
+    struct storage *st;
+    TRY(storage_beside(of, payer, alloc_as_new, &st, e));
+    if (!storage_may_replace(st, of)) {
+        storage_unref(st);
+        return storage_none_is_kept(of, e);
+    }
+    *ret = st;
+    return ERR_OK;
 }
 
 /* --- who pays for replaced storage ---

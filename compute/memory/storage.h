@@ -127,7 +127,7 @@ enum err_code storage_elsewhere(const struct storage *of, struct account *payer,
  * ERR_OVERLOADED. */
 enum err_code storage_shareable(const struct storage *of, struct account *payer,
                                 struct storage **ret, struct err *e) must_check;
-/* The same in memory as for a new array. ERR_OUT_OF_MEMORY, ERR_QUOTA. */
+/* The same in memory as for a new array; it may replace `of`. ERR_OUT_OF_MEMORY, ERR_QUOTA. */
 enum err_code storage_renewed(const struct storage *of, struct account *payer, struct storage **ret,
                               struct err *e) must_check;
 /* Storage of a previous process, in a chunk that it left (chunk.h); with its cell, unless
@@ -173,6 +173,10 @@ void storage_awaits(struct storage *st);
  * storage_written: at any time one of the two places is whole, unless a second move began before
  * the first had ended. */
 void storage_copied(struct storage *st);
+/* Whether a buffer may have `st` from now on instead of `old`: what outlives the process never
+ * gives way to what does not. storage_none_is_kept: the error where that is all there is. */
+bool storage_may_replace(const struct storage *st, const struct storage *old);
+enum err_code storage_none_is_kept(const struct storage *like, struct err *e);
 /* It can only be read, because the previous process exported it SHARE_SEALED: a write moves it
  * first. */
 bool storage_is_sealed(const struct storage *st);

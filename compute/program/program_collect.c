@@ -138,7 +138,7 @@ static bool is_exchanged(const struct program *p, const struct target *t)
 }
 
 /* Finds the arrays that exchange their memory; the others are copied to, because their layouts
- * differ. */
+ * differ, or because only the array's own memory outlives the process. */
 static void find_exchanges(struct program *p)
 {
     p->n_exchanges = 0;

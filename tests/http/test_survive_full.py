@@ -1,0 +1,91 @@
+"""Arrays that outlive the daemon, where there is hardly any memory left that does."""
+
+import numpy as np
+import pytest
+
+from test_survive import idle, keeping, kill, same
+
+N = 100_000
+
+
+# Each writes to "a", and returns what is there then.
+
+
+def put(c, a):
+    c.expect(204, c.request("PUT", "/v1/arrays/a/data", (a + 1).tobytes(), content_type="application/octet-stream"))
+    return a + 1
+
+
+def evaluate(c, a):
+    c.expect(200, c.post("/v1/evaluate", {"expr": "roll(a, 1, 0)", "out": "a"}))
+    return np.roll(a, 1)
+
+
+def statements(c, a):
+    c.expect(200, c.post("/v1/evaluate", {"statements": ["a += 1"]}))
+    return a + 1
+
+
+def program(c, a):
+    c.expect(200, c.post("/v1/programs?wait=1", {"body": ["a += 1"], "steps": 1}))
+    return a + 1
+
+
+WAYS = [put, evaluate, statements, program]
+
+
+def fill(c):
+    """Until not even a page is left; gives back what the largest of a test's writes needs."""
+    made = []
+    for n in (500_000, 50_000, 5_000, 500):
+        while (r := c.post("/v1/arrays", {"shape": [n], "fill": 2})).status == 201:
+            made.append((r.json()["id"], 8 * n))
+        c.expect(507, r)
+    back = 0
+    while back < 2_600_000:
+        name, size = made.pop()
+        c.expect(204, c.delete(f"/v1/arrays/{name}"))
+        back += size
+
+
+@pytest.mark.parametrize("write", WAYS)
+def test_a_write_where_a_device_is_almost_full(daemon_with, write):
+    d = keeping(daemon_with, "--memory-limit", "40MiB")
+    c, a = d.client(), np.arange(float(N))
+    c.upload(a, "a")
+    fill(c)
+    a = write(c, a)
+    idle(c)
+    same(c, "a", a)
+    kill(d)
+    same(c, "a", a)
+    c.close()
+
+
+def test_a_new_array_where_a_device_is_almost_full(daemon_with):
+    d = keeping(daemon_with, "--memory-limit", "41MiB")
+    c, a = d.client(), np.arange(float(N))
+    for _ in range(10):
+        c.expect(201, c.post("/v1/arrays", {"shape": [500_000], "fill": 2}))
+    c.upload(a, "a")
+    c.upload(a[:3], "b")
+    kill(d)
+    same(c, "a", a)
+    same(c, "b", a[:3])
+    c.close()
+
+
+@pytest.mark.parametrize("write", WAYS)
+@pytest.mark.parametrize("limit", ["--max-chunks", "--max-kept-arrays"])
+def test_a_write_where_no_more_arrays_are_kept(daemon_with, write, limit):
+    d = keeping(daemon_with, limit, 1)
+    c, a = d.client(), np.arange(20.0 * N)
+    c.upload(a, "a")
+    c.upload(a[1:], "b")
+    a = write(c, a)
+    idle(c)
+    same(c, "a", a)
+    kill(d)
+    same(c, "a", a)
+    c.expect(404, c.get("/v1/arrays/b"))  # it was one too many
+    c.close()
