@@ -209,7 +209,7 @@ static void placed(void *user, const struct engine_placed *all, uint32_t n, cons
     for (uint32_t i = 0; m && i < n; i++)
         m[i] = memory_of(&all[i]);
     for (uint32_t i = 0; i < n; i++)
-        note_held(v, all[i].buffer, all[i].place.chunk);
+        note_held(v, all[i].buffer, all[i].place.chunk || all[i].place.bytes == 0);
     if (code == ERR_OK)
         code = writer_placed(v->writer, m, n, with, &e);
     if (code != ERR_OK)

@@ -77,7 +77,7 @@ enum err_code engine_adopt(struct engine *g, struct account *account,
         return err_set(e, ERR_STATE, "nothing was kept of this array");
     const struct engine_place *p = is_being_copied(g, placed) ? &placed->was : &placed->place;
     TRY(storage_adopt(g, account, p, &st, e));
-    if (!is_whole(st, placed, p))
+    if (st->size && !is_whole(st, placed, p))
         lose(st);
     enum err_code code = view_contiguous(1, &p->bytes, 1, &v, e);
     raise_version(g, placed->buffer);

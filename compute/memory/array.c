@@ -46,7 +46,7 @@ struct storage *buffer_storage(struct buffer *b)
 static struct engine_place place_of(const struct storage *st)
 {
     if (!st->cell)
-        return (struct engine_place){0};
+        return (struct engine_place){.bytes = st->size, .device = st->device};
     return (struct engine_place){.chunk = st->chunk->number,
                                  .offset = (char *)st->data - (char *)st->chunk->share.data,
                                  .bytes = st->size,

@@ -47,7 +47,8 @@ int engine_roomiest_device(const struct engine *g);
 
 /* Where a buffer's contents lie. */
 struct engine_place {
-    uint64_t chunk; /* 0: where they do not outlive the process, and the rest is 0 */
+    uint64_t chunk; /* 0: where they do not outlive the process, if there are bytes at all; all but
+                       those and the device is 0 then */
     int64_t offset, bytes;
     uint32_t cell;
     int device;

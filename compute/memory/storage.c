@@ -44,6 +44,15 @@ static enum err_code from_piece(struct storage *st, bool zero, bool must, struct
     return chunk_cut(g, st->device, st->size, zero, &st->chunk, &st->data, e);
 }
 
+static void want(const struct storage *st, struct err *e)
+{
+    if (!e)
+        return;
+    e->wanted = st->size;
+    e->device = st->device;
+    e->until = atomic_load(&st->engine->clock);
+}
+
 /* If there is no memory, or no descriptor, retired chunks may still have to be released. */
 static enum err_code obtain(struct storage *st, source *from, bool zero, bool must, struct err *e)
 {
@@ -53,11 +62,8 @@ static enum err_code obtain(struct storage *st, source *from, bool zero, bool mu
     const bool lacks = code == ERR_OUT_OF_MEMORY || code == ERR_OVERLOADED;
     if (lacks && reclaim_shares(r, back))
         code = from(st, zero, must, e);
-    if (code == ERR_OUT_OF_MEMORY && e) {
-        e->wanted = st->size;
-        e->device = st->device;
-        e->until = atomic_load(&st->engine->clock);
-    }
+    if (code == ERR_OUT_OF_MEMORY)
+        want(st, e);
     return code;
 }
 
@@ -69,8 +75,7 @@ static bool may_be_alone(const struct engine *g)
 }
 
 /* Memory of a new array: exportable in place if it is large enough and the device can; if there is
- * a keeper, such as outlives the process. If there is none of that, it gets memory that does not.
- */
+ * a keeper, such as outlives the process. If there is none, it gets memory that does not. */
 static enum err_code array_alloc(struct storage *st, bool zero, struct err *e)
 {
     struct engine *g = st->engine;
@@ -114,21 +119,12 @@ void storage_copied(struct storage *st)
     st->copied_from = 0;
 }
 
-bool storage_may_replace(const struct storage *st, const struct storage *old)
-{
-    return st->cell || !old->cell;
-}
-
 enum err_code storage_none_is_kept(const struct storage *like, struct err *e)
 {
     err_set(e, ERR_OUT_OF_MEMORY,
             "an array of %lld bytes needs other memory that outlives the daemon, and there is none",
             (long long)like->size);
-    if (e) {
-        e->wanted = like->size;
-        e->device = like->device;
-        e->until = atomic_load(&like->engine->clock);
-    }
+    want(like, e);
     return ERR_OUT_OF_MEMORY;
 }
 
@@ -276,18 +272,27 @@ static void adopt_host(struct storage *st, struct account *payer)
     account_ref(owner);
 }
 
+/* What has no bytes has no memory: it is there wherever its device is. */
+static bool adopt_memory(struct storage *st, const struct engine_place *place)
+{
+    if (place->bytes == 0 && !place->chunk)
+        return place->device >= 0 && place->device < engine_device_count(st->engine);
+    st->chunk = chunk_adopted(st->engine, place);
+    if (st->chunk)
+        st->data = (char *)st->chunk->share.data + place->offset;
+    return st->chunk;
+}
+
 enum err_code storage_adopt(struct engine *g, struct account *account,
                             const struct engine_place *place, struct storage **ret, struct err *e)
 {
     struct storage *st = storage_begin(g, place->device, place->bytes);
     if (!st)
         return err_oom(e);
-    st->chunk = chunk_adopted(g, place);
-    if (!st->chunk) {
+    if (!adopt_memory(st, place)) {
         mem_free(st);
         return err_set(e, ERR_STATE, "the memory of an array is not there");
     }
-    st->data = (char *)st->chunk->share.data + place->offset;
     atomic_init(&st->exported, place->exported);
     st->outstayed = place->outstayed;
     if (cells_take_at(g->cells, place->cell))

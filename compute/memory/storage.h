@@ -175,7 +175,10 @@ void storage_awaits(struct storage *st);
 void storage_copied(struct storage *st);
 /* Whether a buffer may have `st` from now on instead of `old`: what outlives the process never
  * gives way to what does not. storage_none_is_kept: the error where that is all there is. */
-bool storage_may_replace(const struct storage *st, const struct storage *old);
+static inline bool storage_may_replace(const struct storage *st, const struct storage *old)
+{
+    return st->cell || !old->cell;
+}
 enum err_code storage_none_is_kept(const struct storage *like, struct err *e);
 /* It can only be read, because the previous process exported it SHARE_SEALED: a write moves it
  * first. */

@@ -535,3 +535,25 @@ def test_only_a_build_for_it_can_be_made_to_fault():
     hooked = next(o["value"] for o in options if o["name"] == "fault_hook")
     for name in ("arrayd_fault_hook", "arrayd-faults", "cuda_fault_hook"):
         assert name in source and (name.encode() in binary.read_bytes()) == hooked, name
+
+
+def test_arrays_without_elements(daemon_with, tmp_path):
+    d = keeping(daemon_with, "--state-dir", tmp_path)
+    c = d.client()
+    want = {f"e{k}": np.empty(shape, dtype) for k, (shape, dtype) in enumerate([((0,), "float64"), ((0, 7), "int16"), ((3, 0), "bool")])}
+    for name, a in want.items():
+        c.upload(a, name)
+    c.expect(201, c.post("/v1/arrays/e1/views", {"index": ":, 2:4", "name": "part"}))
+    want["part"] = want["e1"][:, 2:4]
+    ids = {name: c.meta(name)["id"] for name in want}
+    for _ in range(2):
+        kill(d)
+        for name, a in want.items():
+            same(c, name, a)
+        assert {name: c.meta(name)["id"] for name in want} == ids
+    c.expect(204, c.request("PUT", "/v1/arrays/e0/data", b"", content_type="application/octet-stream"))
+    c.expect(200, c.post("/v1/evaluate", {"expr": "e1 + 1", "out": "e1"}))
+    kill(d)
+    same(c, "e1", want["e1"])
+    assert "cannot be taken over" not in d.log() and "passed_over=0" in d.log()
+    c.close()
