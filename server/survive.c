@@ -296,7 +296,7 @@ enum err_code survive_open(const struct config *config, struct hold *hold, struc
     if (code == ERR_OK)
         code = journal_open(&jc, &v->journal, e);
     if (code == ERR_OK) {
-        v->writer = writer_new(v->journal, config->session_memory);
+        v->writer = writer_new(v->journal);
         code = v->writer ? ERR_OK : err_oom(e);
     }
     if (code == ERR_OK)

@@ -21,7 +21,6 @@
 struct journal_writer {
     struct observer observer;
     struct journal *journal;
-    int64_t usual_limit;
     pthread_mutex_t lock; /* all below */
     struct strb text;
     bool stopped;
@@ -133,7 +132,7 @@ static void put_session(void *user, const char *principal, const struct session 
     if (!enter(k, &w))
         return;
     if (!gone)
-        kept_put_session(&w, s, k->usual_limit, true);
+        kept_put_session(&w, s, true);
     leave(k, RECORD_SESSION, gone, principal, s->id, NULL);
 }
 
@@ -292,7 +291,7 @@ enum err_code writer_write(struct journal_writer *k, const struct record_items *
 
 /* --- the module's functions --- */
 
-struct journal_writer *writer_new(struct journal *journal, int64_t usual_limit)
+struct journal_writer *writer_new(struct journal *journal)
 {
     struct journal_writer *k = mem_calloc(1, sizeof *k);
     if (!k)
@@ -302,7 +301,6 @@ struct journal_writer *writer_new(struct journal *journal, int64_t usual_limit)
         return NULL;
     }
     k->journal = journal;
-    k->usual_limit = usual_limit;
     k->observer = (struct observer){.user = k,
                                     .check_space = check_space,
                                     .array = put_array,

@@ -33,9 +33,8 @@ enum record_kind {
 
 struct journal_writer;
 
-/* `journal` is borrowed. `usual_limit`: the configuration's memory limit of a session. NULL without
- * memory. */
-struct journal_writer *writer_new(struct journal *journal, int64_t usual_limit);
+/* `journal` is borrowed. NULL without memory. */
+struct journal_writer *writer_new(struct journal *journal);
 void writer_free(struct journal_writer *k); /* NULL allowed */
 /* For session_limits, shares_observe and leases_observe. */
 const struct observer *writer_observer(const struct journal_writer *k);

@@ -30,11 +30,9 @@ struct kept_memory {
     struct kept_place at, was; /* as in struct engine_placed */
 };
 
-/* Each writes one object. `usual_limit`: the memory limit of a session without one of its own,
- * which is written as 0. `memory`: the number of the array's memory. `live`: for the journal, with
+/* Each writes one object. `memory`: the number of the array's memory. `live`: for the journal, with
  * what only the next process cares about. */
-void kept_put_session(struct json_writer *w, const struct session *s, int64_t usual_limit,
-                      bool live);
+void kept_put_session(struct json_writer *w, const struct session *s, bool live);
 void kept_put_array(struct json_writer *w, const struct handle_image *h, int64_t memory, bool live);
 /* Of an array's members those that say which elements it has (kept_read_array). */
 void kept_put_elements(struct json_writer *w, const struct array *a, int64_t memory, bool live);

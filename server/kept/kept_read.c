@@ -18,7 +18,7 @@ enum err_code kept_read_session(struct json v, int n_devices, struct session *re
     TRY(member_i64(v, "created_us", &ret->created_us, e));
     TRY(json_require(v, "ttl_s", &x, e));
     TRY(json_get_double(x, &ret->ttl_s, e));
-    TRY(member_i64(v, "memory_limit", &ret->memory_limit, e));
+    TRY(member_i64(v, "memory_limit", &ret->own_limit, e));
     TRY(member_i64(v, "device", &device, e));
     ret->device = (int)(device % n_devices);
     int64_t seq = 0;

@@ -5,8 +5,7 @@
 #include "server/kept/kept.h"
 #include "server/store/auth.h"
 
-void kept_put_session(struct json_writer *w, const struct session *s, int64_t usual_limit,
-                      bool live)
+void kept_put_session(struct json_writer *w, const struct session *s, bool live)
 {
     json_open_object(w);
     json_put_member_string(w, "id", s->id);
@@ -14,7 +13,7 @@ void kept_put_session(struct json_writer *w, const struct session *s, int64_t us
     json_put_member_bool(w, "default", s->is_default);
     json_put_member_i64(w, "created_us", s->created_us);
     json_put_member_double(w, "ttl_s", s->ttl_s);
-    json_put_member_i64(w, "memory_limit", s->memory_limit == usual_limit ? 0 : s->memory_limit);
+    json_put_member_i64(w, "memory_limit", s->own_limit);
     json_put_member_i64(w, "device", s->device);
     if (live)
         json_put_member_i64(w, "seq", (int64_t)s->seq);

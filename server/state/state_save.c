@@ -49,7 +49,7 @@ struct saver {
 
 /* --- the tables --- */
 
-static void put_sessions(struct saver *v, struct owner *o)
+static void put_sessions(struct owner *o)
 {
     struct json_writer w = JSON_WRITER(&o->sessions);
     struct session *s;
@@ -58,7 +58,7 @@ static void put_sessions(struct saver *v, struct owner *o)
     json_open_list(&w);
     while (session_list(o->principal->sessions, after, 1, &s, &more) == 1) {
         after = s->seq;
-        kept_put_session(&w, s, v->server->config->session_memory, false);
+        kept_put_session(&w, s, false);
         session_unref(s);
     }
     json_close_list(&w);
@@ -122,7 +122,7 @@ static void visit(void *user, struct principal *p)
     for (size_t i = 0; i < n; i++)
         array_unref(images[i].array);
     mem_free(images);
-    put_sessions(v, o);
+    put_sessions(o);
     put_functions(o);
     if (v->code == ERR_OK && (o->sessions.failed || o->functions.failed))
         v->code = err_oom(v->e);

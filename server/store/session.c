@@ -113,7 +113,7 @@ static enum err_code node_new_as(struct sessions *t, const struct session_spec *
         strncpy(s->name, spec->name, NAME_SIZE - 1);
     s->created_us = clock_date_us();
     s->ttl_s = spec->ttl_s;
-    s->memory_limit = spec->memory_limit;
+    s->memory_limit = s->own_limit = spec->memory_limit;
     if (t->limits.session_memory &&
         (!s->memory_limit || s->memory_limit > t->limits.session_memory))
         s->memory_limit = t->limits.session_memory;
@@ -485,7 +485,7 @@ enum err_code session_restore(struct sessions *t, const struct session *image, s
 {
     struct session_spec spec = {.name = image->name[0] ? image->name : NULL,
                                 .ttl_s = image->ttl_s,
-                                .memory_limit = image->memory_limit,
+                                .memory_limit = image->own_limit,
                                 .device = image->device};
     struct node *n, *gone = NULL;
     enum err_code code = node_new_as(t, &spec, image->id, &n, e);

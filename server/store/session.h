@@ -53,7 +53,8 @@ struct session {
     uint64_t seq;
     int64_t created_us;
     double ttl_s;         /* 0: never expires */
-    int64_t memory_limit; /* 0: none */
+    int64_t memory_limit; /* in force; 0: none */
+    int64_t own_limit;    /* as it was asked for; 0: not at all */
     int device;
     struct engine_stream *stream;
     struct session_stream *_Atomic background; /* session_background's */
@@ -126,8 +127,8 @@ enum err_code session_delete(struct sessions *t, const char *id, const struct ha
                              struct err *e) must_check;
 
 /* Restores a session of an earlier process (state.h) in a new table: `image` gives id, name,
- * is_default, seq (or 0), created_us, ttl_s, memory_limit and device; they come in their order, and
- * the maximum number does not apply. Its time to live begins now. Its memory_limit applies from
+ * is_default, seq (or 0), created_us, ttl_s, own_limit and device; they come in their order, and
+ * the maximum number does not apply. Its time to live begins now. Its memory limit applies from
  * session_limit on, so that it can keep what it had. A default session replaces the new one. The
  * caller owns a reference. */
 enum err_code session_restore(struct sessions *t, const struct session *image, struct session **ret,

@@ -140,6 +140,17 @@ def test_sessions(kept):
     assert c.get(f"/v1/sessions/{made[1]['id']}").status == 200
 
 
+def test_a_limit_lowered_for_a_while(kept):
+    limits = lambda: [s.get("memory_limit") for s in c.list_all("/v1/sessions", "sessions")]
+    d, c = kept()
+    c.expect(201, c.post("/v1/sessions", {"memory_limit": 5 * 10**8}))
+    assert limits() == [None, 5 * 10**8]
+    d, c = again(kept, d, c, "--session-memory", "1MiB")
+    assert limits() == [2**20, 2**20]
+    d, c = again(kept, d, c)
+    assert limits() == [None, 5 * 10**8]
+
+
 def test_functions(kept):
     d, c = kept()
     define = lambda name, params, **what: c.expect(201, c.post("/v1/functions", {"name": name, "params": params, **what}))

@@ -89,3 +89,28 @@ def test_a_write_where_no_more_arrays_are_kept(daemon_with, write, limit):
     same(c, "a", a)
     c.expect(404, c.get("/v1/arrays/b"))  # it was one too many
     c.close()
+
+
+# --- limits that were lowered for a while ---
+
+
+def test_lowered_limits(daemon_with, tmp_path):
+    """What does not fit any more is still there, and a session's own limit is as it was asked for."""
+    config = tmp_path / "config"
+    config.write_text("")
+    d = keeping(daemon_with, "--config", config)
+    c, a = d.client(), np.arange(20.0 * N)
+    c.upload(a, "a")
+    for limit in (5 * 10**8, 1000):
+        c.expect(201, c.post("/v1/sessions", {"name": f"s{limit}", "memory_limit": limit}))
+    limits = lambda: [s.get("memory_limit") for s in c.list_all("/v1/sessions", "sessions")]
+    assert limits() == [None, 5 * 10**8, 1000]
+    config.write_text("memory-limit = 10MiB\nsession-memory = 1MiB\n")
+    kill(d)
+    same(c, "a", a)
+    assert limits() == [2**20, 2**20, 1000]
+    config.write_text("")
+    kill(d)
+    same(c, "a", a)
+    assert limits() == [None, 5 * 10**8, 1000]
+    c.close()

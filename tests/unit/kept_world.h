@@ -66,7 +66,7 @@ static void open_world(struct world *w, size_t journal_size)
     struct err e = ERR_INIT;
     *w = (struct world){.s = {.config = &config, .engine = engine}};
     assert_int_equal(journal_open(&jc, &w->journal, &e), ERR_OK);
-    assert_non_null(w->writer = writer_new(w->journal, config.session_memory));
+    assert_non_null(w->writer = writer_new(w->journal));
     limits.observer = writer_observer(w->writer);
     limits.session_memory = config.session_memory;
     assert_non_null(w->s.shares = shares_new(100));
@@ -297,7 +297,7 @@ static void dump_principal(struct principal *p, struct dump *d)
     bool more;
     while (session_list(p->sessions, after, 1, &s, &more) == 1) {
         after = s->seq;
-        kept_put_session(&w, s, config.session_memory, false);
+        kept_put_session(&w, s, false);
         w.comma = false;
         strb_addc(&d->text, '\n');
         session_unref(s);
