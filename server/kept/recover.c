@@ -339,14 +339,15 @@ static enum err_code restore_share(struct recovery *r, const struct item *x, str
 {
     struct kept_share share;
     struct principal *owner, *who;
-    bool again;
     (void)x;
     TRY(kept_read_share(v, &share, why));
     TRY(open_owner(r, share.owner, &owner, why));
     TRY(open_owner(r, share.who, &who, why));
-    if (!owner || !who || !handle_exists(owner->handles, share.id))
+    if (!owner || !who ||
+        (!handle_exists(owner->handles, share.id) &&
+         !writer_has_passed(r->server->writer, owner->name, share.id)))
         return ERR_OK;
-    TRY(share_give(r->server->shares, owner, share.id, who, share.write, &again, why));
+    TRY(share_restore(r->server->shares, owner, share.id, who, share.write, why));
     r->report.shares++;
     return ERR_OK;
 }

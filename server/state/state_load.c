@@ -278,20 +278,13 @@ static enum err_code restore_share(struct loader *l, struct json v)
 {
     struct kept_share share;
     struct principal *p[2];
-    bool again;
     TRY(kept_read_share(v, &share, l->e));
     for (int i = 0; i < 2; i++) {
         enum err_code code = auth_open(l->server->auth, i ? share.who : share.owner, &p[i], l->e);
         if (code != ERR_OK)
             return code == ERR_NOT_FOUND ? ERR_OK : code;
     }
-    enum err_code code =
-        share_give(l->server->shares, p[0], share.id, p[1], share.write, &again, l->e);
-    if (code != ERR_QUOTA)
-        return code;
-    log_event(LOG_WARN, "a share was not restored: the limit of shares is reached", "id", share.id,
-              "principal", p[1]->name, NULL);
-    return ERR_OK;
+    return share_restore(l->server->shares, p[0], share.id, p[1], share.write, l->e);
 }
 
 /* --- all of it --- */

@@ -145,8 +145,10 @@ static bool is_full(struct shares *t, const struct principal *owner)
 
 /* --- the module's functions --- */
 
-enum err_code share_give(struct shares *t, const struct principal *owner, const char *id,
-                         const struct principal *who, bool write, bool *ret_again, struct err *e)
+/* `limited`: if the owner has not yet as many as there may be. */
+static enum err_code give(struct shares *t, const struct principal *owner, const char *id,
+                          const struct principal *who, bool write, bool limited, bool *ret_again,
+                          struct err *e)
 {
     struct share_key key = make_key(id, who);
     struct share *fresh = mem_calloc(1, sizeof *fresh);
@@ -158,7 +160,7 @@ enum err_code share_give(struct shares *t, const struct principal *owner, const 
     pthread_mutex_lock(&t->lock);
     struct share *s = find(t, &key);
     *ret_again = s;
-    bool full = !s && is_full(t, owner);
+    bool full = limited && !s && is_full(t, owner);
     if (full) {
         sweep(t);
         full = is_full(t, owner);
@@ -185,6 +187,19 @@ enum err_code share_give(struct shares *t, const struct principal *owner, const 
     pthread_mutex_unlock(&t->lock);
     mem_free(fresh);
     return code;
+}
+
+enum err_code share_give(struct shares *t, const struct principal *owner, const char *id,
+                         const struct principal *who, bool write, bool *ret_again, struct err *e)
+{
+    return give(t, owner, id, who, write, true, ret_again, e);
+}
+
+enum err_code share_restore(struct shares *t, const struct principal *owner, const char *id,
+                            const struct principal *who, bool write, struct err *e)
+{
+    bool again;
+    return give(t, owner, id, who, write, false, &again, e);
 }
 
 enum err_code share_take_back(struct shares *t, const char *id, const char *who, struct err *e)

@@ -30,6 +30,9 @@ struct share_image {
 enum err_code share_give(struct shares *t, const struct principal *owner, const char *id,
                          const struct principal *who, bool write, bool *ret_again,
                          struct err *e) must_check;
+/* The same of an earlier process, whatever the limit is now. ERR_OUT_OF_MEMORY. */
+enum err_code share_restore(struct shares *t, const struct principal *owner, const char *id,
+                            const struct principal *who, bool write, struct err *e) must_check;
 /* ERR_NOT_FOUND. */
 enum err_code share_take_back(struct shares *t, const char *id, const char *who,
                               struct err *e) must_check;

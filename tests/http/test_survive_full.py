@@ -114,3 +114,23 @@ def test_lowered_limits(daemon_with, tmp_path):
     same(c, "a", a)
     assert limits() == [None, 5 * 10**8, 1000]
     c.close()
+
+
+def test_shares_beyond_a_lowered_limit(daemon_with, tmp_path, accounts):
+    """Also of an array that the keeper does not hold, which is there as the last snapshot has it."""
+    for name in ("ann", "bob"):
+        accounts.add(name, role="operator")
+    config = tmp_path / "config"
+    config.write_text("")
+    d = keeping(daemon_with, "--config", config, "--accounts", accounts.path, "--state-dir", tmp_path / "state", "--max-kept-arrays", 2)
+    ann, bob = [accounts.client(d, name) for name in ("ann", "bob")]
+    ids = [ann.upload(np.arange(1000.0) + k, f"a{k}")["id"] for k in range(3)]
+    for i in ids:
+        ann.expect(201, ann.post(f"/v1/arrays/{i}/shares", {"principal": "bob", "access": "read"}))
+    ann.expect(200, ann.post("/v1/snapshot"))
+    config.write_text("max-shares = 1\n")
+    kill(d)
+    assert ann.meta("a2")["restored_from"]
+    for k, i in enumerate(ids):
+        same(bob, i, np.arange(1000.0) + k)
+    ann.close(), bob.close()
