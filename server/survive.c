@@ -468,15 +468,16 @@ static enum err_code take_chunk(struct survive *v, struct engine *g, const char 
 
 static void report(const struct recover_report *r, double seconds)
 {
-    char arrays[24], sessions[24], jobs[24], over[24], took[24];
+    char arrays[24], sessions[24], jobs[24], left[24], over[24], took[24];
     snprintf(arrays, sizeof arrays, "%" PRId64, r->arrays);
     snprintf(sessions, sizeof sessions, "%" PRId64, r->sessions);
     snprintf(jobs, sizeof jobs, "%" PRId64, r->jobs);
+    snprintf(left, sizeof left, "%" PRId64, r->left_to_state);
     snprintf(over, sizeof over, "%" PRId64, r->passed_over);
     snprintf(took, sizeof took, "%.4f", seconds);
     log_event(r->passed_over ? LOG_WARN : LOG_INFO, "taken over from the previous process",
-              "arrays", arrays, "sessions", sessions, "passed_over", over, "jobs", jobs, "seconds",
-              took, NULL);
+              "arrays", arrays, "sessions", sessions, "passed_over", over, "left_to_state", left,
+              "jobs", jobs, "seconds", took, NULL);
 }
 
 static enum err_code take_over(struct survive *v, struct server *s, struct err *e)

@@ -242,12 +242,12 @@ void writer_unplaced(struct journal_writer *k, uint64_t number)
 
 /* --- what is not here --- */
 
-void writer_passed(struct journal_writer *k, const char *principal, const char *id)
+void writer_passed(struct journal_writer *k, const char *principal, const char *id, bool found)
 {
     struct json_writer w;
     if (!k || !enter(k, &w))
         return;
-    json_put_bool(&w, true);
+    json_put_bool(&w, found);
     leave(k, RECORD_PASSED, false, principal, id, NULL);
 }
 
@@ -262,6 +262,44 @@ bool writer_has_passed(struct journal_writer *k, const char *principal, const ch
 {
     char key[RECORD_KEY_MOST + 1];
     return k && journal_has(k->journal, RECORD_PASSED, key, make_key(key, principal, id, NULL));
+}
+
+struct not_found {
+    char (*keys)[RECORD_KEY_MOST + 1];
+    size_t n, cap;
+};
+
+/* Without memory it is found the next time. */
+static void look_for_array(void *user, const struct record_item *x)
+{
+    struct not_found *t = user;
+    const char *slash = memchr(x->key, '/', x->key_len);
+    const bool found = !x->value || x->n != strlen("false");
+    if (!slash || strncmp(slash, "/a-", 3) != 0 || found)
+        return;
+    if (t->n == t->cap) {
+        const size_t cap = t->cap ? 2 * t->cap : 64;
+        char(*more)[RECORD_KEY_MOST + 1] = mem_reallocarray(t->keys, cap, sizeof *more);
+        if (!more)
+            return;
+        t->keys = more;
+        t->cap = cap;
+    }
+    snprintf(t->keys[t->n++], sizeof *t->keys, "%.*s", (int)x->key_len, x->key);
+}
+
+uint64_t writer_forget_passed(struct journal_writer *k)
+{
+    struct json_writer w;
+    struct not_found t = {0};
+    if (!k)
+        return 0;
+    journal_each(k->journal, RECORD_PASSED, look_for_array, &t);
+    for (size_t i = 0; i < t.n; i++)
+        if (enter(k, &w))
+            leave(k, RECORD_PASSED, true, t.keys[i], NULL, NULL);
+    mem_free(t.keys);
+    return t.n;
 }
 
 /* --- jobs --- */

@@ -61,11 +61,13 @@ enum err_code writer_placed(struct journal_writer *k, const struct kept_memory *
                             const struct record_items *with, struct err *e) must_check;
 void writer_unplaced(struct journal_writer *k, uint64_t number); /* no array's any more */
 
-/* An array, or a function, that a start passed over: the state on disk alone has it. k NULL
- * allowed: nobody is told, and nothing was passed over. */
-void writer_passed(struct journal_writer *k, const char *principal, const char *id);
+/* An array, or a function, that a start passed over: the state on disk alone has it, if `found`
+ * certainly. k NULL allowed: nobody is told, and nothing was passed over. */
+void writer_passed(struct journal_writer *k, const char *principal, const char *id, bool found);
 void writer_passed_no_more(struct journal_writer *k, const char *principal, const char *id);
 bool writer_has_passed(struct journal_writer *k, const char *principal, const char *id);
+/* The state has been read: forgets the arrays that were not found there; how many. */
+uint64_t writer_forget_passed(struct journal_writer *k);
 
 /* How many changes could not be written: the next process will not know of them. */
 uint64_t writer_refused(struct journal_writer *k);

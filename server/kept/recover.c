@@ -34,21 +34,37 @@ static void leave_to_state(struct recovery *r, const struct record_item *x)
         return;
     snprintf(principal, sizeof principal, "%.*s", (int)n, x->key);
     snprintf(id, sizeof id, "%.*s", (int)(x->key_len - n - 1), slash + 1);
-    writer_passed(r->server->writer, principal, id);
+    writer_passed(r->server->writer, principal, id, false);
 }
 
 void recover_pass_over(struct recovery *r, const struct item *x, const char *why)
 {
-    const bool saved = x->record.kind == RECORD_ARRAY && r->server->state;
+    const bool array = x->record.kind == RECORD_ARRAY;
     char key[RECORD_KEY_MOST + 1];
     snprintf(key, sizeof key, "%.*s", (int)x->record.key_len, x->record.key);
-    log_event(LOG_WARN,
-              saved ? "an array cannot be taken over: the last snapshot may have it"
-                    : "a journal record is unusable; what it described is lost",
-              "kind", names[x->record.kind], "key", key, "reason", why, NULL);
-    if (saved)
+    if (array && r->n_without++ == 0)
+        snprintf(r->without, sizeof r->without, "%s", why);
+    if (!array)
+        log_event(LOG_WARN, "a journal record is unusable; what it described is lost", "kind",
+                  names[x->record.kind], "key", key, "reason", why, NULL);
+    if (array && r->server->state) {
         leave_to_state(r, &x->record);
-    r->report.passed_over++;
+        r->report.left_to_state++;
+    } else {
+        r->report.passed_over++;
+    }
+}
+
+/* There may be many, for one reason. With a state folder it is known later which are gone. */
+static void tell_without(const struct recovery *r)
+{
+    char n[24];
+    snprintf(n, sizeof n, "%" PRId64, r->n_without);
+    if (r->n_without)
+        log_event(r->server->state ? LOG_INFO : LOG_WARN,
+                  r->server->state ? "arrays are to come from the last snapshot"
+                                   : "arrays are gone, because they could not be taken over",
+                  "arrays", n, "reason", r->without, NULL);
 }
 
 /* --- principals --- */
@@ -421,6 +437,7 @@ static enum err_code restore_all(struct recovery *r)
     TRY(each(r, RECORD_SESSION, restore_session));
     TRY(add_memories(r));
     TRY(each(r, RECORD_ARRAY, restore_array));
+    tell_without(r);
     TRY(each(r, RECORD_FUNCTION, restore_function));
     pass_on(r);
     if (!r->doubtful)

@@ -32,7 +32,8 @@ struct recover_config {
 
 struct recover_report {
     int64_t sessions, arrays, functions, shares, leases, jobs; /* that are there again */
-    int64_t passed_over; /* what is not; each has been logged */
+    int64_t left_to_state; /* arrays that are not; the last snapshot may have them */
+    int64_t passed_over;   /* whatever else is not; it has been logged */
 };
 
 /* `from` is only read, and not written meanwhile. With doubtful (journal_damage.missing) nobody

@@ -54,7 +54,9 @@ struct recovery {
     struct arena *arena; /* for jobs; NULL: there are none */
     struct recovered_job *jobs, **last_job;
     struct recover_report report;
-    bool doubtful; /* changes are missing */
+    int64_t n_without; /* arrays that cannot be taken over, */
+    char without[160]; /* and why, of the first */
+    bool doubtful;     /* changes are missing */
     struct err *e;
 };
 

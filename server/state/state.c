@@ -4,6 +4,7 @@
  * main.c takes the last one. The folder's lock keeps out a second process. */
 #include "server/state/state.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "compute/base/clock.h"
@@ -13,6 +14,7 @@
 #include "compute/engine/engine.h"
 #include "protocol/json/json_writer.h"
 #include "server/config.h"
+#include "server/kept/journal_writer.h"
 #include "server/server.h"
 #include "server/state/state_passed.h"
 #include "server/store/auth.h"
@@ -158,6 +160,18 @@ enum err_code state_restore(struct state *t, struct err *e)
     return ERR_OK;
 }
 
+static void tell_gone(uint64_t arrays)
+{
+    char n[24];
+    snprintf(n, sizeof n, "%" PRIu64, arrays);
+    if (arrays)
+        log_event(
+            LOG_WARN,
+            "arrays are gone, because they could not be taken over, and the last snapshot does "
+            "not have them",
+            "arrays", n, NULL);
+}
+
 void state_recovered(struct state *t)
 {
     struct state_reader reader;
@@ -169,13 +183,15 @@ void state_recovered(struct state *t)
         code = state_read_all(t->server, &reader, NULL, &t->passed, &report, &e);
         state_read_close(&reader);
     }
-    if (code == ERR_OK)
+    if (code == ERR_OK) {
         state_dir_stays(t->dir, (uint64_t)report.beside);
-    else
+        tell_gone(writer_forget_passed(t->server->writer));
+    } else {
         log_event(LOG_ERROR,
                   "the state cannot be read: what an earlier start did not restore from it will "
                   "not be in the next snapshot",
                   "reason", e.message, NULL);
+    }
 }
 
 /* --- snapshots --- */

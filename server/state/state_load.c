@@ -196,7 +196,7 @@ static enum err_code pass_array(struct loader *l, struct principal *p, struct js
 {
     log_event(LOG_WARN, "no memory for an array: it was not restored, and stays in the state", "id",
               h->id, "principal", p->name, NULL);
-    writer_passed(l->server->writer, p->name, h->id);
+    writer_passed(l->server->writer, p->name, h->id, true);
     return passed_add_array(l->passed, p, h->session, v, &l->without[number], l->memories[number],
                             file, l->e);
 }
@@ -255,7 +255,7 @@ static enum err_code pass_function(struct loader *l, struct principal *p, struct
     const char *name = function_name(v);
     log_event(LOG_WARN, "a function was not restored, and stays in the state", "name", name,
               "principal", p->name, "reason", why->message, NULL);
-    writer_passed(l->server->writer, p->name, name);
+    writer_passed(l->server->writer, p->name, name, true);
     return passed_add_function(l->passed, p, v, l->e);
 }
 

@@ -555,5 +555,5 @@ def test_arrays_without_elements(daemon_with, tmp_path):
     c.expect(200, c.post("/v1/evaluate", {"expr": "e1 + 1", "out": "e1"}))
     kill(d)
     same(c, "e1", want["e1"])
-    assert "cannot be taken over" not in d.log() and "passed_over=0" in d.log()
+    assert "passed_over=0 left_to_state=0" in d.log() and "arrays are" not in d.log()
     c.close()

@@ -134,3 +134,27 @@ def test_shares_beyond_a_lowered_limit(daemon_with, tmp_path, accounts):
     for k, i in enumerate(ids):
         same(bob, i, np.arange(1000.0) + k)
     ann.close(), bob.close()
+
+
+@pytest.mark.parametrize("state", [True, False])
+def test_one_line_says_what_is_gone(daemon_with, tmp_path, state):
+    d = keeping(daemon_with, "--max-kept-arrays", 1, *(["--state-dir", tmp_path / "state"] if state else []))
+    c = d.client()
+    for k in range(4):
+        c.upload(np.arange(1000.0), f"a{k}")
+    if state:
+        c.expect(200, c.post("/v1/snapshot"))
+    for k in range(4, 6):
+        c.upload(np.arange(1000.0), f"a{k}")
+    gone = ["a4", "a5"] if state else ["a1", "a2", "a3", "a4", "a5"]
+    for _ in range(2):  # what is gone is told once
+        kill(d)
+        c.expect(200, c.get("/v1/info"))
+    assert sorted(a["name"] for a in c.list_all("/v1/arrays", "arrays")) == sorted({f"a{k}" for k in range(6)} - set(gone))
+    warnings = [line for line in d.log().splitlines() if " warn " in line and "ended and is started again" not in line]
+    lost = [line for line in warnings if "arrays are gone" in line]
+    assert len(lost) == 1 and f"arrays={len(gone)}" in lost[0], warnings
+    assert [line for line in warnings if line not in lost and "taken over" not in line] == []
+    if state:
+        assert warnings == lost and "left_to_state=5" in d.log()
+    c.close()
