@@ -34,6 +34,13 @@ def program(c, a):
 WAYS = [put, evaluate, statements, program]
 
 
+@pytest.fixture(params=["cpu", "cuda"])
+def start(request, daemon_with):
+    if request.param == "cpu":
+        return lambda *args: keeping(daemon_with, "--backend", "cpu", *args)
+    return lambda *args: request.getfixturevalue("gpu_with")("--keep-arrays", "--restart-limit", 1000, *args)
+
+
 def fill(c):
     """Until not even a page is left; gives back what the largest of a test's writes needs."""
     made = []
@@ -49,8 +56,8 @@ def fill(c):
 
 
 @pytest.mark.parametrize("write", WAYS)
-def test_a_write_where_a_device_is_almost_full(daemon_with, write):
-    d = keeping(daemon_with, "--memory-limit", "40MiB")
+def test_a_write_where_a_device_is_almost_full(start, write):
+    d = start("--memory-limit", "40MiB")
     c, a = d.client(), np.arange(float(N))
     c.upload(a, "a")
     fill(c)
@@ -77,8 +84,8 @@ def test_a_new_array_where_a_device_is_almost_full(daemon_with):
 
 @pytest.mark.parametrize("write", WAYS)
 @pytest.mark.parametrize("limit", ["--max-chunks", "--max-kept-arrays"])
-def test_a_write_where_no_more_arrays_are_kept(daemon_with, write, limit):
-    d = keeping(daemon_with, limit, 1)
+def test_a_write_where_no_more_arrays_are_kept(start, write, limit):
+    d = start(limit, 1)
     c, a = d.client(), np.arange(20.0 * N)
     c.upload(a, "a")
     c.upload(a[1:], "b")
