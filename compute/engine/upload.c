@@ -281,8 +281,8 @@ static enum err_code finish_into(struct upload *u, struct array *a, const struct
     if (view_self_overlaps(v))
         return err_set(e, ERR_OVERLAP, "elements of the target overlap in memory");
     TRY(staged_view(u, a->dtype, v->rank, v->shape, fortran, &have, e));
-    const bool whole =
-        view_is_contiguous(v) && view_is_contiguous(&have) && u->nbytes == a->buffer->nbytes;
+    const bool whole = !u->staged /* by an earlier try */ && view_is_contiguous(v) &&
+                       view_is_contiguous(&have) && u->nbytes == a->buffer->nbytes;
     if (whole)
         TRY(land(u, a->buffer, &kept, e));
     *ret_done = whole && !kept;

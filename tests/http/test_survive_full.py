@@ -1,8 +1,10 @@
 """Arrays that outlive the daemon, where there is hardly any memory left that does."""
+import socket
 
 import numpy as np
 import pytest
 
+from conftest import until
 from test_survive import idle, keeping, kill, same
 
 N = 100_000
@@ -164,4 +166,21 @@ def test_one_line_says_what_is_gone(daemon_with, tmp_path, state):
     assert [line for line in warnings if line not in lost and "taken over" not in line] == []
     if state:
         assert warnings == lost and "left_to_state=5" in d.log()
+    c.close()
+
+
+def test_a_write_that_is_refused(daemon_with):
+    """A download reads the only memory that outlives the daemon: a write neither disturbs it nor goes elsewhere."""
+    d = keeping(daemon_with, "--max-chunks", 1)
+    c, a = d.client(), np.arange(80.0 * N)
+    c.upload(a, "a")
+    with socket.create_connection((d.host, d.port)) as s:
+        s.sendall(b"GET /v1/arrays/a/data HTTP/1.1\r\nHost: localhost\r\nAccept: application/octet-stream\r\n\r\n")
+        assert s.recv(12) == b"HTTP/1.1 200"
+        c.fails(507, "out_of_memory", c.request("PUT", "/v1/arrays/a/data", (a + 1).tobytes(), content_type="application/octet-stream"))
+        c.fails(507, "out_of_memory", c.post("/v1/evaluate", {"expr": "roll(a, 1, 0)", "out": "a"}))
+    until(lambda: c.post("/v1/evaluate", {"expr": "a + 2", "out": "a"}).status == 200)
+    idle(c)
+    kill(d)
+    same(c, "a", a + 2)
     c.close()
