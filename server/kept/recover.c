@@ -119,15 +119,31 @@ static enum err_code open_owner(struct recovery *r, const char *name, struct pri
     return ERR_OK;
 }
 
+static void owner_name(const struct item *x, char ret[PRINCIPAL_SIZE])
+{
+    const char *end = memchr(x->record.key, '/', x->record.key_len);
+    size_t n = end ? (size_t)(end - x->record.key) : 0;
+    snprintf(ret, PRINCIPAL_SIZE, "%.*s", n < PRINCIPAL_SIZE ? (int)n : 0, x->record.key);
+}
+
 enum err_code recover_owner(struct recovery *r, const struct item *x, struct principal **ret,
                             struct err *e)
 {
-    char name[PRINCIPAL_SIZE] = "";
-    const char *end = memchr(x->record.key, '/', x->record.key_len);
-    size_t n = end ? (size_t)(end - x->record.key) : 0;
-    if (n < sizeof name)
-        memcpy(name, x->record.key, n);
+    char name[PRINCIPAL_SIZE];
+    owner_name(x, name);
     return open_owner(r, name, ret, e);
+}
+
+static enum err_code check_owners(struct recovery *r)
+{
+    const struct items *t = &r->all[RECORD_SESSION];
+    char name[PRINCIPAL_SIZE];
+    for (size_t i = 0; i < t->n; i++) {
+        owner_name(&t->items[i], name);
+        if (*name)
+            TRY(auth_check_left(r->server->auth, name, r->e));
+    }
+    return ERR_OK;
 }
 
 /* --- records --- */
@@ -431,6 +447,7 @@ static enum err_code restore_all(struct recovery *r)
         if (r->all[kind].failed)
             return err_oom(r->e);
     }
+    TRY(check_owners(r));
     TRY(recover_sort(r, &r->all[RECORD_SESSION]));
     TRY(recover_sort(r, &r->all[RECORD_ARRAY]));
     TRY(recover_sort(r, &r->all[RECORD_FUNCTION]));

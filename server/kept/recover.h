@@ -37,9 +37,9 @@ struct recover_report {
 };
 
 /* `from` is only read, and not written meanwhile. With doubtful (journal_damage.missing) nobody
- * regains what may have been taken back: shares are left out. Damage is passed over; the only error
- * is ERR_OUT_OF_MEMORY of host memory, or one of config->job, after which the server must be
- * discarded and the journal is as it was. */
+ * regains what may have been taken back: shares are left out. Damage is passed over; the only
+ * errors are ERR_OUT_OF_MEMORY of host memory, ERR_BAD_FIELD of auth_check_left, and those of
+ * config->job, after which the server must be discarded and the journal is as it was. */
 enum err_code recover_all(const struct recover_config *c, struct journal *from, bool doubtful,
                           struct recover_report *ret, struct err *e) must_check;
 

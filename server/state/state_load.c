@@ -350,12 +350,25 @@ static enum err_code pass_again(struct loader *l, struct principal *p, struct js
     return ERR_OK;
 }
 
+static enum err_code read_principal(struct loader *l, struct json v, const char **ret)
+{
+    struct json x;
+    TRY(json_require(v, "name", &x, l->e));
+    return json_get_string(x, ret, NULL, l->e);
+}
+
+static enum err_code check_principal(struct loader *l, struct json v)
+{
+    const char *name;
+    TRY(read_principal(l, v, &name));
+    return l->only_passed ? ERR_OK : auth_check_left(l->server->auth, name, l->e);
+}
+
 static enum err_code restore_principal(struct loader *l, struct json v)
 {
     struct json x;
     const char *name;
-    TRY(json_require(v, "name", &x, l->e));
-    TRY(json_get_string(x, &name, NULL, l->e));
+    TRY(read_principal(l, v, &name));
     struct principal *p;
     enum err_code code = auth_open(l->server->auth, name, &p, l->e);
     if (code == ERR_NOT_FOUND) {
@@ -417,6 +430,8 @@ static enum err_code restore_all(struct loader *l, struct arena *arena)
     TRY(json_parse(arena, l->reader->manifest, l->reader->n, &limits, &doc, l->e));
     TRY(read_head(l, arena, doc));
     TRY(member_list(doc, "principals", &list, l->e));
+    for (struct json x = json_first(list); json_present(x); x = json_next(x))
+        TRY(check_principal(l, x));
     for (struct json x = json_first(list); json_present(x); x = json_next(x))
         TRY(restore_principal(l, x));
     if (l->only_passed)

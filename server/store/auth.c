@@ -462,6 +462,19 @@ enum err_code auth_open(struct auth *a, const char *name, struct principal **ret
     return code;
 }
 
+enum err_code auth_check_left(struct auth *a, const char *name, struct err *e)
+{
+    pthread_rwlock_rdlock(&a->lock);
+    const bool local = a->local, none = !a->list;
+    pthread_rwlock_unlock(&a->lock);
+    if (none || (local && strcmp(name, a->local->name) != 0))
+        return err_set(e, ERR_BAD_FIELD,
+                       "%s, but there are sessions and arrays of '%.80s': they would be deleted",
+                       local ? "no accounts are configured" : "the accounts file has no account",
+                       name);
+    return ERR_OK;
+}
+
 void auth_quotas(struct auth *a, struct principal *p, struct quotas *ret_may,
                  struct quotas *ret_has)
 {
