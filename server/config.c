@@ -136,7 +136,8 @@ const struct setting config_settings[] = {
     {"no-keeper", SET_FLAG, false, AT(no_keeper), "no", 0, 0, NULL,
      "run as a single process, without the keeper that restarts the daemon"},
     {"restart-limit", SET_COUNT, true, AT(restart_limit), "10", 0, 1e9, "N",
-     "starts in a row that may fail within a second; then the keeper gives up: exit status 75"},
+     "starts in a row that may fail within a second; then the keeper gives up (exit status 75), or "
+     "tries every 30 s if it holds arrays"},
     {"restart-rate", SET_COUNT, true, AT(restart_rate), "20", 0, 1000, "N",
      "deaths of the daemon a minute; more are followed by a wait, longer each time; 0: any number"},
     {"restart-wait", SET_SECONDS, true, AT(restart_wait), "10", 0, 86400, "SECONDS",

@@ -536,6 +536,7 @@ static int keep(struct config *config, char *const *argv)
     double saving = !config->state_dir ? 0 : config->state_timeout ? config->state_timeout : 1e9;
     struct keeper_config k = {.argv = argv,
                               .most_failures = config->restart_limit,
+                              .kept = SURVIVE_MEMORY,
                               .most_deaths = config->restart_rate,
                               .leave_s = config->drain_timeout + saving + LEAVE_S,
                               .wait_s = config->restart_wait,

@@ -30,7 +30,6 @@
  * another form of them is another version. */
 _Static_assert(JOURNAL_VERSION == ENGINE_KEEP_VERSION, "one version for all that a process leaves");
 
-#define CHUNKS     "chunk."
 #define CHUNK_NAME 80
 #define JOURNAL    "journal"
 #define CELLS      "cells"
@@ -77,14 +76,14 @@ struct survive {
 static void name_chunk(const struct survive *v, uint64_t number, int device, int64_t size,
                        char ret[CHUNK_NAME])
 {
-    snprintf(ret, CHUNK_NAME, CHUNKS "%" PRIu64 ".%s.%d.%" PRId64, number, v->backend, device,
-             size);
+    snprintf(ret, CHUNK_NAME, SURVIVE_MEMORY "%" PRIu64 ".%s.%d.%" PRId64, number, v->backend,
+             device, size);
 }
 
 static bool read_chunk_name(const char *name, uint64_t *ret_number, char ret_backend[BACKEND],
                             int *ret_device, int64_t *ret_size)
 {
-    return sscanf(name, CHUNKS "%" SCNu64 ".%15[a-z].%d.%" SCNd64, ret_number, ret_backend,
+    return sscanf(name, SURVIVE_MEMORY "%" SCNu64 ".%15[a-z].%d.%" SCNd64, ret_number, ret_backend,
                   ret_device, ret_size) == 4;
 }
 
@@ -267,7 +266,7 @@ static enum err_code open_left(struct survive *v, struct err *e)
 static void drop_left(struct hold *hold)
 {
     char name[CHUNK_NAME];
-    for (const char *x = hold_next(hold, CHUNKS); x; x = hold_next(hold, CHUNKS)) {
+    for (const char *x = hold_next(hold, SURVIVE_MEMORY); x; x = hold_next(hold, SURVIVE_MEMORY)) {
         snprintf(name, sizeof name, "%s", x);
         close(hold_take(hold, x));
         hold_drop(hold, name);
@@ -334,7 +333,7 @@ static enum err_code choose_backend(struct survive *v, struct engine_config *ec,
     uint64_t number;
     int device;
     int64_t size;
-    const char *name = hold_next(v->hold, CHUNKS);
+    const char *name = hold_next(v->hold, SURVIVE_MEMORY);
     if (!name || !read_chunk_name(name, &number, v->left_backend, &device, &size))
         return ERR_OK;
     if (!strcmp(ec->backend, "auto"))
@@ -491,7 +490,8 @@ static enum err_code take_over(struct survive *v, struct server *s, struct err *
     struct recover_report r = {0};
     double begun = clock_s();
     v->server = s;
-    for (const char *name = hold_next(v->hold, CHUNKS); name; name = hold_next(v->hold, CHUNKS))
+    for (const char *name = hold_next(v->hold, SURVIVE_MEMORY); name;
+         name = hold_next(v->hold, SURVIVE_MEMORY))
         TRY(take_chunk(v, s->engine, name, e));
     TRY(recover_all(&rc, v->left, v->doubtful, &r, e));
     journal_close(v->left);

@@ -13,6 +13,8 @@
 
 #include "compute/base/err.h"
 
+#define SURVIVE_MEMORY "chunk." /* names of the arrays' memory with the keeper begin so */
+
 struct config;
 struct engine_config;
 struct hold;

@@ -47,6 +47,14 @@ bool held_drop(struct held **table, const char *name)
     return true;
 }
 
+size_t held_count(const struct held *table, const char *prefix)
+{
+    size_t n = 0;
+    for (const struct held *h = table; h; h = h->hh.next)
+        n += !strncmp(h->name, prefix, strlen(prefix));
+    return n;
+}
+
 void held_free(struct held **table)
 {
     while (*table)

@@ -18,7 +18,8 @@ struct held {
 /* Takes the descriptor, in place of one of that name. False: no memory; it is closed. */
 bool held_put(struct held **table, const char *name, unsigned number, int take_fd);
 const struct held *held_find(const struct held *table, const char *name); /* NULL: not held */
-bool held_drop(struct held **table, const char *name); /* false: there was none */
+bool held_drop(struct held **table, const char *name);           /* false: there was none */
+size_t held_count(const struct held *table, const char *prefix); /* whose names begin with it */
 void held_free(struct held **table);
 
 #endif

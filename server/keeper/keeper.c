@@ -16,12 +16,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,6 +29,7 @@
 #include "server/keeper/held.h"
 #include "server/keeper/notify.h"
 #include "server/keeper/pace.h"
+#include "server/keeper/program.h"
 
 #define LASTED_S     1.0 /* a start that lasts so long was none that failed */
 #define CHECK_S      30.0
@@ -272,9 +271,26 @@ static bool is_decision(const struct keeper *k, int status)
     }
 }
 
+/* After too many failures in a row. With this process, what it holds would end. */
+static bool gives_up(struct keeper *k, const char *how)
+{
+    char failures[16], pieces[24];
+    const size_t n = held_count(k->table, k->config.kept);
+    snprintf(failures, sizeof failures, "%d", k->failures);
+    snprintf(pieces, sizeof pieces, "%zu", n);
+    log_event(LOG_ERROR,
+              n ? "the daemon keeps failing; the keeper holds the memory of arrays, which would be "
+                  "lost if it ended, and keeps trying"
+                : "the daemon keeps failing; giving up",
+              "how", how, "failures", failures, n ? "pieces_of_memory" : NULL, pieces, NULL);
+    if (n == 0)
+        finish(k, KEEPER_GAVE_UP);
+    return n == 0;
+}
+
 static void start_again(struct keeper *k, const char *how)
 {
-    char delay[32], failures[16];
+    char delay[32];
     bool lasted = k->ready && clock_ns() - k->ready_ns >= (uint64_t)(LASTED_S * 1e9);
     if (k->leaving) {
         k->leaving = false;
@@ -292,15 +308,11 @@ static void start_again(struct keeper *k, const char *how)
     } else {
         k->failures = lasted ? 0 : k->failures + 1;
     }
-    if (k->failures > k->config.most_failures) {
-        snprintf(failures, sizeof failures, "%d", k->failures);
-        log_event(LOG_ERROR, "the daemon keeps failing; giving up", "how", how, "failures",
-                  failures, NULL);
-        finish(k, KEEPER_GAVE_UP);
+    const bool often = k->failures > k->config.most_failures;
+    if (often && gives_up(k, how))
         return;
-    }
     k->restarts++;
-    double s = pace_delay(k->failures),
+    double s = often ? PACE_MOST_S : pace_delay(k->failures),
            later = k->trying ? 0 : pace_after_death(&k->pace, k->config.most_deaths);
     s = s > later ? s : later;
     snprintf(delay, sizeof delay, "%.1f", s);
@@ -447,6 +459,8 @@ static void take_signals(struct keeper *k)
         case SIGHUP:
             if (k->daemon)
                 kill(k->daemon, SIGHUP);
+            else
+                start_later(k, 0); /* a file may have been corrected */
             break;
         case SIGUSR2:
             upgrade(k);
@@ -475,34 +489,6 @@ static void store(void *user, const char *name, unsigned number, int take_fd)
         (void)held_put(&k->table, name, number, take_fd);
 }
 
-static bool is_same(int fd, const char *path)
-{
-    struct stat runs, is;
-    return fstat(fd, &runs) == 0 && stat(path, &is) == 0 && runs.st_dev == is.st_dev &&
-           runs.st_ino == is.st_ino;
-}
-
-/* The name by which it was started, which may lead to another program later; else what it led to. A
- * container or a chroot may have no /proc. */
-static bool find_program(struct keeper *k)
-{
-    const char *name = (const char *)getauxval(AT_EXECFN);
-    char folder[PATH_MAX] = "";
-    if (name && *name != '/' && !getcwd(folder, sizeof folder))
-        name = NULL;
-    k->program = open("/proc/self/exe", O_PATH | O_CLOEXEC);
-    if (k->program < 0 && name)
-        k->program = open(name, O_PATH | O_CLOEXEC);
-    const int n =
-        name ? snprintf(k->path, sizeof k->path, "%s%s%s", folder, *folder ? "/" : "", name) : -1;
-    if (n > 0 && n < (int)sizeof k->path && strncmp(k->path, "/dev/fd/", 8) != 0 &&
-        strncmp(k->path, "/proc/", 6) != 0 && is_same(k->program, k->path))
-        return true;
-    const ssize_t exe = readlink("/proc/self/exe", k->path, sizeof k->path - 1);
-    k->path[exe > 0 ? exe : 0] = '\0';
-    return exe > 0 && k->program >= 0;
-}
-
 static bool begin(struct keeper *k)
 {
     static const int taken[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP};
@@ -525,7 +511,7 @@ static bool begin(struct keeper *k)
     k->down_ns = clock_ns();
     notify_each_stored(store, k);
     k->signal_fd = signalfd(-1, &k->signals, SFD_CLOEXEC | SFD_NONBLOCK);
-    return find_program(k) && k->signal_fd >= 0;
+    return program_find(k->path, &k->program) && k->signal_fd >= 0;
 }
 
 /* From when on connections are answered here; 0: they wait. */

@@ -29,7 +29,8 @@
 
 struct keeper_config {
     char *const *argv;     /* of the daemon; NULL at the end */
-    int64_t most_failures; /* starts in a row that did not last a second, before it gives up */
+    int64_t most_failures; /* starts in a row that did not last a second, before it gives up, or, */
+    const char *kept;      /* with any descriptor whose name begins so, tries rarely */
     int64_t most_deaths;   /* within a minute; more are put off (pace.h) */
     double leave_s;        /* how long a daemon may take to leave for an upgrade */
     double wait_s; /* without a daemon; then connections are answered here (answer.h). 0: never */

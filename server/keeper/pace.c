@@ -4,16 +4,15 @@
 #include "compute/base/clock.h"
 
 #define FIRST_DELAY_S 0.1
-#define MOST_DELAY_S  30.0
 #define RATE_S        60.0 /* over which deaths are counted, */
 #define JITTER        0.25 /* and up to this part is taken off the time to the next start then */
 
 double pace_delay(int failures)
 {
     double s = failures > 1 ? FIRST_DELAY_S : 0;
-    for (int i = 2; i < failures && s < MOST_DELAY_S; i++)
+    for (int i = 2; i < failures && s < PACE_MOST_S; i++)
         s *= 2;
-    return s < MOST_DELAY_S ? s : MOST_DELAY_S;
+    return s < PACE_MOST_S ? s : PACE_MOST_S;
 }
 
 /* Returns how many there were within RATE_S, this one included. */

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #define PACE_DEATHS 1000
+#define PACE_MOST_S 30.0 /* the longest wait */
 
 struct pace {
     uint64_t deaths[PACE_DEATHS]; /* when they came; 0: there were not so many */

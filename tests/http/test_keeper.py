@@ -115,6 +115,25 @@ def test_a_daemon_that_does_not_stay_alive(daemon_with):
     assert "keeps failing; giving up" in log and delays == ["0.0", "0.1", "0.2"]
 
 
+def test_the_keeper_stays_while_it_holds_arrays(daemon_with, tmp_path):
+    config, path = tmp_path / "config", tmp_path / "s"
+    right = f"restart-limit = 1\nlisten = unix:{path}\n"
+    config.write_text(right)
+    d = daemon_with("--config", config, listen=None)
+    c = d.client()
+    c.create(name="u", shape=[1000], fill=7.0)
+    c.close()
+    config.write_text(right + "listen = nowhere\n")
+    os.kill(d.pid, signal.SIGKILL)
+    until(lambda: "delay_s=30.0" in d.log())
+    assert "keeps trying" in d.log() and "pieces_of_memory=1" in d.log()
+    config.write_text(right)
+    d.proc.send_signal(signal.SIGHUP)
+    until(lambda: d.log().count(" ready ") == 2)
+    assert d.client().download("u").tolist() == [7.0] * 1000
+    d.client().expect(204, d.client().delete("/v1/arrays/u"))
+
+
 def test_deaths_that_are_too_many_are_put_off(daemon_with):
     d = daemon_with("--restart-rate", 2)
     for _ in range(5):
