@@ -488,8 +488,8 @@ static int run(struct config *config)
         bool ended = http_stop(s.http);
         stop_exports(&s, until_ns);
         if (!atomic_load(&s.device_lost)) {
-            jobs_free(ended ? s.jobs : NULL);
-            s.jobs = ended ? NULL : s.jobs;
+            if (ended) /* they may have the only references to memory that is to be bequeathed */
+                jobs_end(s.jobs);
             if (!save_state(&s, upgrade))
                 status = EXIT_FAILED;
         }

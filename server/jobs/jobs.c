@@ -58,12 +58,17 @@ void jobs_leave(struct jobs *t)
     jobs_stop(t);
 }
 
+void jobs_end(struct jobs *t)
+{
+    jobs_stop(t);
+    worker_stop(&t->worker);
+}
+
 void jobs_free(struct jobs *t)
 {
     if (!t)
         return;
-    jobs_stop(t);
-    worker_stop(&t->worker);
+    jobs_end(t);
     if (t->in_slice) { /* its callbacks may still come */
         log_event(LOG_WARN, "stopped while a step of a program was still running", NULL);
         return;

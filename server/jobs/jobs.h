@@ -60,7 +60,9 @@ void jobs_publish_end(struct jobs *t);
  * before the reply to that: no program writes any more what was allowed before. Waits for
  * publishing under way. */
 void jobs_settle(struct jobs *t);
-/* Stops, waits for the slices under way and forgets all jobs. No request may be left. */
+/* Stops, and waits for the slices under way. No request may be left. */
+void jobs_end(struct jobs *t);
+/* The same, and forgets all jobs. */
 void jobs_free(struct jobs *t); /* NULL allowed */
 
 /* A job of another process (struct recover_config). jobs_go_on: those under way continue, now that

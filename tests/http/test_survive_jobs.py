@@ -300,6 +300,38 @@ def test_an_upgrade(daemon_with):
     api.close()
 
 
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGUSR2])
+def test_arrays_that_only_jobs_have(daemon_with, how):
+    """A job goes on with the array that it began with, whatever its name means by now."""
+    d = keeping(daemon_with)
+    api = d.client()
+    refs, steps = {}, 30_000
+    for name in ("gone", "other", "later"):
+        hold(api, name, np.zeros(30_000))
+        refs[name] = start(api, [f"{name} += 1"], steps, record={"x": f"{name}[7]"}, record_every=steps)
+        until(lambda: job(api, refs[name])["step"] > 0)
+    api.expect(200, api.delete(f"/v1/jobs/{refs['later']}"))
+    for name in ("gone", "later"):
+        api.expect(204, api.delete(f"/v1/arrays/{name}"))
+    api.expect(200, api.put("/v1/arrays/other", {"shape": [3]}))
+    idle(api)
+    assert under_way(job(api, refs["gone"])) and under_way(job(api, refs["other"]))
+    api.close()
+    if how == signal.SIGKILL:
+        kill(d)
+    else:
+        before = d.pid
+        d.proc.send_signal(how)
+        until(lambda: d.pid not in (before, d.proc.pid) and "upgraded" in d.log())
+    for name, ref in refs.items():
+        if name == "later":  # a client whose array is gone may not resume it: it stays as it ended
+            assert job(api, ref)["state"] == "cancelled"
+            continue
+        j = ended(api, ref)
+        assert j["state"] == "done" and j["records"]["x"] == [steps], j
+    api.close()
+
+
 def test_deaths_while_it_takes_over(daemon_with):
     """Of the daemon that is about to go on with it, again and again."""
     d = keeping(daemon_with)
