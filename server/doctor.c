@@ -233,17 +233,12 @@ void doctor_self_test(struct doctor *d, const struct config *c, const char *back
 /* --- the configuration --- */
 
 /* A running daemon holds its own addresses: that is no fault of the machine. */
-static bool taken(const struct err *e)
-{
-    return strstr(e->message, strerror(EADDRINUSE)) || strstr(e->message, "another daemon");
-}
-
 static void say_address(struct doctor *d, const char *what, const char *address, enum err_code code,
                         const struct err *e)
 {
     if (code == ERR_OK)
         doctor_say(d, FINDING_OK, what, address, "");
-    else if (taken(e))
+    else if (http_is_taken(e))
         doctor_say(d, FINDING_WARN, what, e->message,
                    "this is expected if arrayd is running; if not, find the process that uses the "
                    "address: ss -ltnp");

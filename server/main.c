@@ -25,12 +25,12 @@
 #include "server/api/handlers.h"
 #include "server/api/metrics.h"
 #include "server/blame.h"
+#include "server/check.h"
 #include "server/config.h"
 #include "server/doctor.h"
 #include "server/front.h"
 #include "server/http/http.h"
 #include "server/jobs/jobs.h"
-#include "server/journal/journal.h"
 #include "server/keeper/hold.h"
 #include "server/keeper/keeper.h"
 #include "server/keeper/upgrade.h"
@@ -540,17 +540,10 @@ static int keep(struct config *config, char *const *argv)
                               .most_deaths = config->restart_rate,
                               .leave_s = config->drain_timeout + saving + LEAVE_S,
                               .wait_s = config->restart_wait,
+                              .sockets = HTTP_SOCKETS,
                               .answered = HTTP_SOCKETS_PLAIN};
     config_free(config);
     return keeper_run(&k);
-}
-
-/* Asked by the keeper before an upgrade: the options have been understood. */
-static int check_upgrade(int journal)
-{
-    struct err e = ERR_INIT;
-    return journal >= 0 && journal_check(journal, &e) != ERR_OK ? complain(&e, EXIT_FAILED)
-                                                                : EXIT_OK;
 }
 
 /* The commands that the first argument may name instead of an option. */
@@ -577,7 +570,9 @@ int main(int argc, char **argv)
         return complain(&e, EXIT_USAGE);
     int status = EXIT_OK;
     if (getenv(KEEPER_CHECK_ENV)) {
-        status = check_upgrade(atoi(getenv(KEEPER_CHECK_ENV)));
+        status = check_start(&config, atoi(getenv(KEEPER_CHECK_ENV)), &e) == ERR_OK
+                     ? EXIT_OK
+                     : complain(&e, EXIT_FAILED);
     } else if (action == CONFIG_HELP) {
         _cleanup_strb_ struct strb text = {0};
         config_help(&text);

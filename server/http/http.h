@@ -315,6 +315,8 @@ enum err_code http_start(struct server *server, const struct http_config *config
 /* Whether the daemon could listen with this configuration and these TLS files: binds and releases
  * at once; only before http_start. The errors are http_start's. */
 enum err_code http_try_listen(const struct http_config *config, struct err *e) must_check;
+/* Whether an error of that is about an address that another process, or this one, listens on. */
+bool http_is_taken(const struct err *e);
 /* The addresses actually bound ("127.0.0.1:41033" after ":0"), or those of admin_listen; static
  * until http_stop. */
 size_t http_addresses(const struct http *h, bool admin, const char *const **ret);

@@ -290,6 +290,11 @@ enum err_code http_try_listen(const struct http_config *config, struct err *e)
     return code;
 }
 
+bool http_is_taken(const struct err *e)
+{
+    return strstr(e->message, strerror(EADDRINUSE)) || strstr(e->message, "another daemon");
+}
+
 /* --- names --- */
 
 static bool add_host(struct http *h, const char *name, size_t n)

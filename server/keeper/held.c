@@ -1,6 +1,9 @@
 /* A table by name. */
 #include "server/keeper/held.h"
 
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -53,6 +56,19 @@ size_t held_count(const struct held *table, const char *prefix)
     for (const struct held *h = table; h; h = h->hh.next)
         n += !strncmp(h->name, prefix, strlen(prefix));
     return n;
+}
+
+void held_pass(const struct held *table, const char *prefix, const char *variable)
+{
+    char text[4096] = "";
+    size_t n = 0;
+    for (const struct held *h = table; h && n < sizeof text - 16; h = h->hh.next) {
+        if (strncmp(h->name, prefix, strlen(prefix)) != 0)
+            continue;
+        fcntl(h->fd, F_SETFD, 0);
+        n += (size_t)snprintf(text + n, sizeof text - n, "%d ", h->fd);
+    }
+    setenv(variable, text, 1);
 }
 
 void held_free(struct held **table)

@@ -20,6 +20,9 @@ bool held_put(struct held **table, const char *name, unsigned number, int take_f
 const struct held *held_find(const struct held *table, const char *name); /* NULL: not held */
 bool held_drop(struct held **table, const char *name);           /* false: there was none */
 size_t held_count(const struct held *table, const char *prefix); /* whose names begin with it */
+/* In a child: those whose names begin so stay open in the program that it runs, their numbers in an
+ * environment variable, with blanks between. */
+void held_pass(const struct held *table, const char *prefix, const char *variable);
 void held_free(struct held **table);
 
 #endif

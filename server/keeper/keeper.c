@@ -30,6 +30,7 @@
 #include "server/keeper/notify.h"
 #include "server/keeper/pace.h"
 #include "server/keeper/program.h"
+#include "server/keeper/reason.h"
 
 #define LASTED_S     1.0 /* a start that lasts so long was none that failed */
 #define CHECK_S      30.0
@@ -56,6 +57,7 @@ struct keeper {
     struct answers answers;
     uint64_t start_ns;    /* of the next start, while there is no daemon */
     pid_t checker;        /* the candidate, asked; 0: none */
+    int reason;           /* why the last upgrade failed (reason.h) */
     bool leaving;         /* the daemon was asked to leave for the candidate, */
     bool trying;          /* which was started */
     uint64_t deadline_ns; /* when the checker, or the daemon that leaves or is tried, is killed;
@@ -102,6 +104,10 @@ static void become(const struct keeper *k, int program, const char *name, int va
     unsetenv("NOTIFY_SOCKET"); /* readiness is the keeper's to tell */
     if (value >= 0)
         fcntl(value, F_SETFD, 0);
+    if (!strcmp(name, KEEPER_CHECK_ENV)) {
+        held_pass(k->table, k->config.sockets, KEEPER_SOCKETS_ENV);
+        dup2(k->reason, STDERR_FILENO);
+    }
     fexecve(program, k->config.argv, environ);
     fprintf(stderr, "arrayd: %s: %s\n", k->path, strerror(errno));
     _exit(EXIT_NO_EXEC);
@@ -300,6 +306,7 @@ static void start_again(struct keeper *k, const char *how)
     } else if (k->trying) {
         log_event(LOG_ERROR, "the new program did not become ready; the old one keeps running",
                   "how", how, NULL);
+        reason_set(k->reason, "the new program did not become ready: the keeper's log says why");
         close(k->candidate);
         k->candidate = -1;
         k->trying = false;
@@ -343,9 +350,15 @@ static void daemon_ended(struct keeper *k, int status)
 
 /* --- upgrades --- */
 
+/* What the checker has said comes first. */
 static void upgrade_fails(struct keeper *k, const char *why)
 {
-    log_event(LOG_ERROR, "upgrade failed; the running daemon is unchanged", "reason", why, NULL);
+    char said[REASON_SIZE];
+    if (!reason_read(k->reason, said)) {
+        snprintf(said, sizeof said, "%s", why);
+        reason_set(k->reason, said);
+    }
+    log_event(LOG_ERROR, "upgrade failed; the running daemon is unchanged", "reason", said, NULL);
     if (k->candidate >= 0)
         close(k->candidate);
     k->candidate = -1;
@@ -357,9 +370,12 @@ static void upgrade(struct keeper *k)
 {
     struct held *journal = NULL;
     if (k->candidate >= 0 || k->ending || !k->ready) {
+        if (k->candidate < 0)
+            reason_set(k->reason, "the daemon is starting, or ending");
         log_event(LOG_WARN, "not upgraded: the daemon is starting, or ending", NULL);
         return;
     }
+    reason_reset(k->reason);
     show_upgrade(true);
     k->candidate = open(k->path, O_PATH | O_CLOEXEC);
     if (k->candidate < 0) {
@@ -389,6 +405,7 @@ static void checker_ended(struct keeper *k, int status)
         return;
     }
     log_event(LOG_INFO, "upgrading", "program", k->path, NULL);
+    reason_reset(k->reason);
     k->leaving = true;
     k->deadline_ns = clock_ns() + (uint64_t)(k->config.leave_s * 1e9);
     kill(k->daemon, SIGUSR2);
@@ -510,6 +527,7 @@ static bool begin(struct keeper *k)
     }
     k->down_ns = clock_ns();
     notify_each_stored(store, k);
+    k->reason = reason_open();
     k->signal_fd = signalfd(-1, &k->signals, SFD_CLOEXEC | SFD_NONBLOCK);
     return program_find(k->path, &k->program) && k->signal_fd >= 0;
 }

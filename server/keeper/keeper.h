@@ -3,10 +3,10 @@
  * The daemon is started anew when it ended by a lost device (LOST_EXIT), a signal, or anything else
  * than its own decision; what it had put here (hold.h) is given to the next one, but not before the
  * old one is gone. SIGTERM, SIGINT and SIGHUP are passed on. SIGUSR2 is an upgrade: the program is
- * looked up again by its name, and asked whether it understands what is held; then the running
- * daemon is sent SIGUSR2, which asks it to leave everything as it is, and the new one is started.
- * If the new one does not become ready, the old program is started again. Where no daemon is ready
- * for a while, connections get a 503.
+ * looked up again by its name, and asked whether it could start and understands what is held; then
+ * the running daemon is sent SIGUSR2, which asks it to leave everything as it is, and the new one
+ * is started. If the new one does not become ready, the old program is started again. Where no
+ * daemon is ready for a while, connections get a 503.
  *
  * Called by main.c, in a process without threads. */
 #ifndef ARRAYD_KEEPER_H
@@ -22,6 +22,8 @@
 /* Set for a program that is only asked whether it could take over: the descriptor of the journal,
  * or −1. It exits with 0 if it could. */
 #define KEEPER_CHECK_ENV "ARRAYD_KEEPER_CHECK"
+/* For it: the descriptors of the sockets that are held, with blanks between. */
+#define KEEPER_SOCKETS_ENV "ARRAYD_KEEPER_SOCKETS"
 
 #define KEEPER_GONE                                                                                \
     76 /* the daemon's exit status when its keeper has died: no decision of its own */
@@ -34,6 +36,7 @@ struct keeper_config {
     int64_t most_deaths;   /* within a minute; more are put off (pace.h) */
     double leave_s;        /* how long a daemon may take to leave for an upgrade */
     double wait_s; /* without a daemon; then connections are answered here (answer.h). 0: never */
+    const char *sockets;  /* with what the names of all listening sockets begin */
     const char *answered; /* with what the names of their listening sockets begin */
 };
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "server/keeper/keeper.h"
+#include "server/keeper/reason.h"
 
 #define TICK_NS    5000000
 #define MOST_TICKS 400 /* until the keeper has begun */
@@ -119,7 +120,9 @@ static int wait_for_it(pid_t keeper, pid_t before, int restarts)
     }
     if (now && now != before && restarts >= 0 && restarts_of(now) == restarts + 1)
         return 0;
-    fputs("arrayd upgrade: the daemon was not replaced: the keeper's log says why\n", stderr);
+    char why[REASON_SIZE];
+    fprintf(stderr, "arrayd upgrade: the daemon was not replaced: %s\n",
+            reason_of(keeper, why) ? why : "the keeper's log says why");
     return 1;
 }
 

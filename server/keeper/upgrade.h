@@ -5,8 +5,8 @@
 #ifndef ARRAYD_KEEPER_UPGRADE_H
 #define ARRAYD_KEEPER_UPGRADE_H
 
-/* argv[0] is "upgrade". Returns the exit status when another daemon runs: 0; 1: none does, the
- * keeper's log says why; 2: wrong usage. Says on standard error what went wrong. */
+/* argv[0] is "upgrade". Returns the exit status when another daemon runs: 0; 1: none does; 2: wrong
+ * usage. Says on standard error what went wrong. */
 int upgrade_main(int argc, char **argv);
 
 #endif

@@ -119,18 +119,18 @@ static enum err_code open_owner(struct recovery *r, const char *name, struct pri
     return ERR_OK;
 }
 
-static void owner_name(const struct item *x, char ret[PRINCIPAL_SIZE])
+void recover_principal(const struct record_item *x, char ret[PRINCIPAL_SIZE])
 {
-    const char *end = memchr(x->record.key, '/', x->record.key_len);
-    size_t n = end ? (size_t)(end - x->record.key) : 0;
-    snprintf(ret, PRINCIPAL_SIZE, "%.*s", n < PRINCIPAL_SIZE ? (int)n : 0, x->record.key);
+    const char *end = memchr(x->key, '/', x->key_len);
+    size_t n = end ? (size_t)(end - x->key) : 0;
+    snprintf(ret, PRINCIPAL_SIZE, "%.*s", n < PRINCIPAL_SIZE ? (int)n : 0, x->key);
 }
 
 enum err_code recover_owner(struct recovery *r, const struct item *x, struct principal **ret,
                             struct err *e)
 {
     char name[PRINCIPAL_SIZE];
-    owner_name(x, name);
+    recover_principal(&x->record, name);
     return open_owner(r, name, ret, e);
 }
 
@@ -139,7 +139,7 @@ static enum err_code check_owners(struct recovery *r)
     const struct items *t = &r->all[RECORD_SESSION];
     char name[PRINCIPAL_SIZE];
     for (size_t i = 0; i < t->n; i++) {
-        owner_name(&t->items[i], name);
+        recover_principal(&t->items[i].record, name);
         if (*name)
             TRY(auth_check_left(r->server->auth, name, r->e));
     }

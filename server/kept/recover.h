@@ -43,6 +43,9 @@ struct recover_report {
 enum err_code recover_all(const struct recover_config *c, struct journal *from, bool doubtful,
                           struct recover_report *ret, struct err *e) must_check;
 
+/* By the beginning of a record's key; "": it is damaged. */
+void recover_principal(const struct record_item *x, char ret[PRINCIPAL_SIZE]);
+
 /* What a principal's sessions had, they may have again, whatever their limits: between these two
  * there are none. */
 void recover_lift(struct principal *p);

@@ -324,6 +324,15 @@ enum err_code accounts_read(const char *path, struct accounts *ret, struct err *
     return accounts_parse(text.data ? text.data : "", text.len, path, ret, e);
 }
 
+enum err_code accounts_check_left(bool configured, bool any, const char *owner, struct err *e)
+{
+    if (configured ? any : !strcmp(owner, LOCAL_USER))
+        return ERR_OK;
+    return err_set(
+        e, ERR_BAD_FIELD, "%s, but there are sessions and arrays of '%.80s': they would be deleted",
+        configured ? "the accounts file has no account" : "no accounts are configured", owner);
+}
+
 /* --- changes --- */
 
 enum err_code accounts_add(const char *text, const char *name, enum role role,

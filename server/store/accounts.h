@@ -23,7 +23,8 @@
 
 #define TOKEN_SIZE      40 /* "arrayd_" and 32 characters, NUL */
 #define TOKEN_HASH_SIZE 32
-#define TOKEN_ID_LEN    12 /* digits of the hash that identify a token */
+#define TOKEN_ID_LEN    12      /* digits of the hash that identify a token */
+#define LOCAL_USER      "local" /* without accounts there is only this one */
 #define ACCOUNTS_MAX    1000
 #define TOKENS_MAX      1000 /* of all accounts */
 #define WEIGHT_MAX      1000
@@ -77,6 +78,11 @@ enum err_code accounts_parse(const char *text, size_t n, const char *name, struc
 /* The same for a file; also ERR_BAD_FIELD if it cannot be read or anybody may write to it. */
 enum err_code accounts_read(const char *path, struct accounts *ret, struct err *e) must_check;
 void accounts_free(struct accounts *a);
+/* Before anything that a process left is restored: whether its owner's account may be missing.
+ * ERR_BAD_FIELD: no account is there at all (`any`) or configured, though this belongs to one,
+ * which is a mistake: an editor may leave the file empty for a moment. */
+enum err_code accounts_check_left(bool configured, bool any, const char *owner,
+                                  struct err *e) must_check;
 
 /* The text of a file, up to a size that no accounts need. ERR_BAD_FIELD. */
 enum err_code accounts_text(const char *path, struct strb *ret, struct err *e) must_check;

@@ -247,7 +247,7 @@ enum err_code auth_apply(struct auth *a, const struct accounts *accounts, struct
 
 static enum err_code make_local(struct auth *a, struct err *e)
 {
-    static const struct user local = {.name = "local", .role = ROLE_OPERATOR, .weight = 1};
+    static const struct user local = {.name = LOCAL_USER, .role = ROLE_OPERATOR, .weight = 1};
     struct principal *p = principal_new(a, &local);
     if (!p)
         return err_oom(e);
@@ -467,12 +467,7 @@ enum err_code auth_check_left(struct auth *a, const char *name, struct err *e)
     pthread_rwlock_rdlock(&a->lock);
     const bool local = a->local, none = !a->list;
     pthread_rwlock_unlock(&a->lock);
-    if (none || (local && strcmp(name, a->local->name) != 0))
-        return err_set(e, ERR_BAD_FIELD,
-                       "%s, but there are sessions and arrays of '%.80s': they would be deleted",
-                       local ? "no accounts are configured" : "the accounts file has no account",
-                       name);
-    return ERR_OK;
+    return accounts_check_left(!local, !none, name, e);
 }
 
 void auth_quotas(struct auth *a, struct principal *p, struct quotas *ret_may,

@@ -78,9 +78,7 @@ struct principal *auth_find(struct auth *a, const char *name);
 enum err_code auth_open(struct auth *a, const char *name, struct principal **ret,
                         struct err *e) must_check;
 
-/* Before anything that a process left is restored: whether its owner's account may be missing.
- * ERR_BAD_FIELD: no account is left at all, though this belongs to one, which is a mistake: an
- * editor may leave the file empty for a moment. */
+/* accounts_check_left, with these accounts. */
 enum err_code auth_check_left(struct auth *a, const char *name, struct err *e) must_check;
 
 /* The principal's quotas (0: unlimited) and its current use. */

@@ -190,7 +190,7 @@ static enum err_code locked(const struct lease_claim *c, const struct leased *l,
             (!last || h->pinned || (!last->pinned && h->until > last->until)))
             last = h;
     assert(last);
-    if (last->who && strcmp(last->who->name, "local") != 0)
+    if (last->who && strcmp(last->who->name, LOCAL_USER) != 0)
         snprintf(by, sizeof by, " by '%s'", last->who->name);
     if (!last->pinned)
         clock_date_text(last->lease.expires_us, end);

@@ -1,0 +1,22 @@
+/* Why the last upgrade failed: the keeper writes it to a file in memory, which `arrayd upgrade`
+ * finds among the keeper's descriptors. */
+#ifndef ARRAYD_KEEPER_REASON_H
+#define ARRAYD_KEEPER_REASON_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#define REASON_SIZE 1024
+
+/* The keeper's side. Returns a descriptor (close-on-exec), to be used as the checker's standard
+ * error, or −1: the system has no such files, and the reason is in the log alone. */
+int reason_open(void);
+void reason_reset(int fd);
+void reason_set(int fd, const char *text);
+/* As one line, "arrayd: " left out. False: there is none. */
+bool reason_read(int fd, char ret[REASON_SIZE]);
+
+/* Of another process, the keeper. False: there is none, or it may not be read. */
+bool reason_of(pid_t keeper, char ret[REASON_SIZE]);
+
+#endif
