@@ -20,7 +20,7 @@ from ._engine import Engine
 from ._errors import ArraydError, ConnectionLost, NotFound
 from ._export import Exported
 from ._graph import Node
-from ._jobs import Events, JobFailed, JobStatus, StepsBar
+from ._jobs import Absence, Events, JobFailed, JobStatus, StepsBar
 from ._lease import Lease
 from ._namespace import Bound, Namespace, Ref
 from ._replies import INFO, JOB
@@ -173,16 +173,22 @@ class AsyncJob(JobStatus):
         return self
 
     async def wait(self, timeout: Optional[float] = None, *, progress: bool = False) -> "AsyncJob":
-        """Until it ends, or TimeoutError; JobFailed if it failed. With `progress` a bar is shown on standard error: tqdm's, where that is
+        """Until it ends, also if the daemon is restarted meanwhile, or TimeoutError; JobFailed if it failed. With `progress` a bar is shown on standard error: tqdm's, where that is
         installed, else one of this package's own."""
         until = None if timeout is None else time.monotonic() + timeout
         if progress and not self.ended:
             with contextlib.suppress(asyncio.TimeoutError, ConnectionLost):  # as in `Job._show`
                 await asyncio.wait_for(self._show(), timeout)
+        absence = Absence(self)
         while not self.ended:
             request, pause = self._waiting(until)
             await asyncio.sleep(pause)
-            self.status = (await self._client._transport.send(request, beside=True)).json(JOB)
+            try:
+                self.status = (await self._client._transport.send(request, beside=True)).json(JOB)
+            except ArraydError as e:
+                await asyncio.sleep(absence.pause(e, until))
+            else:
+                absence.over()
         if self.state == "failed":
             raise JobFailed(self)
         return self
@@ -194,13 +200,21 @@ class AsyncJob(JobStatus):
 
     async def events(self) -> AsyncIterator[Dict[str, Any]]:
         """The job's status each time it changes, until it ends (Server-Sent Events)."""
-        request = self._request("GET", "/events", Accept="text/event-stream")
-        events = Events(request)
-        async for line in self._client._transport.stream(request):
-            event = events.line(line)
-            if event is not None:
-                self._said(event)
-                yield self.status
+        events, absence = Events(self._listening()), Absence(self)
+        while not events.ended:
+            lost: Optional[ArraydError] = None
+            try:
+                async for line in self._client._transport.stream(self._listening(events.last)):
+                    event = events.line(line)
+                    if event is not None:
+                        absence.over()
+                        self._said(event)
+                        yield self.status
+            except ArraydError as e:
+                lost = e
+            if not events.ended:
+                events.cut()
+                await asyncio.sleep(absence.pause(lost))
         await self.refresh()
 
     def __aiter__(self) -> AsyncIterator[Dict[str, Any]]:

@@ -17,7 +17,7 @@ import weakref
 from typing import Any, Callable, Deque, Dict, Generator, Iterator, List, NamedTuple, Optional, Tuple, TypeVar
 
 from ._errors import ArraydError, ConnectionLost, NotFound, after_restart, error_of
-from ._http import Body, Garbled, Head, Inbox, Reading, head_from, length_of
+from ._http import Body, Garbled, Gone, Head, Inbox, Reading, head_from, length_of
 from ._replies import PROCESS
 from ._requests import Request, Response, Steps
 from ._version import __version__
@@ -271,6 +271,8 @@ def succeeded(response: Response) -> Response:
 
 def lost(e: Exception) -> ConnectionLost:
     """What went wrong with a connection, as the exception that says so."""
+    if isinstance(e, Gone):  # which says this itself
+        return ConnectionLost(0, "connection_lost", str(e))
     if isinstance(e, (BrokenPipeError, ConnectionResetError)):
         return ConnectionLost(0, "connection_lost", f"the daemon closed the connection: {e}")
     return ConnectionLost(0, "connection_lost", f"{type(e).__name__}: {e}")

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import time
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
@@ -51,6 +52,43 @@ class JobFailed(ArraydError, RuntimeError):
         return type(self), (self.job,)
 
 
+class Absence:
+    """How long waiting for a job outlasts the daemon: after a death or an upgrade the job goes on in the next one, and to read it again
+    is safe."""
+
+    LONGEST = 30.0  # seconds until the daemon is back
+    PAUSES = (0.05, 1.0)  # the first, the longest
+
+    def __init__(self, job: "JobStatus"):
+        self._job = job
+        self._since: Optional[float] = None
+        self._pause = 0.0
+
+    def over(self) -> None:
+        self._since = None
+
+    def pause(self, e: Optional[ArraydError] = None, until: Optional[float] = None) -> float:
+        """Seconds to sleep before the job is asked for again, after that error, or after events that ended early. Other errors, and
+        this one after a while, are raised."""
+        if e is not None and not _is_absent(e):
+            raise e
+        now = time.monotonic()
+        if self._since is None:
+            self._since, self._pause = now, self.PAUSES[0] / 2
+        if now - self._since > self.LONGEST:
+            raise ConnectionLost(0, e.code if e else "connection_lost",
+                                 f"while waiting for job {self._job.id}, which may be going on: {e.detail if e else 'its events ended'}") from e
+        self._pause = min(2 * self._pause, self.PAUSES[1])
+        return self._pause if until is None else max(0.0, min(self._pause, until - now))
+
+
+def _is_absent(e: ArraydError) -> bool:
+    """Whether the daemon may be back in a moment: not where it was there, but too slow."""
+    if isinstance(e, ConnectionLost):
+        return not isinstance(e.__cause__, (socket.timeout, TimeoutError))
+    return e.code == "draining"
+
+
 class JobStatus:
     """A program that runs on the server. `status` is the latest status from the server."""
 
@@ -91,6 +129,11 @@ class JobStatus:
         own = tuple((name.replace("_", "-"), value) for name, value in headers.items())
         return Request(method, f"/v1/jobs/{self.id}{more}", safe=method == "GET", headers=(*self._namespace._engine.headers, *own))
 
+    def _listening(self, last: str = "") -> Request:
+        """For its events, from those after `last` on."""
+        more = {"Last_Event_ID": last} if last else {}
+        return self._request("GET", "/events", Accept="text/event-stream", **more)
+
     def _waiting(self, until: Optional[float]) -> Tuple[Request, float]:
         """A request that is answered when it has ended, or after a while, and how long to sleep before it."""
         left = self.LONGEST if until is None else until - time.monotonic()
@@ -125,17 +168,28 @@ class Events:
     def __init__(self, request: Request) -> None:
         self._what = f"{request.method} {request.path}"
         self._data: List[bytes] = []
+        self._kind = self.last = ""  # of the event that comes; the id of the last one
+        self.ended = False  # the last one was the job's end
 
     def line(self, raw: bytes) -> Optional[Dict[str, Any]]:
         """The event that this line ends, or None."""
         text = raw.rstrip(b"\r\n")
         if text.startswith(b"data:"):
             self._data.append(text[5:].lstrip())
+        elif text.startswith(b"event:"):
+            self._kind = text[6:].strip().decode("latin-1")
+        elif text.startswith(b"id:"):
+            self.last = text[3:].strip().decode("latin-1")
         elif not text and self._data:
             data, self._data = b"\n".join(self._data), []
+            self.ended, self._kind = self._kind == "end", ""
             event: Dict[str, Any] = parsed(data, EVENT, self._what)
             return event
         return None
+
+    def cut(self) -> None:
+        """What came of an event whose end did not."""
+        self._data, self._kind = [], ""
 
 
 class StepsBar:
@@ -184,15 +238,22 @@ class Job(JobStatus):
         return self
 
     def wait(self, timeout: Optional[float] = None, *, progress: bool = False) -> "Job":
-        """Waits until the job ends. Raises TimeoutError after `timeout` seconds, and JobFailed if the job failed. With `progress`, a progress
+        """Waits until the job ends, also if the daemon is restarted meanwhile. Raises TimeoutError after `timeout` seconds, and JobFailed
+        if the job failed. With `progress`, a progress
         bar is shown on standard error: tqdm's if it is installed, otherwise this package's own."""
         until = None if timeout is None else time.monotonic() + timeout
         if progress and not self.ended:
             self._show(until)
+        absence = Absence(self)
         while not self.ended:
             request, pause = self._waiting(until)
             time.sleep(pause)
-            self.status = self._client._transport.send(request).json(JOB)
+            try:
+                self.status = self._client._transport.send(request).json(JOB)
+            except ArraydError as e:
+                time.sleep(absence.pause(e, until))
+            else:
+                absence.over()
         if self.state == "failed":
             raise JobFailed(self)
         return self
@@ -209,20 +270,28 @@ class Job(JobStatus):
 
     def _events(self, until: Optional[float]) -> Iterator[Dict[str, Any]]:
         """`until`: when nobody waits for them any more, and they are a ConnectionLost or end."""
-        request = self._request("GET", "/events", Accept="text/event-stream")
-        events = Events(request)
-        with self._client._transport.stream(request) as reply:
-            if until is not None:
-                reply.within(until - time.monotonic())
-            for raw in reply.lines():
-                if until is not None:
-                    if time.monotonic() >= until:
-                        return
-                    reply.within(until - time.monotonic())
-                event = events.line(raw)
-                if event is not None:
-                    self._said(event)
-                    yield self.status
+        events, absence = Events(self._listening()), Absence(self)
+        while not events.ended:
+            lost: Optional[ArraydError] = None
+            try:
+                with self._client._transport.stream(self._listening(events.last)) as reply:
+                    if until is not None:
+                        reply.within(until - time.monotonic())
+                    for raw in reply.lines():
+                        if until is not None:
+                            if time.monotonic() >= until:
+                                return
+                            reply.within(until - time.monotonic())
+                        event = events.line(raw)
+                        if event is not None:
+                            absence.over()
+                            self._said(event)
+                            yield self.status
+            except ArraydError as e:
+                lost = e
+            if not events.ended:
+                events.cut()
+                time.sleep(absence.pause(lost, until))
         self.refresh()
 
     def cancel(self) -> "Job":
