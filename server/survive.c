@@ -429,6 +429,13 @@ static enum err_code restore_job(void *user, const struct kept_job *j, struct er
 static bool export_again(void *user, const struct lease_image *lease, struct array *base)
 {
     const struct server *s = ((struct survive *)user)->server;
+    char buffer[24];
+    snprintf(buffer, sizeof buffer, "%" PRIu64, lease->buffer);
+    if (!s->exports)
+        log_event(LOG_WARN,
+                  "an export of the previous process ends, since exports are off: its client may "
+                  "have the memory mapped all the same",
+                  "array_buffer", buffer, "principal", lease->who ? lease->who->name : "", NULL);
     return s->exports && export_socket_adopt(s->export_socket, s->exports, lease, base);
 }
 

@@ -327,6 +327,26 @@ def test_a_lost_device(gpu_with, tmp_path):
     c.close()
 
 
+def test_exports_that_are_off_by_now(daemon_with, tmp_path):
+    """The client's lease ends, and the log warns of what the client still has."""
+    config = tmp_path / "config"
+    right = f"restart-limit = 1000\nlisten = 127.0.0.1:0\nlisten = unix:{tmp_path}/s\n"
+    config.write_text(right + "allow-export = yes\n")
+    d = daemon_with("--config", config, listen=None)
+    c = d.client(unix=d.unix)
+    c.upload(BIG, "a")
+    with Export(c, "a", "write") as x:
+        m, before = x.array(), d.pid
+        c.close()
+        config.write_text(right)
+        os.kill(before, signal.SIGKILL)
+        until(lambda: d.pid not in (before, d.proc.pid) and d.log().count(" ready ") == 2)
+        assert "exports are off" in d.log()
+        assert c.meta("a")["id"] and m[3] == BIG[3]
+        c.expect(201, c.post("/v1/arrays/a/lease", {"mode": "write", "ttl_s": 1}))
+        c.close()
+
+
 def test_nothing_is_left_over(d, c):
     """Descriptors and memory, in keeper and daemon, through many deaths."""
     dies(d, c)
