@@ -226,7 +226,7 @@ void doctor_huge_pages(struct doctor *d, const struct config *c, const char *roo
     snprintf(text, sizeof text,
              small
                  ? "shared memory gets none, so large new arrays on the CPU take longer at first: "
-                   "echo advise > %s"
+                   "%s says %s"
                  : "shared memory may have them: %s says %s",
              file, line);
     doctor_say(d, FINDING_OK, "huge-pages", text, "");
