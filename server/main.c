@@ -476,7 +476,7 @@ static int run(struct config *config)
         log_report(s.engine);
         log_ready(&s);
         hold_drop_rest(s.hold);
-        hold_ready(s.hold);
+        hold_ready(s.hold, s.state ? "" : survive_missing(s.survive));
         const bool upgrade = wait_for_signal(&s, &signals) == SIGUSR2;
         bool gone = atomic_load(&s.device_lost);
         until_ns = gone ? 0 : clock_ns() + (uint64_t)(config->drain_timeout * 1e9);

@@ -69,6 +69,7 @@ struct survive {
     /* while taking over */
     struct server *server;
     uint64_t last; /* the highest number of a memory */
+    char missing[128];
 };
 
 /* --- what the engine tells --- */
@@ -504,6 +505,10 @@ static enum err_code take_over(struct survive *v, struct server *s, struct err *
     journal_close(v->left);
     v->left = NULL;
     report(&r, clock_s() - begun);
+    if (r.passed_over)
+        snprintf(v->missing, sizeof v->missing,
+                 "%" PRId64 " arrays or other things could not be taken over: the log names them",
+                 r.passed_over);
     return ERR_OK;
 }
 
@@ -523,6 +528,11 @@ enum err_code survive_recover(struct survive *v, struct server *s, bool *ret, st
         TRY(take_over(v, s, e));
     atomic_store(&v->published, true);
     return hold_put(v->hold, JOURNAL, journal_fd(v->journal), e);
+}
+
+const char *survive_missing(const struct survive *v)
+{
+    return v ? v->missing : "";
 }
 
 bool survive_holds_all(struct survive *v)

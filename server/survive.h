@@ -41,6 +41,8 @@ const struct observer *survive_observer(struct survive *v);
  * be restored. NULL allowed. */
 enum err_code survive_recover(struct survive *v, struct server *s, bool *ret,
                               struct err *e) must_check;
+/* What could not be taken over, in words; "": nothing. Static as long as `v`, which may be NULL. */
+const char *survive_missing(const struct survive *v);
 /* Whether the next process finds everything that clients have: nothing is in memory that the keeper
  * does not have, and nothing could not be written down. NULL allowed: it does not. */
 bool survive_holds_all(struct survive *v);

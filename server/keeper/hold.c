@@ -256,10 +256,10 @@ void hold_drop(struct hold *h, const char *name)
         (void)tell(h, LINK_DROP, name, -1); /* a keeper that is gone takes this process with it */
 }
 
-void hold_ready(struct hold *h)
+void hold_ready(struct hold *h, const char *missing)
 {
     if (h)
-        (void)tell(h, LINK_READY, "", -1);
+        (void)tell(h, LINK_READY, missing, -1);
 }
 
 const int *hold_before(const struct hold *h)

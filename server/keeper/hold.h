@@ -40,8 +40,9 @@ enum err_code hold_put(struct hold *h, const char *name, int fd, struct err *e) 
 /* The same for one of many: the keeper's last descriptors are not for these. */
 enum err_code hold_add(struct hold *h, const char *name, int fd, struct err *e) must_check;
 void hold_drop(struct hold *h, const char *name); /* h NULL allowed */
-/* Requests are answered from now on. NULL allowed. */
-void hold_ready(struct hold *h);
+/* Requests are answered from now on; what could not be taken over, for `arrayd upgrade`: at most
+ * LINK_NAME bytes. NULL allowed. */
+void hold_ready(struct hold *h, const char *missing);
 /* The last processes before this one, as far as their numbers are nobody else's now; 0 at the end.
  */
 const int *hold_before(const struct hold *h);

@@ -172,7 +172,7 @@ static void give(struct keeper *k)
 
 /* --- the daemon's messages --- */
 
-static void is_ready(struct keeper *k)
+static void is_ready(struct keeper *k, const char *missing)
 {
     if (k->trying) {
         close(k->program);
@@ -180,6 +180,7 @@ static void is_ready(struct keeper *k)
         k->candidate = -1;
         k->trying = false;
         k->deadline_ns = 0;
+        reason_set(k->reason, missing);
         show_upgrade(false);
         log_event(LOG_INFO, "the daemon was upgraded", NULL);
     }
@@ -222,7 +223,7 @@ static void obey(struct keeper *k, const struct link_message *m)
     if (m->fd >= 0)
         close(m->fd);
     if (m->kind == LINK_READY)
-        is_ready(k);
+        is_ready(k, m->name);
     else if (m->kind == LINK_DROP && h) {
         notify_remove(m->name, h->number);
         held_drop(&k->table, m->name);

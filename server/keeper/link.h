@@ -15,7 +15,7 @@ enum link_kind {
     LINK_PUT = 1, /* keep this descriptor under this name, in place of one of that name */
     LINK_ADD,     /* the same for one of many: the last descriptors are not for these */
     LINK_DROP,    /* let go of what has this name */
-    LINK_READY,   /* requests are answered */
+    LINK_READY,   /* requests are answered; the name: what could not be taken over, if anything */
     /* to the daemon, at its start */
     LINK_HAVE, /* what was kept */
     LINK_END,  /* that was all */

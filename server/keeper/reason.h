@@ -1,5 +1,5 @@
-/* Why the last upgrade failed: the keeper writes it to a file in memory, which `arrayd upgrade`
- * finds among the keeper's descriptors. */
+/* Why the last upgrade failed, or what the new daemon could not take over: the keeper writes it to
+ * a file in memory, which `arrayd upgrade` finds among the keeper's descriptors. */
 #ifndef ARRAYD_KEEPER_REASON_H
 #define ARRAYD_KEEPER_REASON_H
 

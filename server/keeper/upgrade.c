@@ -118,11 +118,15 @@ static int wait_for_it(pid_t keeper, pid_t before, int restarts)
         else if (seen || (now && now != before) || i > MOST_TICKS)
             break;
     }
-    if (now && now != before && restarts >= 0 && restarts_of(now) == restarts + 1)
-        return 0;
     char why[REASON_SIZE];
+    const bool said = reason_of(keeper, why);
+    if (now && now != before && restarts >= 0 && restarts_of(now) == restarts + 1) {
+        if (said)
+            fprintf(stderr, "arrayd upgrade: %s\n", why);
+        return 0;
+    }
     fprintf(stderr, "arrayd upgrade: the daemon was not replaced: %s\n",
-            reason_of(keeper, why) ? why : "the keeper's log says why");
+            said ? why : "the keeper's log says why");
     return 1;
 }
 

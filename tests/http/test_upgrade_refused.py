@@ -56,6 +56,22 @@ def test_what_is_in_the_way(daemon_with, accounts, tmp_path):
     taken.close()
 
 
+def test_what_is_lost_is_told(daemon_with):
+    d = daemon_with("--max-kept-arrays", 2)
+    c = d.client()
+    for name in ("a", "b"):
+        c.create(name=name, shape=[1000], fill=1)
+    c.close()
+    done = upgrade(d)
+    assert done.returncode == 0 and not done.stderr, done
+    c.create(name="beyond", shape=[1000], fill=1)
+    c.close()
+    done = upgrade(d)
+    assert done.returncode == 0 and "1 arrays or other things could not be taken over" in done.stderr, (done, d.log())
+    done = upgrade(d)
+    assert done.returncode == 0 and not done.stderr, "it is not there any more"
+
+
 def restarts_of(d, accounts):
     c = accounts.client(d, "bob")
     n = c.info()["process"]["restarts"]
