@@ -24,6 +24,7 @@
 #include "server/kept/journal_writer.h"
 #include "server/kept/recover.h"
 #include "server/server.h"
+#include "server/store/export.h"
 #include "server/store/export_socket.h"
 
 /* The check before an upgrade looks at the journal's version alone. It covers the names here, too:
@@ -68,7 +69,9 @@ struct survive {
     bool vain; /* no device's memory outlives the process: nothing is written or taken over */
     /* while taking over */
     struct server *server;
-    uint64_t last; /* the highest number of a memory */
+    uint64_t last;          /* the highest number of a memory */
+    struct array **leaving; /* arrays that are to leave their memory */
+    size_t n_leaving;
     char missing[128];
 };
 
@@ -427,6 +430,30 @@ static enum err_code restore_job(void *user, const struct kept_job *j, struct er
     return jobs_restore(v->server->jobs, v->server, j, e);
 }
 
+static enum err_code leave(void *user, struct array *base, struct err *e)
+{
+    struct survive *v = user;
+    struct array **more = mem_reallocarray(v->leaving, v->n_leaving + 1, sizeof *more);
+    if (!more)
+        return err_oom(e);
+    v->leaving = more;
+    v->leaving[v->n_leaving++] = array_ref(base);
+    return ERR_OK;
+}
+
+/* Not before the keeper has the new journal: the old one does not know where they go. */
+static void leave_all(struct survive *v, bool published)
+{
+    for (size_t i = 0; i < v->n_leaving; i++) {
+        if (published)
+            exports_forget(v->server->engine, v->leaving[i]);
+        array_unref(v->leaving[i]);
+    }
+    mem_free(v->leaving);
+    v->leaving = NULL;
+    v->n_leaving = 0;
+}
+
 static bool export_again(void *user, const struct lease_image *lease, struct array *base)
 {
     const struct server *s = ((struct survive *)user)->server;
@@ -491,6 +518,7 @@ static enum err_code take_over(struct survive *v, struct server *s, struct err *
 {
     const struct recover_config rc = {.server = s,
                                       .adopt = adopt,
+                                      .leave = leave,
                                       .adopted = adopted,
                                       .job = restore_job,
                                       .export_again = export_again,
@@ -524,10 +552,13 @@ enum err_code survive_recover(struct survive *v, struct server *s, bool *ret, st
         hold_drop(v->hold, JOURNAL);
         return ERR_OK;
     }
-    if (*ret)
-        TRY(take_over(v, s, e));
-    atomic_store(&v->published, true);
-    return hold_put(v->hold, JOURNAL, journal_fd(v->journal), e);
+    enum err_code code = *ret ? take_over(v, s, e) : ERR_OK;
+    if (code == ERR_OK) {
+        atomic_store(&v->published, true);
+        code = hold_put(v->hold, JOURNAL, journal_fd(v->journal), e);
+    }
+    leave_all(v, code == ERR_OK);
+    return code;
 }
 
 const char *survive_missing(const struct survive *v)

@@ -53,11 +53,10 @@ static void end_leases(struct request *req, struct array *a, const struct princi
                        bool reading)
 {
     lease_end(req->server->leases, a, who, reading);
-    if (!req->server->exports)
-        return;
     bool all = reading || !engine_in_host_memory(req->server->engine);
-    exports_revoke(req->server->exports, a, who, all);
-    exports_forget(req->server->exports, a);
+    if (req->server->exports)
+        exports_revoke(req->server->exports, a, who, all);
+    exports_forget(req->server->engine, a); /* which a previous process may have exported */
 }
 
 /* If the share is revoked, or the array replaced, while a lease on it is taken, the lease ends,

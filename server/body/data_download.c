@@ -146,7 +146,7 @@ static bool lasts(const struct http_source *src)
 {
     const struct data_source *s = (const struct data_source *)src;
     const struct request *req = s->req;
-    return !s->shared[0] || share_lasts(req->server->shares, s->shared, req->principal);
+    return !s->shared[0] || share_lasts(req->server->shares, s->shared, req->principal, false);
 }
 
 /* Before the reply begins: replies with an error and returns true if the share has been revoked. */

@@ -14,6 +14,7 @@
 #include "compute/base/mem.h"
 #include "server/kept/member.h"
 #include "server/server.h"
+#include "server/store/export.h"
 #include "server/store/share.h"
 
 /* --- what is passed over --- */
@@ -401,6 +402,28 @@ static enum err_code adopt_exported(struct recovery *r, const struct lease_image
     return ERR_OK;
 }
 
+/* The holder of an export has lost its permission. */
+static void mark_outstayed(struct recovery *r, const struct lease_image *l)
+{
+    struct memory *m;
+    HASH_FIND(hh, r->memories, &l->memory, sizeof l->memory, m);
+    if (m)
+        m->outstayed = true;
+}
+
+static enum err_code leave_outstayed(struct recovery *r)
+{
+    const struct recover_config *c = r->config;
+    struct memory *m, *next;
+    HASH_ITER (hh, r->memories, m, next) {
+        if (m->base && (m->outstayed || r->doubtful))
+            array_let_see_no_more(m->base);
+        if (m->base && c->leave && array_outstays_exports(m->base))
+            TRY(c->leave(c->user, m->base, r->e));
+    }
+    return ERR_OK;
+}
+
 static enum err_code restore_lease(struct recovery *r, const struct item *x, struct json v,
                                    struct err *why)
 {
@@ -413,7 +436,11 @@ static enum err_code restore_lease(struct recovery *r, const struct item *x, str
     HASH_FIND(hh, r->leasables, &l.image.buffer, sizeof l.image.buffer, of);
     if (l.who[0])
         TRY(open_owner(r, l.who, &who, why));
-    if (l.who[0] && !who)
+    const bool gone = l.who[0] && !who;
+    if (l.image.pinned && (gone || !export_share_lasts(r->server->engine, r->server->shares,
+                                                       l.image.shared, who, l.image.lease.write)))
+        mark_outstayed(r, &l.image);
+    if (gone)
         return ERR_OK;
     if (!of && l.image.pinned)
         TRY(adopt_exported(r, &l.image, who, &of, why));
@@ -466,6 +493,7 @@ static enum err_code restore_all(struct recovery *r)
                   NULL);
     TRY(each(r, RECORD_LEASE, restore_lease));
     TRY(recover_jobs_read(r));
+    TRY(leave_outstayed(r));
     if (r->config->adopted)
         r->config->adopted(r->config->user);
     return recover_jobs_make(r);

@@ -22,6 +22,9 @@ struct recover_config {
     /* Makes the export with that lease continue, of the memory `base`; false: it does not. NULL:
      * none does. */
     bool (*export_again)(void *user, const struct lease_image *lease, struct array *base);
+    /* An array is to leave the memory of `base`, which somebody without permission may have mapped,
+     * once the next process would find it where it is then. NULL: it stays. ERR_OUT_OF_MEMORY. */
+    enum err_code (*leave)(void *user, struct array *base, struct err *e);
     /* All memories that anybody asks for have been adopted; NULL: nobody cares. */
     void (*adopted)(void *user);
     /* A job; what it borrows ends with the call. NULL: jobs are left out. ERR_OUT_OF_MEMORY of host

@@ -33,6 +33,7 @@ struct memory {
     struct array *base; /* once an array lies on it */
     struct err why;     /* it is not to be had */
     bool tried;
+    bool outstayed; /* a process that has lost its permission may have it mapped */
     UT_hash_handle hh;
 };
 

@@ -145,33 +145,31 @@ static void close_descriptor(struct offer *o)
     o->asked.exported.fd = -1;
 }
 
-static enum err_code leave(struct exports *t, struct array *a, struct err *e)
+static enum err_code leave(struct engine *g, struct array *a, struct err *e)
 {
     struct engine_stream *s = NULL;
-    TRY(engine_stream_new(t->config.engine, array_device(a), &s, e));
+    TRY(engine_stream_new(g, array_device(a), &s, e));
     enum err_code code = engine_export_forget(s, a, e);
     engine_stream_unref(s);
     return code;
 }
 
-void exports_forget(struct exports *t, struct array *a)
+void exports_forget(struct engine *g, struct array *a)
 {
     struct err e = ERR_INIT;
     array_let_see_no_more(a);
-    if (array_outstays_exports(a) && leave(t, a, &e) != ERR_OK)
-        log_event(
-            LOG_WARN,
-            "an array could not be moved out of memory that a former holder may still have mapped",
-            "reason", e.message, NULL);
+    if (array_outstays_exports(a) && leave(g, a, &e) != ERR_OK)
+        log_event(LOG_WARN, "an array stays in memory that a former holder may still have mapped",
+                  "reason", e.message, NULL);
 }
 
 /* After the end of an export of an array that lives on. */
-static void tidy_up(struct exports *t, struct array *a, bool revoked)
+static void tidy_up(struct engine *g, struct array *a, bool revoked)
 {
     struct err e = ERR_INIT;
     if (revoked || array_outstays_exports(a))
-        exports_forget(t, a);
-    else if (array_crowds_exports(a) && leave(t, a, &e) != ERR_OK)
+        exports_forget(g, a);
+    else if (array_crowds_exports(a) && leave(g, a, &e) != ERR_OK)
         log_event(LOG_DEBUG, "a small array stays in exportable memory", "reason", e.message, NULL);
 }
 
@@ -183,7 +181,7 @@ static void finish(struct offer *o, enum offer_end how)
     close_descriptor(o);
     if (there && !atomic_load(&t->stopped) &&
         (atomic_load(&o->asked.array->refs) > 1 || array_buffer_shared(o->asked.array)))
-        tidy_up(t, o->asked.array, how == OFFER_REVOKED);
+        tidy_up(t->config.engine, o->asked.array, how == OFFER_REVOKED);
     array_unref(o->asked.array);
     lease_unpin(t->config.leases, o->buffer, o->lease);
     if (there)
@@ -504,11 +502,17 @@ static bool is_orphaned(const struct offer *o, const void *arg)
     return !arg && orphaned(o);
 }
 
+bool export_share_lasts(const struct engine *g, struct shares *shares, const char *shared,
+                        const struct principal *who, bool write)
+{
+    return !shared[0] || share_lasts(shares, shared, who, write || !engine_in_host_memory(g));
+}
+
 /* The share may end silently: its owner's session can expire. */
 static bool is_unshared(const struct offer *o, const void *arg)
 {
-    (void)arg;
-    return o->shared[0] && !share_lasts(o->table->config.shares, o->shared, o->who);
+    const struct exports_config *c = &o->table->config;
+    return !arg && !export_share_lasts(c->engine, c->shares, o->shared, o->who, o->write);
 }
 
 static bool is_unwanted(const struct offer *o, const void *arg)

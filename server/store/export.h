@@ -68,7 +68,12 @@ void exports_revoke(struct exports *t, const struct array *a, const struct princ
 /* Clients can no longer read or write the array through memory they may still have mapped: the
  * array moves to other memory, at the end of the last export if it is exported now. If there is no
  * memory for that, it stays (which is logged) until another export ends. */
-void exports_forget(struct exports *t, struct array *a);
+void exports_forget(struct engine *g, struct array *a);
+
+/* Whether `who` may still have the array `shared` exported, or exported for writing; "": it is its
+ * own. Memory that is not the host's can be written in any case. */
+bool export_share_lasts(const struct engine *g, struct shares *shares, const char *shared,
+                        const struct principal *who, bool write);
 
 /* --- for the socket --- */
 

@@ -265,11 +265,11 @@ static const struct principal *look_up(struct shares *t, const char *id,
     return owner;
 }
 
-bool share_lasts(struct shares *t, const char *id, const struct principal *who)
+bool share_lasts(struct shares *t, const char *id, const struct principal *who, bool write)
 {
-    bool write;
-    const struct principal *owner = look_up(t, id, who, &write);
-    return owner && handle_exists(owner->handles, id);
+    bool may_write = false;
+    const struct principal *owner = look_up(t, id, who, &may_write);
+    return owner && (may_write || !write) && handle_exists(owner->handles, id);
 }
 
 enum err_code share_get(const struct array_scope *in, const char *ref, struct handle *ret,

@@ -40,8 +40,8 @@ enum err_code share_take_back(struct shares *t, const char *id, const char *who,
 /* Drops what is void: after accounts were removed. */
 void shares_sweep(struct shares *t);
 
-/* Whether `who` may still use the array, and it exists. Any thread. */
-bool share_lasts(struct shares *t, const char *id, const struct principal *who);
+/* Whether `who` may still use (`write`: and write) the array, and it exists. Any thread. */
+bool share_lasts(struct shares *t, const char *id, const struct principal *who, bool write);
 
 /* Calls visit for each share of the array, in order of creation, with the lock held. */
 void share_each(struct shares *t, const char *id,

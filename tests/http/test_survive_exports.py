@@ -258,6 +258,60 @@ def test_memory_that_is_sealed(daemon_with, accounts, tmp_path):
     ann.close()
 
 
+@pytest.mark.parametrize("backend", ["cpu", "gpu"])
+@pytest.mark.parametrize("how", ["taken back", "lowered", "account removed", "removed and reloaded"])
+def test_permission_lost_before_a_death(request, accounts, tmp_path, backend, how):
+    """The array leaves the memory that its former user has mapped, though the daemon died before it could."""
+    if backend == "gpu" and os.environ.get("ARRAYD_REAL_GPU"):
+        pytest.skip("mmap maps the fake driver's memory alone")
+    for name in ("ann", "carol", "bob"):
+        accounts.add(name, role="operator")
+    d = keeping(request.getfixturevalue("daemon_with" if backend == "cpu" else "gpu_with"), *["--backend", "cpu"] * (backend == "cpu"),
+                "--accounts", accounts.path, "--allow-export", "--export-threshold", "1MiB", "--listen", "127.0.0.1:0", "--listen", f"unix:{tmp_path}/s")
+    ann, bob, carol = [accounts.client(d, name) for name in ("ann", "bob", "carol")]
+    for c in (ann, bob, carol):
+        c.unix = d.unix
+    a = np.zeros(1 << 23)  # takes some time to copy
+    ids = {name: ann.upload(a, name)["id"] for name in ("lost", "kept")}
+    ann.expect(201, ann.post("/v1/arrays/lost/shares", {"principal": "bob", "access": "write"}))
+    ann.expect(201, ann.post("/v1/arrays/kept/shares", {"principal": "carol", "access": "write"}))
+    lost, kept = Export(bob, ids["lost"], "write"), Export(carol, ids["kept"])
+    mapped, seen = lost.array(), kept.array()
+    mapped[1] = 5
+    idle(ann)
+    bob.close()
+    carol.close()
+    if how == "taken back":
+        ann.expect(204, ann.delete("/v1/arrays/lost/shares/bob"))
+    elif how == "lowered":
+        ann.expect(200, ann.post("/v1/arrays/lost/shares", {"principal": "bob", "access": "read"}))
+    else:
+        text = accounts.path.read_text()
+        accounts.write(text[:text.index("[bob]")])
+        if how == "removed and reloaded":
+            accounts.reload(d)
+    ann.close()
+    kill(d)
+    ann.expect(200, ann.post("/v1/evaluate", {"expr": "lost + 7", "out": "lost"}))
+    idle(ann)
+    assert mapped[0] == 0 and mapped[1] == 5
+    mapped[:] = 666
+    a[1] = 5
+    same(ann, "lost", a + 7)
+    # nobody else's export is affected
+    assert is_open(kept)
+    ann.fails(409, "locked", ann.post("/v1/evaluate", {"expr": "1", "out": "kept", "index": "2:3"}))
+    kept.finish()
+    ann.expect(200, ann.post("/v1/evaluate", {"expr": "1", "out": "kept", "index": "2:3"}))
+    idle(ann)
+    if backend == "gpu":
+        assert seen[2] == 1, "it is still in the same memory"
+    ann.close()
+    dies(d, ann)
+    same(ann, "lost", a + 7)
+    ann.close()
+
+
 def location(c, name):
     return c.meta(name)["location"]
 

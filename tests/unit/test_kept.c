@@ -194,7 +194,7 @@ static void leases_and_shares_go_on(void **state)
         assert_int_equal(may_write(&to, h[1].id, NULL), ERR_OK);
         assert_int_equal(may_write(&to, h[2].id, NULL), ERR_LOCKED);
         assert_int_equal(may_write(&to, h[3].id, NULL), ERR_OK);
-        assert_int_equal(share_lasts(to.s.shares, h[0].id, principal(&to, 1)), !doubtful);
+        assert_int_equal(share_lasts(to.s.shares, h[0].id, principal(&to, 1), false), !doubtful);
         assert_int_equal(handle_get_id(principal(&to, 0)->handles, h[2].id, &found, &e), ERR_OK);
         lease_unpin(to.s.leases, array_buffer_id(found.array), living_export);
         assert_true(array_same_buffer(found.array, exported_again[0]));
