@@ -364,6 +364,7 @@ enum err_code survive_configure(struct survive *v, struct engine_config *ec, str
                                     .user = v};
     ec->cells = hold_take(v->hold, CELLS);
     ec->signal = hold_signal(v->hold);
+    ec->ended = hold_ended(v->hold);
     ec->device.before = hold_before(v->hold);
     return ERR_OK;
 }

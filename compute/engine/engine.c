@@ -67,7 +67,7 @@ enum err_code engine_open(const struct engine_config *config, struct engine **re
             mem_free(g);
             return cells;
         }
-        cells_died(g->cells, config->signal);
+        cells_died(g->cells, config->signal, config->ended);
         if (g->keep.cells && cells_are_new(g->cells))
             g->keep.cells(g->keep.user, cells_fd(g->cells));
     }

@@ -38,6 +38,7 @@ struct engine_config {
     uint32_t max_kept;
     int cells;  /* with a keeper: what it had from the process before, taken over; −1: nothing */
     int signal; /* with a keeper: what that process died of; 0: of no signal */
+    int64_t ended; /* and when, in seconds of Unix time; 0: not known */
     struct backend_config device;
     uint32_t max_inputs; /* distinct arrays in an expression */
     /* a kernel larger than these is split by a temporary; never an error */

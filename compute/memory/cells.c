@@ -139,28 +139,29 @@ int cells_fd(const struct cells *c)
 #define HOW_BITS  8
 #define LAST_DATE (UINT64_C(1) << 36) /* later ones are none */
 
-static uint64_t now(uint64_t how)
+static uint64_t ended_at(int64_t when, uint64_t how)
 {
-    return (uint64_t)clock_date() << HOW_BITS | how;
+    return (uint64_t)when << HOW_BITS | how;
 }
 
-static void note_end(struct cells *c, uint64_t how)
+static void note_end(struct cells *c, uint64_t ended)
 {
     uint64_t none = 0;
-    atomic_compare_exchange_strong(&c->all->ended, &none, now(how));
+    atomic_compare_exchange_strong(&c->all->ended, &none, ended);
 }
 
 void cells_end(struct cells *c, enum cells_how how)
 {
-    note_end(c, how);
+    note_end(c, ended_at(clock_date(), how));
 }
 
-void cells_died(struct cells *c, int signal)
+void cells_died(struct cells *c, int signal, int64_t when)
 {
-    c->how = now((uint64_t)signal);
+    const bool unseen = when <= 0 && signal == 0;
+    c->how = ended_at(when > 0 ? when : clock_date(), unseen ? CELLS_UNSEEN : (uint64_t)signal);
     if (c->is_new)
         return;
-    note_end(c, (uint64_t)signal); /* until cells_settle: this process may not get so far */
+    note_end(c, c->how); /* until cells_settle: this process may not get so far */
     c->how = atomic_load(&c->all->ended);
 }
 
@@ -189,7 +190,7 @@ void cells_how_text(uint64_t ended, char *ret, size_t n)
         snprintf(by, sizeof by, "was asked to end");
     else if (how > 0 && how <= SIGRTMAX)
         snprintf(by, sizeof by, "died of signal %d (%s)", (int)how, strsignal((int)how));
-    snprintf(ret, n, "%s%s%s", by, *when ? " at " : "", when);
+    snprintf(ret, n, "%s%s%s", by, !*when ? "" : how == CELLS_UNSEEN ? " before " : " at ", when);
 }
 
 bool cells_are_new(const struct cells *c)

@@ -41,10 +41,11 @@ enum err_code cells_new(uint32_t most, int take_fd, struct cells **ret, struct e
 void cells_free(struct cells *c); /* NULL allowed */
 int cells_fd(const struct cells *c);
 /* How this process ends, beside the signals: noted at once, for the next one. */
-enum cells_how { CELLS_ENDED = 0, CELLS_LOST_DEVICE = 128, CELLS_ASKED = 129 };
+enum cells_how { CELLS_ENDED = 0, CELLS_LOST_DEVICE = 128, CELLS_ASKED = 129, CELLS_UNSEEN = 130 };
 void cells_end(struct cells *c, enum cells_how how);
-/* How the previous process ended, if it did not note that: by a signal, or 0. */
-void cells_died(struct cells *c, int signal);
+/* How the previous process ended, if it did not note that: by a signal, or 0; and when, in seconds
+ * of Unix time, or 0: not known, but before now. */
+void cells_died(struct cells *c, int signal, int64_t when);
 /* The contents are lost, by the previous process unless the cell says that an earlier one did:
  * returns its `ended`. cells_how_text: what the daemon did then. */
 uint64_t cells_lose(struct cells *c, uint32_t cell);

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -33,6 +34,7 @@
 struct hold {
     int socket;
     int restarts, signal;
+    int64_t ended;
     bool inherited;
     int before[BEFORE_MOST + 1]; /* 0 at the end */
     pthread_mutex_t lock;        /* left */
@@ -131,7 +133,8 @@ enum err_code hold_open(struct hold **ret, struct err *e)
     pthread_mutex_init(&h->putting, NULL);
     h->socket = atoi(number);
     h->restarts = restarts ? atoi(restarts) : 0;
-    h->signal = sig ? atoi(sig) : 0;
+    if (sig)
+        (void)!sscanf(sig, "%d %" SCNd64, &h->signal, &h->ended);
     unsetenv(LINK_ENV);
     prctl(PR_SET_NAME,
           KEEPER_DAEMON); /* it was started by a descriptor, whose number is its name */
@@ -280,4 +283,9 @@ int hold_restarts(const struct hold *h)
 int hold_signal(const struct hold *h)
 {
     return h ? h->signal : 0;
+}
+
+int64_t hold_ended(const struct hold *h)
+{
+    return h->ended;
 }

@@ -10,6 +10,7 @@
 #define ARRAYD_KEEPER_HOLD_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "compute/base/err.h"
 
@@ -52,5 +53,7 @@ bool hold_inherited(const struct hold *h);
 int hold_restarts(const struct hold *h);
 /* The signal that the previous process died of; 0: it did not, or there was none. NULL allowed. */
 int hold_signal(const struct hold *h);
+/* When it ended, in seconds of Unix time; 0: not known. */
+int64_t hold_ended(const struct hold *h);
 
 #endif

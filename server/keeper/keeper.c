@@ -60,10 +60,10 @@ struct keeper {
     int reason;           /* why the last upgrade failed (reason.h) */
     bool leaving;         /* the daemon was asked to leave for the candidate, */
     bool trying;          /* which was started */
-    uint64_t deadline_ns; /* when the checker, or the daemon that leaves or is tried, is killed;
-                             0: never */
+    uint64_t deadline_ns; /* to kill the checker, or the daemon that leaves or is tried; 0: never */
     int failures, restarts;
-    int signal; /* that the last daemon died of; 0: of none */
+    int signal;   /* that the last daemon died of; 0: of none, */
+    time_t ended; /* and when; 0: there was none */
     struct pace pace;
     int unstarted; /* attempts in a row for which the system had no process */
     int ending;    /* the signal that ends everything; 0: none yet */
@@ -90,7 +90,7 @@ static void show_upgrade(bool on)
  * deadly, before it does. */
 static void become(const struct keeper *k, int program, const char *name, int value)
 {
-    char text[16];
+    char text[32];
     sigset_t mask = k->signals;
     sigdelset(&mask, SIGCHLD);
     sigdelset(&mask, SIGTSTP);
@@ -99,7 +99,7 @@ static void become(const struct keeper *k, int program, const char *name, int va
     setenv(name, text, 1);
     snprintf(text, sizeof text, "%d", k->restarts);
     setenv(KEEPER_RESTARTS_ENV, text, 1);
-    snprintf(text, sizeof text, "%d", k->signal);
+    snprintf(text, sizeof text, "%d %lld", k->signal, (long long)k->ended);
     setenv(KEEPER_SIGNAL_ENV, text, 1);
     unsetenv("NOTIFY_SOCKET"); /* readiness is the keeper's to tell */
     if (value >= 0)
@@ -335,6 +335,7 @@ static void daemon_ended(struct keeper *k, int status)
     char how[64];
     describe(status, how);
     k->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    k->ended = clock_date();
     hear(k);
     if (k->ready)
         k->down_ns = clock_ns();
@@ -343,10 +344,9 @@ static void daemon_ended(struct keeper *k, int status)
     k->daemon = 0;
     if (!is_decision(k, status))
         start_again(k, how);
-    else if (WIFEXITED(status))
-        finish(k, WEXITSTATUS(status) == EXIT_NO_EXEC ? 1 : WEXITSTATUS(status));
     else
-        finish(k, 1);
+        finish(k,
+               WIFEXITED(status) && WEXITSTATUS(status) != EXIT_NO_EXEC ? WEXITSTATUS(status) : 1);
 }
 
 /* --- upgrades --- */

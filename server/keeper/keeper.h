@@ -18,7 +18,8 @@
 #define KEEPER_DAEMON       "arrayd"                 /* the daemon proper */
 #define KEEPER_UPGRADES     "arrayd-upgrade"         /* during an upgrade; at most 15 characters */
 #define KEEPER_RESTARTS_ENV "ARRAYD_KEEPER_RESTARTS" /* for hold_restarts */
-#define KEEPER_SIGNAL_ENV   "ARRAYD_KEEPER_SIGNAL"   /* for hold_signal */
+#define KEEPER_SIGNAL_ENV                                                                          \
+    "ARRAYD_KEEPER_SIGNAL" /* "9 1763000000": for hold_signal and hold_ended */
 /* Set for a program that is only asked whether it could take over: the descriptor of the journal,
  * or −1. It exits with 0 if it could. */
 #define KEEPER_CHECK_ENV "ARRAYD_KEEPER_CHECK"

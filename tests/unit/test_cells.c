@@ -92,6 +92,35 @@ static void the_next_one_finds_them(void **state)
 }
 
 /* The limit was raised meanwhile. */
+/* As the keeper saw it, however much later the next one starts. */
+static void how_it_ended(void **state)
+{
+    (void)state;
+    static const struct {
+        int signal;
+        int64_t when;
+        const char *text;
+    } ends[] = {{9, 1700000000, "died of signal 9 (Killed) at 2023-11-14T22:13:20"},
+                {0, 1700000000, "ended at 2023-11-14T22:13:20"},
+                {9, 0, "died of signal 9 (Killed) at 20"},
+                {0, 0, "ended before 20"}};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        char text[160];
+        struct cells *c = cells_of(MOST), *next = NULL;
+        const uint32_t cell = cells_take(c);
+        atomic_store(&cells_at(c, cell)->owner, 1);
+        int fd = fcntl(cells_fd(c), F_DUPFD_CLOEXEC, 0);
+        cells_free(c);
+        assert_int_equal(cells_new(MOST, fd, &next, NULL), ERR_OK);
+        cells_died(next, ends[i].signal, ends[i].when);
+        assert_non_null(cells_take_at(next, cell));
+        cells_how_text(cells_lose(next, cell), text, sizeof text);
+        if (strncmp(text, ends[i].text, strlen(ends[i].text)) != 0)
+            fail_msg("%s", text);
+        cells_free(next);
+    }
+}
+
 static void the_next_one_has_more(void **state)
 {
     (void)state;
@@ -184,11 +213,9 @@ static void without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(at_random),
-        cmocka_unit_test(the_next_one_finds_them),
-        cmocka_unit_test(the_next_one_has_more),
-        cmocka_unit_test(what_is_none),
-        cmocka_unit_test(a_stray_write),
+        cmocka_unit_test(at_random),      cmocka_unit_test(the_next_one_finds_them),
+        cmocka_unit_test(how_it_ended),   cmocka_unit_test(the_next_one_has_more),
+        cmocka_unit_test(what_is_none),   cmocka_unit_test(a_stray_write),
         cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
