@@ -292,7 +292,7 @@ enum err_code survive_open(const struct config *config, struct hold *hold, struc
     pthread_mutex_init(&v->lock, NULL);
     v->hold = hold;
     const struct journal_config jc = {
-        .most = (size_t)config->journal_size, .moved = moved, .user = v};
+        .most = (size_t)config->journal_size, .least = writer_least, .moved = moved, .user = v};
     enum err_code code = open_left(v, e);
     if (code == ERR_OK && !v->left)
         drop_left(hold);

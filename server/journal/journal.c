@@ -19,8 +19,8 @@
 #include "compute/base/table.h"
 #include "server/journal/area.h"
 
-#define LEAST_WASTE  ((size_t)1 << 20) /* bytes out of date before rewriting is worth it */
-#define CHANGES_PART 32 /* of the log, for changes where nothing can be added any more */
+#define LEAST_WASTE  ((size_t)1 << 20)  /* bytes out of date before rewriting is worth it */
+#define CHANGES_PART 32                 /* of the log, for growth that nobody asked room for */
 #define CARRY_BYTES  ((size_t)16 << 10) /* carried over with a write, besides twice its own size */
 
 /* At the start of an area. What never changes is there twice, and so is what does, so that no
@@ -67,7 +67,7 @@ struct journal {
     uint64_t done;      /* and of the one that made `log`; 0: none did */
     bool read_only;     /* it is another process's */
     struct slot *slots;
-    size_t live; /* bytes of all keys, were each in a record of its own */
+    size_t live; /* bytes of all keys, were each in a record of its own, or the least of its kind */
     uint64_t writes;
 };
 
@@ -81,10 +81,16 @@ static struct record_item item_of(const struct slot *s, const void *value)
     return (struct record_item){s->name.kind, s->name.key, s->name.key_len, value, s->n};
 }
 
-static size_t weight(const struct slot *s)
+static size_t weight_of(const struct journal *j, const struct record_item *x)
+{
+    const size_t size = record_size(x, 1), least = j->config.least ? j->config.least(x->kind) : 0;
+    return size > least ? size : least;
+}
+
+static size_t weight(const struct journal *j, const struct slot *s)
 {
     struct record_item x = item_of(s, "");
-    return record_size(&x, 1);
+    return s->set ? weight_of(j, &x) : 0;
 }
 
 /* --- logs --- */
@@ -186,8 +192,7 @@ static void slot_drop(struct journal *j, struct slot *s)
         return;
     if (j->carry == s)
         j->carry = s->hh.next;
-    if (s->set)
-        j->live -= weight(s);
+    j->live -= weight(j, s);
     HASH_DEL(j->slots, s);
     mem_free(s);
 }
@@ -218,15 +223,14 @@ static void note(struct journal *j, size_t at, size_t at_next, const struct reco
             slot_drop(j, s);
             continue;
         }
-        if (s->set)
-            j->live -= weight(s);
+        j->live -= weight(j, s);
         s->set = true;
         s->damaged = false;
         s->at = at;
         s->at_next = at_next;
         s->attempt = at_next ? j->attempt : 0;
         s->n = items[i].n;
-        j->live += weight(s);
+        j->live += weight(j, s);
         at += record_padded(s->n);
         at_next += at_next ? record_padded(s->n) : 0;
     }
@@ -324,12 +328,15 @@ static enum err_code rewrite_all(struct journal *j, struct err *e)
 
 /* Half of the log is for what is out of date, so that a full log always gains by being rewritten.
  */
-static bool is_full(const struct journal *j, const struct record_item *items, size_t n, size_t size)
+static bool is_full(struct journal *j, const struct record_item *items, size_t n)
 {
-    bool removes = true;
-    for (size_t i = 0; i < n; i++)
-        removes &= !items[i].value;
-    return !removes && j->live + size > j->config.most / 2;
+    size_t before = 0, after = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct slot *s = slot_find(j, &items[i]);
+        before += s ? weight(j, s) : 0;
+        after += items[i].value ? weight_of(j, &items[i]) : 0;
+    }
+    return after > before && j->live + after - before > j->config.most / 2;
 }
 
 static enum err_code reserve(struct journal *j, size_t n, struct err *e)
@@ -361,7 +368,7 @@ static enum err_code write_locked(struct journal *j, const struct record_item *i
     assert(!j->read_only);
     TRY(check_values(items, n, e));
     size_t size = record_size(items, n);
-    if (is_full(j, items, n, size))
+    if (is_full(j, items, n))
         return journal_full(size, e);
     TRY(reserve(j, size, e));
     if (!make_slots(j, items, n))

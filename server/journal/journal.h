@@ -25,6 +25,9 @@ struct journal;
 
 struct journal_config {
     size_t most; /* bytes of the log; what is in force may take up to half of it */
+    /* What a key of that kind counts for at least: changes of its value that need no more than
+     * that always have room. NULL: 0. */
+    size_t (*least)(uint8_t kind);
     /* The log has been rewritten: from now on `fd` is its descriptor (borrowed; to be duplicated or
      * sent). The old log is whole until this returns, and stays the log after an error. NULL:
      * nobody holds it. Must not call the journal. */
@@ -52,7 +55,8 @@ int journal_fd(struct journal *j);     /* borrowed */
 enum err_code journal_check(int fd, struct err *e) must_check;
 
 /* Sets or removes the keys, all together. ERR_OUT_OF_MEMORY: nothing was changed; the journal has
- * no more room, or a value has more than RECORD_VALUE_MOST bytes. */
+ * no more room, which is so only where it would grow, or a value has more than RECORD_VALUE_MOST
+ * bytes. */
 enum err_code journal_write(struct journal *j, const struct record_item *items, size_t n,
                             struct err *e) must_check;
 /* Whether values of n bytes in all can be added, and there is room left for changes of those that

@@ -15,8 +15,10 @@
 #include "server/store/auth.h"
 #include "server/store/share.h"
 
-#define TEXT_KEPT (16u << 10) /* a longer text is freed */
-#define PLACED    16          /* memories written together without allocating */
+#define TEXT_KEPT     (16u << 10) /* a longer text is freed */
+#define PLACED        16          /* memories written together without allocating */
+#define PLACE_MOST    704         /* bytes of a record of a memory */
+#define PROGRESS_MOST 2048        /* and of a job's progress, but for the longest errors */
 
 struct journal_writer {
     struct observer observer;
@@ -181,6 +183,18 @@ static size_t make_number(struct place *p, uint64_t number)
     return (size_t)snprintf(p->key, sizeof p->key, "%" PRIu64, number);
 }
 
+/* Removing needs next to no room. */
+static void remove_places(struct journal_writer *k, struct record_item *items, size_t n)
+{
+    lock_held(&k->lock);
+    struct err e = ERR_INIT;
+    for (size_t i = 0; i < n; i++)
+        items[i].value = NULL;
+    if (n && journal_write(k->journal, items, n, &e) != ERR_OK)
+        log_event(LOG_ERROR, "the place that an array has left stays in the journal", "reason",
+                  e.message, NULL);
+}
+
 static enum err_code write_places(struct journal_writer *k, struct json_writer *w,
                                   const struct kept_memory *m, size_t n,
                                   const struct record_items *with, struct place *places,
@@ -201,6 +215,8 @@ static enum err_code write_places(struct journal_writer *k, struct json_writer *
         memcpy(items + n, with->items, more * sizeof *items);
     enum err_code code =
         k->text.failed ? err_oom(e) : journal_write(k->journal, items, n + more, e);
+    if (code != ERR_OK)
+        remove_places(k, items, n);
     end(k);
     return code;
 }
@@ -328,6 +344,11 @@ enum err_code writer_write(struct journal_writer *k, const struct record_items *
 }
 
 /* --- the module's functions --- */
+
+size_t writer_least(uint8_t kind)
+{
+    return kind == RECORD_MEMORY ? PLACE_MOST : kind == RECORD_PROGRESS ? PROGRESS_MOST : 0;
+}
 
 struct journal_writer *writer_new(struct journal *journal)
 {

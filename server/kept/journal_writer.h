@@ -1,9 +1,10 @@
 /* Writes what clients have to the journal, as it changes: the observer of the store's tables, and
  * the door for where the engine puts arrays' memory.
  *
- * What is added is refused beforehand if the journal is full (ERR_OUT_OF_MEMORY, status 507). Other
- * changes have room of their own there; should it not be enough, the journal is behind from then
- * on, which is logged once and counted.
+ * What is added or may grow is refused beforehand if the journal is full (ERR_OUT_OF_MEMORY, status
+ * 507). Changes of what keeps its size always have room. Where one cannot be written for all that,
+ * which takes a lack of memory, it is counted, and logged the first time: the journal is behind
+ * from then on. An array's place is removed then, since what is there now may be another's.
  *
  * Made by survive.c before the tables, and freed after them. Thread-safe; one short lock, below
  * those of the tables and of the engine. */
@@ -33,6 +34,8 @@ enum record_kind {
 
 struct journal_writer;
 
+/* For journal_config: where an array's memory is, and how far a job is, can always be written. */
+size_t writer_least(uint8_t kind);
 /* `journal` is borrowed. NULL without memory. */
 struct journal_writer *writer_new(struct journal *journal);
 void writer_free(struct journal_writer *k); /* NULL allowed */
@@ -56,7 +59,7 @@ enum err_code writer_write(struct journal_writer *k, const struct record_items *
 
 /* An array's memory lies there from now on; several change together, and `with` them a job's items
  * (NULL: none). To be called before an array on it is given to a table, and again when something of
- * it changes. ERR_OUT_OF_MEMORY. */
+ * it changes. ERR_OUT_OF_MEMORY: the next process will not find any of them. */
 enum err_code writer_placed(struct journal_writer *k, const struct kept_memory *m, size_t n,
                             const struct record_items *with, struct err *e) must_check;
 void writer_unplaced(struct journal_writer *k, uint64_t number); /* no array's any more */

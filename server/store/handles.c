@@ -367,18 +367,19 @@ enum err_code handle_check_name(struct handle_space *s, const char *name, enum n
     TRY(name_check(name, e));
     pthread_mutex_lock(&s->table->lock);
     enum err_code code = handles_check_name(s, name, policy, e);
+    if (code == ERR_OK)
+        code = observer_check_space(s->table->observer.to, OBSERVER_RECORD, e);
     pthread_mutex_unlock(&s->table->lock);
     return code;
 }
 
-/* With the lock held: whether one more handle fits, unless it replaces another. */
+/* With the lock held: whether one more handle fits, or one in another's place, whose record may be
+ * shorter. */
 static enum err_code check_limits(struct handle_space *s, const char *name, struct err *e)
 {
     lock_held(&s->table->lock);
     const struct handles *t = s->table;
-    if (name && find_name(s, name))
-        return ERR_OK;
-    if (t->count < t->max_handles)
+    if (t->count < t->max_handles || (name && find_name(s, name)))
         return observer_check_space(t->observer.to, OBSERVER_RECORD, e);
     return err_set(e, ERR_QUOTA, "there are already %u arrays, the most allowed (quota arrays)",
                    t->count);
@@ -508,6 +509,8 @@ enum err_code handle_update(struct handle_space *s, const char *ref,
         code = ask(guard, x, e);
     if (code == ERR_OK && change->array && x->array != change->old)
         code = handle_changed(e);
+    if (code == ERR_OK && ((name && name[0]) || change->array)) /* its record may grow */
+        code = observer_check_space(s->table->observer.to, OBSERVER_RECORD, e);
     if (code == ERR_OK && name)
         code = rename_entry(x, name, e);
     if (code == ERR_OK) {
@@ -539,6 +542,8 @@ enum err_code handle_set_array(struct handle_space *s, const char *id, const str
         code = handle_changed(e);
     else if (code == ERR_OK)
         code = ask(guard, x, e);
+    if (code == ERR_OK)
+        code = observer_check_space(s->table->observer.to, OBSERVER_RECORD, e);
     if (code == ERR_OK) {
         gone = x->array;
         x->array = array_ref(array);
@@ -587,12 +592,4 @@ size_t handle_list(struct handle_space *s, uint64_t after, size_t limit, struct 
     pthread_mutex_unlock(&s->table->lock);
     *ret_more = more;
     return n;
-}
-
-/* --- permissions --- */
-
-enum err_code handle_owned(const struct handle *h, struct err *e)
-{
-    return h->shared ? err_set(e, ERR_FORBIDDEN, "only the owner of the array can do that")
-                     : ERR_OK;
 }

@@ -127,7 +127,8 @@ enum err_code handle_add(struct handle_space *s, struct array *array,
                          struct err *e) must_check;
 
 /* Changes a handle. ERR_CONFLICT if another handle has the name, or if the handle's array is not
- * `old`. *ret is the handle afterwards. The name belongs to the session that owns the handle.
+ * `old`; ERR_OUT_OF_MEMORY. *ret is the handle afterwards. The name belongs to the session that
+ * owns the handle.
  * guard: NULL, or it must agree. */
 struct handle_change {
     const char *name;        /* NULL: unchanged; "": removed */
@@ -140,7 +141,8 @@ enum err_code handle_update(struct handle_space *s, const char *ref,
                             struct handle *ret, struct err *e) must_check;
 
 /* Replaces `old` by `array` (a reference is taken) under the id `id`. ERR_CONFLICT if the handle
- * has another array by now, ERR_READ_ONLY, ERR_NOT_FOUND, or the guard's error. */
+ * has another array by now, ERR_READ_ONLY, ERR_NOT_FOUND, ERR_OUT_OF_MEMORY, or the guard's error.
+ */
 enum err_code handle_set_array(struct handle_space *s, const char *id, const struct array *old,
                                struct array *array, const struct handle_guard *guard,
                                struct handle *ret, struct err *e) must_check;

@@ -95,6 +95,14 @@ enum err_code handle_restore(struct handle_space *s, const struct handle_image *
     return code;
 }
 
+/* --- permissions --- */
+
+enum err_code handle_owned(const struct handle *h, struct err *e)
+{
+    return h->shared ? err_set(e, ERR_FORBIDDEN, "only the owner of the array can do that")
+                     : ERR_OK;
+}
+
 enum err_code handle_writable(const struct handle *h, struct err *e)
 {
     if (!h->read_only)

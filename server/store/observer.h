@@ -20,7 +20,7 @@ struct share_image;
 
 struct observer {
     void *user;
-    /* Before something is added: whether another `bytes` can be written down. */
+    /* Before something is added, or may grow: whether another `bytes` can be written down. */
     enum err_code (*check_space)(void *user, size_t bytes, struct err *e);
     /* now: the handle as it is from now on, or NULL; gone: the id of one that is removed, or
      * NULL. Both: one takes the other's place. */

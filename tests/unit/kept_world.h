@@ -61,7 +61,7 @@ static void open_world(struct world *w, size_t journal_size)
 {
     static struct user users[] = {{.name = "ann", .weight = 1}, {.name = "bob", .weight = 1}};
     const struct accounts accounts = {.users = users, .n_users = 2};
-    const struct journal_config jc = {.most = journal_size};
+    const struct journal_config jc = {.most = journal_size, .least = writer_least};
     struct session_limits limits = SESSION_LIMITS_DEFAULT;
     struct err e = ERR_INIT;
     *w = (struct world){.s = {.config = &config, .engine = engine}};

@@ -219,7 +219,39 @@ static void leases_and_shares_go_on(void **state)
     close_world(&w);
 }
 
-/* A full journal refuses what would be added, before it is; changes and removals go on. */
+/* Takes the last byte, which nobody asked for; and gives it back. */
+#define FILL 8
+#define FULL ((size_t)2 << 20) /* the smallest log */
+
+static void write_fill(struct world *w, size_t bytes, enum err_code wanted)
+{
+    char *value = mem_calloc(1, bytes + 1);
+    struct err e = ERR_INIT;
+    struct record_item x = {RECORD_VALUES, "fill/1", 6, value, bytes};
+    assert_int_equal(journal_write(w->journal, &x, 1, &e), wanted);
+    mem_free(value);
+}
+
+static void fill_journal(struct world *w)
+{
+    struct journal_figures f;
+    journal_figures(w->journal, &f);
+    size_t n = FULL / 2 - (size_t)f.live;
+    const struct record_item x = {RECORD_VALUES, "fill/1", 6, "", 0};
+    n = (n - record_size(&x, 1)) / FILL * FILL;
+    write_fill(w, n + FILL, ERR_OUT_OF_MEMORY);
+    write_fill(w, n, ERR_OK);
+}
+
+static void fill_journal_no_more(struct world *w)
+{
+    struct err e = ERR_INIT;
+    struct record_item x = {RECORD_VALUES, "fill/1", 6, NULL, 0};
+    assert_int_equal(journal_write(w->journal, &x, 1, &e), ERR_OK);
+}
+
+/* A full journal refuses what would be added or may grow, before it does; changes that keep their
+ * size and removals go on. */
 static void full(void **state)
 {
     (void)state;
@@ -245,13 +277,27 @@ static void full(void **state)
     assert_true(n > 1000 && handles_count(principal(&w, 0)->handles) == n + 1);
     for (int i = 0; i < 100; i++) {
         snprintf(name, sizeof name, "n_%d", i);
-        struct handle_change change = {.name = name, .read_only = i % 2};
-        assert_int_equal(handle_update(s->handles, first.id, &change, NULL, &h, &e), ERR_OK);
+        struct handle_change change = {.name = name, .read_only = -1};
+        struct handle_spec spec = {.name = "first", .policy = NAME_REPLACE};
+        assert_int_equal(handle_update(s->handles, first.id, &change, NULL, &h, &e),
+                         ERR_OUT_OF_MEMORY);
+        assert_int_equal(handle_add(s->handles, a, &spec, &h, NULL, &e), ERR_OUT_OF_MEMORY);
+        change = (struct handle_change){.name = i % 2 ? "" : NULL, .read_only = i % 2};
+        assert_int_equal(handle_update(s->handles, i ? first.id : "first", &change, NULL, &h, &e),
+                         ERR_OK);
         handle_clear(&h);
     }
+    fill_journal(&w);
+    struct kept_memory m = {.number = array_memory_id(a), .bytes = INT64_MAX, .device = INT32_MAX};
+    m.at = m.was = (struct kept_place){
+        .chunk = UINT64_MAX >> 1, .cell = UINT64_MAX >> 1, .offset = INT64_MAX, .exported = false};
+    assert_int_equal(writer_placed(w.writer, &m, 1, NULL, &e), ERR_OK);
+    m.number = UINT64_MAX; /* one more does not fit */
+    assert_int_equal(writer_placed(w.writer, &m, 1, NULL, &e), ERR_OUT_OF_MEMORY);
     writer_metrics(w.writer, &text);
-    assert_non_null(strstr(text.data, "\narrayd_journal_refused_total 0\n"));
+    assert_non_null(strstr(text.data, "\narrayd_journal_refused_total 1\n"));
     strb_free(&text);
+    fill_journal_no_more(&w);
     assert_int_equal(session_delete(principal(&w, 0)->sessions, SESSION_DEFAULT, NULL, &e), ERR_OK);
     struct journal_figures f;
     journal_figures(w.journal, &f);
