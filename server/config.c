@@ -152,7 +152,9 @@ const struct setting config_settings[] = {
     {"keep-arrays", SET_FLAG, false, AT(keep_arrays), "yes", 0, 0, NULL,
      "arrays outlive a daemon that dies: its keeper holds their memory for the next one"},
     {"journal-size", SET_SIZE, true, AT(journal_size), "1GiB", 4194304, ANY, "SIZE",
-     "with keep-arrays: journal of what clients have; at least twice the size of that"},
+     "with keep-arrays: journal of what clients have; at least twice the size of that, and four "
+     "times "
+     "what one of several users has"},
     {"job-restarts", SET_COUNT, true, AT(job_restarts), "3", 0, 1e6, "N",
      "with keep-arrays: crashes of the daemon in a row while only one job's work, and the same "
      "step of "

@@ -291,8 +291,11 @@ enum err_code survive_open(const struct config *config, struct hold *hold, struc
         return err_oom(e);
     pthread_mutex_init(&v->lock, NULL);
     v->hold = hold;
-    const struct journal_config jc = {
-        .most = (size_t)config->journal_size, .least = writer_least, .moved = moved, .user = v};
+    const struct journal_config jc = {.most = (size_t)config->journal_size,
+                                      .least = writer_least,
+                                      .shared = config->accounts,
+                                      .moved = moved,
+                                      .user = v};
     enum err_code code = open_left(v, e);
     if (code == ERR_OK && !v->left)
         drop_left(hold);

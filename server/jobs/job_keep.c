@@ -20,6 +20,8 @@
 #define OF_A_BLOCK       512 /* bytes that the journal has of each, besides the values */
 
 struct job_record {
+    struct meter *meter; /* the job's: what never changes of it counts there */
+    int64_t charged;
     int64_t crashes; /* kept_progress's, as the two after it */
     bool behind, copies;
     uint32_t under_way; /* culprits_begin_job's number */
@@ -41,6 +43,8 @@ void job_record_free(struct job_record *x)
 {
     if (!x)
         return;
+    meter_discharge(x->meter, x->charged);
+    meter_unref(x->meter);
     strb_free(&x->text);
     mem_free(x->items);
     mem_free(x->keys);
@@ -168,7 +172,11 @@ enum err_code job_keep_begin(struct user_job *j, struct err *e)
     kept_put_job(&w, &j->body, j->seq, j->created_us);
     if (!add_progress(j, &at) || !complete(x))
         return err_oom(e);
-    TRY(writer_check_space(j->table->config.writer, x->text.len, e));
+    TRY(writer_check_space(j->table->config.writer, j->body.principal->name, x->text.len, e));
+    if (!meter_charge(j->cause.meter, (int64_t)x->text.len))
+        return err_oom(e);
+    x->meter = meter_ref(j->cause.meter);
+    x->charged = (int64_t)x->text.len;
     TRY(writer_write(j->table->config.writer, &x->all, e));
     strb_free(&x->text); /* later ones are short */
     return ERR_OK;
@@ -246,8 +254,8 @@ enum err_code job_keep_slice(struct user_job *j, struct program_slice *made, str
     for (int64_t k = from; k < to && !x->behind; k++)
         if (!add_block(j, block, k, values))
             return err_oom(e);
-    if (x->n && writer_check_space(j->table->config.writer, x->text.len + x->n * OF_A_BLOCK,
-                                   &why) != ERR_OK) {
+    if (x->n && writer_check_space(j->table->config.writer, j->body.principal->name,
+                                   x->text.len + x->n * OF_A_BLOCK, &why) != ERR_OK) {
         fall_behind(j, &why);
         start(x);
     }
@@ -290,7 +298,7 @@ enum err_code job_keep_snapshot(struct user_job *j, const struct kept_snapshot *
     kept_put_snapshot(&w, s);
     if (!complete(x))
         return err_oom(e);
-    TRY(writer_check_space(j->table->config.writer, x->text.len, e));
+    TRY(writer_check_space(j->table->config.writer, j->body.principal->name, x->text.len, e));
     return writer_write(j->table->config.writer, &x->all, e);
 }
 
@@ -324,6 +332,9 @@ void job_keep_restored(struct user_job *j, const struct kept_job *k)
     struct record_item item = {
         .kind = RECORD_JOB, .key = key, .value = k->record, .n = k->record_len};
     item.key_len = writer_job_key(key, j->body.principal->name, j->id, -1);
+    x->meter = meter_ref(j->cause.meter);
+    x->charged = (int64_t)k->record_len;
+    meter_charge_anyway(x->meter, x->charged);
     x->crashes = k->at.crashes;
     x->behind = k->at.behind;
     x->values = j->n_values;

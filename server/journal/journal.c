@@ -18,6 +18,7 @@
 #include "compute/base/mem.h"
 #include "compute/base/table.h"
 #include "server/journal/area.h"
+#include "server/journal/owner.h"
 
 #define LEAST_WASTE  ((size_t)1 << 20)  /* bytes out of date before rewriting is worth it */
 #define CHANGES_PART 32                 /* of the log, for growth that nobody asked room for */
@@ -48,10 +49,11 @@ struct name {
 };
 
 struct slot {
-    size_t at, n;      /* of the value in the log */
-    size_t at_next;    /* of the same in the second log, */
-    uint64_t attempt;  /* if that is of this rewriting */
-    bool damaged, set; /* set: it has a value */
+    size_t at, n;        /* of the value in the log */
+    size_t at_next;      /* of the same in the second log, */
+    uint64_t attempt;    /* if that is of this rewriting */
+    bool damaged, set;   /* set: it has a value */
+    struct owner *owner; /* NULL: none */
     UT_hash_handle hh;
     struct name name; /* allocated as long as the key is */
 };
@@ -67,6 +69,7 @@ struct journal {
     uint64_t done;      /* and of the one that made `log`; 0: none did */
     bool read_only;     /* it is another process's */
     struct slot *slots;
+    struct owner *owners;
     size_t live; /* bytes of all keys, were each in a record of its own, or the least of its kind */
     uint64_t writes;
 };
@@ -167,6 +170,15 @@ static struct slot *slot_find(struct journal *j, const struct record_item *x)
     return s;
 }
 
+/* The slot's weight is counted, or not any more. */
+static void count(struct journal *j, const struct slot *s, bool more)
+{
+    const size_t n = weight(j, s);
+    j->live += more ? n : -n;
+    if (s->owner)
+        s->owner->live += more ? n : -n;
+}
+
 /* The key's entry, or a new one that has no value yet; NULL without memory. */
 static struct slot *slot_make(struct journal *j, const struct record_item *x)
 {
@@ -175,11 +187,14 @@ static struct slot *slot_make(struct journal *j, const struct record_item *x)
     if (s)
         return s;
     s = mem_calloc(1, offsetof(struct slot, name) + size);
-    if (!s)
+    if (!s || !owner_enter(&j->owners, x, &s->owner)) {
+        mem_free(s);
         return NULL;
+    }
     name_set(&s->name, x);
     HASH_ADD(hh, j->slots, name, size, s);
     if (!s->hh.tbl) {
+        owner_leave(&j->owners, s->owner);
         mem_free(s);
         return NULL;
     }
@@ -192,8 +207,9 @@ static void slot_drop(struct journal *j, struct slot *s)
         return;
     if (j->carry == s)
         j->carry = s->hh.next;
-    j->live -= weight(j, s);
+    count(j, s, false);
     HASH_DEL(j->slots, s);
+    owner_leave(&j->owners, s->owner);
     mem_free(s);
 }
 
@@ -223,14 +239,14 @@ static void note(struct journal *j, size_t at, size_t at_next, const struct reco
             slot_drop(j, s);
             continue;
         }
-        j->live -= weight(j, s);
+        count(j, s, false);
         s->set = true;
         s->damaged = false;
         s->at = at;
         s->at_next = at_next;
         s->attempt = at_next ? j->attempt : 0;
         s->n = items[i].n;
-        j->live += weight(j, s);
+        count(j, s, true);
         at += record_padded(s->n);
         at_next += at_next ? record_padded(s->n) : 0;
     }
@@ -350,23 +366,12 @@ static enum err_code reserve(struct journal *j, size_t n, struct err *e)
     return ERR_OK;
 }
 
-/* A reader takes longer ones for damage. */
-static enum err_code check_values(const struct record_item *items, size_t n, struct err *e)
-{
-    for (size_t i = 0; i < n; i++)
-        if (items[i].value && items[i].n > RECORD_VALUE_MOST)
-            return err_set(e, ERR_OUT_OF_MEMORY,
-                           "the journal takes at most %zu bytes of one value, not %zu",
-                           RECORD_VALUE_MOST, items[i].n);
-    return ERR_OK;
-}
-
 static enum err_code write_locked(struct journal *j, const struct record_item *items, size_t n,
                                   struct err *e)
 {
     lock_held(&j->lock);
     assert(!j->read_only);
-    TRY(check_values(items, n, e));
+    TRY(record_check(items, n, e));
     size_t size = record_size(items, n);
     if (is_full(j, items, n))
         return journal_full(size, e);
@@ -390,11 +395,19 @@ enum err_code journal_write(struct journal *j, const struct record_item *items, 
     return code;
 }
 
-enum err_code journal_check_space(struct journal *j, size_t n, struct err *e)
+enum err_code journal_check_space(struct journal *j, const char *owner, size_t n, struct err *e)
 {
     pthread_mutex_lock(&j->lock);
-    const bool full = j->live + n > j->config.most / 2 - j->config.most / CHANGES_PART;
+    const struct owner *o = owner && j->config.shared ? owner_find(j->owners, owner) : NULL;
+    const size_t after = j->live + n;
+    const size_t most = j->config.most / 2 - j->config.most / CHANGES_PART;
+    const bool full = after > most, too_much = !full && o && o->live + n > most - after;
     pthread_mutex_unlock(&j->lock);
+    if (too_much)
+        return err_set(e, ERR_OUT_OF_MEMORY,
+                       "the journal has no room for another %zu bytes of '%.80s', who may use as "
+                       "much of it as is free (journal-size)",
+                       n, owner);
     return full ? journal_full(n, e) : ERR_OK;
 }
 

@@ -28,6 +28,7 @@ struct journal_config {
     /* What a key of that kind counts for at least: changes of its value that need no more than
      * that always have room. NULL: 0. */
     size_t (*least)(uint8_t kind);
+    bool shared; /* by several owners */
     /* The log has been rewritten: from now on `fd` is its descriptor (borrowed; to be duplicated or
      * sent). The old log is whole until this returns, and stays the log after an error. NULL:
      * nobody holds it. Must not call the journal. */
@@ -60,8 +61,11 @@ enum err_code journal_check(int fd, struct err *e) must_check;
 enum err_code journal_write(struct journal *j, const struct record_item *items, size_t n,
                             struct err *e) must_check;
 /* Whether values of n bytes in all can be added, and there is room left for changes of those that
- * are there. ERR_OUT_OF_MEMORY. */
-enum err_code journal_check_space(struct journal *j, size_t n, struct err *e) must_check;
+ * are there. `owner`: they are to have keys "owner/…" or so, and where several share the log, one
+ * may have as much of it as is free, so that something is always left for the next; NULL:
+ * nobody's. ERR_OUT_OF_MEMORY. */
+enum err_code journal_check_space(struct journal *j, const char *owner, size_t n,
+                                  struct err *e) must_check;
 /* Whether the key is there. */
 bool journal_has(struct journal *j, uint8_t kind, const char *key, size_t key_len);
 /* Calls fn for every key of that kind, in no particular order, with the journal locked. value NULL:

@@ -216,3 +216,13 @@ void record_item(const struct record *r, size_t cursor[2], struct record_item *r
     cursor[0] += sizeof t + record_padded(t.key_len);
     cursor[1] += record_padded(t.n);
 }
+
+enum err_code record_check(const struct record_item *items, size_t n, struct err *e)
+{
+    for (size_t i = 0; i < n; i++)
+        if (items[i].value && items[i].n > RECORD_VALUE_MOST)
+            return err_set(e, ERR_OUT_OF_MEMORY,
+                           "the journal takes at most %zu bytes of one value, not %zu",
+                           RECORD_VALUE_MOST, items[i].n);
+    return ERR_OK;
+}

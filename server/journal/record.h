@@ -17,6 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "compute/base/err.h"
+
 #define RECORD_KEY_MOST   255
 #define RECORD_VALUE_MOST ((size_t)64 << 20)
 #define RECORD_ITEMS_MOST 65535
@@ -29,6 +31,8 @@ struct record_item {
     size_t n;          /* bytes of value, at most RECORD_VALUE_MOST */
 };
 
+/* A reader takes longer values for damage. ERR_OUT_OF_MEMORY. */
+enum err_code record_check(const struct record_item *items, size_t n, struct err *e) must_check;
 size_t record_size(const struct record_item *items, size_t n);
 /* Where the values begin in such a record; each is followed by as many zeros as make its length a
  * multiple of 8. */

@@ -23,6 +23,7 @@
 struct journal_writer {
     struct observer observer;
     struct journal *journal;
+    _Atomic bool recovers;
     pthread_mutex_t lock; /* all below */
     struct strb text;
     bool stopped;
@@ -96,10 +97,11 @@ static void leave(struct journal_writer *k, enum record_kind kind, bool gone, co
 
 /* --- the observer --- */
 
-static enum err_code check_space(void *user, size_t bytes, struct err *e)
+static enum err_code check_space(void *user, const char *principal, size_t bytes, struct err *e)
 {
     struct journal_writer *k = user;
-    return journal_check_space(k->journal, bytes, e);
+    return atomic_load(&k->recovers) ? ERR_OK
+                                     : journal_check_space(k->journal, principal, bytes, e);
 }
 
 static void put_array(void *user, const char *principal, const struct handle_image *now,
@@ -328,9 +330,16 @@ size_t writer_job_key(char ret[RECORD_KEY_MOST + 1], const char *principal, cons
     return make_key(ret, principal, id, part < 0 ? NULL : number);
 }
 
-enum err_code writer_check_space(struct journal_writer *k, size_t bytes, struct err *e)
+enum err_code writer_check_space(struct journal_writer *k, const char *principal, size_t bytes,
+                                 struct err *e)
 {
-    return check_space(k, bytes, e);
+    return check_space(k, principal, bytes, e);
+}
+
+void writer_recovers(struct journal_writer *k, bool yes)
+{
+    if (k)
+        atomic_store(&k->recovers, yes);
 }
 
 enum err_code writer_write(struct journal_writer *k, const struct record_items *x, struct err *e)

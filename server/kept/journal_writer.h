@@ -47,8 +47,12 @@ void writer_stop(struct journal_writer *k);
 /* What belongs to a job: its record, or (part ≥ 0) a block or a snapshot. Returns the length. */
 size_t writer_job_key(char ret[RECORD_KEY_MOST + 1], const char *principal, const char *id,
                       int64_t part);
-/* Whether another `bytes` can be written. ERR_OUT_OF_MEMORY. */
-enum err_code writer_check_space(struct journal_writer *k, size_t bytes, struct err *e) must_check;
+/* Whether another `bytes` of the principal's can be written. ERR_OUT_OF_MEMORY. */
+enum err_code writer_check_space(struct journal_writer *k, const char *principal, size_t bytes,
+                                 struct err *e) must_check;
+/* What is written from now on was in another journal: there is room for it, as far as there is any.
+ * k NULL allowed. */
+void writer_recovers(struct journal_writer *k, bool yes);
 /* Writes a job's items, all together. ERR_OUT_OF_MEMORY. */
 struct record_items {
     const struct record_item *items;

@@ -529,8 +529,10 @@ enum err_code recover_all(const struct recover_config *c, struct journal *from, 
 {
     struct recovery r = {
         .config = c, .server = c->server, .from = from, .doubtful = doubtful, .e = e};
+    writer_recovers(c->server->writer, true);
     enum err_code code = restore_all(&r);
     release(&r);
+    writer_recovers(c->server->writer, false);
     *ret = r.report;
     return code;
 }

@@ -199,7 +199,8 @@ static enum err_code define(struct functions *t, struct definition *d, struct no
     TRY(check_calls(t, d, e));
     if (!old && atomic_load(&t->n) >= t->max)
         return err_set(e, ERR_QUOTA, "there are already %u functions, the most allowed", t->max);
-    TRY(observer_check_space(t->observer.to, OBSERVER_RECORD + 2 * d->text_len, e));
+    TRY(observer_check_space(t->observer.to, t->observer.principal,
+                             OBSERVER_RECORD + 2 * d->text_len, e));
     fresh->d = d;
     if (old) { /* its position in the list stays; the table's key is the new one's */
         d->seq = old->d->seq;

@@ -218,6 +218,11 @@ static enum err_code ask(const struct handle_guard *guard, const struct entry *x
     return guard ? guard->check(guard->user, x ? x->array : NULL, e) : ERR_OK;
 }
 
+static enum err_code check_space(const struct handles *t, struct err *e)
+{
+    return observer_check_space(t->observer.to, t->observer.principal, OBSERVER_RECORD, e);
+}
+
 /* --- the module's functions --- */
 
 void handle_clear(struct handle *h)
@@ -368,7 +373,7 @@ enum err_code handle_check_name(struct handle_space *s, const char *name, enum n
     pthread_mutex_lock(&s->table->lock);
     enum err_code code = handles_check_name(s, name, policy, e);
     if (code == ERR_OK)
-        code = observer_check_space(s->table->observer.to, OBSERVER_RECORD, e);
+        code = check_space(s->table, e);
     pthread_mutex_unlock(&s->table->lock);
     return code;
 }
@@ -380,7 +385,7 @@ static enum err_code check_limits(struct handle_space *s, const char *name, stru
     lock_held(&s->table->lock);
     const struct handles *t = s->table;
     if (t->count < t->max_handles || (name && find_name(s, name)))
-        return observer_check_space(t->observer.to, OBSERVER_RECORD, e);
+        return check_space(t, e);
     return err_set(e, ERR_QUOTA, "there are already %u arrays, the most allowed (quota arrays)",
                    t->count);
 }
@@ -510,7 +515,7 @@ enum err_code handle_update(struct handle_space *s, const char *ref,
     if (code == ERR_OK && change->array && x->array != change->old)
         code = handle_changed(e);
     if (code == ERR_OK && ((name && name[0]) || change->array)) /* its record may grow */
-        code = observer_check_space(s->table->observer.to, OBSERVER_RECORD, e);
+        code = check_space(s->table, e);
     if (code == ERR_OK && name)
         code = rename_entry(x, name, e);
     if (code == ERR_OK) {
@@ -543,7 +548,7 @@ enum err_code handle_set_array(struct handle_space *s, const char *id, const str
     else if (code == ERR_OK)
         code = ask(guard, x, e);
     if (code == ERR_OK)
-        code = observer_check_space(s->table->observer.to, OBSERVER_RECORD, e);
+        code = check_space(s->table, e);
     if (code == ERR_OK) {
         gone = x->array;
         x->array = array_ref(array);

@@ -323,7 +323,7 @@ static enum err_code new_holder(struct leases *t, const struct lease_claim *c, u
 {
     lock_held(&t->lock);
     TRY(check_limit(t, c, buffer, &l, e));
-    TRY(observer_check_space(t->observer, OBSERVER_RECORD, e));
+    TRY(observer_check_space(t->observer, c->who ? c->who->name : NULL, OBSERVER_RECORD, e));
     *ret = hold(t, l, buffer, c->who);
     return *ret ? ERR_OK : err_oom(e);
 }

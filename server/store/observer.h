@@ -20,8 +20,9 @@ struct share_image;
 
 struct observer {
     void *user;
-    /* Before something is added, or may grow: whether another `bytes` can be written down. */
-    enum err_code (*check_space)(void *user, size_t bytes, struct err *e);
+    /* Before something of the principal's (NULL: nobody's) is added, or may grow: whether another
+     * `bytes` can be written down. */
+    enum err_code (*check_space)(void *user, const char *principal, size_t bytes, struct err *e);
     /* now: the handle as it is from now on, or NULL; gone: the id of one that is removed, or
      * NULL. Both: one takes the other's place. */
     void (*array)(void *user, const char *principal, const struct handle_image *now,
@@ -41,10 +42,10 @@ struct observer_of {
 
 #define OBSERVER_RECORD 4096 /* bytes that a session, array, share or lease takes at most */
 
-static inline enum err_code observer_check_space(const struct observer *o, size_t bytes,
-                                                 struct err *e)
+static inline enum err_code observer_check_space(const struct observer *o, const char *principal,
+                                                 size_t bytes, struct err *e)
 {
-    return o ? o->check_space(o->user, bytes, e) : ERR_OK;
+    return o ? o->check_space(o->user, principal, bytes, e) : ERR_OK;
 }
 
 #endif

@@ -414,7 +414,7 @@ enum err_code session_new(struct sessions *t, const struct session_spec *spec, s
                           struct err *e)
 {
     struct node *n;
-    TRY(observer_check_space(t->observer.to, OBSERVER_RECORD, e));
+    TRY(observer_check_space(t->observer.to, t->observer.principal, OBSERVER_RECORD, e));
     enum err_code code = node_new(t, spec, &n, e);
     if (code != ERR_OK)
         return code;

@@ -169,7 +169,7 @@ static enum err_code give(struct shares *t, const struct principal *owner, const
         code = err_set(e, ERR_QUOTA, "there are already %u shares, the most allowed (max_shares)",
                        t->max);
     else if (!s)
-        code = observer_check_space(t->observer, OBSERVER_RECORD, e);
+        code = observer_check_space(t->observer, owner->name, OBSERVER_RECORD, e);
     if (!s && code == ERR_OK) {
         HASH_ADD(hh, t->table, key, sizeof key, fresh);
         if (fresh->hh.tbl) {

@@ -1,8 +1,9 @@
-"""A journal without room: what is acknowledged outlives the daemon all the same."""
+"""A journal without room: what is acknowledged outlives the daemon all the same, and others have their part of it."""
 import re
 
 import numpy as np
 
+from conftest import until
 from test_survive import idle, keeping, kill
 
 SIZE = 4 << 20  # of the journal, the smallest
@@ -50,4 +51,52 @@ def test_what_may_grow_is_refused_and_what_moves_is_not(daemon_with):
     for k in range(8):
         assert np.all(api.download(f"u{k}") == 4.0)
     assert len(list(api.list_all("/v1/arrays", "arrays"))) == 308
+    api.close()
+
+
+def test_nobody_takes_the_room_of_all(daemon_with, accounts):
+    """One user's functions and jobs leave half of it to the next, and what is there is restored whatever the shares are by
+    then."""
+    for name in ("ann", "bob", "cid"):
+        accounts.add(name, role="operator")
+    d = keeping(daemon_with, "--accounts", accounts.path, "--journal-size", SIZE)
+    everyone = [accounts.client(d, name) for name in ("ann", "bob", "cid")]
+    for api in everyone:
+        fill(api)
+        for r in (api.put("/v1/functions/more", {"params": ["x"], "expr": "x" + " " * 20_000}),
+                  api.post("/v1/programs", {"body": ["t = 1" + " " * 20_000]})):
+            assert "journal-size" in api.fails(507, "out_of_memory", r)["detail"]
+    counts = [len(list(api.list_all("/v1/functions", "functions"))) for api in everyone]
+    assert all(n > 2 for n in counts)
+    for api in everyone:
+        api.close()
+    kill(d)
+    assert counts == [len(list(api.list_all("/v1/functions", "functions"))) for api in everyone]
+    for api in everyone:
+        api.close()
+
+
+def used(api):
+    return api.info()["principal"]["quotas"]["request_memory"]["used"]
+
+
+def test_a_jobs_text_counts_as_long_as_the_job_exists(daemon_with, accounts):
+    accounts.add("bob", request_memory="8MiB")
+    d = keeping(daemon_with, "--accounts", accounts.path)
+    api = accounts.client(d, "bob")
+    text, before, ids = {"body": ["t = 1" + " " * 60_000] * 10}, used(api), []
+    for _ in range(20):
+        r = api.post("/v1/programs?wait=1", text)
+        if r.status != 200:
+            break
+        ids.append(r.json()["id"])
+    assert "request_memory" in api.fails(429, "quota_exceeded", r)["detail"] and len(ids) > 3
+    until(lambda: used(api) - before < len(ids) * 700_000)
+    assert used(api) - before > len(ids) * 600_000
+    api.close()
+    kill(d)
+    assert used(api) > len(ids) * 600_000
+    for ref in ids:
+        api.expect(204, api.delete(f"/v1/jobs/{ref}"))
+    until(lambda: used(api) - before < 100_000)
     api.close()
