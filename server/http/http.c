@@ -6,8 +6,8 @@
  * (in the first it would cost the connection), so it is kept in the request until then; where
  * libmicrohttpd must be bypassed, the reply is written by hand (http_raw_reply).
  *
- * Past max_connections, connections are accepted up to a reserve, in which health and metrics are
- * answered and everything else gets 503; past the reserve, accepting pauses.
+ * Past max_connections of clients, connections are accepted up to a reserve, in which health and
+ * metrics are answered and everything else gets 503; past the reserve, accepting pauses.
  *
  * The files, each of which calls only those listed after it: http_workers.c; http_watch.c
  * (deadlines), http_body.c (bodies in), http_send.c (replies out); http_wait.c (suspension),
@@ -349,8 +349,9 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_c
             info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
             c->tls = info ? info->tls_session : NULL;
         }
-        int64_t n = atomic_fetch_add(&h->connections, 1) + 1;
-        c->excess = n > (int64_t)h->config.max_connections;
+        atomic_fetch_add(&h->connections, 1);
+        if (!l->admin)
+            c->excess = atomic_fetch_add(&h->clients, 1) >= (int64_t)h->config.max_connections;
         info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
         pthread_mutex_lock(&h->lock);
         http_peer_enter(h, c, info ? info->client_addr : NULL);
@@ -377,6 +378,8 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_c
         pthread_mutex_unlock(&h->lock);
         h->calls.disconnected(c->principal);
         atomic_fetch_sub(&h->connections, 1);
+        if (!l->admin)
+            atomic_fetch_sub(&h->clients, 1);
         pthread_mutex_destroy(&c->lock);
         mem_free(c);
         *socket_context = NULL;
@@ -418,11 +421,12 @@ static bool start_daemon(struct http *h, struct listener *l)
             MHD_USE_ITC | MHD_USE_TURBO,
         0, NULL, NULL, on_access, l, MHD_OPTION_LISTEN_SOCKET, l->fd,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, memory, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)(c->max_connections + RESERVE_CONNS), MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)(idle + 5), MHD_OPTION_THREAD_STACK_SIZE, (size_t)THREAD_STACK,
-        MHD_OPTION_URI_LOG_CALLBACK, on_uri, l, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
-        MHD_OPTION_NOTIFY_COMPLETED, on_completed, l, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
-        l, MHD_OPTION_ARRAY, extra, MHD_OPTION_ARRAY, strict, MHD_OPTION_END);
+        (unsigned)(l->admin ? ADMIN_CONNS : c->max_connections + RESERVE_CONNS),
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(idle + 5), MHD_OPTION_THREAD_STACK_SIZE,
+        (size_t)THREAD_STACK, MHD_OPTION_URI_LOG_CALLBACK, on_uri, l, MHD_OPTION_UNESCAPE_CALLBACK,
+        keep_escapes, NULL, MHD_OPTION_NOTIFY_COMPLETED, on_completed, l,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, l, MHD_OPTION_ARRAY, extra, MHD_OPTION_ARRAY,
+        strict, MHD_OPTION_END);
     return l->mhd != NULL;
 }
 

@@ -31,6 +31,7 @@ struct rq;
 #define HTTP_NO_TIMING "parse;dur=0.000, plan;dur=0.000, compile;dur=0.000, total;dur=0.000"
 #define THREAD_STACK   (32u << 20) /* the deepest recursion that settings allow, with sanitizers */
 #define RESERVE_CONNS  64          /* past max_connections, for health and metrics */
+#define ADMIN_CONNS    128         /* of each admin listener */
 
 struct listener {
     struct http *http;
@@ -185,8 +186,8 @@ struct http {
     int long_running; /* and long work */
     int short_run;    /* short jobs begun in a row while long ones waited */
 
-    _Atomic int64_t connections, in_flight, suspended, orphans;
-    _Atomic int inside;         /* callbacks running */
+    _Atomic int64_t connections, clients, in_flight, suspended, orphans; /* clients: not of admin */
+    _Atomic int inside;                                                  /* callbacks running */
     _Atomic bool cutting;       /* stopping, and the drain time is over */
     _Atomic uint64_t last_conn; /* connection that sent the last request, and when (ns) */
     _Atomic uint64_t last_begun_ns;

@@ -1,4 +1,5 @@
 """How many connections one address, and one user, may have."""
+import contextlib
 import socket
 import threading
 import time
@@ -152,3 +153,14 @@ def test_who_only_stays_connected_wakes_nobody(daemon_with):
         until(lambda: [before := wakes(d), time.sleep(0.5)] and busy(before) <= 10)
     c.expect(200, c.get("/v1/info"))
     c.close()
+
+
+def test_idle_ones_of_an_admin_address_keep_nobody_out(daemon_with):
+    d = daemon_with("--max-connections", 4, "--admin-listen", "127.0.0.1:0")
+    with contextlib.ExitStack() as stack:
+        for _ in range(300):
+            stack.enter_context(socket.create_connection((d.host, d.admin_port)))
+        for _ in range(3):
+            c = d.client()
+            stack.callback(c.close)
+            assert c.get("/v1/info").status == 200
