@@ -359,13 +359,13 @@ struct signal_thread {
 static int next_end(const struct server *s, const sigset_t *signals, bool ending)
 {
     for (;;) {
-        int sig;
-        sigwait(signals, &sig);
+        siginfo_t from;
+        const int sig = sigwaitinfo(signals, &from);
         if (sig == SIGHUP && !ending)
             reload(s);
-        else if (sig == SIGUSR2 && (ending || !s->hold))
-            continue;
-        else if (sig != SIGHUP && (sig != LOST_SIGNAL || atomic_load(&s->device_lost)))
+        else if (sig == SIGUSR2 && (ending || !s->hold || from.si_pid != getppid()))
+            continue; /* only the keeper knows that another process follows */
+        else if (sig > 0 && sig != SIGHUP && (sig != LOST_SIGNAL || atomic_load(&s->device_lost)))
             return sig;
     }
 }

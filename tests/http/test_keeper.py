@@ -487,3 +487,14 @@ def test_a_lost_device(gpu_with, tmp_path, keeps):
         local.fails(404, "not_found", local.get("/v1/arrays/v"))
     local.evaluate("u+1")
     local.close()
+
+
+def test_only_the_keeper_asks_the_daemon_to_leave(daemon_with):
+    d = daemon_with("--keep-arrays")
+    c = d.client()
+    c.create(name="x", shape=[300_000], dtype="float64", fill=5)
+    os.kill(d.pid, signal.SIGUSR2)
+    with pytest.raises(AssertionError):
+        until(lambda: "stopping" in d.log() or d.proc.poll() is not None, 2)
+    assert c.evaluate("max(x)") == 5.0 and restarts(d) == 0
+    c.close()
