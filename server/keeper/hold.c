@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,7 @@
 #include <unistd.h>
 
 #include "compute/base/clock.h"
+#include "compute/base/lock.h"
 #include "compute/base/mem.h"
 #include "compute/base/worker.h"
 #include "server/keeper/held.h"
@@ -30,6 +32,7 @@
 #define PROCESS       "daemon."
 #define BEFORE_MOST   8
 #define END_MS        10000 /* for a process that has been killed */
+#define ANSWER_MS     5000  /* for a keeper's answer */
 
 struct hold {
     int socket;
@@ -40,6 +43,7 @@ struct hold {
     pthread_mutex_t lock;        /* left */
     struct held *left;
     pthread_mutex_t putting; /* held from a put to its answer */
+    _Atomic int owed;        /* answers that did not come in time; raised under `putting` */
 };
 
 static void *watch(void *arg)
@@ -216,9 +220,22 @@ static bool is_crowded(int number)
     return number == ETOOMANYREFS || number == ENOBUFS;
 }
 
+/* Waits as long as a keeper that runs may take at most; one that does not has been waited for
+ * once. */
+static bool await(struct hold *h, short event)
+{
+    struct pollfd p = {.fd = h->socket, .events = event};
+    const int n = poll(&p, 1, atomic_load(&h->owed) ? 0 : ANSWER_MS);
+    return n > 0 && (p.revents & event);
+}
+
 static bool tell(struct hold *h, enum link_kind kind, const char *name, int fd)
 {
-    for (int i = 0; !link_send(h->socket, kind, name, fd, true); i++) {
+    if (!await(h, POLLOUT)) {
+        errno = EAGAIN;
+        return false;
+    }
+    for (int i = 0; !link_send(h->socket, kind, name, fd, false); i++) {
         if (!is_crowded(errno) || i == CROWDED_TRIES)
             return false;
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
@@ -226,21 +243,64 @@ static bool tell(struct hold *h, enum link_kind kind, const char *name, int fd)
     return true;
 }
 
+static enum err_code no_answer(struct err *e)
+{
+    return err_set(e, ERR_OVERLOADED, "the keeper does not answer");
+}
+
+/* Reads the answers that came too late. What the keeper has taken for all that goes again. */
+static bool catch_up(struct hold *h)
+{
+    struct link_message late;
+    while (atomic_load(&h->owed) > 0 && link_receive(h->socket, &late, false) > 0) {
+        atomic_fetch_sub(&h->owed, 1);
+        if (late.kind == LINK_KEPT)
+            hold_drop(h, late.name);
+    }
+    return atomic_load(&h->owed) == 0;
+}
+
+static enum err_code ask(struct hold *h, enum link_kind kind, const char *name, int fd, bool wait,
+                         struct link_message *ret, struct err *e)
+{
+    if (!catch_up(h))
+        return no_answer(e);
+    if (!tell(h, kind, name, fd))
+        return err_set(e, ERR_OVERLOADED, "the keeper cannot be told: %s", strerror(errno));
+    if (!wait && !await(h, POLLIN)) {
+        atomic_fetch_add(&h->owed, 1);
+        return no_answer(e);
+    }
+    if (link_receive(h->socket, ret, true) <= 0)
+        return err_set(e, ERR_OVERLOADED, "the keeper cannot take a descriptor: %s",
+                       strerror(errno));
+    return ERR_OK;
+}
+
+/* What takes the place of something else must not be taken late: it is sent only to a keeper that
+ * has just answered, and then waited for. */
+static enum err_code put_locked(struct hold *h, enum link_kind kind, const char *name, int fd,
+                                struct err *e)
+{
+    lock_held(&h->putting);
+    struct link_message answer;
+    if (kind == LINK_PUT)
+        TRY(ask(h, LINK_ADD, "", -1, false, &answer, e)); /* is refused */
+    TRY(ask(h, kind, name, fd, kind == LINK_PUT, &answer, e));
+    if (answer.kind == LINK_KEPT)
+        return ERR_OK;
+    return err_set(e, ERR_OVERLOADED,
+                   "the keeper cannot take a descriptor: it has no more of them (limit of open "
+                   "files)");
+}
+
 static enum err_code put(struct hold *h, enum link_kind kind, const char *name, int fd,
                          struct err *e)
 {
-    char why[64];
-    struct link_message answer;
     pthread_mutex_lock(&h->putting);
-    const bool sent = tell(h, kind, name, fd);
-    const bool answered = sent && link_receive(h->socket, &answer, true) > 0;
-    const int number = errno;
+    enum err_code code = put_locked(h, kind, name, fd, e);
     pthread_mutex_unlock(&h->putting);
-    if (answered && answer.kind == LINK_KEPT)
-        return ERR_OK;
-    return err_set(e, ERR_OVERLOADED, "the keeper cannot take a descriptor: %s",
-                   answered ? "it has no more of them (limit of open files)"
-                            : strerror_r(number, why, sizeof why));
+    return code;
 }
 
 enum err_code hold_put(struct hold *h, const char *name, int fd, struct err *e)
@@ -256,7 +316,7 @@ enum err_code hold_add(struct hold *h, const char *name, int fd, struct err *e)
 void hold_drop(struct hold *h, const char *name)
 {
     if (h)
-        (void)tell(h, LINK_DROP, name, -1); /* a keeper that is gone takes this process with it */
+        (void)tell(h, LINK_DROP, name, -1); /* what it misses goes at the next start */
 }
 
 void hold_ready(struct hold *h, const char *missing)

@@ -36,7 +36,9 @@ void hold_drop_rest(struct hold *h);
 
 /* Holds the descriptor (which stays the caller's, too), in place of one of that name: not one that
  * was taken, which is held still, and which a service manager does not store a second time.
- * ERR_OVERLOADED: the system allows no more descriptors; what had that name is still held. */
+ * ERR_OVERLOADED: the system allows no more descriptors, or the keeper does not answer within some
+ * seconds (it is stopped, say), and from then on until it does; what had that name is still held.
+ */
 enum err_code hold_put(struct hold *h, const char *name, int fd, struct err *e) must_check;
 /* The same for one of many: the keeper's last descriptors are not for these. */
 enum err_code hold_add(struct hold *h, const char *name, int fd, struct err *e) must_check;

@@ -498,3 +498,28 @@ def test_only_the_keeper_asks_the_daemon_to_leave(daemon_with):
         until(lambda: "stopping" in d.log() or d.proc.poll() is not None, 2)
     assert c.evaluate("max(x)") == 5.0 and restarts(d) == 0
     c.close()
+
+
+def test_a_keeper_that_is_stopped(daemon_with):
+    """Requests wait for it once and for a bounded time; when it runs again, it holds what the daemon believes."""
+    d = daemon_with("--keep-arrays", "--restart-limit", 1000)
+    c = d.client()
+    os.kill(d.proc.pid, signal.SIGSTOP)
+    try:
+        for k, most in enumerate((15, 3, 3)):
+            began = time.monotonic()
+            c.create(name=f"x{k}", shape=[1 << 19], dtype="float64", fill=k)
+            assert time.monotonic() - began < most
+        for _ in range(3000):  # the journal would be rewritten
+            c.expect(200, c.patch("/v1/arrays/x0", {"read_only": True}))
+        assert c.get("/healthz").status == 200
+    finally:
+        os.kill(d.proc.pid, signal.SIGCONT)
+    until(lambda: "the keeper does not answer" in d.log())
+    c.create(name="y", shape=[1 << 19], dtype="float64", fill=7)
+    c.expect(200, c.post("/v1/sessions/default/sync"))
+    c.close()
+    kill(d)
+    assert c.evaluate("max(y)") == 7.0
+    assert [a["name"] for a in c.list_all("/v1/arrays", "arrays")] == ["y"]
+    c.close()
