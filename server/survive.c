@@ -229,6 +229,15 @@ static void gone(void *user, uint64_t buffer)
     writer_unplaced(v->writer, buffer);
 }
 
+static void limit(void *user, const char *option, bool reached)
+{
+    (void)user;
+    log_event(reached ? LOG_WARN : LOG_INFO,
+              reached ? "new arrays will not outlive this process: a limit is reached"
+                      : "new arrays outlive this process again",
+              "option", option, NULL);
+}
+
 /* The log has been rewritten. */
 static enum err_code moved(void *user, int fd, struct err *e)
 {
@@ -364,6 +373,7 @@ enum err_code survive_configure(struct survive *v, struct engine_config *ec, str
                                     .cells = put_cells,
                                     .placed = placed,
                                     .gone = gone,
+                                    .limit = limit,
                                     .user = v};
     ec->cells = hold_take(v->hold, CELLS);
     ec->signal = hold_signal(v->hold);

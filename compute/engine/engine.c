@@ -222,6 +222,18 @@ static void chunk_metrics(const struct engine *g, struct strb *out)
               "# TYPE arrayd_chunk_bytes gauge\n"
               "arrayd_chunk_bytes %lld\n",
               (long long)f.chunks, (long long)f.bytes);
+    if (!g->cells)
+        return;
+    int64_t n, most;
+    cells_count(g->cells, &n, &most);
+    strb_addf(out,
+              "# HELP arrayd_kept_arrays Arrays' memories that outlive the process.\n"
+              "# TYPE arrayd_kept_arrays gauge\n"
+              "arrayd_kept_arrays %lld\n"
+              "# HELP arrayd_keep_limit_reached Whether new arrays do not outlive the process.\n"
+              "# TYPE arrayd_keep_limit_reached gauge\n"
+              "arrayd_keep_limit_reached %d\n",
+              (long long)n, engine_keep_limit(g) != NULL);
 }
 
 /* Sharing alone: what clients hold is reported by the server. */

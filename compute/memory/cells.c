@@ -30,6 +30,7 @@ struct cells {
     uint64_t *taken;
     uint64_t *left; /* of those: by the process before, not yet asked for; NULL: none */
     uint32_t low;   /* before it, all words are full */
+    int64_t used;
     bool frozen, is_new, damaged;
     uint64_t how; /* the previous process ended */
 };
@@ -77,6 +78,7 @@ static bool find_left(struct cells *c)
         if (says_something(&c->all[i])) {
             c->left[i / 64] |= UINT64_C(1) << i % 64;
             c->taken[i / 64] |= UINT64_C(1) << i % 64;
+            c->used++;
         }
     return c->left;
 }
@@ -233,6 +235,7 @@ uint32_t cells_take(struct cells *c)
         cell = 0;
     if (cell) {
         c->taken[cell / 64] |= UINT64_C(1) << cell % 64;
+        c->used++;
         clear(cells_at(c, cell));
     }
     pthread_mutex_unlock(&c->lock);
@@ -256,8 +259,17 @@ void cells_give(struct cells *c, uint32_t cell)
     if (!c->frozen)
         clear(cells_at(c, cell));
     c->taken[cell / 64] &= ~(UINT64_C(1) << cell % 64);
+    c->used--;
     if (cell / 64 < c->low)
         c->low = cell / 64;
+    pthread_mutex_unlock(&c->lock);
+}
+
+void cells_count(struct cells *c, int64_t *ret, int64_t *ret_most)
+{
+    pthread_mutex_lock(&c->lock);
+    *ret = c->used;
+    *ret_most = (int64_t)c->n - 1;
     pthread_mutex_unlock(&c->lock);
 }
 

@@ -40,6 +40,8 @@ struct cells;
 enum err_code cells_new(uint32_t most, int take_fd, struct cells **ret, struct err *e) must_check;
 void cells_free(struct cells *c); /* NULL allowed */
 int cells_fd(const struct cells *c);
+/* How many are taken, and may be. */
+void cells_count(struct cells *c, int64_t *ret, int64_t *ret_most);
 /* How this process ends, beside the signals: noted at once, for the next one. */
 enum cells_how { CELLS_ENDED = 0, CELLS_LOST_DEVICE = 128, CELLS_ASKED = 129, CELLS_UNSEEN = 130 };
 void cells_end(struct cells *c, enum cells_how how);

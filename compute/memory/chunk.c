@@ -29,11 +29,15 @@ struct cutter {
 struct chunks {
     _Atomic uint64_t last; /* number */
     _Atomic int64_t n, bytes;
+    _Atomic bool reached[KEEP_LIMITS];
     int64_t size;          /* of those that are cut */
     struct chunk *adopted; /* that nobody has taken anything of yet */
     int n_devices;
     struct cutter cutters[];
 };
+
+static const char *const limits[KEEP_LIMITS] = {
+    [KEEP_CHUNKS] = "max-chunks", [KEEP_ARRAYS] = "max-kept-arrays"};
 
 static bool has_keeper(const struct engine *g)
 {
@@ -43,6 +47,22 @@ static bool has_keeper(const struct engine *g)
 const char *engine_keep_problem(const struct engine *g, int device)
 {
     return g->backend->ops->share_problem(g->backend, device);
+}
+
+void keep_limit(struct engine *g, enum keep_limit which, bool reached)
+{
+    const struct engine_keep *k = &g->keep;
+    if (atomic_load(&g->chunks->reached[which]) != reached &&
+        atomic_exchange(&g->chunks->reached[which], reached) != reached && k->limit)
+        k->limit(k->user, limits[which], reached);
+}
+
+const char *engine_keep_limit(const struct engine *g)
+{
+    for (int i = 0; i < KEEP_LIMITS; i++)
+        if (atomic_load(&g->chunks->reached[i]))
+            return limits[i];
+    return NULL;
 }
 
 struct chunks *chunks_new(struct engine *g)
@@ -84,8 +104,10 @@ static bool count(struct engine *g)
 {
     int64_t n = atomic_load(&g->chunks->n);
     do {
-        if (n >= g->max_chunks)
+        if (n >= g->max_chunks) {
+            keep_limit(g, KEEP_CHUNKS, true);
             return false;
+        }
     } while (!atomic_compare_exchange_weak(&g->chunks->n, &n, n + 1));
     return true;
 }
@@ -126,7 +148,8 @@ static void drop(struct engine *g, struct chunk *c)
     if (!c->number)
         return;
     k->drop(k->user, c->number);
-    atomic_fetch_sub(&g->chunks->n, 1);
+    if (keep_limit_left(atomic_fetch_sub(&g->chunks->n, 1) - 1, g->max_chunks))
+        keep_limit(g, KEEP_CHUNKS, false);
     atomic_fetch_sub(&g->chunks->bytes, c->share.size);
 }
 

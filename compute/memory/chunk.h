@@ -58,6 +58,15 @@ enum err_code chunk_adopt(struct engine *g, uint64_t number, int device, int fd,
 struct chunk *chunk_adopted(struct engine *g, const struct engine_place *place);
 void chunks_adopted(struct engine *g);
 
+/* An array beyond the limit does not outlive the process; or there is room again, and not only for
+ * one or two. */
+enum keep_limit { KEEP_CHUNKS, KEEP_ARRAYS, KEEP_LIMITS };
+void keep_limit(struct engine *g, enum keep_limit which, bool reached);
+static inline bool keep_limit_left(int64_t n, int64_t most)
+{
+    return n < most - most / 16;
+}
+
 struct chunk_figures {
     int64_t chunks, bytes; /* that the keeper has, those kept for reuse included */
 };

@@ -82,10 +82,12 @@ struct engine_keep {
      * (borrowed) that says of each place whether its contents are valid. placed: the places of
      * these buffers' contents from now on, to be recorded together, and with `with`
      * (engine_exchange; else NULL); also if only the properties of a place have changed, and before
-     * another process can map it. gone: the buffer no longer exists. */
+     * another process can map it. gone: the buffer no longer exists. limit: from now on new arrays
+     * are beyond the option's limit, or not any more; must not block. */
     void (*cells)(void *user, int fd);
     void (*placed)(void *user, const struct engine_placed *all, uint32_t n, const void *with);
     void (*gone)(void *user, uint64_t buffer);
+    void (*limit)(void *user, const char *option, bool reached);
     void *user;
 };
 /* Take over the memory of a previous process, before arrays are made: first the chunks that the
@@ -108,6 +110,9 @@ void engine_bequeath(struct engine *g);
 /* Why arrays on a device cannot outlive the process, even with a keeper: static text; NULL if they
  * can. The device has been asked only if there is a keeper, or if memory is shareable. */
 const char *engine_keep_problem(const struct engine *g, int device);
+/* The limit that new arrays are beyond now, so that they do not outlive the process: the option's
+ * name; NULL: none. */
+const char *engine_keep_limit(const struct engine *g);
 
 /* --- streams (one a session) --- */
 enum err_code engine_stream_new(struct engine *g, int device, struct engine_stream **ret,

@@ -176,8 +176,13 @@ void storage_awaits(struct storage *st)
 static void storage_let_go(struct storage *st)
 {
     struct engine *g = st->engine;
-    if (st->cell)
+    int64_t n, most;
+    if (st->cell) {
         cells_give(g->cells, st->cell);
+        cells_count(g->cells, &n, &most);
+        if (keep_limit_left(n, most))
+            keep_limit(g, KEEP_ARRAYS, false);
+    }
     if (!st->chunk && st->size > 0)
         g->backend->ops->free(g->backend, st->device, st->data, st->size);
     else if (st->chunk && st->chunk->cut)
@@ -204,8 +209,11 @@ static void storage_complete(struct storage *st, struct account *account)
     struct engine *g = st->engine;
     st->account = account;
     account_ref(account);
-    if (st->chunk && st->chunk->number && !st->cell)
+    if (st->chunk && st->chunk->number && !st->cell) {
         st->cell = cells_take(g->cells);
+        if (!st->cell)
+            keep_limit(g, KEEP_ARRAYS, true);
+    }
     if (storage_share(st)) {
         st->padded_by = account;
         account_ref(account);

@@ -188,8 +188,12 @@ static void put_process(struct json_writer *w, const struct server *s)
     meta_put_time(w, "started", s->started_us);
     json_put_member_bool(w, "keeper", s->hold != NULL);
     json_put_member_i64(w, "restarts", hold_restarts(s->hold));
-    json_put_member_bool(w, "keeps_arrays", !s->keep_problem);
-    json_put_member_string(w, "keeps_arrays_problem", s->keep_problem ? s->keep_problem : "");
+    const char *limit = s->keep_problem ? NULL : engine_keep_limit(s->engine);
+    char why[80] = "";
+    if (limit)
+        snprintf(why, sizeof why, "new arrays do not: the limit %s is reached", limit);
+    json_put_member_bool(w, "keeps_arrays", !s->keep_problem && !limit);
+    json_put_member_string(w, "keeps_arrays_problem", s->keep_problem ? s->keep_problem : why);
     json_close_object(w);
 }
 

@@ -275,6 +275,26 @@ def test_whether_arrays_are_kept_is_told(daemon_with):
         d.stop()
 
 
+@pytest.mark.parametrize("option, size, most", [("max-chunks", 1 << 19, 8), ("max-kept-arrays", 1, 40)])
+def test_that_no_more_arrays_are_kept_is_told(daemon_with, option, size, most):
+    d = daemon_with("--keep-arrays", f"--{option}", most, "--reuse-time", "1")
+    c = d.client()
+    process = lambda: c.info()["process"]
+    reached = lambda: "arrayd_keep_limit_reached 1" in c.get("/metrics").body.decode()
+    for k in range(most):
+        c.create(name=f"x{k}", shape=[size], dtype="float64")
+    assert process()["keeps_arrays"] and not reached() and option not in d.log()
+    for k in range(3):
+        c.create(name=f"more{k}", shape=[size], dtype="float64")
+    assert not process()["keeps_arrays"] and option in process()["keeps_arrays_problem"] and reached()
+    assert d.log().count("new arrays will not outlive this process") == 1
+    for k in range(most // 2):
+        c.expect(204, c.delete(f"/v1/arrays/x{k}"))
+    until(lambda: process()["keeps_arrays"])
+    assert not reached() and d.log().count("new arrays outlive this process again") == 1
+    c.close()
+
+
 def test_memory_that_was_let_go(daemon_with):
     """It is kept for the next array of its size, within limits of its amount and time."""
     d = daemon_with("--keep-arrays", "--reuse-memory", "20MiB", "--reuse-time", "2")
