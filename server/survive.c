@@ -1,9 +1,7 @@
 /* Names with the keeper: "journal", "cells", and "chunk.N.BACKEND.DEVICE.BYTES", which says all
- * that the engine needs to map it again. The journal of the process before is read into a table and
- * left as it is; recovering fills a new one by the tables' own calls, which takes its place once
- * all is there. So the process after one that dies while it recovers reads the same journal. Let go
- * of by then are chunks that are none, or in which nothing lies, and the connections of exports
- * that could not continue. */
+ * that the engine needs to map it again. The previous process's journal is only read; recovering
+ * fills a new one by the tables' own calls, which takes its place once all is there. Let go of by
+ * then are chunks that are none, or in which nothing lies, and connections of ended exports. */
 #include "server/survive.h"
 
 #include <inttypes.h>
@@ -54,9 +52,8 @@ struct survive {
     struct hold *hold;
     char left_backend[BACKEND]; /* that made the chunks that were left; "": there are none */
     const char *backend;        /* the engine's */
-    struct journal
-        *left;     /* of the process before; NULL: it left no journal, or it was taken over */
-    bool doubtful; /* changes are missing at its end */
+    struct journal *left;       /* the previous process's; NULL: none, or taken over */
+    bool doubtful;              /* changes are missing at its end */
     struct journal *journal;
     struct journal_writer *writer;
     pthread_mutex_t lock;
@@ -231,11 +228,10 @@ static void gone(void *user, uint64_t buffer)
 
 static void limit(void *user, const char *option, bool reached)
 {
+    const char *says = reached ? "a limit is reached: new arrays will not outlive this process"
+                               : "new arrays outlive this process again";
     (void)user;
-    log_event(reached ? LOG_WARN : LOG_INFO,
-              reached ? "new arrays will not outlive this process: a limit is reached"
-                      : "new arrays outlive this process again",
-              "option", option, NULL);
+    log_event(reached ? LOG_WARN : LOG_INFO, says, "option", option, NULL);
 }
 
 /* The log has been rewritten. */
@@ -592,10 +588,10 @@ bool survive_holds_all(struct survive *v)
 
 void survive_stop(struct survive *v)
 {
-    if (!v)
-        return;
-    writer_stop(v->writer);
-    atomic_store(&v->stopped, true);
+    if (v) {
+        writer_stop(v->writer);
+        atomic_store(&v->stopped, true);
+    }
 }
 
 struct journal_writer *survive_writer(struct survive *v)

@@ -12,6 +12,17 @@ enum err_code engine_adopt_chunk(struct engine *g, uint64_t chunk, int device, i
     return chunk_adopt(g, chunk, device, fd, size, e);
 }
 
+/* What has no bytes has no memory: it is there wherever its device is. */
+bool adopt_memory(struct storage *st, const struct engine_place *place)
+{
+    if (place->bytes == 0 && !place->chunk)
+        return place->device >= 0 && place->device < engine_device_count(st->engine);
+    st->chunk = chunk_adopted(st->engine, place);
+    if (st->chunk)
+        st->data = (char *)st->chunk->share.data + place->offset;
+    return st->chunk;
+}
+
 static void raise_version(struct engine *g, uint64_t to)
 {
     uint64_t now = atomic_load(&g->version);

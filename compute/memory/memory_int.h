@@ -81,4 +81,7 @@ static inline uint64_t engine_next_version(struct engine *g)
     return atomic_fetch_add(&g->version, 1) + 1;
 }
 
+/* Of a storage that is being taken over: its memory, where it was; false if that is not there. */
+bool adopt_memory(struct storage *st, const struct engine_place *place);
+
 #endif

@@ -280,17 +280,6 @@ static void adopt_host(struct storage *st, struct account *payer)
     account_ref(owner);
 }
 
-/* What has no bytes has no memory: it is there wherever its device is. */
-static bool adopt_memory(struct storage *st, const struct engine_place *place)
-{
-    if (place->bytes == 0 && !place->chunk)
-        return place->device >= 0 && place->device < engine_device_count(st->engine);
-    st->chunk = chunk_adopted(st->engine, place);
-    if (st->chunk)
-        st->data = (char *)st->chunk->share.data + place->offset;
-    return st->chunk;
-}
-
 enum err_code storage_adopt(struct engine *g, struct account *account,
                             const struct engine_place *place, struct storage **ret, struct err *e)
 {
