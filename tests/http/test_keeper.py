@@ -516,6 +516,7 @@ def test_a_keeper_that_is_stopped(daemon_with):
     finally:
         os.kill(d.proc.pid, signal.SIGCONT)
     until(lambda: "the keeper does not answer" in d.log())
+    time.sleep(2)  # for its late answers
     c.create(name="y", shape=[1 << 19], dtype="float64", fill=7)
     c.expect(200, c.post("/v1/sessions/default/sync"))
     c.close()
