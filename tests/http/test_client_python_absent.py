@@ -18,7 +18,7 @@ from arrayd._http import Gone
 
 pytestmark = pytest.mark.release_only  # it is the client that is tested here
 
-STEPS = 30_000
+STEPS = 150_000
 
 
 @pytest.fixture

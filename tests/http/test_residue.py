@@ -167,11 +167,11 @@ def test_nothing_of_anothers(two, way):
     snapshot(bob)
 
 
-def busy(c, until):
+def busy(c, dying):
     """Makes arrays and writes to them, until the daemon dies."""
     k = 0
     try:
-        while time.monotonic() < until:
+        while not dying.is_set():
             c.post("/v1/arrays", {"shape": [SIZES[k % len(SIZES)]], "dtype": "uint8", "fill": 1, "name": f"b{k % 30}"})
             c.request("POST", f"/v1/arrays?dtype=uint8&shape={SIZES[k % 7]}&name=u{k % 30}", bytes(SIZES[k % 7]), content_type=OCTETS)
             c.post("/v1/evaluate", {"expr": "m1 + m4", "out": "m1"})
@@ -183,9 +183,10 @@ def busy(c, until):
         pass
 
 
-def die(thread, clients):
+def die(thread, dying, clients):
     before = two.daemon.pid
     os.kill(before, signal.SIGKILL)
+    dying.set()
     thread.join()
     for c in clients:
         c.close()
@@ -200,11 +201,11 @@ def test_nothing_of_anothers_after_deaths(two):
     makers(bob)
     for k in range(3):
         fill(ann)
-        worker = bob.clone()
-        thread = threading.Thread(target=busy, args=(worker, time.monotonic() + 20))
+        worker, dying = bob.clone(), threading.Event()
+        thread = threading.Thread(target=busy, args=(worker, dying))
         thread.start()
         time.sleep(0.02 + 0.1 * k)
-        die(thread, (ann, bob, worker))
+        die(thread, dying, (ann, bob, worker))
         assert look(bob, f"death {k}", after_a_death=True) > 10
         for a in bob.list_all("/v1/arrays", "arrays"):
             if a["name"][0] in "bur":

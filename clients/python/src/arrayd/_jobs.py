@@ -83,9 +83,9 @@ class Absence:
 
 
 def _is_absent(e: ArraydError) -> bool:
-    """Whether the daemon may be back in a moment: not where it was there, but too slow."""
+    """Whether the daemon may be back in a moment: not where it was there, but too slow, and not for a client that is closed."""
     if isinstance(e, ConnectionLost):
-        return not isinstance(e.__cause__, (socket.timeout, TimeoutError))
+        return e.code != "client_closed" and not isinstance(e.__cause__, (socket.timeout, TimeoutError))
     return e.code == "draining"
 
 
