@@ -1,7 +1,9 @@
 """Views of the Python client are NumPy's: random programs of views, writes and reads, and the idioms that people use."""
+import asyncio
 import os
 import pathlib
 import sys
+import threading
 import time
 
 import numpy as np
@@ -220,6 +222,31 @@ def test_writes_wait_for_a_value(xp, api):  # noqa: F811
     u[0, 0] = 5
     xp.sync()
     assert xp.request("POST", "/v1/evaluate", {"expr": "u[0, 0]", "bind": {"u": id_}, "inline": True})["value"] == 5
+
+
+def test_what_several_look_at_is_written_once(xp, daemon):  # noqa: F811
+    """Threads of one client, and tasks of the other."""
+    def look(x, seen):
+        seen.append(float(x.numpy()[0]))
+
+    for k in range(30):
+        x, seen = xp.asarray(np.zeros(20_000)).compute(), []
+        x[:1] += 1
+        threads = [threading.Thread(target=look, args=(x, seen)) for _ in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert seen == [1.0] * 4
+
+    async def tasks():
+        async with arrayd.aconnect(f"http://127.0.0.1:{daemon.port}") as own:
+            for k in range(30):
+                y = await own.asarray(np.zeros(20_000)).compute()
+                y[:1] += 1
+                assert [float(v[0]) for v in await asyncio.gather(*(y.numpy() for _ in range(4)))] == [1.0] * 4
+
+    asyncio.run(tasks())
 
 
 def test_an_error_of_a_write_says_which(xp):  # noqa: F811

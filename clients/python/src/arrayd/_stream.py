@@ -110,8 +110,8 @@ def _fitting(nodes: List[Node], begin: int) -> int:
 class Writer:
     """Writes one piece."""
 
-    def __init__(self, part: List[Node], needed: Set[Node], again: Set[Node]):
-        self.part, self.needed, self.again = part, needed, again
+    def __init__(self, part: List[Node], needed: Set[Node], again: Set[Node], in_place: bool):
+        self.part, self.needed, self.again, self.in_place = part, needed, again, in_place
         self.inside = set(part)
         self.left: Dict[Node, int] = {}  # uses that are still to come
         for n in part:
@@ -210,7 +210,7 @@ class Writer:
         if base in self.inside:
             return True
         handle = base.handle
-        if handle is None or not handle.ours or not handle.steady or base.arrays() or \
+        if not self.in_place or handle is None or not handle.ours or not handle.steady or base.arrays() or \
                 any(d not in self.inside or d in self.again for d in base.dependents()):
             return False
         self.written[name] = handle
