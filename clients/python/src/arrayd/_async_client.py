@@ -245,7 +245,7 @@ class AsyncClient(Namespace):
     def __init__(self, transport: AsyncTransport, device: str, session: Optional[str] = None, owns: str = ""):
         self._transport = transport
         self._releaser = AsyncReleaser(transport)
-        self._engine = Engine(session, self._releaser, transport.url)
+        self._engine = Engine(session, self._releaser, transport)
         self._owns = owns
         self._lent: Dict[Node, int] = {}  # whose values are here for so many calls only
         self.device = device

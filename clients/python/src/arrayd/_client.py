@@ -4,7 +4,6 @@ from __future__ import annotations
 import contextlib
 import os
 import ssl
-import threading
 import weakref
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
@@ -36,7 +35,7 @@ class Client(Namespace):
     def __init__(self, transport: Transport, session: Optional[str] = None, owns: str = ""):
         self._transport = transport
         self._releaser = Releaser(transport)
-        self._engine = Engine(session, self._releaser, transport.url, threading.RLock())
+        self._engine = Engine(session, self._releaser, transport)
         self._owns = owns
         self._device: Optional[str] = None
         _clients[transport.key, session] = self

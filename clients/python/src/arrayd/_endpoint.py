@@ -78,6 +78,9 @@ class Endpoint:
         self.started: Optional[str] = None  # when the daemon was, as it said at the first `connect`
         self.closed = False
         self.open: "weakref.WeakSet[Any]" = weakref.WeakSet()  # its connections, idle or in use, and those of exports
+        # a lock that whoever writes to arrays in place holds until the reply; None: nothing is written in place, so that what two ask for at
+        # once is computed twice, and right both times
+        self.alone: Any = None
         self.leases: Dict[str, None] = {}  # of exports, and taken: each request is their holder's; any thread puts in and takes out
         self._kept = kept
         self._idle: Deque[Tuple[Any, float]] = collections.deque()  # and since when

@@ -11,6 +11,7 @@ from typing import Any, Deque, Dict, List, Optional, Set
 import numpy as np
 
 from ._dtypes import DType, cast, dtype_of, name_of
+from ._endpoint import Endpoint
 from ._errors import ArraydError, BadReply, BadValue, Busy, ConnectionLost, OutOfMemory
 from ._graph import Handle, Node, Shape, Written, describe, postorder, stored, union
 from ._kept import met_again, settled_by
@@ -30,10 +31,8 @@ TINY = 1 << 12  # bytes: of such an array all elements are fetched where one is 
 class Engine:
     """One session's view of a daemon: what is yielded here carries the session's header."""
 
-    def __init__(self, session: Optional[str], releaser: Releases, url: str, alone: Any = None):
-        """`alone`: a lock that whoever writes to arrays in place holds until the reply; None: nothing is written in place, so that
-        what two ask for at once is computed twice, and right both times."""
-        self.session, self.releaser, self.url, self._alone = session, releaser, url, alone
+    def __init__(self, session: Optional[str], releaser: Releases, endpoint: Endpoint):
+        self.session, self.releaser, self.url, self._endpoint = session, releaser, endpoint.url, endpoint
         self.headers = (("Arrayd-Session", session),) if session else ()
         self._kept: "Deque[weakref.ref[Node]]" = deque()  # whose memory may have to go by computing others
         self._unwritten: "weakref.WeakSet[Node]" = weakref.WeakSet()  # assignments to parts of arrays that have not been sent
@@ -130,7 +129,7 @@ class Engine:
 
     def settle(self, node: Node) -> Steps[None]:
         """Computes a long expression, or one that writes to parts of arrays (see `_stream.py`)."""
-        with self._alone or contextlib.nullcontext():
+        with self._endpoint.alone or contextlib.nullcontext():
             yield from self._settling(node)
 
     def _settling(self, node: Node) -> Steps[None]:
@@ -141,7 +140,7 @@ class Engine:
             for a in dict.fromkeys(a for n in part for a in n.args):
                 if not a.args and a.handle is None and a.op != "const":
                     yield from self.place(a)
-            piece = Writer(part, needed, again, self._alone is not None).piece()
+            piece = Writer(part, needed, again, self._endpoint.alone is not None).piece()
             if piece is not None:
                 yield from self.settle_piece(piece)
                 continue

@@ -3,6 +3,7 @@ next. What is done with them is decided in `_endpoint.py`."""
 from __future__ import annotations
 
 import ssl
+import threading
 from typing import Any, Iterator, List, Optional, TypeVar
 
 from ._endpoint import Endpoint, Moves, told
@@ -88,6 +89,7 @@ class Transport(Endpoint):
     def __init__(self, url: str, token: Optional[str] = None, timeout: Optional[float] = None,
                  context: Optional[ssl.SSLContext] = None):
         super().__init__(url, token, timeout, context, KEPT)
+        self.alone = threading.RLock()
 
     def _connect(self) -> Wire:
         a = self.address
@@ -100,6 +102,7 @@ class Transport(Endpoint):
 
     def in_child(self) -> None:
         idle = list(self._idle)
+        self.alone = threading.RLock()  # a thread that the child has not may hold the parent's
         super().in_child()
         for wire, _ in idle:
             wire.close()
