@@ -75,7 +75,7 @@ static bool may_be_alone(const struct engine *g)
 }
 
 /* Memory of a new array: exportable in place if it is large enough and the device can; if there is
- * a keeper, such as outlives the process. If there is none, it gets memory that does not. */
+ * a keeper, memory that outlives the process, unless none is free. */
 static enum err_code array_alloc(struct storage *st, bool zero, struct err *e)
 {
     struct engine *g = st->engine;

@@ -60,7 +60,7 @@ struct reduce_state {
 bool reduce_defined(enum reduce_op op, enum dtype t);
 /* The reduction must be defined for t. */
 const struct reduce_state *reduce_state(enum reduce_op op, enum dtype t);
-/* The scan whose results are that reduction's; SCAN_COUNT: there is none. */
+/* The scan that corresponds to a reduction; SCAN_COUNT if no scan does. */
 enum scan_op reduce_scan(enum reduce_op op);
 /* Whether there is one, for elements of t. */
 bool scan_defined(enum reduce_op op, enum dtype t);

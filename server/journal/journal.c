@@ -405,8 +405,8 @@ enum err_code journal_check_space(struct journal *j, const char *owner, size_t n
     pthread_mutex_unlock(&j->lock);
     if (too_much)
         return err_set(e, ERR_OUT_OF_MEMORY,
-                       "the journal has no room for another %zu bytes of '%.80s', who may use as "
-                       "much of it as is free (journal-size)",
+                       "the journal has no room for another %zu bytes of '%.80s': a user "
+                       "may hold as much of it as is free (journal-size)",
                        n, owner);
     return full ? journal_full(n, e) : ERR_OK;
 }

@@ -13,10 +13,10 @@
 int reason_open(void);
 void reason_reset(int fd);
 void reason_set(int fd, const char *text);
-/* As one line, "arrayd: " left out. False: there is none. */
+/* The reason as one line, without "arrayd: ". False if no reason was set. */
 bool reason_read(int fd, char ret[REASON_SIZE]);
 
-/* Of another process, the keeper. False: there is none, or it may not be read. */
+/* The reason that the keeper, another process, holds. False if it has none or may not be read. */
 bool reason_of(pid_t keeper, char ret[REASON_SIZE]);
 
 #endif
