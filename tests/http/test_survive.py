@@ -28,7 +28,8 @@ def kill(d, sig=signal.SIGKILL):
 
 
 def keeping(start, *args):
-    return start("--keep-arrays", "--restart-limit", 1000, *args, environment=DEADLY)
+    """Connections wait for the next daemon, however many deaths put it off."""
+    return start("--keep-arrays", "--restart-limit", 1000, "--restart-wait", 0, *args, environment=DEADLY)
 
 
 def same(c, name, want):

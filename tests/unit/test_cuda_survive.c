@@ -68,6 +68,8 @@ static void begin(struct fixture *x, const struct request *r)
     if (r->hosted)
         move_out(x, &o);
     assert_int_equal(o.code, ERR_OK);
+    for (int tries = 0; o.told && atomic_load(&o.done) == WAITING;)
+        pause_a_little(&tries); /* the callback has `o` */
     settle(&first);
 }
 
