@@ -34,13 +34,14 @@ static inline struct engine_placed *side_find(struct side *x, uint64_t buffer)
 }
 
 /* What the keeper and the journal have, for another process: `to` is not open yet. The cells are a
- * copy: whatever `x` does from now on is not seen. */
-static inline void side_copy(const struct side *x, struct side *to)
+ * copy: whatever `x` does from now on is not seen. The caller has the keeper's lock. */
+static inline void side_copy_locked(const struct side *x, struct side *to)
 {
     memset(to, 0, sizeof *to);
     for (int i = 0; i < x->keeper.n; i++) {
         to->keeper.all[i] = x->keeper.all[i];
         to->keeper.all[i].fd = fcntl(x->keeper.all[i].fd, F_DUPFD_CLOEXEC, 0);
+        assert_true(to->keeper.all[i].fd >= 0);
     }
     to->keeper.n = x->keeper.n;
     memcpy(to->all, x->all, sizeof x->all);
@@ -54,6 +55,13 @@ static inline void side_copy(const struct side *x, struct side *to)
         assert_true(n > 0 && pwrite(to->cells, block, (size_t)n, at) == n);
         at += n;
     }
+}
+
+static inline void side_copy(struct side *x, struct side *to)
+{
+    pthread_mutex_lock(&x->keeper.lock); /* memory that is let go of goes in the background */
+    side_copy_locked(x, to);
+    pthread_mutex_unlock(&x->keeper.lock);
 }
 
 static inline void side_placed(void *user, const struct engine_placed *all, uint32_t n,
@@ -70,7 +78,7 @@ static inline void side_placed(void *user, const struct engine_placed *all, uint
             x->writing = atomic_load(&cells_at(x->g->cells, all[i].place.cell)->writing);
     }
     if (x->dies)
-        side_copy(x, x->dies);
+        side_copy_locked(x, x->dies);
     x->dies = NULL;
     pthread_mutex_unlock(&x->keeper.lock);
 }
