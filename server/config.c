@@ -135,6 +135,9 @@ const struct setting config_settings[] = {
      "CUDA: time from the loss of a device until exit with status 75; with a keeper 0"},
     {"no-keeper", SET_FLAG, false, AT(no_keeper), "no", 0, 0, NULL,
      "run as a single process, without the keeper that restarts the daemon"},
+    {"private", SET_TEXT, false, AT(private), NULL, 0, 0, "FOLDER",
+     "the daemon belongs to the program that started it and made this folder for its Unix sockets: "
+     "it ends when its standard input does, a pipe, and then removes the sockets and the folder"},
     {"restart-limit", SET_COUNT, true, AT(restart_limit), "10", 0, 1e9, "N",
      "starts in a row that may fail within a second; then the keeper gives up (exit status 75), or "
      "tries every 30 s if it holds arrays"},

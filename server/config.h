@@ -48,6 +48,7 @@ struct config {
 
     /* the keeper */
     bool no_keeper, keep_arrays;
+    char *private; /* folder, NULL: the daemon is nobody's own */
     int64_t restart_limit, restart_rate, journal_size, max_chunks, max_kept_arrays, job_restarts;
     int64_t reuse_memory; /* bytes on each device; 0, as for the time: see reclaim.h */
     double reuse_time;    /* seconds */

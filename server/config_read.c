@@ -273,6 +273,10 @@ static enum err_code load(int argc, char *const *argv, struct config *c, enum co
         TRY(read_file(c, c->file, e));
     TRY(command_line(argc, argv, c, true, action, e));
     TRY(defaults(c, true, e));
+    if (c->private && c->no_keeper)
+        return err_set(e, ERR_BAD_FIELD,
+                       "private: it is the keeper that does this, and no-keeper "
+                       "turns it off");
     return resolve_kernel_cache(c, e);
 }
 

@@ -30,6 +30,7 @@
 #include "server/doctor.h"
 #include "server/front.h"
 #include "server/http/http.h"
+#include "server/http/unix_socket.h"
 #include "server/jobs/jobs.h"
 #include "server/keeper/hold.h"
 #include "server/keeper/keeper.h"
@@ -540,10 +541,14 @@ static int keep(struct config *config, char *const *argv)
                               .most_deaths = config->restart_rate,
                               .leave_s = config->drain_timeout + saving + LEAVE_S,
                               .wait_s = config->restart_wait,
+                              .follows = config->private != NULL,
                               .sockets = HTTP_SOCKETS,
                               .answered = HTTP_SOCKETS_PLAIN};
+    const int status = keeper_run(&k);
+    if (config->private)
+        unix_remove_folder(config->private);
     config_free(config);
-    return keeper_run(&k);
+    return status;
 }
 
 /* The commands that the first argument may name instead of an option. */

@@ -2,7 +2,9 @@
  * refused, and the new socket replaces it. */
 #include "server/http/unix_socket.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -65,6 +67,19 @@ enum err_code unix_listen(const char *path, int mode, int *ret_fd, struct err *e
     }
     *ret_fd = fd;
     return ERR_OK;
+}
+
+void unix_remove_folder(const char *path)
+{
+    DIR *folder = opendir(path);
+    struct stat st;
+    for (const struct dirent *d = folder ? readdir(folder) : NULL; d; d = readdir(folder))
+        if (fstatat(dirfd(folder), d->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISSOCK(st.st_mode))
+            unlinkat(dirfd(folder), d->d_name, 0);
+    if (folder)
+        closedir(folder);
+    rmdir(path);
 }
 
 int unix_peer(int fd)

@@ -38,6 +38,7 @@
 #define AT_ONCE      3     /* so many signals to end leave no time */
 #define EXIT_NO_EXEC 127
 #define RESERVE      (ANSWERS_MOST + 16) /* descriptors: for these, for starts, no LINK_ADD */
+#define OWN          4                   /* descriptors that are polled besides the answers' */
 
 struct keeper {
     struct keeper_config config;
@@ -244,14 +245,6 @@ static void hear(struct keeper *k)
 
 /* --- its end --- */
 
-static void describe(int status, char ret[64])
-{
-    if (WIFEXITED(status))
-        snprintf(ret, 64, "exit status %d", WEXITSTATUS(status));
-    else
-        snprintf(ret, 64, "signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
-}
-
 /* Whether it ended because it wanted to, or because it could not begin. One that has been started
  * again may begin next time: a mistake in a file may be mended, an address be free again. A new
  * program that cannot begin decides nothing, even at the end of everything: what is held is to be
@@ -333,7 +326,7 @@ static void start_again(struct keeper *k, const char *how)
 static void daemon_ended(struct keeper *k, int status)
 {
     char how[64];
-    describe(status, how);
+    reason_of_end(status, how);
     k->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     k->ended = clock_date();
     hear(k);
@@ -400,7 +393,7 @@ static void checker_ended(struct keeper *k, int status)
 {
     char how[64];
     k->checker = 0;
-    describe(status, how);
+    reason_of_end(status, how);
     if (k->ending || !k->daemon || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
         upgrade_fails(k, how);
         return;
@@ -558,17 +551,20 @@ static int timeout(const struct keeper *k, uint64_t now)
 
 static void poll_once(struct keeper *k)
 {
-    struct pollfd p[3 + ANSWERS_POLLED] = {
+    struct pollfd p[OWN + ANSWERS_POLLED] = {
         {.fd = k->signal_fd, .events = POLLIN},
         {.fd = k->silent ? -1 : k->link, .events = (short)(POLLIN | (k->given ? 0 : POLLOUT))},
         {.fd = notify_waits(), .events = POLLOUT},
+        {.fd = k->config.follows && !k->ending ? STDIN_FILENO : -1},
     };
     const uint64_t before = clock_ns(), from = answers_from(k);
     const int n =
-        answers_polled(&k->answers, k->table, k->config.answered, from && from <= before, p + 3);
-    if (poll(p, (nfds_t)n + 3, timeout(k, before)) < 0 && errno != EINTR)
+        answers_polled(&k->answers, k->table, k->config.answered, from && from <= before, p + OWN);
+    if (poll(p, (nfds_t)n + OWN, timeout(k, before)) < 0 && errno != EINTR)
         return;
-    answers_go_on(&k->answers, p + 3, n);
+    answers_go_on(&k->answers, p + OWN, n);
+    if (p[3].revents)
+        end(k, SIGTERM);
     if (p[2].revents)
         notify_go_on();
     if (p[1].revents & (POLLIN | POLLHUP))

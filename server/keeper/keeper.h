@@ -12,6 +12,7 @@
 #ifndef ARRAYD_KEEPER_H
 #define ARRAYD_KEEPER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define KEEPER_NAME         "arrayd-keeper"          /* in /proc and ps */
@@ -37,6 +38,7 @@ struct keeper_config {
     int64_t most_deaths;   /* within a minute; more are put off (pace.h) */
     double leave_s;        /* how long a daemon may take to leave for an upgrade */
     double wait_s; /* without a daemon; then connections are answered here (answer.h). 0: never */
+    bool follows;  /* the end of standard input is SIGTERM */
     const char *sockets;  /* with what the names of all listening sockets begin */
     const char *answered; /* with what the names of their listening sockets begin */
 };

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define NAME   "arrayd-upgrade-reason"
@@ -65,4 +66,12 @@ bool reason_of(pid_t keeper, char ret[REASON_SIZE])
     if (d)
         closedir(d);
     return found;
+}
+
+void reason_of_end(int status, char ret[64])
+{
+    if (WIFEXITED(status))
+        snprintf(ret, 64, "exit status %d", WEXITSTATUS(status));
+    else
+        snprintf(ret, 64, "signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
 }

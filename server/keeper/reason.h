@@ -19,4 +19,7 @@ bool reason_read(int fd, char ret[REASON_SIZE]);
 /* The reason that the keeper, another process, holds. False if it has none or may not be read. */
 bool reason_of(pid_t keeper, char ret[REASON_SIZE]);
 
+/* How a process ended, by waitpid's status of it: "exit status 1", "signal 9 (Killed)". */
+void reason_of_end(int status, char ret[64]);
+
 #endif
