@@ -23,6 +23,8 @@ PACKAGE = REPO / "clients" / "python"
 sys.path.insert(0, str(PACKAGE / "src"))
 import arrayd  # noqa: E402
 
+from conftest import find_binary  # noqa: E402
+
 pytestmark = pytest.mark.release_only  # it is the client that is tested here
 
 DTYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
@@ -477,8 +479,11 @@ def test_the_same_numbers(xp, daemon, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("page, count", [(PACKAGE / "README.md", 7), (REPO / "docs" / "python.md", 2)], ids=["README", "docs"])
-def test_pages(page, count, daemon_with, tmp_path):
+def test_pages(page, count, daemon_with, tmp_path, monkeypatch):
     """Their examples, one after the other."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "arrayd").symlink_to(pathlib.Path(find_binary()).resolve())
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     d = daemon_with("--backend", "cpu", "--allow-export", "--listen", "127.0.0.1:0", "--listen", f"unix:{tmp_path}/arrayd.sock")
     blocks = [b.split("```")[0] for b in page.read_text().split("```python\n")[1:]]
     assert len(blocks) >= count

@@ -83,7 +83,7 @@ def test_one_page_after_the_other(daemon_with, tmp_path, tmp_path_factory):
         lines = "".join(blocks(page)).splitlines()
         run_script(page, [x for line in lines if not line.startswith("./") for x in curl_and_shell(line)], daemon, folder, bin_folder)
         if page in PYTHON:
-            run_python(page, daemon, folder)
+            run_python(page, daemon, folder, bin_folder)
 
 
 CONSOLE = [(page, command, expected) for page in PAGES
@@ -111,19 +111,21 @@ def program_of(page):
     return "".join(re.findall(r"^```python\n(.*?)^```$", (REPO / page).read_text(), re.M | re.S))
 
 
-def run_python(page, daemon, folder):
+def run_python(page, daemon, folder, bin_folder):
     text = program_of(page).replace(ADDRESS, f"{daemon.host}:{daemon.port}")
+    if not (bin_folder / "arrayd").exists():
+        (bin_folder / "arrayd").symlink_to(os.path.abspath(find_binary()))
     done = subprocess.run([sys.executable, "-c", text], cwd=folder, capture_output=True, text=True, timeout=120,
-                          env={**os.environ, "PYTHONPATH": str(REPO / "clients/python/src")})
+                          env={**with_cli(bin_folder), "PYTHONPATH": str(REPO / "clients/python/src")})
     assert done.returncode == 0, f"{page}: {done.stderr[-3000:]}"
 
 
 @pytest.mark.parametrize("page", PYTHON)
-def test_worked_examples(page, daemon, daemon_with, api, tmp_path):  # api: what the example made is deleted
+def test_worked_examples(page, daemon, daemon_with, api, tmp_path, tmp_path_factory):  # api: what the example made is deleted
     """The ```python blocks of a page are one program."""
     if "arrayd.sock" in program_of(page):
         daemon_with("--backend", "cpu", "--listen", f"unix:{tmp_path}/arrayd.sock", "--allow-export")
-    run_python(page, daemon, tmp_path)
+    run_python(page, daemon, tmp_path, tmp_path_factory.mktemp("bin"))
 
 
 def start(options, daemon_with, folder, environment):

@@ -1,7 +1,7 @@
 """A client for arrays in an arrayd daemon, with the interface of the Python Array API standard.
 
     import arrayd
-    xp = arrayd.connect("http://127.0.0.1:7411")
+    xp = arrayd.connect("http://127.0.0.1:7411")    # or arrayd.local(), a daemon of this process' own
     a = xp.asarray([[1.0, 2.0], [3.0, 4.0]])
     print((a - xp.mean(a)) / xp.std(a))
 
@@ -21,15 +21,16 @@ if TYPE_CHECKING:
     from ._export import Exported
     from ._jobs import Job, JobFailed
     from ._lease import Lease
+    from ._local import local
 
 __all__ = ["Array", "ArraydError", "AsyncArray", "AsyncClient", "AsyncJob", "BadIndex", "BadReply", "BadType", "BadValue", "Busy", "Client",
            "Conflict", "ConnectionLost", "Denied", "DeviceError", "Exported", "Job", "JobFailed", "Lease", "NotFound", "OutOfMemory",
-           "__version__", "aconnect", "connect"]
+           "__version__", "aconnect", "connect", "local"]
 
 if not TYPE_CHECKING:  # which knows them from above
     _HOME = {"Array": "_array", "AsyncArray": "_async_client", "AsyncClient": "_async_client", "AsyncJob": "_async_client",
              "Client": "_client", "Exported": "_export", "Job": "_jobs", "JobFailed": "_jobs", "Lease": "_lease",
-             "aconnect": "_async_client", "connect": "_client"}
+             "aconnect": "_async_client", "connect": "_client", "local": "_local"}
 
     def __getattr__(name: str) -> Any:
         if name not in _HOME:

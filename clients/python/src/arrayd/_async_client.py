@@ -286,6 +286,11 @@ class AsyncClient(Namespace):
 
     # --- the daemon ---
 
+    @property
+    def url(self) -> str:
+        """Its address: for other processes, which may pass it to `connect`."""
+        return self._transport.url
+
     async def info(self) -> Dict[str, Any]:
         """Version, backend, devices, limits and operations."""
         info: Dict[str, Any] = (await self._ask("GET", "/v1/info")).json(INFO)
@@ -434,14 +439,21 @@ class AsyncClient(Namespace):
         return again, (self._transport.url, self._engine.session, self._transport.key)
 
 
-def aconnect(url: str = "http://127.0.0.1:7411", token: Optional[str] = None, *, timeout: Optional[float] = None,
+def aconnect(url: Optional[str] = None, token: Optional[str] = None, *, timeout: Optional[float] = None,
              context: Optional[ssl.SSLContext] = None, connections: int = 16) -> "Opening[AsyncClient]":
     """An asynchronous client: `async with arrayd.aconnect(url) as xp:`, or `xp = await arrayd.aconnect(url)`.
 
     The arguments are those of `connect`; `connections` is the number of requests that can be under way at the same time; further ones wait.
     """
+    def make(url: str) -> AsyncTransport:
+        return AsyncTransport(url, token or os.environ.get("ARRAYD_TOKEN"), timeout, context, connections)
+
     async def connecting() -> AsyncClient:
-        transport = AsyncTransport(url, token or os.environ.get("ARRAYD_TOKEN"), timeout, context, connections)
+        if url is not None:
+            transport = make(url)
+        else:
+            from ._local import reached
+            transport = await asyncio.to_thread(reached, make, token)
         client = AsyncClient(transport, "", None, "transport")
         try:
             info = await client.info()

@@ -244,6 +244,8 @@ class AsyncTransport(Endpoint):
     async def close(self) -> None:
         self._close_all()
         await asyncio.sleep(0)  # the loop closes them
+        if self.daemon is not None:
+            await asyncio.to_thread(self.daemon.leave, self)
 
     async def send(self, r: Request, beside: bool = False, last: bool = False) -> Response:
         """The reply; an ArraydError where it is none of success. `beside` the others, without a turn, goes what waits for something

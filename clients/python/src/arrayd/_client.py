@@ -71,6 +71,11 @@ class Client(Namespace):
 
     # --- the daemon ---
 
+    @property
+    def url(self) -> str:
+        """Its address: for other processes, which may pass it to `connect`."""
+        return self._transport.url
+
     def info(self) -> Dict[str, Any]:
         """Version, backend, devices, limits and operations."""
         info: Dict[str, Any] = self._ask("GET", "/v1/info").json(INFO)
@@ -212,24 +217,40 @@ def again(url: str, session: Optional[str], key: str) -> Client:
         client = _clients.get((endpoint.key, session))
         return client or Client(endpoint, session)
     transport = Transport(endpoint.url, endpoint.token, endpoint.timeout, endpoint.context)
+    if endpoint.daemon is not None:
+        transport.daemon = endpoint.daemon
+        endpoint.daemon.users.add(transport)
     client = _clients[key, session] = Client(transport, session, "transport")
     return client
 
 
-def connect(url: str = "http://127.0.0.1:7411", token: Optional[str] = None, *, timeout: Optional[float] = None,
+def connect(url: Optional[str] = None, token: Optional[str] = None, *, timeout: Optional[float] = None,
             context: Optional[ssl.SSLContext] = None) -> Client:
-    """Connects to the daemon at http://host:port, https://host:port or unix:/path.
+    """Connects to the daemon at http://host:port, https://host:port or unix:/path. Without an address: to that of the environment's
+    ARRAYD_URL, or else the one that answers at http://127.0.0.1:7411 or unix:/run/arrayd/arrayd.sock, or else, if no token is given,
+    to one of this process' own (`local`).
 
     `token` is the bearer token of an account (by default that of the environment's ARRAYD_TOKEN, if set). `timeout` is the number of seconds that
     a request may take without any byte being transferred (by default unlimited). `context` sets what TLS trusts. Raises ConnectionLost if
     the daemon cannot be reached, Denied if it does not accept the token, BadReply if the server is not arrayd.
     """
-    client = Client(Transport(url, token or os.environ.get("ARRAYD_TOKEN"), timeout, context), None, "transport")
+    def make(url: str) -> Transport:
+        return Transport(url, token or os.environ.get("ARRAYD_TOKEN"), timeout, context)
+
+    if url is not None:
+        return opened(make(url))
+    from ._local import reached
+    return opened(reached(make, token))
+
+
+def opened(transport: Transport) -> Client:
+    """Its client, once the daemon has answered."""
+    client = Client(transport, None, "transport")
     try:
         info = client.info()
         client._device = client._device_of(info, None)
-        client._transport.started = info.get("process", {}).get("started")
+        transport.started = info.get("process", {}).get("started")
     except BaseException:
-        client._transport.close()
+        transport.close()
         raise
     return client

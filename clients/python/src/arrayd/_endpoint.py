@@ -77,6 +77,7 @@ class Endpoint:
         self._fixed = "".join(f"{k}: {v}\r\n" for k, v in (("Host", self.host), *self.always.items()))
         self.started: Optional[str] = None  # when the daemon was, as it said at the first `connect`
         self.closed = False
+        self.daemon: Any = None  # where it is this process' own
         self.open: "weakref.WeakSet[Any]" = weakref.WeakSet()  # its connections, idle or in use, and those of exports
         # a lock that whoever writes to arrays in place holds until the reply; None: nothing is written in place, so that what two ask for at
         # once is computed twice, and right both times

@@ -109,6 +109,8 @@ class Transport(Endpoint):
 
     def close(self) -> None:
         self._close_all()
+        if self.daemon is not None:
+            self.daemon.leave(self)
 
     def send(self, r: Request, last: bool = False) -> Response:
         """The reply; an ArraydError where it is none of success. `last`: also where this is closed."""
