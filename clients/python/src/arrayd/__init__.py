@@ -18,19 +18,22 @@ if TYPE_CHECKING:
     from ._array import Array
     from ._async_client import AsyncArray, AsyncClient, AsyncJob, aconnect
     from ._client import Client, connect
+    from ._config import config
     from ._export import Exported
     from ._jobs import Job, JobFailed
     from ._lease import Lease
     from ._local import local
+    from ._transfers import TransferForbidden, TransferWarning
 
 __all__ = ["Array", "ArraydError", "AsyncArray", "AsyncClient", "AsyncJob", "BadIndex", "BadReply", "BadType", "BadValue", "Busy", "Client",
            "Conflict", "ConnectionLost", "Denied", "DeviceError", "Exported", "Job", "JobFailed", "Lease", "NotFound", "OutOfMemory",
-           "__version__", "aconnect", "connect", "local"]
+           "TransferForbidden", "TransferWarning", "__version__", "aconnect", "config", "connect", "local"]
 
 if not TYPE_CHECKING:  # which knows them from above
     _HOME = {"Array": "_array", "AsyncArray": "_async_client", "AsyncClient": "_async_client", "AsyncJob": "_async_client",
              "Client": "_client", "Exported": "_export", "Job": "_jobs", "JobFailed": "_jobs", "Lease": "_lease",
-             "aconnect": "_async_client", "connect": "_client", "local": "_local"}
+             "TransferForbidden": "_transfers", "TransferWarning": "_transfers", "aconnect": "_async_client", "config": "_config",
+             "connect": "_client", "local": "_local"}
 
     def __getattr__(name: str) -> Any:
         if name not in _HOME:

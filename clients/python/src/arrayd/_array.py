@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any, List, Optional, Protocol, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Protocol, Tuple
 
 import numpy as np
 
@@ -12,7 +12,9 @@ from ._export import Exported
 from ._graph import Node, Shape, describe, host
 from ._indexing import Basic, basic_index, broadcasts, composed, with_places
 from ._lease import Lease
+from ._methods import Methods
 from ._requests import Steps
+from ._transfers import guard, guard_asked, to_fetch
 from ._views import View, check_writable, ghost_of, is_view, part, with_part
 
 if TYPE_CHECKING:
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
         def _run(self, steps: Steps[Any]) -> Any: ...
         def _fetched(self, node: Node) -> np.ndarray[Any, Any]: ...
         def _ends(self, x: Array) -> np.ndarray[Any, Any]: ...
-        def _wrap(self, node: Node) -> Array: ...
+        def _wrap(self, node: Node, shared: bool = False) -> Array: ...
+        def _reshaped_view(self, x: Array, shape: Any) -> View: ...
         def _from_host(self, value: Any, dtype: Optional[dt.DType]) -> Array: ...
         def _copied(self, x: Array) -> Array: ...
         def _by_reference(self, id_: str, shape: Any, dtype: str) -> Array: ...
@@ -41,29 +44,14 @@ if TYPE_CHECKING:
         def _gather(self, x: Array, keys: Any) -> Array: ...
         def _operand(self, value: Any, beside: dt.DType) -> Node: ...
         def _cast(self, node: Node, dtype: dt.DType) -> Node: ...
-        def permute_dims(self, x: Array, axes: Any) -> Array: ...
-        def matrix_transpose(self, x: Array) -> Array: ...
-        def reshape(self, x: Array, shape: Any) -> Array: ...
-        def astype(self, x: Array, dtype: Any) -> Array: ...
-        def abs(self, x: Any) -> Array: ...
-        def negative(self, x: Any) -> Array: ...
-        def positive(self, x: Any) -> Array: ...
-        def bitwise_invert(self, x: Any) -> Array: ...
-        def sum(self, x: Array, /, *, axis: Any, dtype: Any, keepdims: bool) -> Array: ...
-        def prod(self, x: Array, /, *, axis: Any, dtype: Any, keepdims: bool) -> Array: ...
-        def mean(self, x: Array, /, *, axis: Any, keepdims: bool) -> Array: ...
-        def std(self, x: Array, /, *, axis: Any, correction: float, keepdims: bool) -> Array: ...
-        def var(self, x: Array, /, *, axis: Any, correction: float, keepdims: bool) -> Array: ...
-        def min(self, x: Array, /, *, axis: Any, keepdims: bool) -> Array: ...
-        def max(self, x: Array, /, *, axis: Any, keepdims: bool) -> Array: ...
-        def any(self, x: Array, /, *, axis: Any, keepdims: bool) -> Array: ...
-        def all(self, x: Array, /, *, axis: Any, keepdims: bool) -> Array: ...
+        @property
+        def _cores(self) -> Dict[str, Callable[..., Array]]: ...
 
 
 NUMBERS = (bool, int, float, complex, np.generic)
 
 
-class Array:
+class Array(Methods):
     """An array in a daemon, or the expression for one.
 
     Operators and functions build an expression, which is evaluated in one request when a value is needed (`float(x)`, `np.asarray(x)`,
@@ -73,7 +61,6 @@ class Array:
     """
 
     __slots__ = ("_own", "_view", "_views", "_client", "_shared", "__weakref__")
-    __array_ufunc__ = None  # NumPy's arrays leave operators to these, and its functions of elements do not fetch the values unasked
     _own: Optional[Node]  # of a view: for the parent's node that it was made from
     _view: Optional[View]
     _views: "List[weakref.ref[Array]]"
@@ -85,14 +72,15 @@ class Array:
 
     @classmethod
     def _of(cls, node: Node, client: "Home", shared: bool = False) -> "Array":
-        x = cls.__new__(cls)
+        x: Array = cls.__new__(cls)
         x._client, x._shared, x._view, x._views = client, shared, None, []
         x._set(node)
         return x
 
     @staticmethod
     def _of_view(view: View) -> "Array":
-        x = type(view.parent).__new__(type(view.parent))
+        kind: Any = type(view.parent)
+        x: Array = kind.__new__(kind)
         x._client, x._shared, x._view, x._views, x._own = view.parent._client, False, view, [], None
         views = view.parent._views
         n = len(views)
@@ -147,6 +135,21 @@ class Array:
     def shape(self) -> Shape:
         return self._node.shape
 
+    @shape.setter
+    def shape(self, shape: Any) -> None:
+        """Another shape in place, where that needs no copy: from now on this is a view of what it was, and so are its views."""
+        self._client._reshaped_view(self, shape)  # first: it says what is wrong
+        base = self._client._wrap(self._node, self._shared)
+        base._view, base._views = self._view, self._views
+        if base._view is not None:
+            base._view.parent._views.append(weakref.ref(base))
+        for view in (r() for r in base._views):
+            if view is not None and view._view is not None:
+                view._view.parent = base
+        self._shared, self._views, self._own = False, [], None
+        self._view = self._client._reshaped_view(base, shape)
+        base._views.append(weakref.ref(self))
+
     @property
     def dtype(self) -> dt.DType:
         return self._node.dtype
@@ -166,16 +169,6 @@ class Array:
     @property
     def device(self) -> str:
         return self._client.device
-
-    @property
-    def T(self) -> "Array":
-        if self.ndim != 2:
-            raise ValueError("T is for arrays of rank 2; mT transposes the last two axes")
-        return self._client.permute_dims(self, (1, 0))
-
-    @property
-    def mT(self) -> "Array":
-        return self._client.matrix_transpose(self)
 
     @property
     def id(self) -> str:
@@ -233,7 +226,10 @@ class Array:
         self._alone()
         self._set((yield from self._client._engine.own_memory(self)))
 
-    def item(self) -> Any:
+    def item(self, *at: Any) -> Any:
+        """The element there; without that, of an array of one element."""
+        if at:
+            return self.flat[at[0]].item() if len(at) == 1 and not isinstance(at[0], tuple) else self[at[0] if len(at) == 1 else at].item()
         if self.size != 1:
             raise ValueError(f"an array of {self.size} elements is not a single number")
         return dt.plain(self._values()).item()
@@ -244,6 +240,7 @@ class Array:
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> "np.ndarray[Any, Any]":
         if copy is False and self._node.value is None:
             raise ValueError("the values are on the server: np.asarray cannot avoid a copy")
+        guard_asked(to_fetch((self._node,)))
         value = self._values()
         if dtype is not None and np.dtype(dtype) != value.dtype:
             return dt.cast(value, np.dtype(dtype))
@@ -347,6 +344,7 @@ class Array:
         c, node = self._client, self._node
         mask = c._mask_of(key, self)
         if mask is not None:
+            guard("x[mask]", to_fetch((node, mask._node)))
             return c._from_host(self._values()[mask._values()], self.dtype)
         index = basic_index(key, self.shape)
         if index is None:
@@ -373,6 +371,7 @@ class Array:
                 yield from self._becoming(Node("where", (mask._node, c._cast(v, self.dtype), self._node), self.shape, self.dtype))
             return
         if index is None:  # scattered: done here
+            guard("x[i] = …", self.nbytes + to_fetch((self._node, v)))
             values = np.array((yield from c._engine.fetch(self._node)))
             keys = [mask] if mask is not None else _tuple(key)
             at = []
@@ -469,10 +468,10 @@ class Array:
 
     def _binary(self, op: str, other: Any, swapped: bool = False) -> Any:
         c = self._client
-        if not isinstance(other, (Array, *NUMBERS, np.ndarray, list, tuple)):
+        if not isinstance(other, OPERANDS):
             return NotImplemented
-        f = getattr(c, op)
-        return f(other, self) if swapped else f(self, other)
+        f = c._cores[op]
+        return f(c, other, self) if swapped else f(c, self, other)
 
     def _in_place(self, op: str, other: Any) -> Any:
         r = self._binary(op, other)
@@ -480,7 +479,7 @@ class Array:
             return r
         if r.shape != self.shape:
             raise ValueError(f"{op} in place: a result of shape {r.shape} does not fit into shape {self.shape}\n    {describe(r._node)}")
-        if not _goes_into(r.dtype, self.dtype):
+        if not goes_into(r.dtype, self.dtype):
             raise TypeError(f"{op} in place: a result of {dt.name_of(r.dtype)} does not go into {dt.name_of(self.dtype)}\n"
                             f"    {describe(r._node)}")
         check_writable(self._view)
@@ -490,16 +489,16 @@ class Array:
         return self
 
     def __abs__(self) -> "Array":
-        return self._client.abs(self)
+        return self._client._cores["abs"](self._client, self)
 
     def __neg__(self) -> "Array":
-        return self._client.negative(self)
+        return self._client._cores["negative"](self._client, self)
 
     def __pos__(self) -> "Array":
-        return self._client.positive(self)
+        return self._client._cores["positive"](self._client, self)
 
     def __invert__(self) -> "Array":
-        return self._client.bitwise_invert(self)
+        return self._client._cores["bitwise_invert"](self._client, self)
 
     def __matmul__(self, other: Any, /) -> "Array":
         return self._binary("matmul", other)  # type: ignore[no-any-return]
@@ -512,67 +511,18 @@ class Array:
 
     __hash__ = None  # type: ignore[assignment]
 
-    # --- reductions, as NumPy's arrays have them, whose functions (`np.sum(x)`) call them ---
 
-    def sum(self, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False) -> "Array":
-        _no(out)
-        return self._client.sum(self, axis=axis, dtype=dtype, keepdims=keepdims)
-
-    def prod(self, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False) -> "Array":
-        _no(out)
-        return self._client.prod(self, axis=axis, dtype=dtype, keepdims=keepdims)
-
-    def mean(self, axis: Any = None, dtype: None = None, out: None = None, keepdims: bool = False) -> "Array":
-        _no(out, dtype)
-        return self._client.mean(self, axis=axis, keepdims=keepdims)
-
-    def std(self, axis: Any = None, dtype: None = None, out: None = None, ddof: float = 0.0, keepdims: bool = False, *,
-            correction: Optional[float] = None) -> "Array":
-        _no(out, dtype)
-        return self._client.std(self, axis=axis, correction=ddof if correction is None else correction, keepdims=keepdims)
-
-    def var(self, axis: Any = None, dtype: None = None, out: None = None, ddof: float = 0.0, keepdims: bool = False, *,
-            correction: Optional[float] = None) -> "Array":
-        _no(out, dtype)
-        return self._client.var(self, axis=axis, correction=ddof if correction is None else correction, keepdims=keepdims)
-
-    def min(self, axis: Any = None, out: None = None, keepdims: bool = False) -> "Array":
-        _no(out)
-        return self._client.min(self, axis=axis, keepdims=keepdims)
-
-    def max(self, axis: Any = None, out: None = None, keepdims: bool = False) -> "Array":
-        _no(out)
-        return self._client.max(self, axis=axis, keepdims=keepdims)
-
-    def any(self, axis: Any = None, out: None = None, keepdims: bool = False) -> "Array":
-        _no(out)
-        return self._client.any(self, axis=axis, keepdims=keepdims)
-
-    def all(self, axis: Any = None, out: None = None, keepdims: bool = False) -> "Array":
-        _no(out)
-        return self._client.all(self, axis=axis, keepdims=keepdims)
-
-    def reshape(self, *shape: Any) -> "Array":
-        return self._client.reshape(self, shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape)
-
-    def astype(self, dtype: Any) -> "Array":
-        return self._client.astype(self, dt.dtype_of(dtype))
+OPERANDS = (Array, *NUMBERS, np.ndarray, list, tuple)
 
 
-def _no(*given: None) -> None:
-    """Of what NumPy's functions may hand over."""
-    if any(g is not None for g in given):
-        raise TypeError("`out` is not supported, and `dtype` only for sum and prod")
-
-
-def _goes_into(a: dt.DType, b: dt.DType) -> bool:
+def goes_into(a: dt.DType, b: dt.DType) -> bool:
     """As results of NumPy's operators in place do: its casting "same_kind"."""
     order = "buifc"
     return order.index(dt.kind(a)) <= order.index(dt.kind(b))
 
 
 def _same_kind(a: dt.DType, b: dt.DType) -> bool:
-    return _goes_into(a, b) or {dt.kind(a), dt.kind(b)} == {"i", "u"}
+    return goes_into(a, b) or {dt.kind(a), dt.kind(b)} == {"i", "u"}
 
 
 def _tuple(key: Any) -> Tuple[Any, ...]:

@@ -346,10 +346,10 @@ class AsyncClient(Namespace):
 
     # --- arrays of the server ---
 
-    async def array(self, ref: str) -> AsyncArray:
-        """The array with a name or an id; it remains on the server when this process no longer refers to it."""
-        found: AsyncArray = await self._await(self._finding(ref))
-        return found
+    def array(self, object: Any, dtype: Any = None, **more: Any) -> Any:
+        """Of text, and awaited: the array with this name or id; it remains on the server when this process no longer refers to it. Of
+        values: an array of them, as numpy.array makes one."""
+        return self._await(self._finding(object)) if isinstance(object, str) else self._array_of(object, dtype, **more)
 
     async def arrays(self) -> AsyncIterator[Dict[str, Any]]:
         """The metadata of all arrays of the session, in order of creation: `async for m in xp.arrays()`."""

@@ -2,12 +2,12 @@
 from __future__ import annotations
 
 import operator
-from typing import Any, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from . import _dtypes as dt
-from ._array import Array
+from ._array import Array, goes_into
 from ._engine import Engine
 from ._graph import Node, Shape, const, describe, host
 from ._numbers import wire
@@ -26,6 +26,17 @@ class Base:
     _engine: Engine
 
     def _run(self, steps: Steps[Any]) -> Any:
+        raise NotImplementedError
+
+    def asarray(self, obj: Any, /) -> Array:
+        raise NotImplementedError
+
+    def _hosted(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, of values that are fetched for it."""
+        raise NotImplementedError
+
+    def _changing(self, name: str, function: Callable[..., Any], x: Array, *args: Any) -> None:
+        """Calls what writes to its first argument."""
         raise NotImplementedError
 
     def _array(self, op: str, args: Sequence[Node], shape: Shape, dtype: dt.DType, /, **attrs: Any) -> Array:
@@ -60,6 +71,28 @@ class Base:
         return value
 
     # --- operands ---
+
+    def _taken(self, x: Any) -> Array:
+        """An array of what NumPy's functions take for one."""
+        if isinstance(x, Array):
+            return self._check(x)
+        if isinstance(x, (np.ndarray, np.generic, list, tuple, *PLAIN)):
+            return self.asarray(x)
+        raise TypeError(f"an array is wanted, not {type(x).__name__}")
+
+    def _into(self, out: Any, r: Any) -> Array:
+        """What `out=` asks for: the result becomes the values of an array that is there."""
+        if isinstance(out, tuple) and len(out) == 1:
+            out = out[0]
+        if not isinstance(out, Array):
+            raise TypeError(f"out: an array of arrayd's is wanted, not {type(out).__name__}: values come into this process by np.asarray(x)")
+        r = self._taken(r)
+        if r.shape != out.shape:
+            raise ValueError(f"out: a result of shape {r.shape} does not fit into shape {out.shape}")
+        if not goes_into(r.dtype, out.dtype):
+            raise TypeError(f"out: a result of {dt.name_of(r.dtype)} does not go into {dt.name_of(out.dtype)}")
+        out[...] = r
+        return out
 
     def _check(self, x: Any, what: str = "an array") -> Array:
         if not isinstance(x, Array):

@@ -136,9 +136,12 @@ class Client(Namespace):
 
     # --- arrays of the server ---
 
-    def array(self, ref: str) -> Array:
-        """The array with a name or an id; it remains on the server when this process no longer refers to it."""
-        found: Array = self._run(self._finding(ref))
+    def array(self, object: Any, dtype: Any = None, **more: Any) -> Array:
+        """Of text: the array with this name or id; it remains on the server when this process no longer refers to it. Of values: an
+        array of them, as numpy.array makes one."""
+        if not isinstance(object, str):
+            return self._array_of(object, dtype, **more)
+        found: Array = self._run(self._finding(object))
         return found
 
     def arrays(self) -> Iterator[Dict[str, Any]]:

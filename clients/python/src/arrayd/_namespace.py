@@ -15,16 +15,17 @@ from ._graph import Handle, const, const_json, stored
 from ._ns_exchange import Exchange
 from ._ns_host import Host
 from ._ns_inspection import Inspection
-from ._ns_statistics import Statistics
 from ._numbers import unwired, wire
 from ._replies import ARRAY, ARRAYS, JOB, MADE, OBJECT, RESULT, SESSION
 from ._requests import Response, Steps, segment
+from .numpy._protocols import Protocols
 
 Ref = Union[Array, str]
 Bound = Union[Array, bool, int, float, complex, "np.generic", "np.ndarray[Any, Any]", Sequence[Any]]
 
 
-class Namespace(Statistics, Host, Inspection, Exchange):
+class Namespace(Protocols, Inspection, Exchange):
+    _cores = {**Protocols._cores, "matmul": Host.matmul}
     _transport: Endpoint
     _engine: Engine
 

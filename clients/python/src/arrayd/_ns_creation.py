@@ -12,6 +12,7 @@ from ._array import Array
 from ._base import Base
 from ._engine import SMALL
 from ._graph import create
+from ._indexing import broadcasts
 from ._numbers import wire
 
 Number = Union[bool, int, float, complex]
@@ -19,7 +20,8 @@ Extents = Union[int, Tuple[int, ...]]
 
 
 class Creation(Base):
-    def asarray(self, obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Optional[bool] = None) -> Array:
+    def asarray(self, obj: Any, /, dtype: Any = None, order: Optional[str] = None, *, device: Any = None, copy: Optional[bool] = None,
+                like: Any = None) -> Array:
         """An array of values of this process, or of an array. Small ones are uploaded when the server first needs them."""
         self._check_device(device)
         t = None if dtype is None else dt.dtype_of(dtype)
@@ -31,6 +33,9 @@ class Creation(Base):
             return self._wrap(self._cast(self._check(obj)._node, t))
         if copy is False:
             raise ValueError("values of this process are copied to the server")
+        if _holds_arrays(obj) and not _is_here(obj):
+            whole = self.stack([self.asarray(o) for o in obj])  # type: ignore[attr-defined]
+            return whole if t is None else self._wrap(self._cast(whole._node, t))
         return self._given(*self._values_of(obj, t))
 
     def _values_of(self, obj: Any, t: Optional[dt.DType] = None) -> Tuple["np.ndarray[Any, Any]", dt.DType]:
@@ -52,9 +57,15 @@ class Creation(Base):
                 self._number(int(extreme), t)
         return dt.cast(value, t), t
 
-    def full(self, shape: Extents, fill_value: Number, *, dtype: Any = None, device: Any = None) -> Array:
+    def full(self, shape: Extents, fill_value: Number, dtype: Any = None, order: str = "C", *, device: Any = None) -> Array:
         """`fill_value` everywhere."""
         self._check_device(device)
+        if isinstance(fill_value, (Array, np.ndarray, list, tuple)) and np.ndim(fill_value):
+            of, s = self._taken(fill_value), self._shape(shape)
+            node = of._node if dtype is None else self._cast(of._node, dt.dtype_of(dtype))
+            if not broadcasts(of.shape, s):
+                raise ValueError(f"full: values of shape {of.shape} do not fill shape {s}")
+            return self._array("broadcast_to", (node,), s, node.dtype, shape=list(s))
         if dtype is None and isinstance(fill_value, (Array, np.generic, np.ndarray)):
             dtype = fill_value.dtype
         if isinstance(fill_value, (Array, np.generic, np.ndarray)):
@@ -64,40 +75,48 @@ class Creation(Base):
         node = self._number(fill_value, t)
         return self._array("broadcast_to", (node,), s, t, shape=list(s)) if s else self._wrap(node)
 
-    def zeros(self, shape: Extents, *, dtype: Any = None, device: Any = None) -> Array:
+    def zeros(self, shape: Extents, dtype: Any = None, order: str = "C", *, device: Any = None) -> Array:
         """0 everywhere; float64 unless told otherwise."""
         return self.full(shape, 0, dtype=dt.FLOAT64 if dtype is None else dtype, device=device)
 
-    def ones(self, shape: Extents, *, dtype: Any = None, device: Any = None) -> Array:
+    def ones(self, shape: Extents, dtype: Any = None, order: str = "C", *, device: Any = None) -> Array:
         """1 everywhere; float64 unless told otherwise."""
         return self.full(shape, 1, dtype=dt.FLOAT64 if dtype is None else dtype, device=device)
 
-    def empty(self, shape: Extents, *, dtype: Any = None, device: Any = None) -> Array:
+    def empty(self, shape: Extents, dtype: Any = None, order: str = "C", *, device: Any = None) -> Array:
         """The same as zeros: nobody reads what was in memory before."""
         return self.zeros(shape, dtype=dtype, device=device)
 
-    def full_like(self, x: Array, /, fill_value: Number, *, dtype: Any = None, device: Any = None) -> Array:
+    def full_like(self, x: Array, /, fill_value: Number, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
+                  device: Any = None) -> Array:
         """`full` with the shape and dtype of x."""
-        return self.full(self._check(x).shape, fill_value, dtype=x.dtype if dtype is None else dtype, device=device)
+        x = self._taken(x)
+        return self.full(x.shape if shape is None else shape, fill_value, x.dtype if dtype is None else dtype, device=device)
 
-    def zeros_like(self, x: Array, /, *, dtype: Any = None, device: Any = None) -> Array:
+    def zeros_like(self, x: Array, /, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
+                   device: Any = None) -> Array:
         """`zeros` with the shape and dtype of x."""
-        return self.full_like(x, 0, dtype=dtype, device=device)
+        return self.full_like(x, 0, dtype, shape=shape, device=device)
 
-    def ones_like(self, x: Array, /, *, dtype: Any = None, device: Any = None) -> Array:
+    def ones_like(self, x: Array, /, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
+                  device: Any = None) -> Array:
         """`ones` with the shape and dtype of x."""
-        return self.full_like(x, 1, dtype=dtype, device=device)
+        return self.full_like(x, 1, dtype, shape=shape, device=device)
 
-    def empty_like(self, x: Array, /, *, dtype: Any = None, device: Any = None) -> Array:
+    def empty_like(self, x: Array, /, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
+                   device: Any = None) -> Array:
         """The same as zeros_like."""
-        return self.full_like(x, 0, dtype=dtype, device=device)
+        return self.full_like(x, 0, dtype, shape=shape, device=device)
 
-    def arange(self, start: Union[int, float], /, stop: Optional[Union[int, float]] = None, step: Union[int, float] = 1, *,
-               dtype: Any = None, device: Any = None) -> Array:
+    def arange(self, start: Union[int, float], /, stop: Optional[Union[int, float]] = None, step: Union[int, float] = 1,
+               dtype: Any = None, *, device: Any = None) -> Array:
         """start, start + step, … below stop; with one number, 0 to that."""
         self._check_device(device)
-        given: List[Any] = [v.item() if isinstance(v, np.generic) else v for v in ((0, start) if stop is None else (start, stop))]
-        first, end, by = (*given, step.item() if isinstance(step, np.generic) else step)
+        first: Any
+        end: Any
+        by: Any
+        first, end, by = (v.item() if isinstance(v, (np.generic, Array)) else v
+                          for v in ((0, start, step) if stop is None else (start, stop, step)))
         if by == 0:
             raise ValueError("a step of 0 never arrives")
         exact = all(isinstance(v, int) for v in (first, end, by))
@@ -108,10 +127,13 @@ class Creation(Base):
             return self._from_host(np.arange(first, end, by, dtype=here)[:n] if n else np.empty(0, t), t)
         return self._wrap(create({"arange": {"start": wire(first), "stop": wire(end), "step": wire(by)}}, (n,), t))
 
-    def linspace(self, start: Number, stop: Number, /, num: int, *, dtype: Any = None, device: Any = None,
-                 endpoint: bool = True) -> Array:
+    def linspace(self, start: Number, stop: Number, /, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
+                 axis: int = 0, *, device: Any = None) -> Any:
         """`num` numbers from start to stop, which is one of them if `endpoint`."""
         self._check_device(device)
+        if retstep or np.ndim(start) or np.ndim(stop):
+            return self._hosted("linspace", np.linspace)(start, stop, num, endpoint, retstep, dtype, axis)
+        start, stop = (v.item() if isinstance(v, (Array, np.ndarray, np.generic)) else v for v in (start, stop))
         if num < 0:
             raise ValueError("num is not negative")
         t = (dt.COMPLEX128 if isinstance(start, complex) or isinstance(stop, complex) else dt.FLOAT64) if dtype is None \
@@ -121,16 +143,18 @@ class Creation(Base):
         spec = {"start": wire(start), "stop": wire(stop), "num": int(num), "endpoint": bool(endpoint)}
         return self._wrap(create({"linspace": spec}, (num,), t))
 
-    def eye(self, n_rows: int, n_cols: Optional[int] = None, /, *, k: int = 0, dtype: Any = None, device: Any = None) -> Array:
+    def eye(self, n_rows: int, n_cols: Optional[int] = None, /, k: int = 0, dtype: Any = None, order: str = "C", *,
+            device: Any = None) -> Array:
         """1 on the k-th diagonal, else 0."""
         self._check_device(device)
         t = dt.FLOAT64 if dtype is None else dt.dtype_of(dtype)
-        m = n_rows if n_cols is None else n_cols
+        n_rows = int(n_rows)
+        m = n_rows if n_cols is None else int(n_cols)
         if n_rows * m * t.itemsize <= SMALL:
             return self._from_host(np.eye(n_rows, m, k), t)
         return self._wrap(create({"eye": {"n": n_rows, "m": m, "k": k}}, (n_rows, m), t))
 
-    def random(self, shape: Extents, *, distribution: str = "uniform", seed: Optional[int] = None, low: Optional[Number] = None,
+    def _random(self, shape: Extents, *, distribution: str = "uniform", seed: Optional[int] = None, low: Optional[Number] = None,
                high: Optional[Number] = None, dtype: Any = None) -> Array:
         """Philox4x32-10 numbers: uniform in [0, 1), normal, or integers in [low, high). The same for the same seed on every
         backend; without one, others each time."""
@@ -140,12 +164,11 @@ class Creation(Base):
         s = self._shape(shape)
         return self._wrap(create({"shape": list(s), "random": spec}, s, t))
 
-    def meshgrid(self, *arrays: Array, indexing: Literal["xy", "ij"] = "xy") -> List[Array]:
-        """Coordinates of a grid, from those along its axes."""
+    def meshgrid(self, *arrays: Array, copy: bool = True, sparse: bool = False, indexing: Literal["xy", "ij"] = "xy") -> List[Array]:
+        """Coordinates of a grid, from those along its axes; `sparse`: without their repetitions."""
+        arrays = tuple(self._taken(a) for a in arrays)
         if indexing not in ("xy", "ij"):
             raise ValueError("indexing is 'xy' or 'ij'")
-        if len({self._check(a).dtype for a in arrays}) > 1:
-            raise ValueError("the arrays are of one dtype")
         n = len(arrays)
         turn = indexing == "xy" and n > 1
         order = [1, 0, *range(2, n)] if turn else list(range(n))
@@ -155,25 +178,31 @@ class Creation(Base):
             s = [1] * n
             s[order.index(i)] = a.size
             column = self._array("reshape", (a._node,), tuple(s), a.dtype, shape=s)
-            out.append(self._array("broadcast_to", (column._node,), shape, a.dtype, shape=list(shape)))
+            out.append(column if sparse else self._array("broadcast_to", (column._node,), shape, a.dtype, shape=list(shape)))
         return out
 
-    def tril(self, x: Array, /, *, k: int = 0) -> Array:
+    def tril(self, x: Array, /, k: int = 0) -> Array:
         """x below and on the k-th diagonal of the last two axes, 0 above."""
         return self._triangle("tril", x, k)
 
-    def triu(self, x: Array, /, *, k: int = 0) -> Array:
+    def triu(self, x: Array, /, k: int = 0) -> Array:
         """x above and on the k-th diagonal of the last two axes, 0 below."""
         return self._triangle("triu", x, k)
 
     def _triangle(self, op: str, x: Array, k: int) -> Array:
-        if self._check(x).ndim < 2:
+        x = self._taken(x)
+        if x.ndim < 2:
             raise ValueError(f"{op} is of arrays of rank 2 and more")
         return self._array(op, (x._node,), x.shape, x.dtype, k=k)
 
 
 def _holds_arrays(obj: Any) -> bool:
     return isinstance(obj, (list, tuple)) and any(isinstance(o, Array) or _holds_arrays(o) for o in obj)
+
+
+def _is_here(obj: Any) -> bool:
+    """No request is needed for the values."""
+    return all(_is_here(o) if isinstance(o, (list, tuple)) else not isinstance(o, Array) or o._node.value is not None for o in obj)
 
 
 def _fetched(obj: Sequence[Any]) -> List[Any]:

@@ -1,7 +1,7 @@
 """Elementwise functions of the standard, and arrayd's own beside them."""
 from __future__ import annotations
 
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Dict, Optional, Union
 
 import numpy as np
 
@@ -9,11 +9,11 @@ from . import _dtypes as dt
 from ._array import Array
 from ._base import Base, only
 from ._graph import Node, const
+from ._spelling import spelled
+from ._ufunc import Ufunc
 
 Number = Union[bool, int, float, complex]
 Rule = Callable[[dt.DType], dt.DType]
-Unary = Callable[..., Array]
-Binary = Callable[..., Array]
 
 
 def _same(t: dt.DType) -> dt.DType:
@@ -24,18 +24,15 @@ def _bool(t: dt.DType) -> dt.DType:
     return dt.BOOL
 
 
-def _unary(name: str, kinds: str, rule: Rule, text: str, op: Optional[str] = None) -> Unary:
+def _unary(name: str, kinds: str, rule: Rule, text: str, op: Optional[str] = None) -> Ufunc:
     def f(self: Base, x: Array, /) -> Array:
         only(kinds, name, self._check(x)._node)
         return self._array(op or name, (x._node,), x.shape, rule(x.dtype))
 
-    f.__name__ = name
-    f.__qualname__ = f"Client.{name}"
-    f.__doc__ = text
-    return f
+    return Ufunc(name, f, 1, text)
 
 
-def _binary(name: str, kinds: str, rule: Rule, text: str) -> Binary:
+def _binary(name: str, kinds: str, rule: Rule, text: str) -> Ufunc:
     def f(self: Base, x1: Union[Array, Number], x2: Union[Array, Number], /) -> Array:
         a, b = self._pair(name, x1, x2)
         t = dt.promote(a.dtype, b.dtype)
@@ -44,10 +41,19 @@ def _binary(name: str, kinds: str, rule: Rule, text: str) -> Binary:
             return self._wrap(const(getattr(np, name)(a.value, b.value), dt.BOOL))  # of numbers that are known here
         return self._array(name, (a, b), self._broadcast(name, a, b), rule(t))
 
-    f.__name__ = name
-    f.__qualname__ = f"Client.{name}"
-    f.__doc__ = text
-    return f
+    return Ufunc(name, f, 2, text)
+
+
+def _power(self: Base, x1: Union[Array, Number], x2: Union[Array, Number], /) -> Array:
+    """Integers to the power of a negative integer, a number, are a ValueError, as in NumPy; where the exponents are an array they are 0,
+    but for those of 1 and -1."""
+    power = _plain_power.core(self, x1, x2)
+    if dt.is_integer(power.dtype) and isinstance(x2, (int, np.integer)) and x2 < 0:
+        raise ValueError("integers to negative integer powers are not integers: convert them with astype first")
+    return power
+
+
+_plain_power = _binary("pow", "iufc", _same, "x1 ** x2.")
 
 
 class Elementwise(Base):
@@ -80,15 +86,13 @@ class Elementwise(Base):
     ceil = _unary("ceil", "biuf", _same, "The least integer not below x.")
     conj = _unary("conj", "biufc", _same, "Complex conjugate.")
     floor = _unary("floor", "biuf", _same, "The greatest integer not above x.")
-    imag = _unary("imag", "c", dt.real_of, "Imaginary part.")
     isfinite = _unary("isfinite", "biufc", _bool, "Neither infinite nor NaN.")
     isinf = _unary("isinf", "biufc", _bool, "Infinite.")
     isnan = _unary("isnan", "biufc", _bool, "NaN.")
     logical_not = _unary("logical_not", "biufc", _bool, "not, of each element as a bool.")
     negative = _unary("negative", "iufc", _same, "-x.")
     positive = _unary("positive", "iufc", _same, "+x.")
-    real = _unary("real", "biufc", dt.real_of, "Real part.")
-    round = _unary("round", "biufc", _same, "Nearest integer, halves to even.")
+    rint = _unary("rint", "biufc", _same, "Nearest integer, halves to even.", op="round")
     sign = _unary("sign", "iufc", _same, "-1, 0 or 1; x/|x| of complex numbers.")
     signbit = _unary("signbit", "f", _bool, "The sign bit is set.")
     square = _unary("square", "iufc", _same, "x*x.")
@@ -119,11 +123,16 @@ class Elementwise(Base):
     multiply = _binary("multiply", "biufc", _same, "x1 * x2.")
     nextafter = _binary("nextafter", "biuf", dt.floating, "The number after x1 towards x2.")
     not_equal = _binary("not_equal", "biufc", _bool, "x1 != x2.")
-    _power = _binary("pow", "iufc", _same, "x1 ** x2.")
+    pow = Ufunc("pow", _power, 2, "x1 ** x2.")
     remainder = _binary("remainder", "iuf", _same, "x1 % x2, with the sign of x2; integers by 0 give 0.")
     subtract = _binary("subtract", "iufc", _same, "x1 - x2.")
 
     # --- beside the standard ---
+
+    absolute, arccos, arccosh, arcsin, arcsinh, arctan, arctanh = abs, acos, acosh, asin, asinh, atan, atanh
+    arctan2, conjugate, mod, power, true_divide = atan2, conj, remainder, pow, divide
+    bitwise_not = invert = bitwise_invert
+    left_shift, right_shift = bitwise_left_shift, bitwise_right_shift
 
     cbrt = _unary("cbrt", "biuf", dt.floating, "Cube root.")
     erf = _unary("erf", "biuf", dt.floating, "Error function.")
@@ -134,19 +143,13 @@ class Elementwise(Base):
     sigmoid = _unary("sigmoid", "biufc", dt.floating, "1/(1 + exp(-x)).")
     fmod = _binary("fmod", "iuf", _same, "Remainder with the sign of x1.")
 
-    def pow(self, x1: Union[Array, Number], x2: Union[Array, Number], /) -> Array:
-        """x1 ** x2. Integers to the power of a negative integer, a number, are a ValueError, as in NumPy; where the exponents are an array
-        they are 0, but for those of 1 and -1."""
-        power = self._power(x1, x2)
-        if dt.is_integer(power.dtype) and isinstance(x2, (int, np.integer)) and x2 < 0:
-            raise ValueError("integers to negative integer powers are not integers: convert them with astype first")
-        return power
-
-    def clip(self, x: Array, /, min: Union[int, float, Array, None] = None, max: Union[int, float, Array, None] = None) -> Array:
+    @spelled
+    def clip(self, x: Array, /, min: Union[int, float, Array, None] = None, max: Union[int, float, Array, None] = None,
+             out: Any = None, *, a_min: Any = None, a_max: Any = None) -> Array:
         """x, not below min and not above max; its dtype, or with bounds that have another one the dtype that both have together."""
         node = self._check(x)._node
         only("iuf", "clip", node)
-        for bound, op in ((min, "maximum"), (max, "minimum")):
+        for bound, op in ((a_min if min is None else min, "maximum"), (a_max if max is None else max, "minimum")):
             if bound is None:
                 continue
             b = self._bound(bound, x)
@@ -162,11 +165,33 @@ class Elementwise(Base):
             bound = int(info.min) if bound < info.min else int(info.max) if bound > info.max else bound
         return self._operand(bound, x.dtype)
 
-    def where(self, condition: Array, x1: Union[Array, Number], x2: Union[Array, Number], /) -> Array:
-        """x1 where the condition holds, else x2; the branch not taken is never seen."""
-        self._check(condition)
+    # what operators call, without binding
+    _cores: Dict[str, Callable[..., Array]] = {f.name: f.core for f in (
+        abs, add, bitwise_and, bitwise_invert, bitwise_left_shift, bitwise_or, bitwise_right_shift, bitwise_xor, divide, equal, floor_divide,
+        greater, greater_equal, less, less_equal, multiply, negative, not_equal, positive, pow, remainder, subtract)}
+
+    def where(self, condition: Array, x1: Any = None, x2: Any = None, /) -> Any:
+        """x1 where the condition holds, else x2; the branch not taken is never seen. With the condition alone: `nonzero`."""
+        condition = self._taken(condition)
+        if x1 is None or x2 is None:
+            return self.nonzero(condition)  # type: ignore[attr-defined]
+        if condition.dtype != dt.BOOL:
+            condition = self.not_equal(condition, 0)
         a, b = self._beside(x1, x2)
         return self._array("where", (condition._node, a, b), self._broadcast("where", condition._node, a, b), dt.promote(a.dtype, b.dtype))
+
+    @spelled
+    def real(self, x: Array, /) -> Array:
+        """Real part."""
+        return self._array("real", (x._node,), x.shape, dt.real_of(x.dtype)) if dt.is_complex(x.dtype) else x
+
+    @spelled
+    def imag(self, x: Array, /) -> Array:
+        """Imaginary part, which is 0 of real numbers."""
+        return self._array("imag", (x._node,), x.shape, dt.real_of(x.dtype)) if dt.is_complex(x.dtype) else self._zeros(x)
+
+    def _zeros(self, x: Array) -> Array:
+        return self._array("broadcast_to", (const(0, x.dtype),), x.shape, x.dtype, shape=list(x.shape)) if x.ndim else self._wrap(const(0, x.dtype))
 
     def lerp(self, a: Union[Array, Number], b: Union[Array, Number], t: Union[Array, Number], /) -> Array:
         """a + t*(b - a)."""

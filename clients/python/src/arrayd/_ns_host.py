@@ -9,6 +9,8 @@ import numpy as np
 from . import _dtypes as dt
 from ._array import Array
 from ._base import Base
+from ._spelling import spelled
+from ._transfers import guard, to_fetch
 
 
 class UniqueAll(NamedTuple):
@@ -29,37 +31,56 @@ class UniqueInverse(NamedTuple):
 
 
 class Host(Base):
-    def sort(self, x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
-        """Sorted along an axis (in this process)."""
-        k = self._axis(axis, self._check(x).ndim)
+    def _guard(self, name: str, *arrays: Array, result: int = 0) -> None:
+        """What is to come here, and a result of so many bytes that is to go back."""
+        guard(name, to_fetch(x._node for x in arrays) + result)
+
+    @spelled
+    def sort(self, x: Array, /, axis: Optional[int] = -1, kind: Any = None, order: None = None, *, descending: bool = False,
+             stable: Optional[bool] = True) -> Array:
+        """Sorted along an axis, or flattened (in this process)."""
+        if axis is None:
+            x, axis = x.reshape(-1), -1
+        k = self._axis(axis, x.ndim)
+        self._guard("sort", x, result=x.nbytes)
         v = np.sort(_plain(x), axis=k, kind="stable" if stable else None)
         return self._from_host(np.flip(v, k).copy() if descending else v, x.dtype)
 
-    def argsort(self, x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
-        """The positions that sort along an axis (in this process)."""
-        k = self._axis(axis, self._check(x).ndim)
+    @spelled
+    def argsort(self, x: Array, /, axis: Optional[int] = -1, kind: Any = None, order: None = None, *, descending: bool = False,
+                stable: Optional[bool] = True) -> Array:
+        """The positions that sort along an axis, or what is flattened (in this process)."""
+        if axis is None:
+            x, axis = x.reshape(-1), -1
+        k = self._axis(axis, x.ndim)
+        self._guard("argsort", x, result=8 * x.size)
         v = _plain(x)
         if not descending:
             return self._from_host(np.argsort(v, axis=k, kind="stable").astype(np.int64))
         last = v.shape[k] - 1
         return self._from_host((last - np.flip(np.argsort(np.flip(v, k), axis=k, kind="stable"), k)).astype(np.int64))
 
-    def searchsorted(self, x1: Array, x2: Array, /, *, side: Literal["left", "right"] = "left",
-                     sorter: Optional[Array] = None) -> Array:
+    @spelled
+    def searchsorted(self, x1: Array, x2: Any, /, side: Literal["left", "right"] = "left", sorter: Any = None) -> Array:
         """Where x2 goes into the sorted x1 (in this process)."""
-        by = None if sorter is None else sorter._values()
-        at = np.searchsorted(_plain(self._check(x1)), _plain(self._check(x2)), side=side, sorter=by)
+        x2, order = self._taken(x2), [] if sorter is None else [self._taken(sorter)]
+        self._guard("searchsorted", x1, x2, *order, result=8 * x2.size)
+        at = np.searchsorted(_plain(x1), _plain(x2), side=side, sorter=order[0]._values() if order else None)
         return self._from_host(np.asarray(at, dtype=np.int64))
 
+    @spelled
     def nonzero(self, x: Array, /) -> Tuple[Array, ...]:
         """The positions of what is not 0, an array an axis (in this process)."""
-        if not self._check(x).ndim:
+        if not x.ndim:
             raise ValueError("a number has no positions")
+        self._guard("nonzero", x)
         return tuple(self._from_host(i.astype(np.int64)) for i in np.nonzero(_plain(x)))
 
+    @spelled
     def unique_all(self, x: Array, /) -> UniqueAll:
         """Distinct values, where each is first, which each element is, and how often (in this process)."""
-        v = _plain(self._check(x))
+        self._guard("unique", x)
+        v = _plain(x)
         values, first, inverse, counts = _unique(v)
         return UniqueAll(self._from_host(values, x.dtype), self._from_host(first), self._from_host(inverse.reshape(v.shape)),
                          self._from_host(counts))
@@ -78,22 +99,37 @@ class Host(Base):
         """Distinct values (in this process)."""
         return self.unique_all(x).values
 
-    def matmul(self, x1: Array, x2: Array, /) -> Array:
+    def matmul(self, x1: Array, x2: Array, /, out: Any = None) -> Array:
         """The product of matrices (in this process)."""
-        x1, x2 = (self.asarray(x) if isinstance(x, (np.ndarray, list, tuple)) else x for x in (x1, x2))
-        t = dt.promote(self._check(x1).dtype, self._check(x2).dtype)
+        x1, x2 = (self.asarray(x) if isinstance(x, (np.ndarray, list, tuple)) else self._check(x) for x in (x1, x2))
+        t = dt.promote(x1.dtype, x2.dtype)
         if dt.kind(x1.dtype) == "b" or dt.kind(x2.dtype) == "b":
             raise TypeError("matmul is not for bool")
         if not x1.ndim or not x2.ndim:
             raise ValueError("matmul needs arrays of rank 1 or more, not numbers")
+        if x1.ndim == 1 or x2.ndim == 1:  # the server has sums of products
+            r = self._times_vector(x1, x2, t)
+            return r if out is None else self._into(out, r)
+        self._guard("matmul", x1, x2, result=x1.size // max(x1.shape[-1], 1) * x2.shape[-1] * t.itemsize)
         with np.errstate(all="ignore"):
-            return self._from_host(np.matmul(_as(x1, t), _as(x2, t)), t)
+            r = self._from_host(np.matmul(_as(x1, t), _as(x2, t)), t)
+        return r if out is None else self._into(out, r)
 
-    def tensordot(self, x1: Array, x2: Array, /, *, axes: Union[int, Tuple[Sequence[int], Sequence[int]]] = 2) -> Array:
+    def _times_vector(self, x1: Array, x2: Array, t: dt.DType) -> Array:
+        """Of what one is a vector."""
+        if x1.shape[-1] != x2.shape[-min(x2.ndim, 2)]:
+            raise ValueError(f"matmul: shapes {x1.shape} and {x2.shape} do not match")
+        if x1.ndim == 1 and x2.ndim > 1:
+            x1, x2 = x2.mT, x1
+        return (x1 * x2).sum(-1, t)
+
+    def tensordot(self, x1: Array, x2: Array, /, axes: Union[int, Tuple[Sequence[int], Sequence[int]]] = 2) -> Array:
         """Products summed over axes (in this process)."""
-        t = dt.promote(self._check(x1).dtype, self._check(x2).dtype)
+        x1, x2 = self._taken(x1), self._taken(x2)
+        t = dt.promote(x1.dtype, x2.dtype)
         if dt.kind(x1.dtype) == "b" or dt.kind(x2.dtype) == "b":
             raise TypeError("tensordot is not for bool")
+        self._guard("tensordot", x1, x2)
         with np.errstate(all="ignore"):
             return self._from_host(np.tensordot(_as(x1, t), _as(x2, t), axes), t)
 

@@ -12,6 +12,7 @@ from ._graph import Node, host
 from ._indexing import INDICES, broadcasts
 from ._ns_creation import Creation, Number
 from ._ns_elementwise import Elementwise
+from ._spelling import spelled
 from ._views import View, reshaped
 
 TOGETHER = 16  # arrays of one concat or stack
@@ -33,6 +34,7 @@ def _in_shape(shape: Sequence[int]) -> Callable[[Node], Node]:
 
 
 class Manipulation(Elementwise, Creation):
+    @spelled
     def astype(self, x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Array:
         """x with its values cast: floats truncate to integers, saturate, and NaN is 0."""
         self._check_device(device)
@@ -43,16 +45,12 @@ class Manipulation(Elementwise, Creation):
             return self._wrap(x._node) if copy else x
         return self._wrap(self._cast(x._node, t))
 
-    def reshape(self, x: Array, /, shape: Tuple[int, ...], *, copy: Optional[bool] = None) -> Array:
+    @spelled
+    def reshape(self, x: Array, /, shape: Tuple[int, ...], order: str = "C", *, copy: Optional[bool] = None) -> Array:
         """x's elements in another shape; one extent may be -1. A view where NumPy's is one."""
-        s = [int(n) for n in (shape if isinstance(shape, (tuple, list)) else (shape,))]
-        if s.count(-1) == 1:
-            rest = int(np.prod([n for n in s if n != -1], dtype=object))
-            if rest == 0 or self._check(x).size % rest:
-                raise ValueError(f"{x.size} elements do not go into {tuple(s)}")
-            s[s.index(-1)] = x.size // rest
-        if any(n < 0 for n in s) or int(np.prod(s, dtype=object)) != self._check(x).size:
-            raise ValueError(f"{x.size} elements do not go into {tuple(s)}")
+        s = self._extents(x, shape)
+        if order == "F":
+            return self._turned(self.reshape(self._turned(x), tuple(s[::-1]), copy=copy))
         ghost = reshaped(x._ghost, tuple(s)) if copy is not True else None
         if ghost is not None:
             return Array._of_view(View(x, ghost, _in_shape(s), _in_shape(x.shape)))
@@ -60,7 +58,30 @@ class Manipulation(Elementwise, Creation):
             raise ValueError(f"an array of shape {x.shape} and these strides has no view of shape {tuple(s)}")
         return self._wrap(_in_shape(s)(x._node))
 
-    def broadcast_to(self, x: Array, /, shape: Tuple[int, ...]) -> Array:
+    def _extents(self, x: Array, shape: Any) -> List[int]:
+        """A shape that may have one extent of -1, for x's elements."""
+        s = [int(n) for n in (shape if isinstance(shape, (tuple, list)) else np.atleast_1d(shape))]
+        if s.count(-1) == 1:
+            rest = int(np.prod([n for n in s if n != -1], dtype=object))
+            if rest == 0 or x.size % rest:
+                raise ValueError(f"{x.size} elements do not go into {tuple(s)}")
+            s[s.index(-1)] = x.size // rest
+        if any(n < 0 for n in s) or int(np.prod(s, dtype=object)) != x.size:
+            raise ValueError(f"{x.size} elements do not go into {tuple(s)}")
+        return s
+
+    def _reshaped_view(self, x: Array, shape: Any) -> View:
+        s = self._extents(x, shape)
+        ghost = reshaped(x._ghost, tuple(s))
+        if ghost is None:
+            raise AttributeError(f"the shape of this view cannot become {tuple(s)} without a copy: use reshape")
+        return View(x, ghost, _in_shape(s), _in_shape(x.shape))
+
+    def _turned(self, x: Array) -> Array:
+        return self.permute_dims(x, tuple(range(x.ndim - 1, -1, -1)))
+
+    @spelled
+    def broadcast_to(self, x: Array, /, shape: Tuple[int, ...], subok: bool = False) -> Array:
         """x repeated along axes of extent 1 and new ones in front."""
         s = self._shape(shape)
         if not broadcasts(self._check(x).shape, s):
@@ -69,11 +90,13 @@ class Manipulation(Elementwise, Creation):
             return self._wrap(x._node)
         return Array._of_view(View(x, np.broadcast_to(x._ghost, s), _node_of("broadcast_to", s, shape=list(s))))
 
-    def broadcast_arrays(self, *arrays: Array) -> List[Array]:
+    def broadcast_arrays(self, *arrays: Array, subok: bool = False) -> List[Array]:
         """The arrays, broadcast together."""
-        shape = self._broadcast("broadcast_arrays", *(self._check(a)._node for a in arrays))
-        return [self.broadcast_to(a, shape) for a in arrays]
+        taken = [self._taken(a) for a in arrays]
+        shape = self._broadcast("broadcast_arrays", *(a._node for a in taken))
+        return [self.broadcast_to(a, shape) for a in taken]
 
+    @spelled
     def permute_dims(self, x: Array, /, axes: Tuple[int, ...]) -> Array:
         """x with its axes in another order."""
         order = self._axes(tuple(axes), self._check(x).ndim)
@@ -83,13 +106,15 @@ class Manipulation(Elementwise, Creation):
         return Array._of_view(View(x, x._ghost.transpose(order), _node_of("permute_dims", [x.shape[k] for k in order], axes=order),
                                    _node_of("permute_dims", x.shape, axes=back)))
 
+    @spelled
     def matrix_transpose(self, x: Array, /) -> Array:
         """The last two axes exchanged."""
         if self._check(x).ndim < 2:
             raise ValueError("matrices have two axes")
         return self.permute_dims(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
-    def moveaxis(self, x: Array, source: Union[int, Tuple[int, ...]], destination: Union[int, Tuple[int, ...]], /) -> Array:
+    @spelled
+    def moveaxis(self, x: Array, /, source: Union[int, Tuple[int, ...]], destination: Union[int, Tuple[int, ...]]) -> Array:
         """Axes at other places; the rest stay in their order."""
         a, b = self._axes(source, self._check(x).ndim), self._axes(destination, x.ndim)
         if len(a) != len(b):
@@ -99,15 +124,21 @@ class Manipulation(Elementwise, Creation):
             order.insert(to, k)
         return self.permute_dims(x, tuple(order))
 
-    def expand_dims(self, x: Array, /, axis: int = 0) -> Array:
-        """A new axis of extent 1."""
+    @spelled
+    def expand_dims(self, x: Array, /, axis: Union[int, Tuple[int, ...]] = 0) -> Array:
+        """A new axis of extent 1, or several."""
+        if isinstance(axis, (tuple, list)):
+            for k in sorted(self._axes(tuple(axis), x.ndim + len(axis))):
+                x = self.expand_dims(x, k)
+            return x
         k = self._axis(axis, self._check(x).ndim + 1)
         shape = x.shape[:k] + (1,) + x.shape[k:]
         return Array._of_view(View(x, np.expand_dims(x._ghost, k), _node_of("expand_dims", shape, axis=k), _in_shape(x.shape)))
 
-    def squeeze(self, x: Array, /, axis: Union[int, Tuple[int, ...]]) -> Array:
-        """Axes of extent 1 left out."""
-        axes = self._axes(axis, self._check(x).ndim)
+    @spelled
+    def squeeze(self, x: Array, /, axis: Axis = None) -> Array:
+        """Axes of extent 1 left out (all)."""
+        axes = [k for k, n in enumerate(x.shape) if n == 1] if axis is None else self._axes(axis, self._check(x).ndim)
         if any(x.shape[k] != 1 for k in axes):
             raise ValueError(f"an axis of {x.shape} that is left out has another extent than 1")
         if not axes:
@@ -115,7 +146,8 @@ class Manipulation(Elementwise, Creation):
         shape = self._reduced(x.shape, axes, False)
         return Array._of_view(View(x, x._ghost.squeeze(tuple(axes)), _node_of("squeeze", shape, axis=axes), _in_shape(x.shape)))
 
-    def flip(self, x: Array, /, *, axis: Axis = None) -> Array:
+    @spelled
+    def flip(self, x: Array, /, axis: Axis = None) -> Array:
         """Elements in reverse order along axes (all)."""
         axes = self._axes(axis, self._check(x).ndim)
         if not axes:
@@ -123,7 +155,8 @@ class Manipulation(Elementwise, Creation):
         turned = _node_of("flip", x.shape, axis=axes)
         return Array._of_view(View(x, np.flip(x._ghost, tuple(axes)), turned, turned))
 
-    def roll(self, x: Array, /, shift: Union[int, Tuple[int, ...]], *, axis: Axis = None) -> Array:
+    @spelled
+    def roll(self, x: Array, /, shift: Union[int, Tuple[int, ...]], axis: Axis = None) -> Array:
         """Elements moved along axes, those that leave coming in again; without axes, in C order of the whole."""
         self._check(x)
         if axis is None:
@@ -146,8 +179,15 @@ class Manipulation(Elementwise, Creation):
         return self._array("roll", (x._node,), x.shape, x.dtype, shift=[_within(total[k], x.shape[k]) for k in moved], axis=moved) \
             if moved else self._wrap(x._node)
 
-    def concat(self, arrays: Union[Tuple[Array, ...], List[Array]], /, *, axis: Optional[int] = 0) -> Array:
+    def _several(self, arrays: Any) -> List[Array]:
+        return [self._taken(a) for a in arrays]
+
+    def concat(self, arrays: Union[Tuple[Array, ...], List[Array]], /, axis: Optional[int] = 0, out: Any = None, *, dtype: Any = None,
+               casting: str = "same_kind") -> Array:
         """Arrays one after the other along an axis; None: flattened first."""
+        arrays = self._several(arrays)
+        if out is not None:
+            return self._into(out, self.concat(arrays, axis))
         if axis is None:
             arrays, axis = [self.reshape(a, (-1 if a.size else 0,)) for a in arrays], 0
         if not arrays:
@@ -156,30 +196,35 @@ class Manipulation(Elementwise, Creation):
         first = arrays[0].shape
         if any(self._check(a).ndim != len(first) or a.shape[:k] + a.shape[k + 1:] != first[:k] + first[k + 1:] for a in arrays):
             raise ValueError(f"concat: shapes differ elsewhere than along axis {k}: {[a.shape for a in arrays]}")
-        t = dt.result_type([a.dtype for a in arrays], [])
+        t = dt.result_type([a.dtype for a in arrays], []) if dtype is None else dt.dtype_of(dtype)
         nodes = [self._cast(a._node, t) for a in arrays]
         return self._wrap(_joined("concat", nodes, k, t))
 
-    def stack(self, arrays: Union[Tuple[Array, ...], List[Array]], /, *, axis: int = 0) -> Array:
+    concatenate = concat
+
+    def stack(self, arrays: Union[Tuple[Array, ...], List[Array]], /, axis: int = 0, out: Any = None, *, dtype: Any = None,
+              casting: str = "same_kind") -> Array:
         """Arrays of one shape along a new axis."""
+        arrays = self._several(arrays)
         if not arrays:
             raise ValueError("stack of nothing")
         k = self._axis(axis, self._check(arrays[0]).ndim + 1)
         if any(self._check(a).shape != arrays[0].shape for a in arrays):
             raise ValueError(f"stack: shapes differ: {[a.shape for a in arrays]}")
-        return self.concat([self.expand_dims(a, axis=k) for a in arrays], axis=k)
+        return self.concat([self.expand_dims(a, axis=k) for a in arrays], k, out, dtype=dtype)
 
-    def unstack(self, x: Array, /, *, axis: int = 0) -> Tuple[Array, ...]:
+    def unstack(self, x: Array, /, axis: int = 0) -> Tuple[Array, ...]:
         """The arrays along an axis."""
         k = self._axis(axis, self._check(x).ndim)
         return tuple(x[(slice(None),) * k + (i,)] for i in range(x.shape[k]))
 
-    def repeat(self, x: Array, repeats: Union[int, Array], /, *, axis: Optional[int] = None) -> Array:
+    @spelled
+    def repeat(self, x: Array, repeats: Union[int, Array], /, axis: Optional[int] = None) -> Array:
         """Each element several times; without an axis, of the flattened array."""
         if axis is None:
             x, axis = self.reshape(x, (x.size,)), 0
         k = self._axis(axis, self._check(x).ndim)
-        counts = [int(n) for n in repeats._values().reshape(-1)] if isinstance(repeats, Array) else [int(repeats)]
+        counts = [int(n) for n in np.ravel(repeats._values() if isinstance(repeats, Array) else np.asarray(repeats))]
         if len(counts) not in (1, x.shape[k]):
             raise ValueError(f"{len(counts)} repeats for {x.shape[k]} elements")
         if any(n < 0 for n in counts):
@@ -192,9 +237,10 @@ class Manipulation(Elementwise, Creation):
         places = np.repeat(np.arange(x.shape[k]), counts)
         return self.take(x, self._from_host(places), axis=k)
 
-    def tile(self, x: Array, repetitions: Tuple[int, ...], /) -> Array:
+    @spelled
+    def tile(self, x: Array, repetitions: Union[int, Tuple[int, ...]], /) -> Array:
         """The array side by side with itself."""
-        r = [int(n) for n in repetitions]
+        r = [int(n) for n in np.atleast_1d(np.asarray(repetitions))]
         rank = max(len(r), self._check(x).ndim)
         r = [1] * (rank - len(r)) + r
         s = (1,) * (rank - x.ndim) + x.shape
@@ -203,19 +249,25 @@ class Manipulation(Elementwise, Creation):
 
     # --- indexing ---
 
-    def take(self, x: Array, indices: Array, /, *, axis: Optional[int] = None) -> Array:
-        """x's elements along an axis at positions; one outside is an IndexError."""
+    @spelled
+    def take(self, x: Array, indices: Array, /, axis: Optional[int] = None, out: Any = None, mode: str = "raise") -> Array:
+        """x's elements along an axis at positions; without an axis, of the flattened array. A position outside is an IndexError, or as
+        `mode` says."""
         if axis is None:
-            if self._check(x).ndim != 1:
-                raise ValueError("which axis? There are several")
-            axis = 0
-        k = self._axis(axis, self._check(x).ndim)
-        if not dt.is_integer(self._check(indices).dtype):
+            x, axis = self.reshape(x, (x.size,)), 0
+        k = self._axis(axis, x.ndim)
+        indices = self._taken(indices)
+        if not dt.is_integer(indices.dtype):
             raise TypeError("indices are integers")
-        return self._array("take", (x._node, indices._node), x.shape[:k] + indices.shape + x.shape[k + 1:], x.dtype, axis=k)
+        how = {} if mode == "raise" else {"mode": mode}
+        return self._array("take", (x._node, indices._node), x.shape[:k] + indices.shape + x.shape[k + 1:], x.dtype, axis=k, **how)
 
-    def take_along_axis(self, x: Array, indices: Array, /, *, axis: int = -1) -> Array:
+    @spelled
+    def take_along_axis(self, x: Array, indices: Array, /, axis: Optional[int] = -1) -> Array:
         """x's elements at positions that differ from row to row."""
+        indices = self._taken(indices)
+        if axis is None:
+            x, indices, axis = self.reshape(x, (x.size,)), self.reshape(indices, (indices.size,)), 0
         k = self._axis(axis, self._check(x).ndim)
         if self._check(indices).ndim != x.ndim:
             raise ValueError(f"take_along_axis: indices have the rank of x: {x.shape} and {indices.shape}")
@@ -270,7 +322,7 @@ class Manipulation(Elementwise, Creation):
             outside = bad if outside is None else self.logical_or(outside, bad)
             flat = i if flat is None else flat * n + i
         assert flat is not None and outside is not None
-        return self.where(outside, size, flat)
+        return self.where(outside, size, flat)  # type: ignore[no-any-return]
 
     # --- stencils ---
 

@@ -9,6 +9,7 @@ from . import _dtypes as dt
 from ._array import Array
 from ._base import Axis, only
 from ._ns_manipulation import Manipulation
+from ._spelling import spelled
 
 
 class Statistics(Manipulation):
@@ -22,6 +23,10 @@ class Statistics(Manipulation):
             raise ValueError(f"{op} of nothing")
         return self._array(op, (x._node,), shape, dtype, axis=axes if x.ndim else None, keepdims=bool(keepdims), **attrs)
 
+    def _where(self, x: Array, where: Any, neutral: Any) -> Array:
+        """x with a number that does not count, where it is not to count."""
+        return x if where is None or where is True else self.where(self._taken(where), x, neutral)
+
     def _numbers(self, name: str, kinds: str, x: Array) -> None:
         only(kinds, name, self._check(x)._node)
 
@@ -30,107 +35,163 @@ class Statistics(Manipulation):
         self._numbers(name, "biufc", x)
         return x if dtype is None else self.astype(x, dtype, copy=False)
 
-    def _sum(self, op: str, x: Array, axis: Axis, dtype: Any, keepdims: bool) -> Array:
+    def _sum(self, op: str, x: Array, axis: Axis, dtype: Any, keepdims: bool, initial: Any, where: Any) -> Array:
         self._numbers(op, "biufc", x)
+        x = self._where(x, where, 1 if op == "prod" else 0)
+        if initial is not None:
+            then = self.multiply if op == "prod" else self.add
+            r = then(self._sum(op, x, axis, dtype, keepdims, None, None), initial)
+            return r if dtype is None else self.astype(r, dtype, copy=False)
         if dtype is not None:
             t = dt.dtype_of(dtype)
             r = self._reduce(op, self.astype(x, t), axis, keepdims, dt.summed(t))
             return self.astype(r, t, copy=False)
         return self._reduce(op, x, axis, keepdims, dt.summed(x.dtype))
 
-    def sum(self, x: Array, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Array:
+    @spelled
+    def sum(self, x: Array, /, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None,
+            where: Any = None) -> Array:
         """The sum; integers and bools in int64 or uint64."""
-        return self._sum("sum", x, axis, dtype, keepdims)
+        return self._sum("sum", x, axis, dtype, keepdims, initial, where)
 
-    def prod(self, x: Array, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Array:
+    @spelled
+    def prod(self, x: Array, /, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None,
+             where: Any = None) -> Array:
         """The product; integers and bools in int64 or uint64."""
-        return self._sum("prod", x, axis, dtype, keepdims)
+        return self._sum("prod", x, axis, dtype, keepdims, initial, where)
 
-    def mean(self, x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
+    @spelled
+    def mean(self, x: Array, /, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *,
+             where: Any = None) -> Array:
         """The mean."""
-        self._numbers("mean", "biufc", x)
+        x = self._computed_in("mean", x, dtype)
+        if where is not None and where is not True:
+            mask = self.broadcast_to(self._taken(where), x.shape)
+            t = dt.floating(x.dtype)
+            total, count = self.sum(x, axis, t, keepdims=keepdims, where=mask), self.count_nonzero(mask, axis, keepdims=keepdims)
+            return total / self.astype(count, t)
         return self._reduce("mean", x, axis, keepdims, dt.floating(x.dtype))
 
-    def min(self, x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
+    def _extreme(self, op: str, x: Array, axis: Axis, keepdims: bool, initial: Any, where: Any) -> Array:
+        self._numbers(op, "biuf", x)
+        if initial is None:
+            if where is not None and where is not True:
+                raise ValueError(f"{op}: `where` wants an `initial`, of which the result is where nothing counts")
+            return self._reduce(op, x, axis, keepdims, x.dtype)
+        x = self._where(x, where, initial)
+        axes = self._axes(axis, x.ndim)
+        if any(x.shape[k] == 0 for k in axes):
+            return self.full(self._reduced(x.shape, axes, keepdims), initial, dtype=x.dtype)
+        then = self.minimum if op.endswith("min") else self.maximum
+        return then(self._reduce(op, x, axis, keepdims, x.dtype), initial)  # type: ignore[no-any-return]
+
+    @spelled
+    def min(self, x: Array, /, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None,
+            where: Any = None) -> Array:
         """The least element; NaN where there is one."""
-        self._numbers("min", "biuf", x)
-        return self._reduce("min", x, axis, keepdims, x.dtype)
+        return self._extreme("min", x, axis, keepdims, initial, where)
 
-    def max(self, x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
+    @spelled
+    def max(self, x: Array, /, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None,
+            where: Any = None) -> Array:
         """The greatest element; NaN where there is one."""
-        self._numbers("max", "biuf", x)
-        return self._reduce("max", x, axis, keepdims, x.dtype)
+        return self._extreme("max", x, axis, keepdims, initial, where)
 
-    def var(self, x: Array, /, *, axis: Axis = None, correction: Union[int, float] = 0.0, keepdims: bool = False) -> Array:
+    def _spread(self, op: str, x: Array, axis: Axis, dtype: Any, keepdims: bool, correction: float, where: Any) -> Array:
+        x = self._computed_in(op, x, dtype)
+        if where is not None and where is not True:
+            if not op.startswith("nan"):
+                away = self.abs(x - self.mean(x, axis, keepdims=True, where=where))
+                t, mask = dt.real_of(dt.floating(x.dtype)), self.broadcast_to(self._taken(where), x.shape)
+                count = self.astype(self.count_nonzero(mask, axis, keepdims=keepdims), t) - correction
+                r = self.sum(away * away, axis, t, keepdims=keepdims, where=mask) / self.maximum(count, 0.0)
+                return r if op == "var" else self.sqrt(r)  # type: ignore[no-any-return]
+            x = self._where(x, where, float("nan"))
+        return self._reduce(op, x, axis, keepdims, dt.real_of(dt.floating(x.dtype)), correction=correction)
+
+    @spelled
+    def var(self, x: Array, /, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: Union[int, float] = 0.0,
+            keepdims: bool = False, *, correction: Union[None, int, float] = None, where: Any = None) -> Array:
         """The variance, divided by n - correction."""
-        self._numbers("var", "biufc", x)
-        return self._reduce("var", x, axis, keepdims, dt.real_of(dt.floating(x.dtype)), correction=correction)
+        return self._spread("var", x, axis, dtype, keepdims, ddof if correction is None else correction, where)
 
-    def std(self, x: Array, /, *, axis: Axis = None, correction: Union[int, float] = 0.0, keepdims: bool = False) -> Array:
+    @spelled
+    def std(self, x: Array, /, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: Union[int, float] = 0.0,
+            keepdims: bool = False, *, correction: Union[None, int, float] = None, where: Any = None) -> Array:
         """The square root of the variance."""
-        self._numbers("std", "biufc", x)
-        return self._reduce("std", x, axis, keepdims, dt.real_of(dt.floating(x.dtype)), correction=correction)
+        return self._spread("std", x, axis, dtype, keepdims, ddof if correction is None else correction, where)
 
-    def all(self, x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
+    @spelled
+    def all(self, x: Array, /, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Array:
         """Every element is true."""
-        return self._reduce("all", x, axis, keepdims, dt.BOOL)
+        return self._reduce("all", self._where(x, where, True), axis, keepdims, dt.BOOL)
 
-    def any(self, x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
+    @spelled
+    def any(self, x: Array, /, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Array:
         """Some element is true."""
-        return self._reduce("any", x, axis, keepdims, dt.BOOL)
+        return self._reduce("any", self._where(x, where, False), axis, keepdims, dt.BOOL)
 
-    def count_nonzero(self, x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
+    @spelled
+    def count_nonzero(self, x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
         """How many elements are not 0."""
         return self._reduce("count_nonzero", x, axis, keepdims, dt.INT64)
 
-    def norm(self, x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
+    @spelled
+    def norm(self, x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
         """The square root of the sum of squares."""
         self._numbers("norm", "biufc", x)
         return self._reduce("norm", x, axis, keepdims, dt.real_of(dt.floating(x.dtype)))
 
-    def nansum(self, x: Array, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Array:
+    @spelled
+    def nansum(self, x: Array, /, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None,
+               where: Any = None) -> Array:
         """The sum of what is not NaN."""
-        return self._sum("nansum", x, axis, dtype, keepdims)
+        return self._sum("nansum", x, axis, dtype, keepdims, initial, where)
 
-    def nanmean(self, x: Array, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Array:
+    @spelled
+    def nanmean(self, x: Array, /, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *,
+                where: Any = None) -> Array:
         """The mean of what is not NaN."""
-        x = self._computed_in("nanmean", x, dtype)
+        x = self._where(self._computed_in("nanmean", x, dtype), where, float("nan"))
         return self._reduce("nanmean", x, axis, keepdims, dt.floating(x.dtype))
 
-    def nanmin(self, x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
+    @spelled
+    def nanmin(self, x: Array, /, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None,
+               where: Any = None) -> Array:
         """The least element that is not NaN."""
-        self._numbers("nanmin", "biuf", x)
-        return self._reduce("nanmin", x, axis, keepdims, x.dtype)
+        return self._extreme("nanmin", x, axis, keepdims, initial, where)
 
-    def nanmax(self, x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
+    @spelled
+    def nanmax(self, x: Array, /, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None,
+               where: Any = None) -> Array:
         """The greatest element that is not NaN."""
-        self._numbers("nanmax", "biuf", x)
-        return self._reduce("nanmax", x, axis, keepdims, x.dtype)
+        return self._extreme("nanmax", x, axis, keepdims, initial, where)
 
-    def nanvar(self, x: Array, /, *, axis: Axis = None, dtype: Any = None, ddof: float = 0.0, correction: Optional[float] = None,
-               keepdims: bool = False) -> Array:
+    @spelled
+    def nanvar(self, x: Array, /, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: float = 0.0, keepdims: bool = False, *,
+               correction: Optional[float] = None, where: Any = None) -> Array:
         """The variance of what is not NaN, divided by how many that are less the correction."""
-        x = self._computed_in("nanvar", x, dtype)
-        by = ddof if correction is None else correction
-        return self._reduce("nanvar", x, axis, keepdims, dt.real_of(dt.floating(x.dtype)), correction=by)
+        return self._spread("nanvar", x, axis, dtype, keepdims, ddof if correction is None else correction, where)
 
-    def nanstd(self, x: Array, /, *, axis: Axis = None, dtype: Any = None, ddof: float = 0.0, correction: Optional[float] = None,
-               keepdims: bool = False) -> Array:
+    @spelled
+    def nanstd(self, x: Array, /, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: float = 0.0, keepdims: bool = False, *,
+               correction: Optional[float] = None, where: Any = None) -> Array:
         """The square root of nanvar."""
-        x = self._computed_in("nanstd", x, dtype)
-        by = ddof if correction is None else correction
-        return self._reduce("nanstd", x, axis, keepdims, dt.real_of(dt.floating(x.dtype)), correction=by)
+        return self._spread("nanstd", x, axis, dtype, keepdims, ddof if correction is None else correction, where)
 
-    def logsumexp(self, x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
+    @spelled
+    def logsumexp(self, x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
         """The logarithm of the sum of exponentials, none of which overflows."""
         self._numbers("logsumexp", "biuf", x)
         return self._reduce("logsumexp", x, axis, keepdims, dt.floating(x.dtype))
 
-    def argmax(self, x: Array, /, *, axis: Optional[int] = None, keepdims: bool = False) -> Array:
+    @spelled
+    def argmax(self, x: Array, /, axis: Optional[int] = None, out: Any = None, *, keepdims: bool = False) -> Array:
         """Where the greatest element is: the first of several, the first NaN."""
         return self._arg("argmax", x, axis, keepdims)
 
-    def argmin(self, x: Array, /, *, axis: Optional[int] = None, keepdims: bool = False) -> Array:
+    @spelled
+    def argmin(self, x: Array, /, axis: Optional[int] = None, out: Any = None, *, keepdims: bool = False) -> Array:
         """Where the least element is: the first of several, the first NaN."""
         return self._arg("argmin", x, axis, keepdims)
 
@@ -142,11 +203,13 @@ class Statistics(Manipulation):
         shape = self._reduced(x.shape, axes, keepdims)
         return self._array(op, (x._node,), shape, dt.INT64, axis=None if axis is None else axes[0], keepdims=bool(keepdims))
 
-    def cumulative_sum(self, x: Array, /, *, axis: Optional[int] = None, dtype: Any = None, include_initial: bool = False) -> Array:
+    @spelled
+    def cumulative_sum(self, x: Array, /, *, axis: Optional[int] = None, dtype: Any = None, out: Any = None, include_initial: bool = False) -> Array:
         """Sums up to each element; with a 0 in front if `include_initial`."""
         return self._scan("cumulative_sum", x, axis, dtype, 0 if include_initial else None)
 
-    def cumulative_prod(self, x: Array, /, *, axis: Optional[int] = None, dtype: Any = None, include_initial: bool = False) -> Array:
+    @spelled
+    def cumulative_prod(self, x: Array, /, *, axis: Optional[int] = None, dtype: Any = None, out: Any = None, include_initial: bool = False) -> Array:
         """Products up to each element; with a 1 in front if `include_initial`."""
         return self._scan("cumulative_prod", x, axis, dtype, 1 if include_initial else None)
 
@@ -169,14 +232,16 @@ class Statistics(Manipulation):
         shape = x.shape[:k] + (1,) + x.shape[k + 1:]
         return self.concat([self._array("broadcast_to", (first,), shape, t, shape=list(shape)), r], axis=k)
 
-    def diff(self, x: Array, /, *, axis: int = -1, n: int = 1, prepend: Optional[Array] = None, append: Optional[Array] = None) -> Array:
+    @spelled
+    def diff(self, x: Array, /, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Array:
         """Differences of neighbours along an axis, n times."""
         k = self._axis(axis, self._check(x).ndim)
         if n < 0:
             raise ValueError("n is not negative")
-        parts = [a for a in (prepend, x, append) if a is not None]
+        one = (*x.shape[:k], 1, *x.shape[k + 1:])
+        parts = [a if a is x else self._taken(a) for a in (prepend, x, append) if a is not None]
         if len(parts) > 1:
-            x = self.concat(parts, axis=k)
+            x = self.concat([a if a.ndim else self.broadcast_to(a, one) for a in parts], axis=k)
         for _ in range(n):
             if x.shape[k] < 1:
                 break
@@ -189,7 +254,7 @@ class Statistics(Manipulation):
 
     def vecdot(self, x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
         """The sum of conj(x1)*x2 along an axis."""
-        a, b = self._check(x1), self._check(x2)
+        a, b = self._taken(x1), self._taken(x2)
         rank = max(a.ndim, b.ndim)
         if not a.ndim or not b.ndim or not -min(a.ndim, b.ndim) <= axis < 0:
             raise ValueError("the axis is negative, and one of both arrays")

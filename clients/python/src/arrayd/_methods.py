@@ -1,0 +1,185 @@
+"""What NumPy's arrays have as methods, beside operators and indexing: most of them call the namespace's functions."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Optional, Tuple, TypeVar
+
+import numpy as np
+
+from . import _dtypes as dt
+
+Self = TypeVar("Self", bound="Methods")
+
+
+class Methods:
+    __slots__ = ()
+    _client: Any
+
+    if TYPE_CHECKING:
+
+        @property
+        def shape(self) -> Tuple[int, ...]: ...
+        @property
+        def dtype(self) -> dt.DType: ...
+
+    # --- reductions, as NumPy's arrays have them ---
+
+    def sum(self: Self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, **more: Any) -> Self:
+        return self._client.sum(self, axis, dtype, out, keepdims, **more)  # type: ignore[no-any-return]
+
+    def prod(self: Self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, **more: Any) -> Self:
+        return self._client.prod(self, axis, dtype, out, keepdims, **more)  # type: ignore[no-any-return]
+
+    def mean(self: Self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, **more: Any) -> Self:
+        return self._client.mean(self, axis, dtype, out, keepdims, **more)  # type: ignore[no-any-return]
+
+    def std(self: Self, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0.0, keepdims: bool = False, **more: Any) -> Self:
+        return self._client.std(self, axis, dtype, out, ddof, keepdims, **more)  # type: ignore[no-any-return]
+
+    def var(self: Self, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0.0, keepdims: bool = False, **more: Any) -> Self:
+        return self._client.var(self, axis, dtype, out, ddof, keepdims, **more)  # type: ignore[no-any-return]
+
+    def min(self: Self, axis: Any = None, out: Any = None, keepdims: bool = False, **more: Any) -> Self:
+        return self._client.min(self, axis, out, keepdims, **more)  # type: ignore[no-any-return]
+
+    def max(self: Self, axis: Any = None, out: Any = None, keepdims: bool = False, **more: Any) -> Self:
+        return self._client.max(self, axis, out, keepdims, **more)  # type: ignore[no-any-return]
+
+    def any(self: Self, axis: Any = None, out: Any = None, keepdims: bool = False, **more: Any) -> Self:
+        return self._client.any(self, axis, out, keepdims, **more)  # type: ignore[no-any-return]
+
+    def all(self: Self, axis: Any = None, out: Any = None, keepdims: bool = False, **more: Any) -> Self:
+        return self._client.all(self, axis, out, keepdims, **more)  # type: ignore[no-any-return]
+
+    def argmax(self: Self, axis: Optional[int] = None, out: Any = None, *, keepdims: bool = False) -> Self:
+        return self._client.argmax(self, axis, out, keepdims=keepdims)  # type: ignore[no-any-return]
+
+    def argmin(self: Self, axis: Optional[int] = None, out: Any = None, *, keepdims: bool = False) -> Self:
+        return self._client.argmin(self, axis, out, keepdims=keepdims)  # type: ignore[no-any-return]
+
+    # --- shapes ---
+
+    def reshape(self: Self, *shape: Any, order: str = "C", copy: Optional[bool] = None) -> Self:
+        to = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        return self._client.reshape(self, to, order, copy=copy)  # type: ignore[no-any-return]
+
+    def transpose(self: Self, *axes: Any) -> Self:
+        to = axes[0] if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))) else axes
+        return self._client.transpose(self, to or None)  # type: ignore[no-any-return]
+
+    def ravel(self: Self, order: str = "C") -> Self:
+        return self._client.ravel(self, order)  # type: ignore[no-any-return]
+
+    def flatten(self: Self, order: str = "C") -> Self:
+        return self._client._copied(self._client.ravel(self, order))  # type: ignore[no-any-return]
+
+    @property
+    def T(self: Self) -> Self:
+        """The axes in reverse order."""
+        return self._client.transpose(self)  # type: ignore[no-any-return]
+
+    @property
+    def mT(self: Self) -> Self:
+        """The last two axes exchanged."""
+        return self._client.matrix_transpose(self)  # type: ignore[no-any-return]
+
+    @property
+    def flat(self: Self) -> Self:
+        """The elements in one axis: a view, as `ravel` gives one."""
+        return self._client.ravel(self)  # type: ignore[no-any-return]
+
+    @flat.setter
+    def flat(self, value: Any) -> None:
+        self[...] = self._client.resize(value, self.shape)  # type: ignore[index]
+
+    # --- values ---
+
+    def astype(self: Self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Self:
+        t = dt.dtype_of(dtype)
+        if dt.is_complex(self.dtype) and not dt.is_complex(t) and t != dt.BOOL:
+            raise TypeError("complex numbers cannot be cast to real ones: use x.real or x.imag")
+        return self._client.astype(self, t, copy=copy)  # type: ignore[no-any-return]
+
+    def copy(self: Self, order: str = "C") -> Self:
+        """An independent array with the current values."""
+        return self._client._copied(self)  # type: ignore[no-any-return]
+
+    def fill(self, value: Any) -> None:
+        """`value` everywhere."""
+        self[...] = value  # type: ignore[index]
+
+    def view(self: Self, *dtype: Any) -> Self:
+        if dtype and not all(isinstance(t, type) and issubclass(t, Methods) or np.dtype(t) == self.dtype for t in dtype):
+            raise TypeError("a view has the array's dtype: astype(dtype) converts the values")
+        return self[...]  # type: ignore[index,no-any-return]
+
+    def round(self: Self, decimals: int = 0, out: Any = None) -> Self:
+        return self._client.round(self, decimals, out)  # type: ignore[no-any-return]
+
+    def conj(self: Self) -> Self:
+        return self._client.conj(self)  # type: ignore[no-any-return]
+
+    conjugate = conj
+
+    @property
+    def real(self: Self) -> Self:
+        return self._client.real(self)  # type: ignore[no-any-return]
+
+    @property
+    def imag(self: Self) -> Self:
+        return self._client.imag(self)  # type: ignore[no-any-return]
+
+    def sort(self, axis: int = -1, kind: Any = None, order: None = None, *, stable: Optional[bool] = None) -> None:
+        """Sorts along an axis, in place."""
+        self[...] = self._client.sort(self, axis)  # type: ignore[index]
+
+    def partition(self, kth: Any, axis: int = -1, kind: str = "introselect", order: None = None) -> None:
+        """As NumPy's, in place."""
+        self[...] = self._client.partition(self, kth, axis)  # type: ignore[index]
+
+    def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
+        self._client.put(self, indices, values, mode)
+
+    def compress(self: Self, condition: Any, axis: Optional[int] = None, out: Any = None) -> Self:
+        return self._client.compress(condition, self, axis, out)  # type: ignore[no-any-return]
+
+    def tobytes(self, order: str = "C") -> bytes:
+        """The values, as bytes in C order."""
+        return self._client._fetched(self._node).tobytes(order)  # type: ignore[attr-defined,no-any-return]
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
+
+    def __divmod__(self, other: Any, /) -> Any:
+        return self._client.divmod(self, other)
+
+    def __rdivmod__(self, other: Any, /) -> Any:
+        return self._client.divmod(other, self)
+
+    # --- NumPy's protocols: its functions, called with arrays of a daemon's, are the namespace's ---
+
+    def __array_ufunc__(self, ufunc: Any, method: str, /, *inputs: Any, **more: Any) -> Any:
+        return self._client._for_ufunc(ufunc, method, inputs, more)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, more: Any) -> Any:
+        return self._client._for_function(function, types, args, more)
+
+
+def _methods() -> None:
+    """Those that only name a function, with the same arguments."""
+    def method(name: str) -> Any:
+        def f(self: Any, *args: Any, **more: Any) -> Any:
+            return getattr(self._client, name)(self, *args, **more)
+
+        f.__name__, f.__qualname__, f.__doc__ = name, f"Array.{name}", f"numpy.{name}, of this array."
+        return f
+
+    for name in ("argpartition", "argsort", "choose", "clip", "cumprod", "cumsum", "diagonal", "dot", "nonzero", "ptp", "repeat",
+                 "searchsorted", "squeeze", "swapaxes", "take", "trace"):
+        setattr(Methods, name, method(name))
+
+
+_methods()

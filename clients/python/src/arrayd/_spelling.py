@@ -1,0 +1,30 @@
+"""Functions as NumPy's are called: what NumPy would make an array of, for their first argument, and `out=`."""
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any, Callable, TypeVar, cast
+
+from ._array import Array
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def spelled(f: F) -> F:
+    """A function of a namespace, of an array. Where it names `out`, that is seen to here."""
+    names = list(inspect.signature(f).parameters)
+    at = names.index("out") - 2 if "out" in names else None  # behind the namespace and the array
+
+    @functools.wraps(f)
+    def g(self: Any, x: Any, /, *args: Any, **more: Any) -> Any:
+        if not isinstance(x, Array):
+            x = self._taken(x)
+        if at is None:
+            return f(self, x, *args, **more)
+        out = more.pop("out", None)
+        if len(args) > at:
+            out, args = args[at], (*args[:at], None, *args[at + 1:])
+        r = f(self, x, *args, **more)
+        return r if out is None else self._into(out, r)
+
+    return cast(F, g)

@@ -1,0 +1,223 @@
+"""What NumPy computes in this process, of values that are fetched for it: one table of names, and how one of them is called.
+
+What the namespace defines itself comes before this table: a name leaves it when the server has the function."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Tuple
+
+import numpy as np
+
+from .. import _dtypes as dt
+from .._array import Array
+from .._ns_host import Host
+from .._transfers import guard, to_fetch
+
+HOSTED: Dict[str, Tuple[str, ...]] = {part: tuple(names.split()) for part, names in {
+    "": """
+        apply_along_axis apply_over_axes argpartition bartlett bincount bitwise_count blackman choose convolve corrcoef correlate cov cross
+        diag_indices diag_indices_from digitize ediff1d einsum einsum_path frexp frombuffer fromfile fromiter fromstring gcd genfromtxt
+        geomspace hamming hanning histogram histogram2d histogram_bin_edges histogramdd i0 in1d insert interp intersect1d isin ix_
+        kaiser kron lcm ldexp lexsort load loadtxt logspace mask_indices matvec median nanargmax nanargmin nanmedian nanpercentile nanquantile
+        packbits partition percentile poly polyadd polyder polydiv polyfit polyint polymul polysub polyval quantile ravel_multi_index
+        real_if_close resize roots setdiff1d setxor1d sort_complex spacing tril_indices tril_indices_from trim_zeros triu_indices triu_indices_from
+        union1d unique unpackbits unravel_index unwrap vander vecmat""",
+    "linalg": """
+        cholesky cond cross det eig eigh eigvals eigvalsh inv lstsq matrix_norm matrix_power matrix_rank multi_dot norm pinv qr slogdet solve
+        svd svdvals tensorinv tensorsolve vector_norm""",
+    "fft": """
+        fft fft2 fftfreq fftn fftshift hfft ifft ifft2 ifftn ifftshift ihfft irfft irfft2 irfftn rfft rfft2 rfftfreq rfftn""",
+}.items()}
+ON_SERVER = {"linalg": ("diagonal", "matmul", "matrix_transpose", "outer", "tensordot", "trace", "vecdot")}  # the namespace's
+ASKED = ("save", "savez", "savez_compressed", "savetxt", "array2string", "array_repr", "array_str", "tofile", "copyto")  # values are asked for
+
+
+class Hosted:
+    """A function of NumPy's: arrays among its arguments are fetched, and arrays of its result given back as the namespace's."""
+
+    def __init__(self, client: Any, name: str, function: Callable[..., Any]):
+        self._client, self.__name__, self.__wrapped__ = client, name, function
+        self.__doc__ = f"{name}, computed by NumPy in this process.\n\n{function.__doc__ or ''}"
+
+    def __repr__(self) -> str:
+        return f"<arrayd function {self.__name__!r}, by NumPy in this process>"
+
+    def __call__(self, *args: Any, out: Any = None, **more: Any) -> Any:
+        arrays: List[Array] = []
+        _find((args, more), arrays)
+        for x in arrays:
+            self._client._check(x)
+        moved = to_fetch(x._node for x in arrays)
+        if self.__name__ not in ASKED:
+            guard(self.__name__, moved)
+        result = self.__wrapped__(*_here(args), **_here(more))
+        back: List[int] = []
+        r = self._back(result, back)
+        if self.__name__ not in ASKED:
+            guard(self.__name__, moved + sum(back))
+        return r if out is None else self._client._into(out, r)
+
+    def _back(self, r: Any, nbytes: List[int]) -> Any:
+        if isinstance(r, (np.ndarray, np.generic)):
+            if r.dtype not in dt.NAME_OF:
+                return r
+            nbytes.append(r.nbytes)
+            return self._client._from_host(r)
+        if isinstance(r, tuple):
+            values = [self._back(v, nbytes) for v in r]
+            return type(r)._make(values) if hasattr(r, "_make") else tuple(values)
+        if isinstance(r, list):
+            return [self._back(v, nbytes) for v in r]
+        return r
+
+
+def _find(value: Any, arrays: List[Array]) -> None:
+    if isinstance(value, Array):
+        arrays.append(value)
+    elif isinstance(value, (list, tuple)):
+        for v in value:
+            _find(v, arrays)
+    elif isinstance(value, dict):
+        for v in value.values():
+            _find(v, arrays)
+
+
+def _here(value: Any) -> Any:
+    """With values for arrays."""
+    if isinstance(value, Array):
+        v = dt.plain(value._values())
+        return v if v.ndim else v[()]
+    if isinstance(value, tuple) and hasattr(value, "_make"):
+        return type(value)._make([_here(v) for v in value])
+    if isinstance(value, (list, tuple)):
+        return type(value)(_here(v) for v in value)
+    if isinstance(value, dict):
+        return {k: _here(v) for k, v in value.items()}
+    return value
+
+
+class Part:
+    """`linalg` or `fft`: NumPy's of that name."""
+
+    def __init__(self, client: Any, name: str):
+        self._client, self._name = client, name
+
+    def __repr__(self) -> str:
+        return f"<arrayd.{self._name} of {self._client!r}>"
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ON_SERVER.get(self._name, ()):
+            return getattr(self._client, name)
+        numpys = getattr(np, self._name)
+        if name in HOSTED[self._name] and hasattr(numpys, name):
+            return Hosted(self._client, f"{self._name}.{name}", getattr(numpys, name))
+        if isinstance(getattr(numpys, name, None), type):  # LinAlgError
+            return getattr(numpys, name)
+        raise AttributeError(f"{self._name} has no {name!r}")
+
+    def __dir__(self) -> List[str]:
+        return sorted((*object.__dir__(self), *HOSTED[self._name], *ON_SERVER.get(self._name, ())))
+
+
+class Linalg(Part):
+    """What the server computes of it; the standard's meaning where NumPy's differs."""
+
+    def __init__(self, client: Any):
+        super().__init__(client, "linalg")
+
+    def norm(self, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+        """numpy.linalg.norm."""
+        x = self._client._taken(x)
+        axes = 1 if isinstance(axis, int) else len(axis) if axis is not None else x.ndim
+        if ord is None or (ord == 2 and axes == 1) or (ord == "fro" and axes == 2):
+            return self._client.norm(x, axis, keepdims=keepdims)
+        return Hosted(self._client, "linalg.norm", np.linalg.norm)(x, ord, axis, keepdims)
+
+    def vector_norm(self, x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+        """The norm of vectors along the axes."""
+        c, x = self._client, self._client._taken(x)
+        if ord == 2:
+            return c.norm(x, axis, keepdims=keepdims)
+        if ord in (1, np.inf, -np.inf):
+            f = c.sum if ord == 1 else c.max if ord > 0 else c.min
+            return f(c.abs(x), axis, keepdims=keepdims)
+        if ord == 0:
+            return c.astype(c.count_nonzero(x, axis, keepdims=keepdims), dt.real_of(dt.floating(x.dtype)))
+        return c.sum(c.abs(x) ** ord, axis, keepdims=keepdims) ** (1.0 / ord)
+
+    def diagonal(self, x: Any, /, *, offset: int = 0) -> Any:
+        """The diagonal of the last two axes."""
+        return self._client.diagonal(x, offset, -2, -1)
+
+    def trace(self, x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+        """Its sum."""
+        return self._client.trace(x, offset, -2, -1, dtype)
+
+
+class Random:
+    """NumPy's random numbers, drawn in this process, as arrays; called, the server's own: `xp.random((3, 3), seed=1)`."""
+
+    def __init__(self, client: Any, of: Any = np.random):
+        self._client, self._of = client, of
+
+    def __call__(self, *args: Any, **more: Any) -> Any:
+        return self._client._random(*args, **more)
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._of, name)
+        if name.startswith("_") or not callable(value) or (isinstance(value, type) and name not in ("RandomState",)):
+            return value
+        if name in ("default_rng", "RandomState"):
+            return lambda *args, **more: Random(self._client, value(*args, **more))
+        return Hosted(self._client, f"random.{name}", value)
+
+
+class Named:
+    """A name of the table, in the class of namespaces. (`__getattr__` would make every other attribute slower.)"""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __get__(self, client: Any, owner: Any = None) -> Any:
+        return self if client is None else Hosted(client, self._name, getattr(np, self._name))
+
+
+class Hosting(Host):
+    """The names of the table, on a namespace."""
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def _hosted(self, name: str, function: Callable[..., Any]) -> Hosted:
+        return Hosted(self, name, function)
+
+    def _changing(self, name: str, function: Callable[..., Any], x: Array, *args: Any, **more: Any) -> None:
+        if not isinstance(x, Array):
+            raise TypeError(f"{name}: an array of arrayd's is wanted, not {type(x).__name__}")
+
+        def changed(value: Any, *args: Any, **more: Any) -> Any:
+            value = np.array(value)
+            function(value, *args, **more)
+            return value
+
+        x[...] = Hosted(self, name, changed)(x, *args, **more)
+
+    @property
+    def linalg(self) -> Linalg:
+        """numpy.linalg."""
+        return Linalg(self)
+
+    @property
+    def fft(self) -> Part:
+        """numpy.fft."""
+        return Part(self, "fft")
+
+    @property
+    def random(self) -> Random:
+        """Random numbers of the server's, `xp.random(shape, seed=…)`; those of numpy.random, drawn in this process: `xp.random.rand(3)`."""
+        return Random(self)
+
+
+for _name in HOSTED[""]:
+    if hasattr(np, _name):  # it depends on NumPy's version
+        setattr(Hosting, _name, Named(_name))

@@ -1,0 +1,378 @@
+"""NumPy's functions of numbers: arithmetic, sums, products and comparisons, as expressions."""
+from __future__ import annotations
+
+import builtins
+import math
+from typing import Any, List, Optional, Tuple
+
+import numpy as np
+
+from .. import _dtypes as dt
+from .._array import Array
+from .._spelling import spelled
+from ._shapes import Shapes
+
+
+class Numbers(Shapes):
+    # --- elements ---
+
+    @spelled
+    def round(self, x: Array, /, decimals: int = 0, out: Any = None) -> Array:
+        """To so many decimals, halves to even."""
+        if decimals == 0:
+            return self.rint(x)  # type: ignore[no-any-return]
+        if dt.is_integer(x.dtype):
+            return self._hosted("round", np.round)(x, decimals) if decimals < 0 else x
+        by = 10.0 ** abs(decimals)
+        return self.rint(x * by) / by if decimals > 0 else self.rint(x / by) * by  # type: ignore[no-any-return]
+
+    around = round
+
+    @spelled
+    def fix(self, x: Array, /, out: Any = None) -> Array:
+        """The integer towards zero."""
+        return self.trunc(x)  # type: ignore[no-any-return]
+
+    @spelled
+    def deg2rad(self, x: Array, /, out: Any = None) -> Array:
+        """Degrees in radians."""
+        return self.multiply(x, math.pi / 180)  # type: ignore[no-any-return]
+
+    @spelled
+    def rad2deg(self, x: Array, /, out: Any = None) -> Array:
+        """Radians in degrees."""
+        return self.multiply(x, 180 / math.pi)  # type: ignore[no-any-return]
+
+    radians, degrees = deg2rad, rad2deg
+
+    @spelled
+    def exp2(self, x: Array, /, out: Any = None) -> Array:
+        """2 to the power of x."""
+        return self.pow(2.0, x)  # type: ignore[no-any-return]
+
+    @spelled
+    def logaddexp2(self, x1: Array, x2: Any, /, out: Any = None) -> Array:
+        """log2(2**x1 + 2**x2)."""
+        two = math.log(2)
+        return self.logaddexp(x1 * two, self._taken(x2) * two) / two  # type: ignore[no-any-return]
+
+    @spelled
+    def fabs(self, x: Array, /, out: Any = None) -> Array:
+        """Absolute value, as a floating number."""
+        return self.abs(self.astype(x, dt.floating(x.dtype), copy=False))  # type: ignore[no-any-return]
+
+    @spelled
+    def float_power(self, x1: Array, x2: Any, /, out: Any = None) -> Array:
+        """x1 ** x2, in float64 at least."""
+        t = dt.promote(x1.dtype, dt.FLOAT64)
+        return self.pow(self.astype(x1, t), x2)  # type: ignore[no-any-return]
+
+    def fmax(self, x1: Any, x2: Any, /, out: Any = None) -> Any:
+        """The larger of the two; where one is NaN, the other."""
+        return self._known("maximum", x1, x2, out)
+
+    def fmin(self, x1: Any, x2: Any, /, out: Any = None) -> Any:
+        """The smaller of the two; where one is NaN, the other."""
+        return self._known("minimum", x1, x2, out)
+
+    def _known(self, name: str, x1: Any, x2: Any, out: Any) -> Any:
+        a, b = (x if isinstance(x, (int, float)) else self._taken(x) for x in (x1, x2))
+        r = getattr(self, name)(a, b)
+        for x, other in ((a, b), (b, a)):
+            if isinstance(x, Array) and dt.is_real_floating(x.dtype):
+                r = self.where(self.isnan(x), other, r)
+            elif isinstance(x, float) and x != x:
+                r = other
+        return r if out is None else self._into(out, r)
+
+    def heaviside(self, x1: Any, x2: Any, /) -> Array:
+        """0 below 0, x2 at 0, else 1."""
+        x = self._taken(x1)
+        x = self.astype(x, dt.floating(x.dtype), copy=False)
+        return self.where(x < 0, 0.0, self.where(x == 0, x2, self.where(x > 0, 1.0, x)))  # type: ignore[no-any-return]
+
+    def divmod(self, x1: Any, x2: Any, /) -> Tuple[Any, Any]:
+        """(x1 // x2, x1 % x2)."""
+        return self.floor_divide(x1, x2), self.remainder(x1, x2)
+
+    @spelled
+    def modf(self, x: Array, /) -> Tuple[Array, Array]:
+        """The parts behind and before the decimal point, both with x's sign."""
+        x = self.astype(x, dt.floating(x.dtype), copy=False)
+        return self.copysign(self.where(self.isinf(x), 0.0, self.frac(x)), x), self.trunc(x)
+
+    @spelled
+    def sinc(self, x: Array, /) -> Array:
+        """sin(pi x)/(pi x)."""
+        y = math.pi * self.where(x == 0, 1e-20, x)
+        return self.sin(y) / y  # type: ignore[no-any-return]
+
+    @spelled
+    def angle(self, z: Array, /, deg: bool = False) -> Array:
+        """The angle of complex numbers, in radians."""
+        a: Array = self.atan2(self.imag(z), self.real(z))
+        return a * (180 / math.pi) if deg else a
+
+    @spelled
+    def nan_to_num(self, x: Array, /, copy: bool = True, nan: float = 0.0, posinf: Optional[float] = None,
+                   neginf: Optional[float] = None) -> Array:
+        """x with numbers in place of NaN and the infinities."""
+        if not dt.is_real_floating(x.dtype):
+            return self._hosted("nan_to_num", np.nan_to_num)(x, copy, nan, posinf, neginf) if dt.is_complex(x.dtype) else self._copied(x)
+        limits = np.finfo(x.dtype)
+        r = self.where(self.isnan(x), nan, x)
+        r = self.where(x == math.inf, float(limits.max) if posinf is None else posinf, r)
+        r = self.where(x == -math.inf, float(limits.min) if neginf is None else neginf, r)
+        return r if copy else self._into(x, r)
+
+    @spelled
+    def isposinf(self, x: Array, /, out: Any = None) -> Array:
+        """Infinite, and positive."""
+        return self.equal(x, math.inf)  # type: ignore[no-any-return]
+
+    @spelled
+    def isneginf(self, x: Array, /, out: Any = None) -> Array:
+        """Infinite, and negative."""
+        return self.equal(x, -math.inf)  # type: ignore[no-any-return]
+
+    @spelled
+    def iscomplex(self, x: Array, /) -> Array:
+        """The imaginary part is not 0."""
+        return self.not_equal(self.imag(x), 0)  # type: ignore[no-any-return]
+
+    @spelled
+    def isreal(self, x: Array, /) -> Array:
+        """The imaginary part is 0."""
+        return self.equal(self.imag(x), 0)  # type: ignore[no-any-return]
+
+    def iscomplexobj(self, x: Any) -> bool:
+        """The dtype is complex."""
+        return dt.is_complex(x.dtype) if isinstance(x, Array) else builtins.bool(np.iscomplexobj(x))
+
+    def isrealobj(self, x: Any) -> bool:
+        """The dtype is not complex."""
+        return not self.iscomplexobj(x)
+
+    def may_share_memory(self, a: Any, b: Any, max_work: Any = None) -> bool:
+        """Of arrays that are written to: one is the other, or a view of it."""
+        return isinstance(a, Array) and isinstance(b, Array) and _owner(a) is _owner(b)
+
+    shares_memory = may_share_memory
+
+    # --- comparisons ---
+
+    def isclose(self, a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
+        """|a - b| <= atol + rtol*|b|, or equal."""
+        x, y = self._taken(a), self._taken(b)
+        x, y = (v if dt.is_floating(v.dtype) else self.astype(v, dt.FLOAT64) for v in (x, y))
+        near = self.logical_and(self.less_equal(self.abs(x - y), atol + rtol * self.abs(y)), self.isfinite(y))
+        near = self.logical_or(near, self.equal(x, y))
+        if equal_nan:
+            near = self.logical_or(near, self.logical_and(self.isnan(x), self.isnan(y)))
+        return near  # type: ignore[no-any-return]
+
+    def allclose(self, a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+        """All of isclose: a bool, which is waited for."""
+        return builtins.bool(self.all(self.isclose(a, b, rtol, atol, equal_nan)))
+
+    def array_equal(self, a1: Any, a2: Any, equal_nan: bool = False) -> Any:
+        """One shape and the same elements: a bool, which is waited for."""
+        x, y = self._taken(a1), self._taken(a2)
+        if x.shape != y.shape:
+            return False
+        same: Any = self.equal(x, y)
+        if equal_nan:
+            same = self.logical_or(same, self.logical_and(self.not_equal(x, x), self.not_equal(y, y)))
+        return builtins.bool(self.all(same))
+
+    def array_equiv(self, a1: Any, a2: Any) -> Any:
+        """The same elements once they are broadcast: a bool, which is waited for."""
+        try:
+            return builtins.bool(self.all(self.equal(self._taken(a1), self._taken(a2))))
+        except ValueError:
+            return False
+
+    # --- choosing ---
+
+    @spelled
+    def argwhere(self, a: Array, /) -> Array:
+        """The positions of what is not 0, one a row (in this process)."""
+        return self.stack(self.nonzero(a), 1)
+
+    @spelled
+    def flatnonzero(self, a: Array, /) -> Array:
+        """The positions of what is not 0 in the flattened array (in this process)."""
+        return self.nonzero(self.ravel(a))[0]
+
+    @spelled
+    def compress(self, condition: Array, /, a: Any, axis: Optional[int] = None, out: Any = None) -> Array:
+        """The parts along an axis for which the condition holds (in this process)."""
+        return self.take(self._taken(a), self.nonzero(condition)[0], axis)
+
+    @spelled
+    def extract(self, condition: Array, /, arr: Any) -> Array:
+        """The elements for which the condition holds (in this process)."""
+        return self.take(self.ravel(arr), self.flatnonzero(condition), 0)
+
+    def select(self, condlist: Any, choicelist: Any, default: Any = 0) -> Any:
+        """Of the first condition that holds, its choice."""
+        r = default
+        for c, x in reversed(list(zip(condlist, choicelist))):
+            r = self.where(c, x, r)
+        return r
+
+    def piecewise(self, x: Any, condlist: Any, funclist: Any, *args: Any, **more: Any) -> Array:
+        """Of the last condition that holds, its function of x."""
+        x = self._taken(x)
+        conditions = [self._taken(c) for c in (condlist if isinstance(condlist, (list, tuple)) else [condlist])]
+        if len(funclist) == len(conditions) + 1:
+            anywhere = conditions[0]
+            for c in conditions[1:]:
+                anywhere = self.logical_or(anywhere, c)
+            conditions.append(self.logical_not(anywhere))
+        r: Array = self.zeros_like(x)
+        for c, f in zip(conditions, funclist):
+            r = self.where(c, f(x, *args, **more) if callable(f) else f, r)
+        return self.astype(r, x.dtype, copy=False)
+
+    def put(self, a: Array, ind: Any, v: Any, mode: str = "raise") -> None:
+        """a.flat[ind] = v (in this process)."""
+        self._changing("put", np.put, a, ind, v, mode)
+
+    def place(self, arr: Array, mask: Any, vals: Any) -> None:
+        """Writes the values, one after the other, where the mask holds (in this process)."""
+        self._changing("place", np.place, arr, mask, vals)
+
+    def putmask(self, a: Array, mask: Any, values: Any) -> None:
+        """Writes values where the mask holds."""
+        values = self._taken(values)
+        if values.shape not in ((), (1,), a.shape):
+            self._changing("putmask", np.putmask, a, mask, values)
+            return
+        a[...] = self.astype(self.where(mask, values, a), a.dtype)
+
+    def put_along_axis(self, arr: Array, indices: Any, values: Any, axis: Optional[int] = -1) -> None:
+        """Writes to positions that differ from row to row (in this process)."""
+        self._changing("put_along_axis", np.put_along_axis, arr, indices, values, axis)
+
+    def fill_diagonal(self, a: Array, val: Any, wrap: bool = False) -> None:
+        """Writes to the diagonal."""
+        if a.ndim == 2 and not np.ndim(val) and not wrap:
+            a[...] = self.astype(self.where(self.eye(a.shape[0], a.shape[1], 0, dt.BOOL), val, a), a.dtype)
+        else:
+            self._changing("fill_diagonal", np.fill_diagonal, a, val, wrap)
+
+    # --- sums and what is like them ---
+
+    amax = Shapes.max
+    amin = Shapes.min
+
+    @spelled
+    def ptp(self, a: Array, /, axis: Any = None, out: Any = None, keepdims: bool = False) -> Array:
+        """The greatest element less the least."""
+        return self.max(a, axis, keepdims=keepdims) - self.min(a, axis, keepdims=keepdims)
+
+    @spelled
+    def cumsum(self, a: Array, /, axis: Optional[int] = None, dtype: Any = None, out: Any = None) -> Array:
+        """Sums up to each element; without an axis, of the flattened array."""
+        return self.cumulative_sum(self.ravel(a) if axis is None else a, axis=0 if axis is None else axis, dtype=dtype)
+
+    @spelled
+    def cumprod(self, a: Array, /, axis: Optional[int] = None, dtype: Any = None, out: Any = None) -> Array:
+        """Products up to each element; without an axis, of the flattened array."""
+        return self.cumulative_prod(self.ravel(a) if axis is None else a, axis=0 if axis is None else axis, dtype=dtype)
+
+    def _without_nan(self, a: Any, instead: int) -> Array:
+        x = self._taken(a)
+        return self.where(self.isnan(x), instead, x) if dt.is_floating(x.dtype) else x
+
+    def nancumsum(self, a: Any, axis: Optional[int] = None, dtype: Any = None, out: Any = None) -> Array:
+        """cumsum, with 0 for NaN."""
+        return self.cumsum(self._without_nan(a, 0), axis, dtype, out)
+
+    def nancumprod(self, a: Any, axis: Optional[int] = None, dtype: Any = None, out: Any = None) -> Array:
+        """cumprod, with 1 for NaN."""
+        return self.cumprod(self._without_nan(a, 1), axis, dtype, out)
+
+    def nanprod(self, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False, **more: Any) -> Array:
+        """The product of what is not NaN."""
+        return self.prod(self._without_nan(a, 1), axis, dtype, out, keepdims, **more)
+
+    @spelled
+    def average(self, a: Array, /, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False) -> Any:
+        """The mean, with weights."""
+        if weights is None:
+            r = self.mean(a, axis, keepdims=keepdims)
+            count = a.size // builtins.max(r.size, 1)
+            return (r, self.full(r.shape, count, r.dtype)) if returned else r
+        w = self._taken(weights)
+        if w.shape != a.shape:
+            if not isinstance(axis, int) or w.ndim != 1 or w.shape[0] != a.shape[axis]:
+                raise TypeError("Axis must be specified when shapes of a and weights differ.")
+            w = self.moveaxis(self.broadcast_to(w, (*a.shape[:axis % a.ndim], *a.shape[axis % a.ndim + 1:], w.size)), -1, axis)
+        t = dt.floating(dt.promote(a.dtype, w.dtype))
+        total = self.sum(w, axis, t, keepdims=keepdims)
+        r = self.sum(self.multiply(a, w), axis, t, keepdims=keepdims) / total
+        return (r, total) if returned else r
+
+    @spelled
+    def trapezoid(self, y: Array, /, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
+        """The integral along an axis, by the trapezoidal rule."""
+        k = self._axis(axis, y.ndim)
+        step: Any = dx
+        if x is not None:
+            step = self.diff(x, axis=-1 if self.ndim(x) == 1 else k)
+            if step.ndim == 1:
+                step = step.reshape((-1,) + (1,) * (y.ndim - k - 1))
+        front = (slice(None),) * k
+        return self.sum(step * (y[(*front, slice(1, None))] + y[(*front, slice(0, -1))]) / 2.0, k)
+
+    trapz = trapezoid
+
+    @spelled
+    def _np_gradient(self, f: Array, /, *spacing: Any, axis: Any = None, edge_order: int = 1) -> Any:
+        """numpy.gradient."""
+        axes = self._axes(axis, f.ndim)
+        steps: List[Any] = list(spacing) * len(axes) if len(spacing) == 1 else list(spacing) or [1.0] * len(axes)
+        if edge_order != 1 or any(self.ndim(s) for s in steps) or len(steps) != len(axes) or any(f.shape[k] < 2 for k in axes):
+            return self._hosted("gradient", np.gradient)(f, *spacing, axis=axis, edge_order=edge_order)
+        r = tuple(self.gradient(f, k, spacing=float(s)) for k, s in zip(axes, steps))
+        return r[0] if len(r) == 1 else r if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else list(r)
+
+    # --- products ---
+
+    def dot(self, a: Any, b: Any, out: Any = None) -> Any:
+        """numpy.dot: of vectors the sum of products, of matrices their product."""
+        x, y = self._taken(a), self._taken(b)
+        if dt.promote(x.dtype, y.dtype) == dt.BOOL:
+            r = self._hosted("dot", np.dot)(x, y)
+        elif not x.ndim or not y.ndim:
+            r = self.multiply(x, y)
+        elif y.ndim == 1:
+            r = self._times_vector(x, y, dt.promote(x.dtype, y.dtype))
+        else:
+            r = self.matmul(x, y) if x.ndim < 3 and y.ndim == 2 else self.tensordot(x, y, ((x.ndim - 1,), (y.ndim - 2,)))
+        return r if out is None else self._into(out, r)
+
+    def vdot(self, a: Any, b: Any, /) -> Any:
+        """The sum of conj(a)*b of the flattened arrays."""
+        return self.dot(self.conj(self.ravel(a)), self.ravel(b))
+
+    def inner(self, a: Any, b: Any, /) -> Any:
+        """Sums of products over the last axes."""
+        x, y = self._taken(a), self._taken(b)
+        if not x.ndim or not y.ndim or x.ndim == 1 or y.ndim == 1:
+            return self.dot(x, y) if y.ndim == 1 or not x.ndim else self.dot(y, x)
+        return self.tensordot(x, y, ((-1,), (-1,)))
+
+    def outer(self, a: Any, b: Any, out: Any = None) -> Any:
+        """The products of each element of a with each of b."""
+        r = self.multiply(self.ravel(a).reshape(-1, 1), self.ravel(b))
+        return r if out is None else self._into(out, r)
+
+
+def _owner(x: Array) -> Array:
+    """What has the memory."""
+    while x._view is not None:
+        x = x._view.parent
+    return x
