@@ -6,7 +6,7 @@ import math
 import re
 import weakref
 from collections import deque
-from typing import Any, Deque, Dict, List, Optional, Set
+from typing import Any, Deque, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -14,10 +14,12 @@ from ._dtypes import DType, cast, dtype_of, name_of
 from ._endpoint import Endpoint
 from ._errors import ArraydError, BadReply, BadValue, Busy, ConnectionLost, OutOfMemory
 from ._graph import Handle, Node, Shape, Written, describe, postorder, stored, union
+from ._jobs import ENDED, ended_early
 from ._kept import met_again, settled_by
+from ._loops import Body, Carried, Loop, last_step, segments
 from ._numbers import unwired
 from ._releases import Releases
-from ._replies import MADE, VALUE
+from ._replies import JOB, MADE, VALUE
 from ._requests import OCTETS, Request, Response, Steps, ask
 from ._statements import Statements
 from ._stream import Piece, Writer, kept, pieces, stream, wants
@@ -135,6 +137,11 @@ class Engine:
     def _settling(self, node: Node) -> Steps[None]:
         nodes = stream([node])  # another thread may have done it meanwhile
         wanted, again = kept(nodes, node)
+        for s in segments(nodes, wanted):
+            if s.loop is None or not (yield from self.settle_loop(s.loop, nodes)):
+                yield from self.settle_pieces(nodes[s.begin:s.end], s.needed, again)
+
+    def settle_pieces(self, nodes: List[Node], wanted: Set[Node], again: Set[Node]) -> Steps[None]:
         for whole, needed in pieces(nodes, wanted):
             part = [n for n in whole if n.args]
             for a in dict.fromkeys(a for n in part for a in n.args):
@@ -164,6 +171,78 @@ class Engine:
                 n.set_handle(self.own(results[name]))
             else:
                 n.set_value(cast(unwired(results[name]["value"]), n.dtype))
+
+    def settle_loop(self, loop: Loop, nodes: List[Node]) -> Steps[bool]:
+        """Runs it as a program, on copies of what it begins with; False where that cannot be, and nothing has changed then."""
+        step, reads, others = last_step(loop, nodes)
+        try:
+            ran = yield from self.run(step, reads, others, loop.before, loop.steps)
+        except (BadValue, Busy, OutOfMemory):
+            return False
+        if ran is None:
+            return False
+        states, status = ran
+        for c, handle in states.items():
+            k = loop.start + (status["step"] - c.back) * loop.period + c.at
+            if k >= loop.start:
+                nodes[k].set_handle(handle)
+        if status["state"] != "done":
+            raise ended_early(status)
+        return True
+
+    def run(self, step: List[Node], reads: Dict[Carried, Node], others: List[Node], before: Dict[Carried, Node], steps: int,
+            record: Sequence[Node] = ()) -> Steps[Optional[Tuple[Dict[Carried, Handle], Dict[str, Any]]]]:
+        """A program whose body are the operations of `step`, which begins with what was `before`: the memory of what it carries, and its
+        job, which has ended. The values of `record` are the job's records of the same order. None where there is no such program."""
+        for n in others:
+            yield from (self.place(n) if n.shape else self.fetch(n))
+        body = Body(step, reads, record)
+        if any(not n.args for n in step) or not body.finished():
+            return None
+        states = yield from self.beginning({body.states[c]: n for c, n in before.items()})
+        request = {"body": body.body, "steps": steps, "bind": {**body.bind, **{name: handle.id for name, handle in states.items()}}}
+        if record:
+            request["record"] = {f"r{k}": body.texts[n] for k, n in enumerate(record)}
+        status = yield from self.run_program(request)
+        return {c: states[name] for c, name in body.states.items()}, status
+
+    def beginning(self, values: Dict[str, Node]) -> Steps[Dict[str, Handle]]:
+        """Arrays of their own with these values, by name."""
+        made: Dict[str, Handle] = {}
+        copied: Dict[str, Handle] = {}
+        for name, n in values.items():
+            if n.value is not None or not n.shape:
+                made[name] = self.own((yield from self.upload((yield from self.fetch(n)), n.dtype)))
+            elif n.handle is None and n.op == "create":
+                made[name] = yield from self.make(n.attrs)
+            else:
+                copied[name] = yield from self.place(n)
+        if copied:
+            names = {f"{name}b": name for name in copied}
+            request = {"statements": [f"{name} = {of}" for of, name in names.items()], "results": [*copied],
+                       "bind": {of: copied[name].id for of, name in names.items()}}
+            results = (yield self.ask("POST", "/v1/evaluate", request)).json({"results": {name: MADE for name in copied}})["results"]
+            made.update((name, self.own(results[name])) for name in copied)
+        return made
+
+    def run_program(self, request: Dict[str, Any]) -> Steps[Dict[str, Any]]:
+        """The job's status when it has ended, however."""
+        timeout = self._endpoint.timeout
+        longest = 30 if timeout is None else max(1, min(30, int(timeout / 2)))
+
+        def waiting(r: Request, seconds: int) -> Request:
+            return r._replace(headers=(*r.headers, ("Prefer", f"wait={seconds}")))
+
+        status = (yield waiting(self.ask("POST", "/v1/programs?wait=1", request), 1)).json(JOB)
+        path = f"/v1/jobs/{status['id']}"
+        try:
+            while status["state"] not in ENDED:
+                status = (yield waiting(self.ask("GET", f"{path}?wait=1"), longest)).json(JOB)
+        finally:
+            if status["state"] not in ENDED:
+                self.releaser.add(path)  # stops it
+            self.releaser.add(path)
+        return status
 
     def settle_one(self, n: Node) -> Steps[None]:
         """What the text of a statement cannot say, as a request of its own."""

@@ -28,6 +28,13 @@ def failure_of(status: Dict[str, Any]) -> ArraydError:
                        p.get("offset"))
 
 
+def ended_early(status: Dict[str, Any]) -> ArraydError:
+    """The error for a program that somebody waited for who did not write it."""
+    if status["state"] == "failed":
+        return failure_of(status)
+    return ArraydError(409, "cancelled", f"job {status['id']}, which ran a loop of this program, was cancelled {failed_at(status)}")
+
+
 def failed_at(status: Dict[str, Any]) -> str:
     """At which step a job failed, in words."""
     return f"at step {status['failed_step']}" if status.get("failed_step") else f"after step {status.get('step', 0)}"

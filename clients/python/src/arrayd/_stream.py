@@ -160,18 +160,18 @@ class Writer:
         self.texts[n], self.depth[n] = name, 0
         return name
 
-    def piece(self) -> Optional[Piece]:
-        """None where the text cannot say it."""
+    def write(self) -> bool:
+        """False where the text cannot say it."""
         for n in self.part:
             for a in n.args:
                 if a not in self.texts and self.leaf(a) is None:
-                    return None
+                    return False
             if n.op == "setitem":
                 self.assign(n)
             else:
                 text = call_text(n, [self.texts[a] for a in n.args])
                 if text is None:
-                    return None
+                    return False
                 d = 1 + max([self.depth[a] for a in n.args])
                 self.texts[n], self.depth[n] = text, d
                 self.mentions[n] = set().union(*(self.mentions[a] for a in n.args))
@@ -180,6 +180,12 @@ class Writer:
             for a in n.args:
                 self.left[a] -= 1
             self.order.append((n, None))
+        return True
+
+    def piece(self) -> Optional[Piece]:
+        """None where the text cannot say it."""
+        if not self.write():
+            return None
         results: Dict[str, Node] = {}
         for n in self.part:
             if n in self.needed:

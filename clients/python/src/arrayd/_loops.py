@@ -1,0 +1,329 @@
+"""Loops: what a stream of operations repeats becomes a program, which the daemon runs step by step by itself. Without I/O.
+
+A loop that a program has written in Python makes the same operations again and again, each time of the results of the time before.
+`segments` finds that in the stream: a period, and where it begins. Between two steps lies what one leaves to the next (what is
+`carried`); where a step begins is chosen so that this is the least. A step becomes the program's body, each carried value an array
+that the body assigns; values from before the loop are bound to names.
+
+Same operations, same order, same bits: nothing is inferred but that operations are equal. What differs from step to step (a number
+that is counted up, an array made anew at random) is no loop, and is sent as it is.
+"""
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
+
+from ._graph import Node
+from ._stream import Writer
+
+LEAST = 4  # steps of a program: of fewer, statements are as quick
+LONGEST = 4000  # operations of a step
+PERIODS = 12  # that are tried
+
+Places = Dict[Node, int]
+
+
+class Carried(NamedTuple):
+    """A value that later steps use: of operation `at` in a step, `back` steps before the one that uses it."""
+    at: int
+    back: int
+
+
+class Loop(NamedTuple):
+    start: int  # in the stream
+    period: int
+    steps: int
+    before: Dict[Carried, Node]  # the first step's
+
+    @property
+    def end(self) -> int:
+        return self.start + self.period * self.steps
+
+
+def leaf_key(n: Node) -> Any:
+    """The same for leaves that have the same values."""
+    if n.handle is not None:
+        return n.handle.id, n.shape, n.dtype
+    if n.value is not None:
+        return (n.value.tobytes(), n.shape, n.dtype) if n.value.nbytes <= 64 else n
+    return repr(sorted(n.attrs.items(), key=lambda kv: kv[0])) if n.op == "create" else n
+
+
+class Stream:
+    """A stream of operations, as what repeats is looked for in it."""
+
+    def __init__(self, nodes: List[Node]):
+        self.nodes = nodes
+        self.place: Places = {n: k for k, n in enumerate(nodes)}
+        self.keys = self._keys()
+        self.last = [k for k in range(len(nodes))]  # where each is used for the last time
+        for k, n in enumerate(nodes):
+            for a in n.args:
+                if a in self.place:
+                    self.last[self.place[a]] = k
+
+    def _keys(self) -> List[int]:
+        """Equal for what may be the same operation in another step."""
+        numbers: Dict[Any, int] = {}
+        keys = []
+        for n in self.nodes:
+            leaves = tuple(None if a in self.place else leaf_key(a) for a in n.args)
+            key = n.op, n.shape, n.dtype, leaves, repr(n.attrs) if n.attrs else ""
+            keys.append(numbers.setdefault(key, len(numbers)))
+        return keys
+
+    def again(self, k: int, p: int) -> bool:
+        """Whether operation `k` is that of `p` before: of what is as far before, or of the same from before both."""
+        if self.keys[k] != self.keys[k - p]:
+            return False
+        place = self.place
+        for a, b in zip(self.nodes[k].args, self.nodes[k - p].args):
+            at = place.get(a)
+            if at is None:  # of leaves the key tells
+                continue
+            other = place.get(b, -1)
+            if at != other and at - other != p:
+                return False
+        return True
+
+    def periods(self) -> List[int]:
+        """Distances at which much seems to come again."""
+        seen: Dict[Tuple[int, ...], int] = {}
+        found: "Counter[int]" = Counter()
+        for k in range(2, len(self.nodes)):
+            three = (self.keys[k - 2], self.keys[k - 1], self.keys[k])
+            before = seen.get(three)
+            if before is not None and k - before <= LONGEST:
+                found[k - before] += 1
+            seen[three] = k
+        return [p for p, n in found.most_common(PERIODS) if n >= LEAST - 1]
+
+    def runs(self, p: int) -> List[Tuple[int, int]]:
+        """Where the stream is the same as `p` before it, for several steps."""
+        runs = []
+        begin: Optional[int] = None
+        for k in range(p, len(self.nodes) + 1):
+            if k < len(self.nodes) and self.again(k, p):
+                if begin is None:
+                    begin = k
+            elif begin is not None:
+                if k - begin >= p * (LEAST - 2):
+                    runs.append((begin, k))
+                begin = None
+        return runs
+
+    def carried_bytes(self, begin: int, end: int) -> List[int]:
+        """Of each place from `begin` to `end`, how much is needed on both of its sides."""
+        change = [0] * (end - begin + 2)
+        for k in range(max(0, begin - 2 * (end - begin)), end):
+            if self.last[k] > k and self.last[k] >= begin:
+                change[max(k + 1 - begin, 0)] += self.nodes[k].nbytes + 1
+                if self.last[k] < end:
+                    change[self.last[k] + 1 - begin] -= self.nodes[k].nbytes + 1
+        for k in range(1, len(change)):
+            change[k] += change[k - 1]
+        return change[:end - begin]
+
+    def loop(self, p: int, run: Tuple[int, int]) -> Optional[Loop]:
+        """The loop of that period whose steps lie in what is the same as before, and in the step before that."""
+        begin, end = run[0] - p, run[1]
+        mid = begin + p * ((end - begin) // p // 2)
+        costs = self.carried_bytes(mid, min(mid + p, end))
+        least = min(costs)
+        cuts = [(mid + k - begin) % p for k, cost in enumerate(costs) if cost == least]
+        cut = min(cuts, key=lambda c: (end - begin - c) % p)  # so that its last step is the last there
+        start = begin + cut
+        steps = (end - start) // p
+        while steps >= 2:
+            loop = self._whole(start, p, steps)
+            if loop is not None:
+                earlier = self._with_first(loop)
+                return earlier or loop
+            start, steps = start + p, steps - 1
+        return None
+
+    def _whole(self, start: int, p: int, steps: int) -> Optional[Loop]:
+        """None where a step needs what was made in another one, and is the same for all."""
+        before: Dict[Carried, Node] = {}
+        for k in range(start, start + p):
+            n, later = self.nodes[k], self.nodes[k + p]
+            for a, b in zip(n.args, later.args):
+                at = self.place.get(a)
+                if at is None:
+                    if b in self.place:
+                        return None
+                    continue
+                if a is b:
+                    if at >= start:
+                        return None
+                elif at < start:
+                    if self.place.get(b, -1) - at != p:
+                        return None
+                    back = (start - at + p - 1) // p
+                    for i in range(1, back + 1):
+                        place = start - i * p + (at + back * p - start)
+                        if place < 0:
+                            return None
+                        before[Carried(at + back * p - start, i)] = self.nodes[place]
+        for k in range(start + p, start + 2 * p):  # nothing of the first step is used by all
+            for a, b in zip(self.nodes[k].args, self.nodes[k - p].args):
+                if a is b and self.place.get(a, -1) >= start:
+                    return None
+        if any(c.back > 1 and not self._is_there(start, p, c) for c in before):
+            return None
+        return Loop(start, p, steps, before)
+
+    def _is_there(self, start: int, p: int, c: Carried) -> bool:
+        """Whether what was there before the loop's first step is what the steps make."""
+        k = start - c.back * p + c.at
+        return 0 <= k and self.keys[k] == self.keys[start + c.at]
+
+    def _with_first(self, loop: Loop) -> Optional[Loop]:
+        """With the step before, whose operations are of what there was before the loop."""
+        start, p = loop.start - loop.period, loop.period
+        if start < 0 or any(c.back > 1 for c in loop.before):
+            return None
+        before: Dict[Carried, Node] = {}
+        for k in range(start, loop.start):
+            n, later = self.nodes[k], self.nodes[k + p]
+            if n.op != later.op or n.shape != later.shape or n.dtype != later.dtype or n.attrs != later.attrs:
+                return None
+            for a, b in zip(n.args, later.args):
+                at, then = self.place.get(a, -1), self.place.get(b, -1)
+                if then < 0:
+                    if at >= 0 or leaf_key(a) != leaf_key(b):
+                        return None
+                elif a is b:
+                    if at >= start:
+                        return None
+                elif at >= start:
+                    if then - at != p:
+                        return None
+                elif start <= then < loop.start:
+                    if a.shape != b.shape or a.dtype != b.dtype or before.setdefault(Carried(then - start, 1), a) is not a:
+                        return None
+                else:
+                    return None
+        if before.keys() != loop.before.keys():
+            return None
+        return Loop(start, p, loop.steps + 1, before)
+
+
+def loops_of(nodes: List[Node]) -> List[Loop]:
+    """What repeats in a stream, in its order; parts do not overlap."""
+    if len(nodes) < 2 * LEAST:
+        return []
+    s = Stream(nodes)
+    found = []
+    for p in s.periods():
+        found += [loop for loop in (s.loop(p, run) for run in s.runs(p)) if loop is not None and loop.steps >= LEAST]
+    found.sort(key=lambda loop: (-loop.period * loop.steps, loop.period))
+    taken: List[Loop] = []
+    for loop in found:
+        if all(loop.end <= t.start or t.end <= loop.start for t in taken):
+            taken.append(loop)
+    return sorted(taken)
+
+
+def cut(loop: Loop, nodes: List[Node], wanted: Set[Node]) -> List[Loop]:
+    """The loop in parts that end where values of steps are wanted as such. What is wanted must then be what is carried; a step of which
+    anything else is wanted is left out."""
+    p, most = loop.period, max([c.back for c in loop.before], default=0)
+    named = [[k for k in range(p) if nodes[loop.start + s * p + k] in wanted] for s in range(loop.steps)]
+    parts = []
+    begin = 0
+    while begin < loop.steps:
+        first = next((s for s in range(begin, loop.steps) if named[s]), None)
+        if first is None:
+            parts.append((begin, loop.steps))
+            break
+        for end in range(min(first + most, loop.steps), first, -1):
+            if all(Carried(k, end - s) in loop.before for s in range(first, end) for k in named[s]):
+                break
+        else:
+            end = first
+        parts.append((begin, end))
+        begin = max(end, first + 1)
+    return [_part(loop, nodes, a, b) for a, b in parts if b - a >= LEAST]
+
+
+def _part(loop: Loop, nodes: List[Node], begin: int, end: int) -> Loop:
+    start = loop.start + begin * loop.period
+    before = loop.before if begin == 0 else \
+        {c: nodes[start - c.back * loop.period + c.at] if c.back <= begin else loop.before[Carried(c.at, c.back - begin)] for c in loop.before}
+    return Loop(start, loop.period, end - begin, before)
+
+
+class Body(Writer):
+    """A step as a program's body. `reads`: what of earlier steps it uses, as its operations have it."""
+
+    def __init__(self, step: List[Node], reads: Dict[Carried, Node], needed: Iterable[Node] = ()):
+        super().__init__(step, {*needed, *(step[c.at] for c in reads)}, set(), False)
+        self.states: Dict[Carried, str] = {}
+        for c, n in reads.items():
+            name = self.states[c] = self.fresh()
+            self.bind[name] = None
+            self.texts[n], self.depth[n], self.named[name], self.mentions[n] = name, 0, n, {name}
+            if Carried(c.at, c.back + 1) in reads:  # it is read once more, when the step ends
+                self.left[n] = self.left.get(n, 0) + 1
+
+    def may_write(self, base: Node, name: str) -> bool:
+        ours = base in self.inside or name in self.states.values()
+        return ours and self.named.get(name) is base and self.left[base] <= 1 and base not in self.needed
+
+    def finished(self) -> bool:
+        """Writes it; False where the text cannot say it."""
+        if not self.write():
+            return False
+        names = set(self.states.values())
+        new = {c: self.texts[self.part[c.at]] for c in self.states if c.back == 1}
+        for c, text in new.items():
+            if text in names and text != self.states[c]:  # a state whose place another one has taken
+                name = self.fresh()
+                self.body.append(f"{name} = {text}")
+                new[c] = name
+        for c in sorted(self.states, key=lambda c: -c.back):
+            text = new[c] if c.back == 1 else self.states[Carried(c.at, c.back - 1)]
+            if text != self.states[c]:
+                self.body.append(f"{self.states[c]} = {text}")
+        return True
+
+
+def last_step(loop: Loop, nodes: List[Node]) -> Tuple[List[Node], Dict[Carried, Node], List[Node]]:
+    """Its operations, what they use of earlier steps, and what of other things."""
+    start = loop.end - loop.period
+    step = nodes[start:loop.end]
+    reads = {c: nodes[start - c.back * loop.period + c.at] for c in loop.before}
+    inside = {*nodes[loop.start:loop.end], *reads.values()}
+    return step, reads, list(dict.fromkeys(a for n in step for a in n.args if a not in inside))
+
+
+class Segment(NamedTuple):
+    begin: int
+    end: int
+    needed: Set[Node]  # of its nodes, what is used after it
+    loop: Optional[Loop]
+
+
+def segments(nodes: List[Node], wanted: Set[Node]) -> Iterator[Segment]:
+    """A stream, in parts that are sent one after the other: loops, and what lies between them."""
+    place = {n: k for k, n in enumerate(nodes)}
+    last = [len(nodes) if n in wanted else k for k, n in enumerate(nodes)]
+    for k, n in enumerate(nodes):
+        for a in n.args:
+            if a in place:
+                last[place[a]] = max(last[place[a]], k)
+
+    def segment(begin: int, end: int, loop: Optional[Loop] = None) -> Segment:
+        return Segment(begin, end, {nodes[k] for k in range(begin, end) if last[k] >= end}, loop)
+
+    at = 0
+    for whole in loops_of(nodes):
+        inside = {nodes[k] for k in range(whole.start, whole.end) if last[k] >= whole.end}
+        for loop in cut(whole, nodes, inside):
+            if at < loop.start:
+                yield segment(at, loop.start)
+            yield segment(loop.start, loop.end, loop)
+            at = loop.end
+    if at < len(nodes):
+        yield segment(at, len(nodes))
