@@ -4,12 +4,14 @@ from __future__ import annotations
 import contextlib
 import math
 import re
+import time
 import weakref
 from collections import deque
 from typing import Any, Deque, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
+from ._ahead import Ahead
 from ._dtypes import DType, cast, dtype_of, name_of
 from ._endpoint import Endpoint
 from ._errors import ArraydError, BadReply, BadValue, Busy, ConnectionLost, OutOfMemory
@@ -22,7 +24,7 @@ from ._releases import Releases
 from ._replies import JOB, MADE, VALUE
 from ._requests import OCTETS, Request, Response, Steps, ask
 from ._statements import Statements
-from ._stream import Piece, Writer, kept, pieces, stream, wants
+from ._stream import Piece, Writer, halves, kept, pieces, stream, wants
 
 SMALL = 1 << 16  # bytes: such results come with the reply and are kept here
 TOGETHER = 4 << 20  # bytes that are given in one request at most: statements copy their results, which takes longer than a request beyond
@@ -36,6 +38,7 @@ class Engine:
     def __init__(self, session: Optional[str], releaser: Releases, endpoint: Endpoint):
         self.session, self.releaser, self.url, self._endpoint = session, releaser, endpoint.url, endpoint
         self.headers = (("Arrayd-Session", session),) if session else ()
+        self.ahead = None if endpoint.alone is None else Ahead()
         self._kept: "Deque[weakref.ref[Node]]" = deque()  # whose memory may have to go by computing others
         self._unwritten: "weakref.WeakSet[Node]" = weakref.WeakSet()  # assignments to parts of arrays that have not been sent
 
@@ -77,7 +80,7 @@ class Engine:
         elif node.op == "create":
             node.set_handle((yield from self.make(node.attrs)))
         elif not node.shape:  # a number is no array on the server
-            yield from self.fetch(node)
+            yield from self.fetched(node)
             return (yield from self.place(node))
         else:
             written = yield from self.request_of(node)
@@ -148,8 +151,15 @@ class Engine:
                 if not a.args and a.handle is None and a.op != "const":
                     yield from self.place(a)
             piece = Writer(part, needed, again, self._endpoint.alone is not None).piece()
-            if piece is not None:
-                yield from self.settle_piece(piece)
+            try:
+                if piece is not None:
+                    yield from self.settle_piece(piece)
+                    continue
+            except BadValue as e:
+                if e.code != "expression_too_large" or len(part) < 2:
+                    raise
+                for half, kept_of_it in halves(part, needed):
+                    yield from self.settle_pieces(half, kept_of_it, again)
                 continue
             for n in part:
                 if n.args:
@@ -195,7 +205,7 @@ class Engine:
         """A program whose body are the operations of `step`, which begins with what was `before`: the memory of what it carries, and its
         job, which has ended. The values of `record` are the job's records of the same order. None where there is no such program."""
         for n in others:
-            yield from (self.place(n) if n.shape else self.fetch(n))
+            yield from (self.place(n) if n.shape else self.fetched(n))
         body = Body(step, reads, record)
         if any(not n.args for n in step) or not body.finished():
             return None
@@ -212,7 +222,7 @@ class Engine:
         copied: Dict[str, Handle] = {}
         for name, n in values.items():
             if n.value is not None or not n.shape:
-                made[name] = self.own((yield from self.upload((yield from self.fetch(n)), n.dtype)))
+                made[name] = self.own((yield from self.upload((yield from self.fetched(n)), n.dtype)))
             elif n.handle is None and n.op == "create":
                 made[name] = yield from self.make(n.attrs)
             else:
@@ -341,6 +351,36 @@ class Engine:
 
     def fetch(self, node: Node) -> Steps["np.ndarray[Any, Any]"]:
         """The values, in memory of this process (read-only where they are kept)."""
+        if node.value is not None:
+            return node.value
+        if not node.shape and node.args and self.ahead is not None:
+            yield from self.looked(node, self.ahead)
+            assert node.value is not None
+            return node.value
+        return (yield from self.fetched(node))
+
+    def looked(self, node: Node, ahead: Ahead) -> Steps[None]:
+        """A number, which may have been foreseen (see `_ahead.py`)."""
+        if ahead.look(node):
+            return
+        start = ahead.start(node)
+        if start is not None:
+            try:
+                ran = yield from self.run(start.step, start.reads, start.others, start.before, start.steps, start.looks)
+            except (BadValue, Busy, OutOfMemory):
+                ran = None
+            if ran is None:
+                ahead.refuse()
+            elif ahead.begun(node, start, *ran):
+                return
+        since = time.monotonic()
+        value = yield from self.fetched(node)
+        if node.value is None:
+            node.set_value(value)
+        ahead.took = time.monotonic() - since
+
+    def fetched(self, node: Node) -> Steps["np.ndarray[Any, Any]"]:
+        """The same, of what nobody looks at, or has not been foreseen."""
         if node.value is not None:
             return node.value
         if node.op == "getitem" and node.args[0].value is not None:

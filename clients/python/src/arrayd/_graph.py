@@ -156,6 +156,13 @@ def stored(handle: Handle, shape: Shape, dtype: DType) -> Node:
     return node
 
 
+def detached(op: str, args: Tuple[Node, ...], shape: Shape, dtype: DType, attrs: Dict[str, Any]) -> Node:
+    """A node that its arguments do not know of."""
+    node = Node(op, (), shape, dtype, attrs)
+    node.args = args
+    return node
+
+
 def create(body: Dict[str, Any], shape: Shape, dtype: DType) -> Node:
     return Node("create", (), shape, dtype, {**body, "dtype": name_of(dtype)})
 

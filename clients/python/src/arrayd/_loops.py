@@ -44,9 +44,9 @@ def leaf_key(n: Node) -> Any:
     """The same for leaves that have the same values."""
     if n.handle is not None:
         return n.handle.id, n.shape, n.dtype
-    if n.value is not None:
-        return (n.value.tobytes(), n.shape, n.dtype) if n.value.nbytes <= 64 else n
-    return repr(sorted(n.attrs.items(), key=lambda kv: kv[0])) if n.op == "create" else n
+    if n.value is not None and n.value.nbytes <= 64:
+        return n.value.tobytes(), n.shape, n.dtype
+    return repr(n.attrs) if n.op == "create" else n.number
 
 
 class Stream:

@@ -88,6 +88,14 @@ def pieces(nodes: List[Node], wanted: Set[Node]) -> List[Tuple[List[Node], Set[N
     return parts
 
 
+def halves(nodes: List[Node], wanted: Set[Node]) -> List[Tuple[List[Node], Set[Node]]]:
+    """Two parts of what is too much for a request, and of each what is needed after it."""
+    middle = len(nodes) // 2
+    first, then = nodes[:middle], nodes[middle:]
+    used = {a for n in then for a in n.args}
+    return [(first, {n for n in first if n in wanted or n in used}), (then, {n for n in then if n in wanted})]
+
+
 def _fitting(nodes: List[Node], begin: int) -> int:
     """Where a request that begins there has to end at the latest."""
     leaves: Set[Node] = set()

@@ -1,0 +1,256 @@
+"""Loops that are looked at: their next steps are computed before they are asked for. Without I/O.
+
+A program that looks at a number in each step of a loop (`while float(error) > 1e-6:`) waits for each step. When its looks have come with
+the same new operations several times, some steps more are run on the server at once, on copies, and their numbers recorded. Each look
+after that is compared, operation by operation, with what was foreseen: as long as it is the same, its number is known. The arrays of
+the program remain expressions of what there was before those steps; when all of them have been seen, the copies are their values.
+Where the program does something else, its arrays are computed from the state that there was, by the steps that it has made: no
+state is seen that it has not reached.
+
+The operations of a look are those made since the look before that the number depends on, or that are alive and depend on these or on
+what the look before has made.
+"""
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from typing import Any, Deque, Dict, Iterable, List, NamedTuple, Optional, Tuple
+
+from ._dtypes import cast, kind
+from ._graph import Node, detached
+from ._loops import LONGEST, Carried, leaf_key
+from ._numbers import unwired
+
+CYCLE = 3  # looks of one step
+BACK = 6  # looks that a look may refer back to
+FIRST = 4  # steps ahead, at first
+MOST = 128
+SECONDS = 0.1  # that steps ahead may take: perhaps nobody wants them
+SLOW = 0.5  # seconds that a look takes of a loop whose steps are not run ahead
+
+Form = Tuple[Any, ...]
+
+
+class Look:
+    """The operations that were made for a look."""
+
+    __slots__ = ("at", "form", "attrs", "args", "place", "refs")
+
+    def __init__(self, at: int, form: Form, nodes: List[Node], args: List[List[Any]]):
+        self.at, self.form = at, form  # equal for looks that are the same: where the number is, and what the operations are
+        self.attrs = [n.attrs for n in nodes]
+        self.args = args  # of each operation: a place in the look; looks back, and a place there; or what else it is of
+        self.place = {id(n): k for k, n in enumerate(nodes)}
+        self.refs = [weakref.ref(n) for n in nodes]
+
+    def find(self, n: Node) -> Optional[int]:
+        k = self.place.get(id(n))
+        return k if k is not None and self.refs[k]() is n else None
+
+
+class Start(NamedTuple):
+    """A program to be run. Its operations are copies of the user's, which remain as they are."""
+
+    step: List[Node]
+    reads: Dict[Carried, Node]
+    others: List[Node]
+    before: Dict[Carried, Node]
+    steps: int
+    looks: List[Node]  # what is recorded of a step
+    forms: List[Tuple[int, Form]]
+
+
+class Run:
+    """Steps that have been run ahead. `values`: for each look of a step, its numbers."""
+
+    def __init__(self, start: Start, values: List[List[Any]], states: Dict[Carried, Any]):
+        self.forms, self.values, self.states = start.forms, values, states
+        self.seen = 0  # looks
+
+    @property
+    def is_over(self) -> bool:
+        return self.seen == len(self.forms) * len(self.values[0])
+
+
+class Ahead(threading.local):
+    """One thread's looks."""
+
+    def __init__(self) -> None:
+        self.looks: Deque[Look] = deque(maxlen=BACK + 2 * CYCLE + 1)
+        self.last = -1  # the number of the last operation of all looks so far
+        self.run: Optional[Run] = None
+        self.forms: List[Tuple[int, Form]] = []  # of the last run
+        self.refused: Optional[Form] = None  # of whose steps none is run ahead any more
+        self.steps = FIRST
+        self.took = 0.0  # seconds, the last look that was not foreseen
+
+    def look(self, node: Node) -> bool:
+        """A number is wanted. Whether it was foreseen: then the node has it."""
+        nodes = self._operations(node)
+        self.looks.append(self._look(node, nodes))
+        self.last = max(nodes[-1].number, self.last)
+        return self._foreseen(node)
+
+    def _foreseen(self, node: Node) -> bool:
+        run = self.run
+        if run is None:
+            return False
+        step, k = divmod(run.seen, len(run.forms))
+        if _what(self.looks[-1]) != run.forms[k]:
+            self.run, self.steps = None, max(2, step)  # as many as such a loop makes, it seems
+            return False
+        node.set_value(cast(unwired(run.values[k][step]), node.dtype))
+        run.seen += 1
+        if run.is_over:
+            self._hand_over(run)
+        return True
+
+    def _operations(self, node: Node) -> List[Node]:
+        found = {node}
+        todo = [node]
+
+        def add(nodes: Iterable[Node]) -> None:
+            for n in nodes:
+                if n.number > self.last and n.args and n not in found:
+                    found.add(n)
+                    todo.append(n)
+
+        for ref in self.looks[-1].refs if self.looks else ():
+            n = ref()
+            if n is not None:
+                add(n.dependents())
+        while todo:
+            n = todo.pop()
+            add(n.args)
+            add(n.dependents())
+        return sorted(found, key=lambda n: n.number)
+
+    def _look(self, node: Node, nodes: List[Node]) -> Look:
+        place = {n: k for k, n in enumerate(nodes)}
+        back = list(self.looks)[:-BACK - 1:-1]
+        form: List[Any] = []
+        args: List[List[Any]] = []
+
+        def where(a: Node) -> Any:
+            for b, earlier in enumerate(back):
+                k = earlier.find(a)
+                if k is not None:
+                    return b + 1, k
+            return a
+
+        for n in nodes:
+            of = [place[a] if a in place else where(a) for a in n.args]
+            form.append((n.op, n.shape, n.dtype, repr(n.attrs) if n.attrs else "", *(leaf_key(a) if isinstance(a, Node) else a for a in of)))
+            args.append([weakref.ref(a) if isinstance(a, Node) else a for a in of])
+        return Look(place[node], tuple(form), nodes, args)
+
+    # --- the beginning ---
+
+    def start(self, node: Node) -> Optional[Start]:
+        """What to run where looks, the last of them at `node`, have been the same for some time: that look is the first step's first."""
+        looks = list(self.looks)
+        now = looks[-1]
+        if now.form == self.refused or self.took > SLOW or kind(node.dtype) not in "biuf":
+            return None
+        forms = [_what(look) for look in looks]
+        for cycle in range(1, CYCLE + 1):
+            if len(looks) > 2 * cycle and all(forms[-1 - i] == forms[-1 - i - cycle] for i in range(cycle + 1)):
+                return self._program([now, *looks[len(looks) - cycle:-1]], looks)
+        return None
+
+    def _program(self, step: List[Look], looks: List[Look]) -> Optional[Start]:
+        """`step`: its looks. None where something of it is not there any more, or others may write to what it reads."""
+        cycle = len(step)
+        made: List[List[Node]] = []
+        firsts = _offsets([look.form for look in step])
+        reads: Dict[Carried, Node] = {}
+        before: Dict[Carried, Node] = {}
+        others: Dict[Node, None] = {}
+        if firsts[-1] > LONGEST:
+            return None
+
+        def carried(i: int, at: int, back: int) -> Optional[Node]:
+            """Of look `i`, so many steps back; and so that it can be, what is fewer steps back."""
+            for b in range(1, back + 1):
+                c = Carried(firsts[i] + at, b)
+                if c not in reads:
+                    ago = b * cycle - i
+                    was = looks[-1 - ago].refs[at]() if ago < len(looks) else None
+                    if was is None or not _is_steady(was):
+                        return None
+                    before[c], reads[c] = was, detached("stored", (), was.shape, was.dtype, {})
+            return reads[Carried(firsts[i] + at, back)]
+
+        for j, look in enumerate(step):
+            made.append([])
+            for (op, shape, dtype, *_), attrs, of in zip(look.form, look.attrs, look.args):
+                args: List[Node] = []
+                for a in of:
+                    n: Optional[Node]
+                    if isinstance(a, int):
+                        n = made[j][a]
+                    elif isinstance(a, tuple):
+                        i, at = j - a[0], a[1]
+                        n = made[i][at] if i >= 0 else carried(i % cycle, at, -(i // cycle))
+                    else:
+                        n = a()
+                        if n is None or not _is_steady(n):
+                            return None
+                        others[n] = None
+                    if n is None:
+                        return None
+                    args.append(n)
+                made[j].append(detached(op, tuple(args), shape, dtype, attrs))
+        forms = [_what(look) for look in step]
+        if forms != self.forms:
+            self.forms, self.steps = forms, FIRST
+        return Start([n for nodes in made for n in nodes], reads, list(others), before, self.steps,
+                     [nodes[look.at] for nodes, look in zip(made, step)], forms)
+
+    def begun(self, node: Node, start: Start, states: Dict[Carried, Any], status: Dict[str, Any]) -> bool:
+        """It has been run: whether the number is known now."""
+        records = status.get("records", {})
+        values = [records.get(f"r{k}", []) for k in range(len(start.looks))]
+        if status["state"] != "done" or any(len(v) != start.steps for v in values):
+            self.refuse()
+            return False
+        per_step = status["elapsed_s"] / start.steps
+        self.steps = min(MOST, 2 * start.steps, int(SECONDS / per_step) if per_step else MOST)
+        if self.steps < 2:
+            self.refuse()
+        self.run = Run(start, values, states)
+        return self._foreseen(node)
+
+    def refuse(self) -> None:
+        """Of the last look's loop no step is run ahead any more."""
+        self.refused, self.steps = self.looks[-1].form, FIRST
+
+    # --- the end ---
+
+    def _hand_over(self, run: Run) -> None:
+        """All that was foreseen has been made: the arrays have the values that were computed."""
+        looks, cycle = list(self.looks), len(run.forms)
+        firsts = _offsets([form for _, form in run.forms])
+        for c, handle in run.states.items():
+            j = next(k for k in reversed(range(cycle)) if firsts[k] <= c.at)
+            n = looks[j - c.back * cycle].refs[c.at - firsts[j]]()
+            if n is not None and n.args:
+                n.set_handle(handle)
+        self.run = None
+
+
+def _what(look: Look) -> Tuple[int, Form]:
+    return look.at, look.form
+
+
+def _is_steady(n: Node) -> bool:
+    return n.handle is None or n.handle.steady
+
+
+def _offsets(forms: List[Form]) -> List[int]:
+    """Where in a step each look's operations begin, and how many there are."""
+    offsets = [0]
+    for form in forms:
+        offsets.append(offsets[-1] + len(form))
+    return offsets
