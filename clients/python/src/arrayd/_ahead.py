@@ -40,7 +40,7 @@ class Look:
     def __init__(self, at: int, form: Form, nodes: List[Node], args: List[List[Any]]):
         self.at, self.form = at, form  # equal for looks that are the same: where the number is, and what the operations are
         self.attrs = [n.attrs for n in nodes]
-        self.args = args  # of each operation: a place in the look; looks back, and a place there; or what else it is of
+        self.args = args  # of each operation: a place in the look; looks back, and a place there; or what else it is of, which may go
         self.place = {id(n): k for k, n in enumerate(nodes)}
         self.refs = [weakref.ref(n) for n in nodes]
 
@@ -67,6 +67,10 @@ class Run:
     def __init__(self, start: Start, values: List[List[Any]], states: Dict[Carried, Any]):
         self.forms, self.values, self.states = start.forms, values, states
         self.seen = 0  # looks
+
+    def explained(self) -> str:
+        n = len(self.forms)
+        return f"ahead: {self.seen // n} of {len(self.values[0])} steps of a loop that is looked at {n} times a step"
 
     @property
     def is_over(self) -> bool:
@@ -142,7 +146,7 @@ class Ahead(threading.local):
         for n in nodes:
             of = [place[a] if a in place else where(a) for a in n.args]
             form.append((n.op, n.shape, n.dtype, repr(n.attrs) if n.attrs else "", *(leaf_key(a) if isinstance(a, Node) else a for a in of)))
-            args.append([weakref.ref(a) if isinstance(a, Node) else a for a in of])
+            args.append([weakref.ref(a) if isinstance(a, Node) and a.op != "const" else a for a in of])
         return Look(place[node], tuple(form), nodes, args)
 
     # --- the beginning ---
@@ -194,7 +198,7 @@ class Ahead(threading.local):
                         i, at = j - a[0], a[1]
                         n = made[i][at] if i >= 0 else carried(i % cycle, at, -(i // cycle))
                     else:
-                        n = a()
+                        n = a if isinstance(a, Node) else a()
                         if n is None or not _is_steady(n):
                             return None
                         others[n] = None

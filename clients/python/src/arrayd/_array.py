@@ -192,6 +192,10 @@ class Array(Methods):
         self._client._run(self._client._engine.compute(self._node))
         return self
 
+    def explain(self) -> str:
+        """How it would be computed now, in words: what was recognised as a loop is a program."""
+        return self._client._engine.explain(self._node)
+
     def numpy(self) -> "np.ndarray[Any, Any]":
         """The values; read-only if they are small and kept in this process."""
         return self._values()

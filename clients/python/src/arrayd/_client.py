@@ -11,13 +11,16 @@ from ._array import Array
 from ._endpoint import Moves, endpoint_of
 from ._engine import Engine
 from ._errors import ArraydError, NotFound
+from ._graph import Node
 from ._jobs import Job
 from ._namespace import Bound, Namespace, Ref
 from ._releases import Releaser
 from ._replies import INFO, JOB, SESSION
 from ._requests import Steps
+from ._stream import stream
 from ._transport import Transport, done
 
+MANY = 20000  # operations that are not sent yet: then they are, so that their graph does not grow without end
 LARGE = 1 << 20  # bytes: values that are not kept here until they are needed
 
 T = TypeVar("T")
@@ -37,11 +40,23 @@ class Client(Namespace):
         self._releaser = Releaser(transport)
         self._engine = Engine(session, self._releaser, transport)
         self._owns = owns
+        self._due = 0  # the number of the node at which what was built is looked at
         self._device: Optional[str] = None
         _clients[transport.key, session] = self
 
     def _run(self, steps: Steps[Any]) -> Any:
         return self._transport.run(steps)
+
+    def _wrap(self, node: Node, shared: bool = False) -> Array:
+        if node.number >= self._due:
+            self._send_some(node)
+        return super()._wrap(node, shared)
+
+    def _send_some(self, node: Node) -> None:
+        self._due = node.number + MANY
+        if len(stream([node])) >= MANY // 2:
+            with contextlib.suppress(ArraydError):  # it is said of the value that somebody asks for
+                self._run(self._engine.settle(node))
 
     def _given(self, value: Any, dtype: Any) -> Array:
         """Large arrays are uploaded at once, without a copy."""

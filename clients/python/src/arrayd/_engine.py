@@ -11,6 +11,7 @@ from typing import Any, Deque, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
+from . import _config
 from ._ahead import Ahead
 from ._dtypes import DType, cast, dtype_of, name_of
 from ._endpoint import Endpoint
@@ -18,7 +19,7 @@ from ._errors import ArraydError, BadReply, BadValue, Busy, ConnectionLost, OutO
 from ._graph import Handle, Node, Shape, Written, describe, postorder, stored, union
 from ._jobs import ENDED, ended_early
 from ._kept import met_again, settled_by
-from ._loops import Body, Carried, Loop, last_step, segments
+from ._loops import Body, Carried, Loop, explained, last_step, may_repeat, operations, segments
 from ._numbers import unwired
 from ._releases import Releases
 from ._replies import JOB, MADE, VALUE
@@ -28,6 +29,7 @@ from ._stream import Piece, Writer, halves, kept, pieces, stream, wants
 
 SMALL = 1 << 16  # bytes: such results come with the reply and are kept here
 TOGETHER = 4 << 20  # bytes that are given in one request at most: statements copy their results, which takes longer than a request beyond
+BRIEF = 1 << 28  # bytes that the operations of a program make in all: of fewer its end is waited for with its beginning
 LOOKED_AT = 32  # kept arrays, whether they can go, at a time
 TINY = 1 << 12  # bytes: of such an array all elements are fetched where one is asked for, of a small one where a second is
 
@@ -97,7 +99,7 @@ class Engine:
         counted: Set[Node] = set()
         while True:
             order = postorder(node)
-            if wants(order):
+            if wants(order) or (_config.settings.loops and may_repeat(order)):
                 yield from self.settle(node)
                 continue
             picks = [n for n in order if n.op == "getitem" and not n.shape and n.args and n.args[0].args and n.args[0].nbytes <= SMALL]
@@ -118,6 +120,18 @@ class Engine:
                 return Written(order)
             for leaf in missing:
                 yield from self.place(leaf)
+
+    def explain(self, node: Node) -> str:
+        """How it would be computed, for people."""
+        if node.value is not None or node.handle is not None or not node.args:
+            return "nothing is to be computed"
+        order, nodes, loops = postorder(node), stream([node]), _config.settings.loops
+        if not wants(order) and not (loops and may_repeat(order)):
+            return f"one expression of {operations(len(nodes))}"
+        lines = [explained(s, nodes) for s in segments(nodes, kept(nodes, node)[0], loops)]
+        if self.ahead is not None and self.ahead.run is not None:
+            lines.append(self.ahead.run.explained())
+        return "\n".join(lines)
 
     def assigned(self, node: Node) -> Node:
         """An assignment, which is sent with the next value that is wanted, or by `write`."""
@@ -140,7 +154,7 @@ class Engine:
     def _settling(self, node: Node) -> Steps[None]:
         nodes = stream([node])  # another thread may have done it meanwhile
         wanted, again = kept(nodes, node)
-        for s in segments(nodes, wanted):
+        for s in segments(nodes, wanted, _config.settings.loops):
             if s.loop is None or not (yield from self.settle_loop(s.loop, nodes)):
                 yield from self.settle_pieces(nodes[s.begin:s.end], s.needed, again)
 
@@ -213,7 +227,7 @@ class Engine:
         request = {"body": body.body, "steps": steps, "bind": {**body.bind, **{name: handle.id for name, handle in states.items()}}}
         if record:
             request["record"] = {f"r{k}": body.texts[n] for k, n in enumerate(record)}
-        status = yield from self.run_program(request)
+        status = yield from self.run_program(request, steps * sum(n.nbytes for n in step) < BRIEF)
         return {c: states[name] for c, name in body.states.items()}, status
 
     def beginning(self, values: Dict[str, Node]) -> Steps[Dict[str, Handle]]:
@@ -235,15 +249,17 @@ class Engine:
             made.update((name, self.own(results[name])) for name in copied)
         return made
 
-    def run_program(self, request: Dict[str, Any]) -> Steps[Dict[str, Any]]:
-        """The job's status when it has ended, however."""
+    def run_program(self, request: Dict[str, Any], brief: bool) -> Steps[Dict[str, Any]]:
+        """The job's status when it has ended, however. It is not left behind where somebody interrupts the waiting, but for a `brief`
+        one that has not been answered yet."""
         timeout = self._endpoint.timeout
         longest = 30 if timeout is None else max(1, min(30, int(timeout / 2)))
 
         def waiting(r: Request, seconds: int) -> Request:
             return r._replace(headers=(*r.headers, ("Prefer", f"wait={seconds}")))
 
-        status = (yield waiting(self.ask("POST", "/v1/programs?wait=1", request), 1)).json(JOB)
+        begin = waiting(self.ask("POST", "/v1/programs?wait=1", request), 1) if brief else self.ask("POST", "/v1/programs", request)
+        status = (yield begin).json(JOB)
         path = f"/v1/jobs/{status['id']}"
         try:
             while status["state"] not in ENDED:
@@ -353,7 +369,7 @@ class Engine:
         """The values, in memory of this process (read-only where they are kept)."""
         if node.value is not None:
             return node.value
-        if not node.shape and node.args and self.ahead is not None:
+        if not node.shape and node.args and self.ahead is not None and _config.settings.loops:
             yield from self.looked(node, self.ahead)
             assert node.value is not None
             return node.value

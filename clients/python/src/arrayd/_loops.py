@@ -13,11 +13,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
+from ._dtypes import name_of
 from ._graph import Node
 from ._stream import Writer
 
 LEAST = 4  # steps of a program: of fewer, statements are as quick
-LONGEST = 4000  # operations of a step
+WORTH = 48  # operations in which loops are looked for
+LONGEST = 400  # operations of a step
 PERIODS = 12  # that are tried
 
 Places = Dict[Node, int]
@@ -211,7 +213,7 @@ class Stream:
 
 def loops_of(nodes: List[Node]) -> List[Loop]:
     """What repeats in a stream, in its order; parts do not overlap."""
-    if len(nodes) < 2 * LEAST:
+    if len(nodes) < WORTH:
         return []
     s = Stream(nodes)
     found = []
@@ -223,6 +225,12 @@ def loops_of(nodes: List[Node]) -> List[Loop]:
         if all(loop.end <= t.start or t.end <= loop.start for t in taken):
             taken.append(loop)
     return sorted(taken)
+
+
+def may_repeat(order: List[Node]) -> bool:
+    """Whether loops are looked for in an expression, given in postorder, that would go as a whole."""
+    nodes = [n for n in order if n.args]
+    return len(nodes) >= WORTH and bool(loops_of(sorted(nodes, key=lambda n: n.number)))
 
 
 def cut(loop: Loop, nodes: List[Node], wanted: Set[Node]) -> List[Loop]:
@@ -305,8 +313,8 @@ class Segment(NamedTuple):
     loop: Optional[Loop]
 
 
-def segments(nodes: List[Node], wanted: Set[Node]) -> Iterator[Segment]:
-    """A stream, in parts that are sent one after the other: loops, and what lies between them."""
+def segments(nodes: List[Node], wanted: Set[Node], loops: bool = True) -> Iterator[Segment]:
+    """A stream, in parts that are sent one after the other: loops, where these are wanted, and what lies between them."""
     place = {n: k for k, n in enumerate(nodes)}
     last = [len(nodes) if n in wanted else k for k, n in enumerate(nodes)]
     for k, n in enumerate(nodes):
@@ -318,7 +326,7 @@ def segments(nodes: List[Node], wanted: Set[Node]) -> Iterator[Segment]:
         return Segment(begin, end, {nodes[k] for k in range(begin, end) if last[k] >= end}, loop)
 
     at = 0
-    for whole in loops_of(nodes):
+    for whole in loops_of(nodes) if loops else ():
         inside = {nodes[k] for k in range(whole.start, whole.end) if last[k] >= whole.end}
         for loop in cut(whole, nodes, inside):
             if at < loop.start:
@@ -327,3 +335,18 @@ def segments(nodes: List[Node], wanted: Set[Node]) -> Iterator[Segment]:
             at = loop.end
     if at < len(nodes):
         yield segment(at, len(nodes))
+
+
+# --- for people ---
+
+
+def operations(n: int) -> str:
+    return "1 operation" if n == 1 else f"{n} operations"
+
+
+def explained(s: Segment, nodes: List[Node]) -> str:
+    if s.loop is None:
+        return f"statements: {operations(s.end - s.begin)}"
+    carried = [nodes[s.loop.start + c.at] for c in sorted(s.loop.before)]
+    what = ", ".join(f"({', '.join(map(str, n.shape))}; {name_of(n.dtype)})" for n in carried)
+    return f"a program: {s.loop.steps} steps of {operations(s.loop.period)}, from one to the next {what or 'nothing'}"

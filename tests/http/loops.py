@@ -1,0 +1,88 @@
+"""Random programs that are loops, as source of a function of a namespace, `f(xp)`: for NumPy and for the client."""
+import random
+
+LOOKS = (
+    "if i % {n} == 0: looked.append(np.asarray({x}).copy())",
+    "if i % {n} == 0: looked.append(float(xp.sum({x})))",
+    "looked.append(float(xp.sum({x})))",
+    "looked.append(float(xp.sum({x}))); looked.append(float(xp.max({y})))",
+    "if float(xp.sum({x})) > {m} and i % 5 == 3: {x} = {x} + 1",
+    "if float(xp.max({x})) > {m}: break",
+    "kept.append({x} + 0)",
+    "if i % 6 == 0: kept.append({x} + 0)",
+    "kept.append(xp.sum({x}))",
+)
+
+
+class Program:
+    """`exact`: the values are whole numbers, so that NumPy's are the same; else in the order of additions they may differ."""
+
+    def __init__(self, seed):
+        r = self.r = random.Random(seed)
+        self.rank = r.choice((1, 2, 2))
+        self.n = r.randint(4, 9)
+        self.dtype = r.choice(("float64", "float32", "int32"))
+        self.names = ["a", "b", "c"][:r.randint(1, 3)]
+        self.scalar, self.invariant = r.random() < 0.3, r.random() < 0.5
+        lines = self.beginning()
+        for _ in range(r.randint(1, 2)):
+            lines += self.loop()
+        results = r.sample(self.names, len(self.names)) + ["s"] * self.scalar
+        lines.append(f"return [np.asarray(x) for x in ({', '.join(results)},)] + [np.asarray(x) for x in kept] + looked")
+        self.source = "def f(xp):\n" + indented(lines)
+
+    def function(self, **globals_):
+        exec(self.source, globals_)
+        return globals_["f"]
+
+    def numbers(self, modulus):
+        shape = (self.n,) * self.rank
+        return f"xp.asarray(np.arange({self.n ** self.rank}).reshape({shape}).astype('{self.dtype}') % {modulus})"
+
+    def beginning(self):
+        shape, lines = (self.n,) * self.rank, [f"w = {self.numbers(3)}", "kept, looked = [], []"]
+        for k, x in enumerate(self.names):
+            lines.append(f"{x} = " + self.r.choice([self.numbers(7 + k), f"xp.ones({shape}, dtype=xp.{self.dtype})", f"{self.names[0] if k else 'w'} + 1",
+                                                    f"xp.zeros({shape}, dtype=xp.{self.dtype}) + {k + 1}"]))
+        return lines + ["k = w*2 - 1"] * self.invariant + ["s = xp.sum(w)"] * self.scalar
+
+    def value(self):
+        x, y = self.r.choice(self.names), self.r.choice(self.names)
+        return self.r.choice([x, f"xp.roll({x}, {self.r.choice((1, -1))}, axis=0)", "w", "k" if self.invariant else y, str(self.r.randint(1, 3)),
+                              f"({x} - {y})", f"xp.where({x} > 2, {y}, 1)"] + ["s"] * self.scalar)
+
+    def part(self):
+        return self.r.choice([self.middle, ", ".join(["0"] + [":"] * (self.rank - 1)), ", ".join(["-1"] + [":"] * (self.rank - 1)),
+                              ", ".join(["::2"] * self.rank), "1:"])
+
+    @property
+    def middle(self):
+        return ", ".join(["1:-1"] * self.rank)
+
+    def statement(self):
+        x, p = self.r.choice(self.names), self.part()
+        others = [n for n in self.names if n != x]
+        y = self.r.choice(others or self.names)
+        choice = ["{x} = {v0} + {v1} - {v2}*{v3} + 0*{x}", "{x} += {v0} - {v1}", "{x} = {x} - {y} + {v0}", "{x}[{p}] = {y}[{p}] + 1", "{x}[{p}] += {m}",
+                  "v = {x}[{p}]; v += 1", "t = xp.zeros_like({x}); t[{q}] = {y}[{q}]; {x} = {x} + t"]
+        choice += ["{x}, {y} = {y}, {x}", "{x}, {y} = {x} + {x} - {y} + w, {x}"] * bool(others)
+        choice += ["s = s*1 + xp.sum({x}) - xp.sum({y})"] * self.scalar
+        values = {f"v{k}": self.value() for k in range(4)}
+        return self.r.choice(choice).format(x=x, y=y, p=p, q=self.middle, m=self.r.randint(1, 3), **values)
+
+    def bounded(self):
+        return [f"{x} = xp.where(abs({x}) > 1000, {x}*0 + 1, {x})" for x in self.names] + ["s = xp.where(abs(s) > 1000, s*0, s)"] * self.scalar
+
+    def loop(self):
+        r = self.r
+        body = [self.statement() for _ in range(r.randint(1, 4))]
+        if r.random() < 0.2:
+            body += [f"for _ in range({r.randint(2, 12)}):", *("    " + line for line in [self.statement()] + self.bounded())]
+        body += self.bounded()
+        if r.random() < 0.7:
+            body.append(r.choice(LOOKS).format(n=r.choice((1, 1, 2, 7)), m=r.randint(3, 50), x=r.choice(self.names), y=r.choice(self.names)))
+        return [f"for i in range({r.choice((2, 3, 5, 9, 17, 40, 60))}):", *("    " + line for line in body)]
+
+
+def indented(lines):
+    return "".join(f"    {line}\n" for line in lines)

@@ -1,0 +1,281 @@
+"""Loops of the Python client become programs: the same values, fewer requests, and nothing that the program did not reach."""
+import asyncio
+import gc
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "clients" / "python" / "src"))
+import arrayd  # noqa: E402
+from arrayd._graph import Node  # noqa: E402
+from conftest import until  # noqa: E402
+from loops import Program  # noqa: E402
+from test_client_python import requests, xp  # noqa: E402,F401
+
+pytestmark = pytest.mark.release_only  # it is the client that is tested here
+SEED = int(os.environ.get("ARRAYD_SEED") or time.time())
+PROGRAMS = int(os.environ.get("ARRAYD_PROGRAMS") or (5000 if os.environ.get("ARRAYD_LONG") else 120))
+
+
+def bits(values):
+    return [(np.asarray(v).dtype, np.asarray(v).shape, np.asarray(v).tobytes()) for v in values]
+
+
+def test_random_loops(xp, monkeypatch):  # noqa: F811
+    """The same bits as operation by operation; and NumPy's values, where these do not hang on the order of additions."""
+    ran = []
+    run = arrayd._engine.Engine.run
+
+    def counted(self, *a, **k):
+        r = yield from run(self, *a, **k)
+        ran.append(r is not None)
+        return r
+
+    monkeypatch.setattr(arrayd._engine.Engine, "run", counted)
+    for seed in range(SEED, SEED + PROGRAMS):
+        program = Program(seed)
+        f = program.function(np=np)
+        got = f(xp)
+        with arrayd.config(loops=False):
+            assert bits(got) == bits(f(xp)), f"seed {seed}\n{program.source}"
+        if program.dtype != "float32":
+            with np.errstate(all="ignore"):
+                want = f(np)
+            assert len(want) == len(got), f"seed {seed}\n{program.source}"
+            for g, w in zip(got, want):
+                assert np.allclose(g, w), f"seed {seed}\n{program.source}"
+    assert sum(ran) > PROGRAMS and all(ran), (sum(ran), len(ran))
+
+
+def laplacian(xp, z):  # noqa: F811
+    return xp.roll(z, 1, axis=0) + xp.roll(z, -1, axis=0) + xp.roll(z, 1, axis=1) + xp.roll(z, -1, axis=1) - 4 * z
+
+
+def heat(xp, u, steps):  # noqa: F811
+    for _ in range(steps):
+        u = u + 0.1 * laplacian(xp, u)
+    return u
+
+
+def field(n=32):
+    return np.random.default_rng(3).random((n, n))
+
+
+def test_one_program(xp, api):  # noqa: F811
+    u = heat(xp, xp.asarray(field()), 300)
+    assert u.explain() == "a program: 300 steps of 11 operations, from one to the next (32, 32; float64)"
+    before = requests(api)
+    assert np.array_equal(np.asarray(u), heat(np, field(), 300))
+    assert requests(api) - before <= 5
+    assert u.explain() == "nothing is to be computed"
+
+
+def test_two_fields_one_behind_the_other(xp, api):  # noqa: F811
+    """What a step reads of the step before the last."""
+    def wave(xp, u):  # noqa: F811
+        v = u * 1
+        for _ in range(100):
+            u, v = 2 * u - v + 0.1 * laplacian(xp, u), u
+        return np.asarray(u), np.asarray(v)
+
+    before = requests(api)
+    for got, want in zip(wave(xp, xp.asarray(field())), wave(np, field())):
+        assert np.allclose(got, want, rtol=1e-12)
+    assert requests(api) - before <= 16
+
+
+def test_parts_that_are_written(xp, api):  # noqa: F811
+    def water(xp):  # noqa: F811
+        h, u, v = xp.asarray(1 + field()), xp.zeros((32, 32)), xp.zeros((32, 32))
+        for _ in range(200):
+            u[1:-1, 1:-1] -= 0.01 * (h[2:, 1:-1] - h[:-2, 1:-1])
+            v[1:-1, 1:-1] -= 0.01 * (h[1:-1, 2:] - h[1:-1, :-2])
+            h[1:-1, 1:-1] -= 0.01 * ((h * u)[2:, 1:-1] - (h * u)[:-2, 1:-1] + (h * v)[1:-1, 2:] - (h * v)[1:-1, :-2])
+            h[0, :] = h[1, :]
+            h[-1, :] = h[-2, :]
+        return [np.asarray(x) for x in (h, u, v)]
+
+    before = requests(api)
+    for got, want in zip(water(xp), water(np)):
+        assert np.allclose(got, want, rtol=1e-12)
+    assert requests(api) - before <= 20  # a tenth of one for each step
+
+
+def test_what_is_looked_at_each_step(xp, api):  # noqa: F811
+    u, want = xp.asarray(field()), field()
+    before = requests(api)
+    for _ in range(300):
+        u, want = heat(xp, u, 1), heat(np, want, 1)
+        assert float(xp.max(u)) == np.max(want)
+    assert np.array_equal(np.asarray(u), want)
+    assert requests(api) - before <= 60
+
+
+def test_what_ends_by_what_it_sees(xp):  # noqa: F811
+    """The state is that of the step at which the program stopped, however far the server was."""
+    for limit in (0.9, 0.8, 0.7, 0.65, 0.6):
+        def settle(xp, u):  # noqa: F811
+            for n in range(1000):
+                u = heat(xp, u, 1)
+                if float(xp.max(u)) < limit:
+                    break
+            return n, np.asarray(u), np.asarray(u + 1)
+
+        got, want = settle(xp, xp.asarray(field())), settle(np, field())
+        assert got[0] == want[0] > 0 and all(np.array_equal(g, w) for g, w in zip(got[1:], want[1:]))
+
+
+def test_several_looks_a_step(xp, api):  # noqa: F811
+    u, want = xp.asarray(field()), field()
+    before = requests(api)
+    for _ in range(200):
+        u, want = heat(xp, u, 1), heat(np, want, 1)
+        assert float(xp.max(u)) == np.max(want)
+        assert float(xp.min(u)) == np.min(want)
+        assert bool(xp.any(u > 0.5)) == np.any(want > 0.5)
+    assert requests(api) - before <= 60
+
+
+def test_what_others_may_write_is_not_run_ahead(xp, api):  # noqa: F811
+    xp.save("forcing", np.ones((32, 32)))
+    u = xp.asarray(field())
+    f = xp.array("forcing")
+    seen = []
+    for k in range(20):
+        u = u * 0.5 + f
+        seen.append(float(xp.sum(u)))
+        if k == 12:
+            api.post("/v1/evaluate", {"expr": "0", "out": "forcing"})
+    assert seen[13] < seen[12] - 400
+
+
+def test_random_numbers_differ_each_step(xp):  # noqa: F811
+    u = xp.zeros((8,))
+    seen = []
+    for _ in range(12):
+        u = u + xp.random((8,))
+        seen.append(float(xp.sum(u)))
+    assert len(set(np.diff(seen).round(9))) == 11
+    u = xp.zeros((1000,))
+    for _ in range(60):
+        u = u + xp.random((1000,))
+    assert 25 < float(xp.mean(u)) < 35 and float(xp.std(u)) > 1.5  # 60 equal ones would be at 17
+
+
+def test_a_graph_does_not_grow_without_end(xp):  # noqa: F811
+    gc.collect()
+    u, want = heat(xp, xp.asarray(field(8)), 6000), heat(np, field(8), 6000)
+    assert sum(isinstance(o, Node) for o in gc.get_objects()) < 45000
+    assert np.array_equal(np.asarray(u), want)
+
+
+def test_memory_that_is_not_there(daemon_with):
+    """Where a program has none, it goes without one."""
+    d = daemon_with("--memory-limit", "3MiB")
+    with arrayd.connect(f"http://127.0.0.1:{d.port}") as c:
+        u = heat(c, c.asarray(field(256)), 50)
+        assert np.array_equal(np.asarray(u), heat(np, field(256), 50))
+
+
+def test_a_job_that_somebody_ends(xp, api):  # noqa: F811
+    """The error says so, and the arrays are those of the step that it came to: asked for again, the rest is computed."""
+    steps = 400
+    u = heat(xp, xp.asarray(field(1024)), steps)
+
+    def end():
+        running = []
+
+        def found():
+            running[:] = [j for j in api.get("/v1/jobs").json()["jobs"] if j["state"] == "running" and j["step"] > 10 and j["steps"] == steps]
+            return running
+
+        until(found)
+        api.delete(f"/v1/jobs/{running[0]['id']}")
+
+    ender = threading.Thread(target=end)
+    ender.start()
+    with pytest.raises(arrayd.ArraydError) as e:
+        u.compute()
+    ender.join()
+    assert e.value.code == "cancelled"
+    assert int(u.explain().split(" steps")[0].split()[-1]) < steps - 10
+    got = np.asarray(u)
+    with arrayd.config(loops=False):
+        assert np.array_equal(got, np.asarray(heat(xp, xp.asarray(field(1024)), steps)))
+
+
+def test_interrupted(daemon):
+    """Ctrl-C ends what the server does for the loop."""
+    script = """import arrayd, numpy as np, sys
+xp = arrayd.connect(sys.argv[1])
+u = xp.asarray(np.ones((2048, 2048)))
+for _ in range(1500): u = u + 0.1*(xp.roll(u, 1, axis=0) - u)
+print("begins", flush=True)
+try: np.asarray(u)
+except KeyboardInterrupt: print("interrupted", flush=True)
+"""
+    path = str(pathlib.Path(arrayd.__file__).resolve().parents[1])
+    p = subprocess.Popen([sys.executable, "-c", script, f"http://127.0.0.1:{daemon.port}"], stdout=subprocess.PIPE, text=True,
+                         env={**os.environ, "PYTHONPATH": path})
+    assert p.stdout.readline() == "begins\n"
+    c = daemon.client()
+
+    def running():
+        return [j for j in c.get("/v1/jobs").json()["jobs"] if j["steps"] == 1500]
+
+    until(lambda: running() and running()[0]["step"] > 0)
+    p.send_signal(signal.SIGINT)
+    assert p.stdout.readline() == "interrupted\n"
+    until(lambda: not running())
+    assert p.wait() == 0
+
+
+def test_threads(xp):  # noqa: F811
+    """Each has loops of its own."""
+    wrong = []
+
+    def work(k):
+        u, want = xp.asarray(field(16 + k)), field(16 + k)
+        for _ in range(80):
+            u, want = heat(xp, u, 1), heat(np, want, 1)
+            if float(xp.max(u)) != np.max(want):
+                wrong.append(k)
+        if not np.array_equal(np.asarray(u), want):
+            wrong.append(k)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+def test_asynchronous(daemon, api):
+    """Loops are recognised; what is looked at is not run ahead: other tasks may look meanwhile."""
+    async def steps():
+        async with arrayd.aconnect(f"http://127.0.0.1:{daemon.port}") as c:
+            before = requests(api)
+            u, want = heat(c, c.asarray(field()), 200), heat(np, field(), 200)
+            assert np.array_equal(await u.numpy(), want)
+            assert requests(api) - before <= 6
+            for _ in range(12):
+                u, want = heat(c, u, 1), heat(np, want, 1)
+                assert await c.max(u).item() == np.max(want)
+
+    asyncio.run(steps())
+
+
+def test_switched_off(xp):  # noqa: F811
+    u = heat(xp, xp.asarray(field()), 100)
+    with arrayd.config(loops=False):
+        assert u.explain().startswith("statements: ")
+        assert np.array_equal(np.asarray(u), heat(np, field(), 100))
+    assert arrayd.config().loops
