@@ -83,11 +83,22 @@ class Ahead(threading.local):
     def __init__(self) -> None:
         self.looks: Deque[Look] = deque(maxlen=BACK + 2 * CYCLE + 1)
         self.last = -1  # the number of the last operation of all looks so far
-        self.run: Optional[Run] = None
+        self._runs: "weakref.WeakKeyDictionary[Node, Run]" = weakref.WeakKeyDictionary()  # the last steps' arrays have it: it goes with them
         self.forms: List[Tuple[int, Form]] = []  # of the last run
         self.refused: Optional[Form] = None  # of whose steps none is run ahead any more
         self.steps = FIRST
         self.took = 0.0  # seconds, the last look that was not foreseen
+
+    @property
+    def run(self) -> Optional[Run]:
+        return next(self._runs.values(), None)
+
+    def leave(self) -> None:
+        """The program does something else than to look: perhaps it has ended its loop."""
+        run = self.run
+        if run is not None:
+            self._runs.clear()
+            self.steps = max(2, run.seen // len(run.forms))  # as many as such a loop makes, it seems
 
     def look(self, node: Node) -> bool:
         """A number is wanted. Whether it was foreseen: then the node has it."""
@@ -102,13 +113,20 @@ class Ahead(threading.local):
             return False
         step, k = divmod(run.seen, len(run.forms))
         if _what(self.looks[-1]) != run.forms[k]:
-            self.run, self.steps = None, max(2, step)  # as many as such a loop makes, it seems
+            self.leave()
             return False
+        self._hold(run)
         node.set_value(cast(unwired(run.values[k][step]), node.dtype))
         run.seen += 1
         if run.is_over:
             self._hand_over(run)
         return True
+
+    def _hold(self, run: Run) -> None:
+        for ref in self.looks[-1].refs:
+            n = ref()
+            if n is not None:
+                self._runs[n] = run
 
     def _operations(self, node: Node) -> List[Node]:
         found = {node}
@@ -223,7 +241,7 @@ class Ahead(threading.local):
         self.steps = min(MOST, 2 * start.steps, int(SECONDS / per_step) if per_step else MOST)
         if self.steps < 2:
             self.refuse()
-        self.run = Run(start, values, states)
+        self._hold(Run(start, values, states))
         return self._foreseen(node)
 
     def refuse(self) -> None:
@@ -241,7 +259,7 @@ class Ahead(threading.local):
             n = looks[j - c.back * cycle].refs[c.at - firsts[j]]()
             if n is not None and n.args:
                 n.set_handle(handle)
-        self.run = None
+        self._runs.clear()
 
 
 def _what(look: Look) -> Tuple[int, Form]:

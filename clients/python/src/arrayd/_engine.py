@@ -373,6 +373,8 @@ class Engine:
             yield from self.looked(node, self.ahead)
             assert node.value is not None
             return node.value
+        if node.args and self.ahead is not None:
+            self.ahead.leave()
         return (yield from self.fetched(node))
 
     def looked(self, node: Node, ahead: Ahead) -> Steps[None]:
@@ -430,6 +432,8 @@ class Engine:
     def compute(self, node: Node) -> Steps[None]:
         """Evaluated; of numbers, the value comes here."""
         if node.shape:
+            if node.args and self.ahead is not None:
+                self.ahead.leave()
             yield from self.place(node)
         else:
             yield from self.fetch(node)
