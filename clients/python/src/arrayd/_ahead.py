@@ -19,13 +19,14 @@ from typing import Any, Deque, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from ._dtypes import cast, kind
 from ._graph import Node, detached
-from ._loops import LONGEST, Carried, leaf_key
+from ._loops import LONGEST, Carried, last_step, leaf_key, loops_of
 from ._numbers import unwired
 
 CYCLE = 3  # looks of one step
 BACK = 6  # looks that a look may refer back to
 FIRST = 4  # steps ahead, at first
 MOST = 128
+TAIL = 16  # operations of a look that come after its steps
 SECONDS = 0.1  # that steps ahead may take: perhaps nobody wants them
 SLOW = 0.5  # seconds that a look takes of a loop whose steps are not run ahead
 
@@ -56,16 +57,19 @@ class Start(NamedTuple):
     reads: Dict[Carried, Node]
     others: List[Node]
     before: Dict[Carried, Node]
-    steps: int
+    steps: int  # of the loop that is looked at
+    every: int  # of the program's body, from look to look
     looks: List[Node]  # what is recorded of a step
     forms: List[Tuple[int, Form]]
+    first: int  # where in the look's operations the body's begin
 
 
 class Run:
     """Steps that have been run ahead. `values`: for each look of a step, its numbers."""
 
     def __init__(self, start: Start, values: List[List[Any]], states: Dict[Carried, Any]):
-        self.forms, self.values, self.states = start.forms, values, states
+        self.forms, self.values = start.forms, values
+        self.states = {Carried(start.first + c.at, c.back): handle for c, handle in states.items()}
         self.seen = 0  # looks
 
     def explained(self) -> str:
@@ -189,9 +193,6 @@ class Ahead(threading.local):
         reads: Dict[Carried, Node] = {}
         before: Dict[Carried, Node] = {}
         others: Dict[Node, None] = {}
-        if firsts[-1] > LONGEST:
-            return None
-
         def carried(i: int, at: int, back: int) -> Optional[Node]:
             """Of look `i`, so many steps back; and so that it can be, what is fewer steps back."""
             for b in range(1, back + 1):
@@ -227,8 +228,9 @@ class Ahead(threading.local):
         forms = [_what(look) for look in step]
         if forms != self.forms:
             self.forms, self.steps = forms, FIRST
-        return Start([n for nodes in made for n in nodes], reads, list(others), before, self.steps,
-                     [nodes[look.at] for nodes, look in zip(made, step)], forms)
+        whole = Start([n for nodes in made for n in nodes], reads, list(others), before, self.steps, 1,
+                      [nodes[look.at] for nodes, look in zip(made, step)], forms, 0)
+        return _inner(whole) or (whole if firsts[-1] <= LONGEST else None)
 
     def begun(self, node: Node, start: Start, states: Dict[Carried, Any], status: Dict[str, Any]) -> bool:
         """It has been run: whether the number is known now."""
@@ -260,6 +262,24 @@ class Ahead(threading.local):
             if n is not None and n.args:
                 n.set_handle(handle)
         self._runs.clear()
+
+
+def _inner(whole: Start) -> Optional[Start]:
+    """Where there are several steps of a loop from look to look: a program of such a step."""
+    step = whole.step
+    loop = next((loop for loop in loops_of(step) if loop.start == 0), None)
+    if loop is None or len(step) - loop.end > TAIL:
+        return None
+    first = loop.end - loop.period
+    last, reads, _ = last_step(loop, step)
+    begins = {c: whole.reads.get(Carried(first + c.at, c.back)) for c in loop.before}
+    if begins != loop.before or len(begins) != len(whole.reads):
+        return None
+    there = {*last, *step[loop.end:]}
+    if any(a.args and a not in there for n in step[loop.end:] for a in n.args):
+        return None
+    before = {c: whole.before[Carried(first + c.at, c.back)] for c in begins}
+    return whole._replace(step=last, reads=reads, before=before, every=loop.steps, first=first)
 
 
 def _what(look: Look) -> Tuple[int, Form]:

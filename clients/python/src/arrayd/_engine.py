@@ -215,18 +215,22 @@ class Engine:
         return True
 
     def run(self, step: List[Node], reads: Dict[Carried, Node], others: List[Node], before: Dict[Carried, Node], steps: int,
-            record: Sequence[Node] = ()) -> Steps[Optional[Tuple[Dict[Carried, Handle], Dict[str, Any]]]]:
+            record: Sequence[Node] = (), every: int = 1) -> Steps[Optional[Tuple[Dict[Carried, Handle], Dict[str, Any]]]]:
         """A program whose body are the operations of `step`, which begins with what was `before`: the memory of what it carries, and its
-        job, which has ended. The values of `record` are the job's records of the same order. None where there is no such program."""
+        job, which has ended. The values of `record`, of `every` so many steps, are the job's records of the same order. None where there
+        is no such program."""
         for n in others:
             yield from (self.place(n) if n.shape else self.fetched(n))
         body = Body(step, reads, record)
         if any(not n.args for n in step) or not body.finished():
             return None
+        records = {f"r{k}": body.expression(n) for k, n in enumerate(record)}
+        if None in records.values():
+            return None
         states = yield from self.beginning({body.states[c]: n for c, n in before.items()})
         request = {"body": body.body, "steps": steps, "bind": {**body.bind, **{name: handle.id for name, handle in states.items()}}}
-        if record:
-            request["record"] = {f"r{k}": body.texts[n] for k, n in enumerate(record)}
+        if records:
+            request.update(record=records, record_every=every)
         status = yield from self.run_program(request, steps * sum(n.nbytes for n in step) < BRIEF)
         return {c: states[name] for c, name in body.states.items()}, status
 
@@ -384,7 +388,8 @@ class Engine:
         start = ahead.start(node)
         if start is not None:
             try:
-                ran = yield from self.run(start.step, start.reads, start.others, start.before, start.steps, start.looks)
+                ran = yield from self.run(start.step, start.reads, start.others, start.before, start.steps * start.every, start.looks,
+                                          start.every)
             except (BadValue, Busy, OutOfMemory):
                 ran = None
             if ran is None:

@@ -15,6 +15,7 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Se
 
 from ._dtypes import name_of
 from ._graph import Node
+from ._statements import call_text
 from ._stream import Writer
 
 LEAST = 4  # steps of a program: of fewer, statements are as quick
@@ -262,11 +263,24 @@ def _part(loop: Loop, nodes: List[Node], begin: int, end: int) -> Loop:
     return Loop(start, loop.period, end - begin, before)
 
 
+def _of_step(step: List[Node], made_of_it: Iterable[Node]) -> Set[Node]:
+    """What of a step goes into expressions that are made of it."""
+    inside, found = set(step), set()
+    todo = [*made_of_it]
+    while todo:
+        n = todo.pop()
+        if n in inside:
+            found.add(n)
+        else:
+            todo += n.args
+    return found
+
+
 class Body(Writer):
     """A step as a program's body. `reads`: what of earlier steps it uses, as its operations have it."""
 
-    def __init__(self, step: List[Node], reads: Dict[Carried, Node], needed: Iterable[Node] = ()):
-        super().__init__(step, {*needed, *(step[c.at] for c in reads)}, set(), False)
+    def __init__(self, step: List[Node], reads: Dict[Carried, Node], recorded: Iterable[Node] = ()):
+        super().__init__(step, {*_of_step(step, recorded), *(step[c.at] for c in reads)}, set(), False)
         self.states: Dict[Carried, str] = {}
         for c, n in reads.items():
             name = self.states[c] = self.fresh()
@@ -278,6 +292,15 @@ class Body(Writer):
     def may_write(self, base: Node, name: str) -> bool:
         ours = base in self.inside or name in self.states.values()
         return ours and self.named.get(name) is base and self.left[base] <= 1 and base not in self.needed
+
+    def expression(self, n: Node) -> Optional[str]:
+        """The text of what is made of a finished step; None where there is none."""
+        if n in self.texts:
+            return self.texts[n]
+        if not n.args:
+            return self.leaf(n)
+        args = [self.expression(a) for a in n.args]
+        return None if None in args else call_text(n, [str(a) for a in args])
 
     def finished(self) -> bool:
         """Writes it; False where the text cannot say it."""
