@@ -134,20 +134,20 @@ class Ahead(threading.local):
 
     def _operations(self, node: Node) -> List[Node]:
         found = {node}
-        todo = [node]
+        left = [node]
 
         def add(nodes: Iterable[Node]) -> None:
             for n in nodes:
                 if n.number > self.last and n.args and n not in found:
                     found.add(n)
-                    todo.append(n)
+                    left.append(n)
 
         for ref in self.looks[-1].refs if self.looks else ():
             n = ref()
             if n is not None:
                 add(n.dependents())
-        while todo:
-            n = todo.pop()
+        while left:
+            n = left.pop()
             add(n.args)
             add(n.dependents())
         return sorted(found, key=lambda n: n.number)

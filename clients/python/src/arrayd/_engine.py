@@ -15,9 +15,8 @@ from . import _config
 from ._ahead import Ahead
 from ._dtypes import DType, cast, dtype_of, name_of
 from ._endpoint import Endpoint
-from ._errors import ArraydError, BadReply, BadValue, Busy, ConnectionLost, OutOfMemory
+from ._errors import ENDED, ArraydError, BadReply, BadValue, Busy, ConnectionLost, OutOfMemory, ended_early
 from ._graph import Handle, Node, Shape, Written, describe, postorder, stored, union
-from ._jobs import ENDED, ended_early
 from ._kept import met_again, settled_by
 from ._loops import Body, Carried, Loop, explained, last_step, may_repeat, operations, segments
 from ._numbers import unwired

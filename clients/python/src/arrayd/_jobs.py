@@ -6,7 +6,7 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
-from ._errors import ArraydError, ConnectionLost, NotFound, place_of
+from ._errors import ENDED, ArraydError, ConnectionLost, NotFound, failed_at, failure_of, place_of
 from ._replies import EVENT, JOB, parsed
 from ._requests import Request, Steps
 
@@ -15,30 +15,6 @@ if TYPE_CHECKING:
     from ._bar import Bar
     from ._client import Client
     from ._namespace import Namespace
-
-ENDED = ("done", "failed", "cancelled")
-
-
-def failure_of(status: Dict[str, Any]) -> ArraydError:
-    """The error with which a job failed; its place is in the program's request."""
-    p: Dict[str, Any] = status.get("error") or {}
-    statement = status.get("failed_statement")
-    pointer = p.get("pointer") or (None if statement is None else f"/body/{statement}")
-    return ArraydError(int(p.get("status", 0)), str(p.get("code", "unknown")), str(p.get("detail", "no reason was given")), pointer,
-                       p.get("offset"))
-
-
-def ended_early(status: Dict[str, Any]) -> ArraydError:
-    """The error for a program that somebody waited for who did not write it."""
-    if status["state"] == "failed":
-        return failure_of(status)
-    return ArraydError(409, "cancelled", f"job {status['id']}, which ran a loop of this program, was cancelled {failed_at(status)}")
-
-
-def failed_at(status: Dict[str, Any]) -> str:
-    """At which step a job failed, in words."""
-    return f"at step {status['failed_step']}" if status.get("failed_step") else f"after step {status.get('step', 0)}"
-
 
 class JobFailed(ArraydError, RuntimeError):
     """A program that failed: the daemon's `code` and `detail`, and the statement, with a mark below the place if it is

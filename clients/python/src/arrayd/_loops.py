@@ -266,13 +266,13 @@ def _part(loop: Loop, nodes: List[Node], begin: int, end: int) -> Loop:
 def _of_step(step: List[Node], made_of_it: Iterable[Node]) -> Set[Node]:
     """What of a step goes into expressions that are made of it."""
     inside, found = set(step), set()
-    todo = [*made_of_it]
-    while todo:
-        n = todo.pop()
+    left = [*made_of_it]
+    while left:
+        n = left.pop()
         if n in inside:
             found.add(n)
         else:
-            todo += n.args
+            left += n.args
     return found
 
 

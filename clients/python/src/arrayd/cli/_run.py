@@ -7,8 +7,8 @@ import sys
 from typing import Any, Dict, List
 
 from .._bar import Bar, count, duration, human, steps_line
-from .._errors import ArraydError, place_of
-from .._jobs import Job, JobFailed, failed_at, failure_of
+from .._errors import ArraydError, failed_at, failure_of, place_of
+from .._jobs import Job, JobFailed
 from .._replies import JOB
 from .._requests import Request
 from ._context import Context, Failure, complain

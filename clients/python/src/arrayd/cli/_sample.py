@@ -9,8 +9,7 @@ import re
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from .._errors import ArraydError
-from .._jobs import ENDED
+from .._errors import ENDED, ArraydError
 from .._replies import ABOUT, JOBS, LISTED_SESSION
 from .._requests import Request
 from ._context import Context

@@ -16,8 +16,7 @@ import time
 from typing import Any, Dict, List, Optional, Tuple, Union
 
 from .._bar import Bar, at_terminal, count, duration, human
-from .._errors import ArraydError
-from .._jobs import ENDED
+from .._errors import ENDED, ArraydError
 from .._replies import INFO
 from ._context import Context, table
 from ._sample import Sample, Watch, public
