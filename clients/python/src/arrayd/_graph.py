@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 import numpy as np
 
@@ -98,6 +98,17 @@ class Node:
         """Arrays whose values these are."""
         users = [r() for r in self.users]
         return [u for u in users if u is not None and not isinstance(u, Node) and u._own is self]
+
+    def is_asked_for(self, inside: "Set[Node]", again: "Set[Node]") -> bool:
+        """Whether it is an array's, or an argument of what is not computed with it, or is again."""
+        for r in self.users:
+            u = r()
+            if isinstance(u, Node):
+                if (u not in inside or u in again) and any(a is self for a in u.args):
+                    return True
+            elif u is not None and u._own is self:
+                return True
+        return False
 
     def is_only_of(self, user: Any) -> bool:
         """Nothing but `user`, an array, would see a change of the memory."""

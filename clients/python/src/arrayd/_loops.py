@@ -20,6 +20,7 @@ from ._stream import Writer
 
 LEAST = 4  # steps of a program: of fewer, statements are as quick
 WORTH = 48  # operations in which loops are looked for
+NEARLY = 0.9  # of a stream: if one loop is that much, no other is looked for
 LONGEST = 400  # operations of a step
 PERIODS = 12  # that are tried
 
@@ -59,20 +60,30 @@ class Stream:
         self.nodes = nodes
         self.place: Places = {n: k for k, n in enumerate(nodes)}
         self.keys = self._keys()
-        self.last = [k for k in range(len(nodes))]  # where each is used for the last time
+        self.last = [*range(len(nodes))]  # where each is used for the last time
         for k, n in enumerate(nodes):
             for a in n.args:
-                if a in self.place:
-                    self.last[self.place[a]] = k
+                at = self.place.get(a)
+                if at is not None:
+                    self.last[at] = k
 
     def _keys(self) -> List[int]:
         """Equal for what may be the same operation in another step."""
         numbers: Dict[Any, int] = {}
+        leaves: Dict[Node, int] = {}
         keys = []
         for n in self.nodes:
-            leaves = tuple(None if a in self.place else leaf_key(a) for a in n.args)
-            key = n.op, n.shape, n.dtype, leaves, repr(n.attrs) if n.attrs else ""
-            keys.append(numbers.setdefault(key, len(numbers)))
+            of = []
+            for a in n.args:
+                if a in self.place:
+                    of.append(-1)
+                else:
+                    key = leaves.get(a)
+                    if key is None:
+                        key = leaves[a] = numbers.setdefault(leaf_key(a), len(numbers))
+                    of.append(key)
+            whole = n.op, n.shape, n.dtype, (*of,), repr(n.attrs) if n.attrs else ""
+            keys.append(numbers.setdefault(whole, len(numbers)))
         return keys
 
     def again(self, k: int, p: int) -> bool:
@@ -214,12 +225,15 @@ class Stream:
 
 def loops_of(nodes: List[Node]) -> List[Loop]:
     """What repeats in a stream, in its order; parts do not overlap."""
-    if len(nodes) < WORTH:
-        return []
-    s = Stream(nodes)
-    found = []
+    return _loops_in(Stream(nodes)) if len(nodes) >= WORTH else []
+
+
+def _loops_in(s: Stream) -> List[Loop]:
+    found: List[Loop] = []
     for p in s.periods():
         found += [loop for loop in (s.loop(p, run) for run in s.runs(p)) if loop is not None and loop.steps >= LEAST]
+        if any(loop.period * loop.steps > NEARLY * len(s.nodes) for loop in found):
+            break
     found.sort(key=lambda loop: (-loop.period * loop.steps, loop.period))
     taken: List[Loop] = []
     for loop in found:
@@ -338,18 +352,14 @@ class Segment(NamedTuple):
 
 def segments(nodes: List[Node], wanted: Set[Node], loops: bool = True) -> Iterator[Segment]:
     """A stream, in parts that are sent one after the other: loops, where these are wanted, and what lies between them."""
-    place = {n: k for k, n in enumerate(nodes)}
-    last = [len(nodes) if n in wanted else k for k, n in enumerate(nodes)]
-    for k, n in enumerate(nodes):
-        for a in n.args:
-            if a in place:
-                last[place[a]] = max(last[place[a]], k)
+    s = Stream(nodes)
+    last = [len(nodes) if n in wanted else k for n, k in zip(nodes, s.last)]
 
     def segment(begin: int, end: int, loop: Optional[Loop] = None) -> Segment:
         return Segment(begin, end, {nodes[k] for k in range(begin, end) if last[k] >= end}, loop)
 
     at = 0
-    for whole in loops_of(nodes) if loops else ():
+    for whole in _loops_in(s) if loops and len(nodes) >= WORTH else ():
         inside = {nodes[k] for k in range(whole.start, whole.end) if last[k] >= whole.end}
         for loop in cut(whole, nodes, inside):
             if at < loop.start:

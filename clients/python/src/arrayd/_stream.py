@@ -55,7 +55,7 @@ def kept(nodes: List[Node], root: Node) -> Tuple[Set[Node], Set[Node]]:
     been computed before."""
     inside, wanted, again = set(nodes), {root}, set()
     for n in reversed(nodes):
-        if n is not root and (n.arrays() or any(d not in inside or d in again for d in n.dependents())):
+        if n is not root and n.is_asked_for(inside, again):
             (wanted if n.op == "setitem" or n.met and n.op not in THROUGH else again).add(n)
     return wanted, again
 
