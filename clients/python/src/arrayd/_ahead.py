@@ -26,6 +26,7 @@ CYCLE = 3  # looks of one step
 BACK = 6  # looks that a look may refer back to
 FIRST = 4  # steps ahead, at first
 MOST = 128
+MANY = 1000  # operations of a look: of more the request is the least
 TAIL = 16  # operations of a look that come after its steps
 SECONDS = 0.1  # that steps ahead may take: perhaps nobody wants them
 SLOW = 0.5  # seconds that a look takes of a loop whose steps are not run ahead
@@ -107,8 +108,12 @@ class Ahead(threading.local):
     def look(self, node: Node) -> bool:
         """A number is wanted. Whether it was foreseen: then the node has it."""
         nodes = self._operations(node)
+        self.last = max(nodes[-1].number if nodes else node.number, self.last)
+        if not nodes:
+            self.looks.clear()
+            self.leave()
+            return False
         self.looks.append(self._look(node, nodes))
-        self.last = max(nodes[-1].number, self.last)
         return self._foreseen(node)
 
     def _foreseen(self, node: Node) -> bool:
@@ -133,24 +138,24 @@ class Ahead(threading.local):
                 self._runs[n] = run
 
     def _operations(self, node: Node) -> List[Node]:
-        found = {node}
-        left = [node]
+        """In the order of their making; [] where they are too many to be looked through for what a look is worth."""
+        last, found, left = self.last, {node}, [node]
 
-        def add(nodes: Iterable[Node]) -> None:
+        def add(nodes: Iterable[Any]) -> None:
             for n in nodes:
-                if n.number > self.last and n.args and n not in found:
+                if isinstance(n, Node) and n.number > last and n.args and n not in found:
                     found.add(n)
                     left.append(n)
 
         for ref in self.looks[-1].refs if self.looks else ():
             n = ref()
             if n is not None:
-                add(n.dependents())
-        while left:
+                add([r() for r in n.users])
+        while left and len(found) <= MANY:
             n = left.pop()
             add(n.args)
-            add(n.dependents())
-        return sorted(found, key=lambda n: n.number)
+            add([r() for r in n.users])
+        return sorted(found, key=lambda n: n.number) if not left else []
 
     def _look(self, node: Node, nodes: List[Node]) -> Look:
         place = {n: k for k, n in enumerate(nodes)}
@@ -176,6 +181,8 @@ class Ahead(threading.local):
     def start(self, node: Node) -> Optional[Start]:
         """What to run where looks, the last of them at `node`, have been the same for some time: that look is the first step's first."""
         looks = list(self.looks)
+        if not looks:
+            return None
         now = looks[-1]
         if now.form == self.refused or self.took > SLOW or kind(node.dtype) not in "biuf":
             return None
