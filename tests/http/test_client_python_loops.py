@@ -3,6 +3,7 @@ import asyncio
 import gc
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -114,6 +115,7 @@ def test_what_is_looked_at_each_step(xp, api):  # noqa: F811
     for _ in range(300):
         u, want = heat(xp, u, 1), heat(np, want, 1)
         assert float(xp.max(u)) == np.max(want)
+    assert re.search(r"ahead: \d+ of \d+ steps that were run ahead have been looked at", u.explain())
     assert np.array_equal(np.asarray(u), want)
     assert requests(api) - before <= 60
 

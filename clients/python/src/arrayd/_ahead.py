@@ -74,8 +74,7 @@ class Run:
         self.seen = 0  # looks
 
     def explained(self) -> str:
-        n = len(self.forms)
-        return f"ahead: {self.seen // n} of {len(self.values[0])} steps of a loop that is looked at {n} times a step"
+        return f"ahead: {self.seen // len(self.forms)} of {len(self.values[0])} steps that were run ahead have been looked at"
 
     @property
     def is_over(self) -> bool:
@@ -97,6 +96,10 @@ class Ahead(threading.local):
     @property
     def run(self) -> Optional[Run]:
         return next(self._runs.values(), None)
+
+    def explained(self, nodes: List[Node]) -> List[str]:
+        """What there is to say of these operations."""
+        return [run.explained() for run in {self._runs[n] for n in nodes if n in self._runs}]
 
     def leave(self) -> None:
         """The program does something else than to look: perhaps it has ended its loop."""

@@ -128,9 +128,7 @@ class Engine:
         if not wants(order) and not (loops and may_repeat(order)):
             return f"one expression of {operations(len(nodes))}"
         lines = [explained(s, nodes) for s in segments(nodes, kept(nodes, node)[0], loops)]
-        if self.ahead is not None and self.ahead.run is not None:
-            lines.append(self.ahead.run.explained())
-        return "\n".join(lines)
+        return "\n".join(lines + (self.ahead.explained(nodes) if self.ahead is not None else []))
 
     def assigned(self, node: Node) -> Node:
         """An assignment, which is sent with the next value that is wanted, or by `write`."""
