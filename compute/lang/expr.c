@@ -57,33 +57,27 @@ enum err_code expr_add(struct expr *x, const struct expr_node *node, const struc
     return ERR_OK;
 }
 
-static const struct expr_swap *find_swap(const struct expr_node *n, const struct expr_swap *swaps,
-                                         size_t n_swaps)
+/* The number of an appended node, or of what takes its place. */
+static uint32_t swapped(const uint32_t *swaps, uint32_t node, uint32_t first)
 {
-    for (size_t i = 0; i < n_swaps && expr_is_name(n); i++)
-        if (!strcmp(swaps[i].name, n->name))
-            return &swaps[i];
-    return NULL;
+    return swaps && swaps[node] != EXPR_NOWHERE ? swaps[node] : node + first;
 }
 
+/* Grows by doubling, so that many appends together cost no more than what they append. */
 static bool append_array(struct arena *arena, void **to, size_t *n, size_t *cap, const void *from,
                          size_t n_from, size_t size)
 {
-    void *both = arena_alloc_array(arena, *n + n_from + 1, size);
-    if (!both)
+    if (!n_from)
+        return true;
+    if (arena_grow(arena, to, cap, *n + n_from - 1, size))
         return false;
-    if (*n)
-        memcpy(both, *to, *n * size);
-    if (n_from)
-        memcpy((char *)both + *n * size, from, n_from * size);
-    *to = both;
+    memcpy((char *)*to + *n * size, from, n_from * size);
     *n += n_from;
-    *cap = *n + 1;
     return true;
 }
 
-enum err_code expr_append(struct expr *x, const struct expr *from, const struct expr_swap *swaps,
-                          size_t n_swaps, uint32_t *ret, struct err *e)
+enum err_code expr_append(struct expr *x, const struct expr *from, const uint32_t *swaps,
+                          uint32_t *ret, struct err *e)
 {
     const uint32_t node = (uint32_t)x->n_nodes, link = (uint32_t)x->n_links,
                    source = (uint32_t)x->n_sources, expansion = (uint32_t)x->n_expansions;
@@ -107,17 +101,14 @@ enum err_code expr_append(struct expr *x, const struct expr *from, const struct 
         n->source += source;
         n->expansion += n->expansion ? expansion : 0;
         n->parent += n->parent == EXPR_NOWHERE ? 0 : node;
-        if (find_swap(n, swaps, n_swaps))
+        if (swaps && swaps[i - node] != EXPR_NOWHERE)
             n->kind = EXPR_NONE; /* no node refers to it any more */
     }
-    for (size_t i = link; i < x->n_links; i++) {
-        const struct expr_swap *s = find_swap(&from->nodes[x->links[i].node], swaps, n_swaps);
-        x->links[i].node = s ? s->node : x->links[i].node + node;
-    }
+    for (size_t i = link; i < x->n_links; i++)
+        x->links[i].node = swapped(swaps, x->links[i].node, node);
     for (size_t i = expansion; i < x->n_expansions; i++)
         x->expansions[i].call += node;
-    const struct expr_swap *root = find_swap(&from->nodes[from->root], swaps, n_swaps);
-    *ret = root ? root->node : from->root + node;
+    *ret = swapped(swaps, from->root, node);
     return ERR_OK;
 }
 

@@ -103,13 +103,10 @@ enum err_code expr_add(struct expr *x, const struct expr_node *node, const struc
                        size_t n_links, size_t n_keywords, uint32_t *ret, struct err *e) must_check;
 
 /* Appends all nodes of another expression (in the same arena, or one that lives as long), without
- * its lets. A name in `swaps` becomes that node of `x`. *ret is the number of its root. */
-struct expr_swap {
-    const char *name;
-    uint32_t node;
-};
-enum err_code expr_append(struct expr *x, const struct expr *from, const struct expr_swap *swaps,
-                          size_t n_swaps, uint32_t *ret, struct err *e) must_check;
+ * its lets. `swaps`: by node of `from`, the node of `x` that takes its place, or EXPR_NOWHERE;
+ * NULL: none. *ret is the number of its root. */
+enum err_code expr_append(struct expr *x, const struct expr *from, const uint32_t *swaps,
+                          uint32_t *ret, struct err *e) must_check;
 
 enum err_code expr_add_let(struct expr *x, const char *name, uint32_t node,
                            struct err *e) must_check;

@@ -11,73 +11,6 @@
 
 #define COST_OF_STEP "the step up to and including this statement"
 
-/* --- names --- */
-
-struct binding program_binding(struct array *a)
-{
-    return (struct binding){
-        .kind = BINDING_ARRAY, .array = a, .dtype = a->dtype, .view = a->view, .grid = a->grid};
-}
-
-static struct target *find_target(const struct program *p, const char *name)
-{
-    for (uint32_t i = 0; i < p->n_targets; i++)
-        if (!strcmp(p->targets[i].name, name))
-            return &p->targets[i];
-    return NULL;
-}
-
-static struct known *find_known(const struct program *p, const char *name)
-{
-    for (size_t i = 0; i < p->n_known; i++)
-        if (!strcmp(p->known[i]->name, name))
-            return p->known[i];
-    return NULL;
-}
-
-static struct known *add_known(struct program *p, const char *name)
-{
-    struct known *k = arena_alloc(p->arena, sizeof *k);
-    if (!k ||
-        arena_grow(p->arena, (void **)&p->known, &p->cap_known, p->n_known, sizeof(struct known *)))
-        return NULL;
-    k->name = name;
-    return p->known[p->n_known++] = k;
-}
-
-enum err_code program_resolve(void *user, const char *name, struct binding *ret, struct err *e)
-{
-    struct program *p = user;
-    const struct target *t = find_target(p, name);
-    if (t) {
-        *ret = program_binding(t->now);
-        if (t->part) {
-            ret->view = *t->part;
-            ret->grid = NULL;
-        }
-        return ERR_OK;
-    }
-    struct known *k = find_known(p, name);
-    if (!k) { /* only while the program is made: afterwards all names are known */
-        struct binding b = {.kind = BINDING_NONE};
-        enum err_code code =
-            p->spec.env ? p->spec.env->resolve(p->spec.env->user, name, &b, e) : ERR_OK;
-        if (code != ERR_OK || b.kind == BINDING_NONE) {
-            *ret = b;
-            return code;
-        }
-        name = arena_strndup(p->arena, name, strlen(name));
-        k = name ? add_known(p, name) : NULL;
-        if (!k)
-            return err_oom(e);
-        k->binding = b;
-        if (b.kind == BINDING_ARRAY)
-            array_ref(b.array);
-    }
-    *ret = k->binding;
-    return ERR_OK;
-}
-
 /* --- statements --- */
 
 /* An expression of a single name, or of 0, without a place. It may grow to a statement's limit,
@@ -116,13 +49,13 @@ static enum err_code take_spares(struct program *p, struct target *t, struct err
     return code;
 }
 
-static enum err_code add_target(struct program *p, const char *name, struct array *take_home,
+static enum err_code add_target(struct program *p, struct name *name, struct array *take_home,
                                 struct err *e)
 {
-    struct target *t = &p->targets[p->n_targets];
-    *t = (struct target){.name = name, .home = take_home, .now = take_home};
+    struct target *t = name->target = &p->targets[p->n_targets];
+    *t = (struct target){.name = name->name, .home = take_home, .now = take_home};
     p->n_targets++;
-    if (!expr_of_name(p, name, &t->itself))
+    if (!expr_of_name(p, name->name, &t->itself))
         return err_oom(e);
     return take_spares(p, t, e);
 }
@@ -133,11 +66,11 @@ static enum err_code find_targets(struct program *p, struct err *e)
     for (uint32_t i = 0; i < p->n_statements; i++) {
         const struct program_assign *a = &p->spec.body[i];
         struct array *home = NULL;
-        if (find_target(p, a->target))
+        if (p->steps[i].name->target)
             continue;
         enum err_code code = p->spec.target(p->spec.user, a->target, &home, e);
         if (code == ERR_OK && home)
-            code = add_target(p, a->target, home, e);
+            code = add_target(p, p->steps[i].name, home, e);
         else if (code == ERR_OK && a->fills)
             code = err_set(e, ERR_UNKNOWN_NAME, "\"%s\" is not an array with ghost cells to fill",
                            a->target);
@@ -158,11 +91,11 @@ static void find_filled(struct program *p)
 {
     for (uint32_t i = 0; i < p->n_statements; i++)
         if (p->spec.body[i].fills) {
-            struct target *t = find_target(p, p->spec.body[i].target);
+            struct target *t = p->steps[i].name->target;
             t->carries = has_ghosts(t);
         }
     for (uint32_t i = 0; i < p->n_statements; i++) {
-        const struct target *t = find_target(p, p->spec.body[i].target);
+        const struct target *t = p->steps[i].name->target;
         if (t && t->carries)
             p->n_carried += 2 * (size_t)t->home->view.rank;
     }
@@ -223,7 +156,7 @@ static bool is_result(const struct program *p, const struct step *s)
 static enum err_code add_temporary(struct program *p, struct step *s, struct err *e)
 {
     const char *name = s->assign->target;
-    struct known *k = find_known(p, name);
+    struct known *k = s->name->known;
     struct outline n;
     struct binding bound = {.kind = BINDING_NONE};
     enum err_code code = ERR_OK;
@@ -245,6 +178,8 @@ static enum err_code add_temporary(struct program *p, struct step *s, struct err
             code = check_statement(p, &s->expr, s->own, &s->region, -1, true, &n, e);
         return code;
     }
+    if (s->waits)
+        return ERR_OK;
     code = check_statement(p, &s->expr, NULL, NULL, -1, !s->inlined, &n, e);
     if (code == ERR_OK && s->inlined)
         return ERR_OK;
@@ -255,7 +190,7 @@ static enum err_code add_temporary(struct program *p, struct step *s, struct err
         return code;
     s->region = s->own->view;
     if (!k)
-        k = add_known(p, name);
+        k = program_add_known(p, s->name);
     if (!k)
         return err_oom(e);
     k->temporary = true;
@@ -304,9 +239,9 @@ static enum err_code watch(struct program *p, struct watched *w, const struct ex
     enum err_code code = program_write_out_watched(p, x, &w->expr, e);
     for (uint32_t i = 0; i < w->expr.n_nodes && code == ERR_OK; i++) {
         const struct expr_node *node = &w->expr.nodes[i];
-        struct known *k = node->kind == EXPR_NAME ? find_known(p, node->name) : NULL;
-        if (k)
-            k->watched = true;
+        const struct name *name = node->kind == EXPR_NAME ? program_find_name(p, node->name) : NULL;
+        if (name && name->known)
+            name->known->watched = true;
     }
     if (code == ERR_OK)
         code = check_statement(p, &w->expr, NULL, NULL, dtype, true, &n, e);
@@ -398,7 +333,7 @@ static enum err_code no_aliases(const struct program *p, struct err *e)
 static enum err_code make_step(struct program *p, uint32_t i, struct err *e)
 {
     struct step *s = &p->steps[i];
-    s->target = find_target(p, s->assign->target);
+    s->target = s->name->target;
     enum err_code code = program_write_out(p, i, e);
     if (code == ERR_OK)
         code = add_statement(p, s, e);
@@ -407,14 +342,54 @@ static enum err_code make_step(struct program *p, uint32_t i, struct err *e)
     return program_of_target(e, code, s->assign);
 }
 
+/* Whether statement j waits for statement i, or for one after it, to be checked. */
+static bool is_unchecked(const struct program *p, uint32_t j, uint32_t i)
+{
+    while (j < i && p->steps[j].waits)
+        j = p->steps[j].moved_to;
+    return j >= i;
+}
+
+/* Statement i has an error: one that waits may have an earlier one. They are checked each by
+ * itself, as long as this takes no more nodes than a program may have. */
+static enum err_code first_mistake(struct program *p, uint32_t i, enum err_code code, struct err *e)
+{
+    size_t n_nodes = 0;
+    for (uint32_t j = 0; j <= i; j++)
+        p->steps[j].mentions.n_done = 0; /* the error may have left some */
+    for (uint32_t j = 0; j < i && code != ERR_OUT_OF_MEMORY; j++) {
+        struct step *s = &p->steps[j];
+        if (!s->waits || !is_unchecked(p, j, i))
+            continue;
+        _cleanup_arena_ struct arena *arena = arena_new(0);
+        struct err first = ERR_INIT;
+        struct outline n;
+        struct expr x;
+        n_nodes += s->n_all;
+        if (!arena || (p->spec.most_nodes && n_nodes > (size_t)p->spec.most_nodes))
+            break;
+        enum err_code at = program_write_step(p, j, arena, &x, &first);
+        if (at == ERR_OK)
+            at = check_statement(p, &x, NULL, NULL, -1, false, &n, &first);
+        if (at != ERR_OK) {
+            *e = first;
+            return program_of_target(e, at, s->assign);
+        }
+    }
+    return code;
+}
+
 static enum err_code make(struct program *p, struct err *e)
 {
-    for (uint32_t i = 0; i < p->spec.n_body; i++)
-        p->steps[i].assign = &p->spec.body[i];
+    if (!program_survey(p))
+        return err_oom(e);
     TRY(find_targets(p, e));
     find_filled(p);
-    for (uint32_t i = 0; i < p->spec.n_body; i++)
-        TRY(make_step(p, i, e));
+    for (uint32_t i = 0; i < p->spec.n_body; i++) {
+        enum err_code code = make_step(p, i, e);
+        if (code != ERR_OK)
+            return first_mistake(p, i, code, e);
+    }
     TRY(watch_all(p, e));
     return no_aliases(p, e);
 }

@@ -1,6 +1,7 @@
-/* A program's internals, shared by program.c, which makes it, program_inline.c, which inlines
- * temporaries, program_run.c, which runs it, program_collect.c, which collects its results,
- * program_dry_run.c, which tries out its host memory, and program_explain.c. */
+/* A program's internals, shared by program.c, which makes it, program_names.c, which knows its
+ * names, program_inline.c, which inlines temporaries, program_run.c, which runs it,
+ * program_collect.c, which collects its results, program_dry_run.c, which tries out its host
+ * memory, and program_explain.c. */
 #ifndef ARRAYD_PROGRAM_INT_H
 #define ARRAYD_PROGRAM_INT_H
 
@@ -39,13 +40,56 @@ struct known {
     bool watched; /* its value is watched after the step */
 };
 
+#define STATEMENT_NONE UINT32_MAX
+
+/* A name in the program. While its statements are made one by one, `last`, `next` and `n_readers`
+ * are as of the current one. */
+struct name {
+    const char *name;
+    struct target *target; /* NULL: no array that is written */
+    struct known *known;   /* NULL: nothing is known yet */
+    uint32_t n_assigned;   /* statements that assign it */
+    bool in_parts;         /* one of them assigns a part of it */
+    bool watched;          /* a series or `until` mentions it */
+    bool needed_by_reader; /* the value of `reader` depends on it */
+    uint32_t n_readers;    /* later statements that mention it; */
+    uint32_t reader;       /* the last of them */
+    uint32_t last, next;   /* the nearest that assign it, before and after; or STATEMENT_NONE */
+    /* of program_list_names: the last list with it, and whether it is needed there */
+    uint64_t listed;
+    bool needed;
+    uint32_t node; /* while an expression is written out: what it stands for, or EXPR_NOWHERE */
+};
+
+/* The names of an expression, in order, each once. */
+struct mention {
+    struct name *name;
+    uint32_t def;  /* the statement of the inlined temporary that it is; or STATEMENT_NONE */
+    uint32_t node; /* while the expression is written out: the root of that temporary */
+};
+struct mentions {
+    struct mention *all;
+    uint32_t n, n_done; /* n_done: have a node */
+};
+
 struct step {
     const struct program_assign *assign;
-    struct expr expr;        /* the assigned expression, with temporaries inlined */
-    size_t taken;            /* nodes of the temporaries inlined in it */
+    struct name *name; /* that it assigns */
+    uint32_t again;    /* the next statement that assigns it, or STATEMENT_NONE */
+    struct mentions mentions;
+    /* The assigned expression, with temporaries inlined; none if it is only checked where it is
+     * moved to (`waits`). */
+    struct expr expr;
+    size_t n_all;            /* nodes that this has, or would have */
+    size_t taken;            /* nodes of the temporaries moved into it */
+    uint32_t changes;        /* the next statement that assigns a name that it has */
+    uint32_t moved_to;       /* an inlined temporary that is no number: the only user */
+    bool counts;             /* it has an index() */
+    bool computes;           /* it may be checked as an operand only */
     bool is_number, inlined; /* an inlined temporary: nothing is stored */
-    struct target *target;   /* NULL: a temporary */
-    struct array *own;       /* a temporary's memory; borrowed if only a part of it is assigned */
+    bool waits;
+    struct target *target; /* NULL: a temporary */
+    struct array *own;     /* a temporary's memory; borrowed if only a part of it is assigned */
     bool borrowed;
     struct known *temporary; /* the meaning of the name from here on */
     struct view region;      /* of the temporary, or of the target's spares */
@@ -95,6 +139,9 @@ struct program {
     uint32_t n_targets;
     struct known **known;
     size_t n_known, cap_known;
+    struct name **names; /* open addressing */
+    size_t n_names, cap_names;
+    uint64_t n_lists;
     struct step *steps; /* spec.n_body: the statements, then one per result */
     uint32_t n_statements;
     int64_t n_nodes; /* of everything inlined */
@@ -157,9 +204,23 @@ static inline struct watched *watched_at(struct program *p, uint32_t i)
     return i < p->spec.n_results ? &p->results[i] : p->until;
 }
 
-/* Statement i's expression, with the statements before it already done, and whether it is inlined
- * itself (program_inline.c). */
+/* The name; NULL if the program does not have it. */
+struct name *program_find_name(const struct program *p, const char *name);
+/* The same, added if it is new: `name` must live as long as the program. NULL without memory. */
+struct name *program_add_name(struct program *p, const char *name);
+/* What it means, unknown so far. NULL without memory. */
+struct known *program_add_known(struct program *p, struct name *name);
+/* False without memory. */
+bool program_list_names(struct program *p, const struct expr *x, struct mentions *ret);
+/* Finds the names of all statements and what these do with them. False without memory. */
+bool program_survey(struct program *p);
+
+/* Whether statement i is inlined, with the statements before it already done; and its expression,
+ * unless it waits (program_inline.c). */
 enum err_code program_write_out(struct program *p, uint32_t i, struct err *e) must_check;
+/* That expression, in the arena. */
+enum err_code program_write_step(struct program *p, uint32_t i, struct arena *arena,
+                                 struct expr *ret, struct err *e) must_check;
 /* The same for the values that are watched after the step. */
 enum err_code program_write_out_watched(struct program *p, const struct expr *x, struct expr *ret,
                                         struct err *e) must_check;

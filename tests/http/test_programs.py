@@ -357,6 +357,10 @@ def test_it_ends_with_the_daemon(daemon_with):
     (["u = 2j*u"], "dtype_mismatch", "/body/0", 0), (["   k = 5"], "bad_name", "/body/0", 3),
     ([" r += 1"], "read_only", "/body/0", 1), (["v = u + 1"], "overlap", "/body/0", 0),
     (["t = u + 1", " v[0] = t[0]"], "overlap", "/body/1", 1),
+    (["t = roll(u, 1, axis=5)", "s = nix", "u = t*s"], "bad_axis", "/body/0", 20),  # the first, wherever it is computed
+    (["q = u - 1", "t = q*w", "s = t + 1", "u = t[9]", "u = s"], "shape_mismatch", "/body/1", 5),
+    (["q = u*nix", "t = u*w", "u = t + q"], "unknown_name", "/body/0", 6), (["q = u*nix", "t = u*w", "u = q + t"], "unknown_name", "/body/0", 6),
+    (["t = u*w", "q = u*nix", "u = q + t"], "shape_mismatch", "/body/0", 5),
     (["u = a_very_long_name_a_very_long_name_a_very_long_name_a_very_long_name_", "x = 1"], "unknown_name", "/body/0", 4),
     ([" " + "a" * 70 + " = 1"], "bad_name", "/body/0", 1)])
 def test_mistakes_in_statements(api, body, code, pointer, offset):

@@ -286,6 +286,19 @@ def test_a_device_that_fails(gpu_with):
     d.proc.wait(30)
 
 
+@pytest.mark.parametrize("form", ["t{1} = roll(t{0},1,axis=0)+roll(t{0},-1,axis=0)+roll(t{0},1,axis=1)+roll(t{0},-1,axis=1)-4*t{0}",
+                                  "t{1} = 0.25*roll(t{0},1,axis=0)+0.25*roll(t{0},1,axis=1)+0.5*t{0}"])
+def test_a_long_chain(ab, form):
+    """Each statement's nodes count once, however many statements it is written out in: 250 of them are far from the bound
+    on all nodes."""
+    r = do(ab, "t0 = a", *(form.format(i, i + 1) for i in range(250)), results=["t250"])
+    t = ab.a
+    for _ in range(250):
+        a, b = np.roll(t, 1, 0), np.roll(t, 1, 1)
+        t = 0.25 * a + 0.25 * b + 0.5 * t if "0.25" in form else a + np.roll(t, -1, 0) + b + np.roll(t, -1, 1) - 4 * t
+    np.testing.assert_array_equal(got(ab, r["t250"]), t)
+
+
 def test_large_statements_made_anew(daemon_with):
     """Somebody writes to an array that the statements assign while workers plan them: they are made of what it has
     then, or refused."""

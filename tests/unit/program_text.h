@@ -52,7 +52,7 @@ static enum err_code program_text_parse(struct arena *arena, const char *text, s
                                         struct statement *s, struct err *e)
 {
     uint32_t source;
-    expr_init(x, arena, 100, 40);
+    expr_init(x, arena, 10000, 40);
     enum err_code code = expr_add_source(x, "/body", &source, e);
     if (code == ERR_OK)
         code = statement_parse(x, source, text, strlen(text), s, e);
@@ -73,8 +73,14 @@ static enum err_code program_of_text(struct program_text *text, struct program *
                                 .user = text,
                                 .stop_on_nan = text->stop_on_nan ? "/stop_on_nan" : NULL,
                                 .once = text->results};
-    struct program_assign *assigns = arena ? arena_alloc_array(arena, 8, sizeof *assigns) : NULL;
-    struct program_result *results = arena ? arena_alloc_array(arena, 4, sizeof *results) : NULL;
+    size_t n = 0, n_results = 0;
+    while (text->body[n])
+        n++;
+    while (text->results && text->results[n_results])
+        n_results++;
+    struct program_assign *assigns = arena ? arena_alloc_array(arena, n, sizeof *assigns) : NULL;
+    struct program_result *results =
+        arena ? arena_alloc_array(arena, n_results, sizeof *results) : NULL;
     struct program_series *watched = arena ? arena_alloc_array(arena, 2, sizeof *watched) : NULL;
     enum err_code code = assigns && results && watched ? ERR_OK : err_oom(e);
     for (const char *const *name = text->results; code == ERR_OK && name && *name; name++)
