@@ -37,7 +37,8 @@ struct part {
 struct fusing {
     const struct ir_fuse_request *req;
     struct part *list;
-    uint32_t n, next; /* next: number */
+    uint32_t n, next;  /* next: number */
+    uint32_t *touched; /* by slot: how often the kernels of the list load and store there */
 };
 
 /* --- dependencies between kernels --- */
@@ -97,15 +98,26 @@ static void extent(const struct ir_output *o, int64_t *lo, int64_t *hi)
     *hi *= size;
 }
 
+/* How often the kernel loads and stores in a slot. */
+static uint32_t touches(const struct ir_kernel *k, uint32_t slot)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < k->n_inputs; i++)
+        n += k->inputs[i].slot == slot;
+    for (uint32_t i = 0; i < k->n_outputs; i++)
+        n += k->outputs[i].slot == slot;
+    return n;
+}
+
 /* Whether the kernel writes all bytes from the first to the last of `o`. */
 static bool covers(const struct ir_kernel *k, const struct ir_output *o)
 {
     int64_t lo, hi, from, to;
-    extent(o, &from, &to);
     for (uint32_t i = 0; i < k->n_outputs; i++) {
         const struct ir_output *by = &k->outputs[i];
         if (by->slot != o->slot || view_self_overlaps(&by->view))
             continue;
+        extent(o, &from, &to);
         extent(by, &lo, &hi);
         if (lo <= from && to <= hi &&
             hi - lo == view_size(&by->view) * (int64_t)dtype_size(by->dtype))
@@ -119,13 +131,21 @@ static bool covers(const struct ir_kernel *k, const struct ir_output *o)
 /* Whether any kernel except `but`, or the caller afterwards, needs an output of kernel i. */
 static bool is_needed(const struct fusing *z, uint32_t i, const struct ir_output *o, uint32_t but)
 {
-    for (uint32_t j = i + 1; j < z->n; j++) {
-        if (j != but && reads(z->list[j].k, o->slot))
-            return true;
-        if (covers(z->list[j].k, o))
+    uint32_t left = z->touched[o->slot] - touches(z->list[i].k, o->slot); /* not looked at yet */
+    if (but < z->n && left == touches(z->list[but].k, o->slot)) {
+        if (covers(z->list[but].k, o))
             return false;
+        left = 0;
     }
-    return o->slot >= z->req->n_slots || !z->req->dead[o->slot];
+    for (uint32_t j = i + 1; j < z->n && left; j++) {
+        const struct ir_kernel *k = z->list[j].k;
+        if (j != but && reads(k, o->slot))
+            return true;
+        if (covers(k, o))
+            return false;
+        left -= touches(k, o->slot);
+    }
+    return !z->req->dead[o->slot];
 }
 
 static int64_t traffic(const struct ir_kernel *k)
@@ -135,8 +155,18 @@ static int64_t traffic(const struct ir_kernel *k)
 
 /* --- the list --- */
 
+/* Counts what the kernel touches in (1) or out (−1). */
+static void touch(struct fusing *z, const struct ir_kernel *k, int by)
+{
+    for (uint32_t i = 0; i < k->n_inputs; i++)
+        z->touched[k->inputs[i].slot] += (uint32_t)by;
+    for (uint32_t i = 0; i < k->n_outputs; i++)
+        z->touched[k->outputs[i].slot] += (uint32_t)by;
+}
+
 static void take_out(struct fusing *z, uint32_t i)
 {
+    touch(z, z->list[i].k, -1);
     arena_free(z->list[i].own);
     memmove(z->list + i, z->list + i + 1, sizeof *z->list * (z->n - i - 1));
     z->n--;
@@ -144,6 +174,8 @@ static void take_out(struct fusing *z, uint32_t i)
 
 static void put_in(struct fusing *z, uint32_t i, struct ir_kernel *k, struct arena *take_own)
 {
+    touch(z, z->list[i].k, -1);
+    touch(z, k, 1);
     arena_free(z->list[i].own);
     z->list[i] = (struct part){.k = k, .own = take_own, .number = z->next++};
 }
@@ -281,9 +313,10 @@ static bool unchanged(const struct fusing *z, uint32_t i, uint32_t reader)
 static uint32_t find_readers(const struct fusing *z, uint32_t i, uint32_t *readers)
 {
     const struct ir_output *o = &z->list[i].k->outputs[0];
-    uint32_t n = 0;
-    for (uint32_t g = i + 1; g < z->n; g++) {
+    uint32_t n = 0, left = z->touched[o->slot] - touches(z->list[i].k, o->slot);
+    for (uint32_t g = i + 1; g < z->n && left; g++) {
         const struct ir_kernel *k = z->list[g].k;
+        left -= touches(k, o->slot);
         if (reads(k, o->slot)) {
             if (n == WINDOW || !ir_merge_second(k) || k->fast_math != z->list[i].k->fast_math ||
                 !unchanged(z, i, g))
@@ -295,7 +328,7 @@ static uint32_t find_readers(const struct fusing *z, uint32_t i, uint32_t *reade
         if (writes(k, o->slot))
             return 0;
     }
-    return o->slot < z->req->n_slots && z->req->dead[o->slot] ? n : 0;
+    return z->req->dead[o->slot] ? n : 0;
 }
 
 /* Builds reader number r of kernel i so that it computes kernel i's output itself, in an arena of
@@ -407,10 +440,13 @@ enum err_code ir_fuse(struct arena *arena, const struct ir_fuse_request *req,
     struct fusing z = {.req = req, .n = n, .next = n};
     struct ir_kernel **list = arena_alloc_array(arena, (size_t)n + 1, sizeof(struct ir_kernel *));
     z.list = arena_alloc_array(arena, (size_t)n + 1, sizeof *z.list);
-    if (!list || !z.list)
+    z.touched = arena_alloc_array(arena, (size_t)req->n_slots + 1, sizeof *z.touched);
+    if (!list || !z.list || !z.touched)
         return err_oom(e);
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
         z.list[i] = (struct part){.k = req->kernels[i], .number = i};
+        touch(&z, req->kernels[i], 1);
+    }
     bool fused = fuse(&z);
     for (uint32_t i = 0; i < z.n; i++) {
         if (fused)

@@ -9,7 +9,8 @@
 #include "compute/ir/ir.h"
 
 struct ir_fuse_request {
-    /* In execution order; their slots share one numbering, distinct slots are disjoint memory. */
+    /* In execution order; their slots share one numbering up to n_slots, and distinct slots are
+     * disjoint memory. */
     struct ir_kernel *const *kernels;
     uint32_t n_kernels;
     const bool *dead; /* by slot: its contents are not needed after the last kernel */

@@ -96,8 +96,18 @@ static void chains(void **state)
     close_fixture(&f);
 }
 
+static void many_results(void **state)
+{
+    (void)state;
+    static const char *const forms[] = {"t%1$d = a*%2$d.5", "t%1$d = t%2$d + b"};
+    open_fixture(&f);
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        assert_true(work_of(200, forms[i], true) < 8 * work_of(50, forms[i], true));
+    close_fixture(&f);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(chains)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(chains), cmocka_unit_test(many_results)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
