@@ -44,6 +44,12 @@ static enum err_code write_out(struct reading *r, struct expr *x, const char *pl
     return ERR_OK;
 }
 
+/* Whether the statements are too many to be read here. */
+static bool is_more(const struct reading *r)
+{
+    return r->most_nodes && r->n_nodes > (int64_t)r->most_nodes;
+}
+
 static const char *member(const struct reading *r)
 {
     return r->statements ? "statements" : "body";
@@ -95,6 +101,8 @@ static enum err_code read_statements(struct reading *r, struct err *e)
         enum err_code code = read_statement(r, v, place, &body[i], e);
         if (code != ERR_OK)
             return *e->pointer ? code : err_prefix(e, place); /* out of memory */
+        if (is_more(r))
+            break;
     }
     return ERR_OK;
 }
@@ -405,7 +413,7 @@ static enum err_code read_all(struct reading *r, struct err *e)
     if (!r->to->functions)
         return err_oom(e);
     TRY(read_statements(r, e));
-    if (r->most_nodes && r->n_nodes > (int64_t)r->most_nodes)
+    if (is_more(r))
         return ERR_OK;
     TRY(read_records(r, e));
     TRY(read_until(r, e));
