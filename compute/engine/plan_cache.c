@@ -23,7 +23,8 @@
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
 
-#define LONGEST_KEY 16384u
+/* Some 2,000 nodes. The plan of a longer expression takes much of the cache's memory. */
+#define LONGEST_KEY 65536u
 
 /* The meaning of a name. */
 struct plan_name {

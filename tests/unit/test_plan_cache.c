@@ -502,6 +502,26 @@ static void large_ones_are_put_off(void **state)
     close_fixture(f);
 }
 
+/* Such as a loop's statements become, each written out in the next. */
+static void long_ones_are_kept(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char text[2048] = "u";
+    bool hit;
+    open_fixture(&f, 8);
+    struct array *u = filled(&f, DT_F64, 16, 1);
+    bind(&f, 0, "u", u);
+    for (int i = 0; i < 300; i++)
+        strcat(text, "+2*u");
+    for (int again = 0; again < 2; again++) {
+        assert_true(value(&f, text, &hit) == 601);
+        assert_int_equal(hit, again);
+    }
+    array_unref(u);
+    close_fixture(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -515,6 +535,7 @@ int main(void)
         cmocka_unit_test(strings_of_trees_are_other_keys),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(large_ones_are_put_off),
+        cmocka_unit_test(long_ones_are_kept),
         cmocka_unit_test(threads_share_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
