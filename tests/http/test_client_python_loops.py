@@ -46,7 +46,7 @@ def test_random_loops(xp, monkeypatch):  # noqa: F811
         got = f(xp)
         with arrayd.config(loops=False):
             assert bits(got) == bits(f(xp)), f"seed {seed}\n{program.source}"
-        if program.dtype != "float32":
+        if program.dtype in ("float64", "int32", "int64"):
             with np.errstate(all="ignore"):
                 want = f(np)
             assert len(want) == len(got), f"seed {seed}\n{program.source}"

@@ -249,7 +249,7 @@ class Ahead(threading.local):
         if status["state"] != "done" or any(len(v) != start.steps for v in values):
             self.refuse()
             return False
-        per_step = status["elapsed_s"] / start.steps
+        per_step = status["device_s"] / start.steps  # without what was compiled for it
         self.steps = min(MOST, 2 * start.steps, int(SECONDS / per_step) if per_step else MOST)
         if self.steps < 2:
             self.refuse()

@@ -198,7 +198,9 @@ class Engine:
         step, reads, others = last_step(loop, nodes)
         try:
             ran = yield from self.run(step, reads, others, loop.before, loop.steps)
-        except (BadValue, Busy, OutOfMemory):
+        except ConnectionLost:
+            raise
+        except ArraydError:  # what is wrong with an expression itself is said of that
             return False
         if ran is None:
             return False
@@ -387,7 +389,9 @@ class Engine:
             try:
                 ran = yield from self.run(start.step, start.reads, start.others, start.before, start.steps * start.every, start.looks,
                                           start.every)
-            except (BadValue, Busy, OutOfMemory):
+            except ConnectionLost:
+                raise
+            except ArraydError:
                 ran = None
             if ran is None:
                 ahead.refuse()
