@@ -26,7 +26,10 @@ PROGRAMS = int(os.environ.get("ARRAYD_PROGRAMS") or (5000 if os.environ.get("ARR
 
 
 def bits(values):
-    return [(np.asarray(v).dtype, np.asarray(v).shape, np.asarray(v).tobytes()) for v in values]
+    """A NaN has no sign."""
+    values = [np.asarray(v) for v in values]
+    values = [np.where(v != v, v.dtype.type(np.nan), v) if v.dtype.kind == "f" else v for v in values]
+    return [(v.dtype, v.shape, v.tobytes()) for v in values]
 
 
 def test_random_loops(xp, monkeypatch):  # noqa: F811
@@ -277,7 +280,8 @@ def test_asynchronous(daemon, api):
 
 def test_switched_off(xp):  # noqa: F811
     u = heat(xp, xp.asarray(field()), 100)
+    assert u.explain().startswith("a program: ")
     with arrayd.config(loops=False):
-        assert u.explain().startswith("statements: ")
+        assert u.explain() == "one expression of 1100 operations"
         assert np.array_equal(np.asarray(u), heat(np, field(), 100))
     assert arrayd.config().loops

@@ -21,7 +21,7 @@ from ._stream import Writer
 LEAST = 4  # steps of a program: of fewer, statements are as quick
 WORTH = 48  # operations in which loops are looked for
 NEARLY = 0.9  # of a stream: if one loop is that much, no other is looked for
-LONGEST = 400  # operations of a step
+LONGEST = 1500  # operations of a step
 PERIODS = 12  # that are tried
 
 Places = Dict[Node, int]

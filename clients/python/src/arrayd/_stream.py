@@ -19,8 +19,8 @@ from ._graph import DEEP, INPUTS, Node, const_json, signed, union
 from ._kept import THROUGH
 from ._statements import NAMES, call_text
 
-STATEMENTS = 96  # of one request: the daemon's own limit is 256, but in a long chain each costs it more than the one before
-NODES = 800  # of one request, where there are more
+STATEMENTS = 200  # of one request: the daemon's own limit is 256
+NODES = 1500  # of one request, where there are more: so many that its plan is kept
 
 
 NOBODY: Any = object()
