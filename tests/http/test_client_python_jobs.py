@@ -96,6 +96,7 @@ def test_a_bar_without_tqdm(xp, monkeypatch, capsys):
     second = capsys.readouterr()
     for shown in (first, second):
         assert not shown.out and re.search(r"\A(queued|running|done) +\d+ % ?\|.*\| [\d.]+( k)? of 400 k steps", shown.err), shown.err
+        assert re.search(r"^done 100 % ?\|(█+|#+)\| 400 k of 400 k steps .*\n\Z", shown.err, re.M), shown.err
     xp.program(["u += 1"], steps=3, u=xp.ones(10)).wait(60)
     assert not capsys.readouterr().err
 

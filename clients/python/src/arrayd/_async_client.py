@@ -194,7 +194,7 @@ class AsyncJob(JobStatus):
         return self
 
     async def _show(self) -> None:
-        with StepsBar(self.status.get("steps")) as bar:
+        with StepsBar(self) as bar:
             async for status in self.events():
                 bar.show(status)
 

@@ -1,7 +1,8 @@
 """One line on standard error that says how far something is, for the client and for arrayd-cli.
 
-On a terminal it is written over and over and wiped away at the end; it comes only when the thing has taken a moment, and never
-wraps. Where there is no terminal, lines come one below the other, seldom, and only where they were asked for.
+On a terminal, and in a notebook, it is written over and over, and at the end wiped away or left as the end was; it comes only when the
+thing has taken a moment, and never wraps. Where there is neither, lines come one below the other, seldom, and only where they were
+asked for.
 """
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ LATE_S = 0.4  # shorter things need no bar
 
 
 def at_terminal(stream: Any) -> bool:
+    """Whether a line can be written over."""
     try:
-        return bool(stream.isatty())
+        return bool(stream.isatty()) or type(stream).__module__.startswith("ipykernel.")
     except (AttributeError, ValueError):
         return False
 
@@ -38,11 +40,20 @@ class Bar:
         if now < self._next or not (self.live or self.lines):
             return
         self._next = now + (FRAMES_S if self.live else LINES_S)
+        self._write(text)
+
+    def _write(self, text: Callable[[int], str], end: str = "") -> None:
         width = shutil.get_terminal_size().columns - 1 if self.live else 100
         line = text(max(20, width))[:max(20, width)]
-        self.stream.write(f"\r{line}\x1b[K" if self.live else line + "\n")
+        self.stream.write(f"\r{line}\x1b[K{end}" if self.live else line + "\n")
         self.stream.flush()
         self._shown = True
+
+    def finish(self, text: Callable[[int], str]) -> None:
+        """The last line, which stays."""
+        if self.live or self.lines:
+            self._write(text, "\n")
+            self._shown = False
 
     def clear(self) -> None:
         """For something else to be written, or at the end; what comes next shows it again."""

@@ -176,10 +176,11 @@ class Events:
 
 
 class StepsBar:
-    """A progress bar on standard error: tqdm's, where that is installed, else this package's own, which off a terminal is a line now and
-    then."""
+    """A job's progress bar on standard error: tqdm's, where that is installed, else this package's own, which off a terminal is a line now
+    and then. Its last line, which stays, is how far the job is at the end."""
 
-    def __init__(self, steps: Any):
+    def __init__(self, job: JobStatus):
+        self._job = job
         self._own: Optional["Bar"] = None
         try:
             from tqdm.auto import tqdm  # type: ignore[import-untyped,unused-ignore]
@@ -188,15 +189,20 @@ class StepsBar:
 
             self._own = Bar(True)
         else:
-            self._bar = tqdm(total=steps, unit="step")
+            self._bar = tqdm(total=job.status.get("steps"), unit="step")
 
     def __enter__(self) -> "StepsBar":
         return self
 
     def __exit__(self, *_: Any) -> None:
         if self._own is not None:
-            self._own.clear()
+            from ._bar import steps_line
+
+            own = self._own
+            own.finish(lambda width: steps_line(own, self._job.status, width))
         else:
+            if self._job.step > self._bar.n:
+                self.show(self._job.status)
             self._bar.close()
 
     def show(self, status: Dict[str, Any]) -> None:
@@ -242,7 +248,7 @@ class Job(JobStatus):
         return self
 
     def _show(self, until: Optional[float]) -> None:
-        with StepsBar(self.status.get("steps")) as bar:
+        with StepsBar(self) as bar:
             with contextlib.suppress(ConnectionLost):  # nothing came for a while: then it is waited for without the bar
                 for status in self._events(until):
                     bar.show(status)
