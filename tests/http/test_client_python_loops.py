@@ -4,6 +4,7 @@ import gc
 import os
 import pathlib
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import arrayd  # noqa: E402
 from arrayd._graph import Node  # noqa: E402
 from conftest import until  # noqa: E402
 from loops import Program  # noqa: E402
-from test_client_python import requests, xp  # noqa: E402,F401
+from test_client_python import PACKAGE, requests, xp  # noqa: E402,F401
 
 pytestmark = pytest.mark.release_only  # it is the client that is tested here
 SEED = int(os.environ.get("ARRAYD_SEED") or time.time())
@@ -79,6 +80,21 @@ def test_one_program(xp, api):  # noqa: F811
     assert np.array_equal(np.asarray(u), heat(np, field(), 300))
     assert requests(api) - before <= 5
     assert u.explain() == "nothing is to be computed"
+
+
+def test_programs_that_people_write(xp, api, daemon, monkeypatch, capsys):  # noqa: F811
+    """examples/fields.py: NumPy's values, and few requests for hundreds of steps."""
+    fields = runpy.run_path(str(PACKAGE / "examples" / "fields.py"))
+    most = {"gray_scott": 12, "gray_scott_in_place": 16, "shallow_water": 16, "life": 8, "conjugate_gradients": 80, "edges": 6}
+    for program in fields["PROGRAMS"]:
+        before, want = requests(api), np.asarray(program(np, 40))
+        got = np.asarray(program(xp, 40))
+        assert requests(api) - before <= most[program.__name__], program.__name__
+        assert got.dtype == want.dtype and want.any()
+        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-12, err_msg=program.__name__)
+    monkeypatch.setattr(sys, "argv", ["fields.py", f"http://127.0.0.1:{daemon.port}"])
+    fields["main"]()
+    assert capsys.readouterr().out.count("NumPy") == len(fields["PROGRAMS"])
 
 
 def test_two_fields_one_behind_the_other(xp, api):  # noqa: F811
