@@ -26,7 +26,8 @@ def two(request, daemon_with, accounts, tmp_path):
     accounts.add("ann", role="operator")
     accounts.add("bob", role="operator")
     backend, _, keeps = request.param.partition("-")
-    args = ("--accounts", accounts.path, "--state-dir", tmp_path / "state", f"--keep-arrays={'yes' if keeps else 'no'}", "--restart-limit", 1000, "--restart-wait", 0)
+    args = ("--accounts", accounts.path, "--state-dir", tmp_path / "state", f"--keep-arrays={'yes' if keeps else 'no'}",
+            "--restart-limit", 1000, "--restart-rate", 0, "--restart-wait", 0)
     d = (daemon_with("--backend", "cpu", *args) if backend == "cpu" else request.getfixturevalue("gpu_with")(*args))
     ann, bob = accounts.client(d, "ann"), accounts.client(d, "bob")
     two.daemon, two.state = d, tmp_path / "state"

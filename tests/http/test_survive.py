@@ -28,8 +28,8 @@ def kill(d, sig=signal.SIGKILL):
 
 
 def keeping(start, *args):
-    """Connections wait for the next daemon, however many deaths put it off."""
-    return start("--keep-arrays", "--restart-limit", 1000, "--restart-wait", 0, *args, environment=DEADLY)
+    """However many deaths there are, none puts the next daemon off."""
+    return start("--keep-arrays", "--restart-limit", 1000, "--restart-rate", 0, "--restart-wait", 0, *args, environment=DEADLY)
 
 
 def same(c, name, want):

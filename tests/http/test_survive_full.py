@@ -41,7 +41,7 @@ WAYS = [put, evaluate, statements, program]
 def start(request, daemon_with):
     if request.param == "cpu":
         return lambda *args: keeping(daemon_with, "--backend", "cpu", *args)
-    return lambda *args: request.getfixturevalue("gpu_with")("--keep-arrays", "--restart-limit", 1000, "--restart-wait", 0, *args)
+    return lambda *args: request.getfixturevalue("gpu_with")("--keep-arrays", "--restart-limit", 1000, "--restart-rate", 0, "--restart-wait", 0, *args)
 
 
 def fill(c):
