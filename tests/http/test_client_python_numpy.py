@@ -65,6 +65,11 @@ np.subtract(f, 1) | np.add(a, b, dtype="float32") | np.add.outer(v, w) | np.subt
 np.multiply.reduce(a, axis=None) | np.add.accumulate(a) | np.maximum.reduce(a, axis=0) | np.logical_or.reduce(m) | np.multiply.outer(v, [1, 2])
 np.linalg.norm(a) | np.linalg.norm(a, axis=0) | np.linalg.norm(v, 2) | np.broadcast_arrays(a, 1.0) | np.meshgrid(v, w) | np.meshgrid(v, w[:2], indexing="ij")
 np.meshgrid(v, u, sparse=True) | np.array_equiv(a, a) | np.result_type(a, f) | np.isnan(n) | np.compress([True, False, True], a, 0)
+np.gradient(a, axis=0) | np.gradient(a) | np.gradient(v, 0.5) | np.gradient(v, [0.0, 1, 1.5, 3, 7]) | np.gradient(f, axis=1)
+np.gradient(a, 2.0, axis=1) | np.gradient(c, [0.0, 1, 3], axis=1) | np.einsum("ij,ij->j", a, b) | np.einsum("ij,ij->", a, b) | np.einsum("ij->ji", a)
+np.einsum("...j,j->...", a, b[0]) | np.einsum("ij,i->ij", i, u[:3]) | np.isin(u, [1, 2]) | np.isin(i, [1.0, 7], invert=True) | np.nanargmax(n, 1) | np.nanargmin(n)
+np.tensordot(a, b, ((0, 1), (0, 1))) | np.tensordot(c, a, 2) | np.tensordot(c, v[:4], 1)
+np.fft.fftshift(v) | np.fft.ifftshift(a, 1) | np.fft.fftshift(a)
 np.lib.stride_tricks.sliding_window_view(v, 3) | np.lib.stride_tricks.sliding_window_view(a, (2, 2))
 """
 # by NumPy in this process, or with values that are looked at
@@ -74,12 +79,12 @@ np.unique(u, return_counts=True) | np.searchsorted(np.sort(v), w) | np.median(a)
 np.nanmedian(n) | np.nanquantile(n, 0.3) | np.histogram(a, 5) | np.histogram(v, bins=4, range=(-1, 1)) | np.histogram2d(v, w, 3) | np.bincount(u)
 np.bincount(u, weights=v) | np.digitize(v, [0.0, 1.0]) | np.interp(v, [-1, 0, 1], [1, 2, 4]) | np.cov(a) | np.corrcoef(a) | np.einsum("ij,kj->ik", a, b)
 np.kron(v, w) | np.cross(a[:, :3], b[:, :3]) | np.convolve(v, w) | np.correlate(v, w) | np.dot(a, s) | np.dot(a[0], s) | np.dot(c, s) | np.inner(a, b)
-np.tensordot(a, b, ((0, 1), (0, 1))) | np.tensordot(c, s, 1) | np.matmul(a, s) | a @ s | np.linalg.inv(s) | np.linalg.solve(s, a[0]) | np.linalg.det(s)
+np.tensordot(c, s, 1) | np.matmul(a, s) | a @ s | np.linalg.inv(s) | np.linalg.solve(s, a[0]) | np.linalg.det(s)
 np.linalg.eigvals(s + s.T) | np.linalg.svd(a) | np.linalg.qr(a) | np.linalg.cholesky(s @ s.T) | np.linalg.norm(a, 1) | np.linalg.lstsq(a.T, v[:4], None)
-np.linalg.matrix_power(s, 3) | np.fft.fft(v) | np.fft.rfft(a, axis=0) | np.fft.ifft2(z) | np.fft.fftshift(v) | np.fft.fftn(c) | np.partition(v, 2)
-np.isin(u, [1, 2]) | np.intersect1d(u, [1, 3, 5]) | np.delete(a, 1, 0) | np.insert(v, 1, 7.0) | np.trim_zeros(u) | np.extract(m, a) | np.polyfit(v, w, 2)
-np.polyval([1.0, 2.0], v) | np.gradient(a, axis=0) | np.gradient(a) | np.gradient(v, 0.5) | np.gradient(v, w) | np.unwrap(v) | np.resize(v, (2, 4))
-np.choose(u % 2, [v, w]) | np.apply_along_axis(lambda r: r[::-1], 1, a) | np.linalg.eigh(s + s.T) | np.nanargmax(n, 1) | np.lexsort((v, w)) | np.packbits(m)
+np.linalg.matrix_power(s, 3) | np.fft.fft(v) | np.fft.rfft(a, axis=0) | np.fft.ifft2(z) | np.fft.fftn(c) | np.partition(v, 2)
+np.isin(u, np.arange(40)) | np.intersect1d(u, [1, 3, 5]) | np.delete(a, 1, 0) | np.insert(v, 1, 7.0) | np.trim_zeros(u) | np.extract(m, a) | np.polyfit(v, w, 2)
+np.polyval([1.0, 2.0], v) | np.gradient(a, edge_order=2) | np.unwrap(v) | np.resize(v, (2, 4))
+np.choose(u % 2, [v, w]) | np.apply_along_axis(lambda r: r[::-1], 1, a) | np.linalg.eigh(s + s.T) | np.einsum("ii", s) | np.lexsort((v, w)) | np.packbits(m)
 np.linalg.slogdet(s) | np.ediff1d(v) | np.pad(v, 2, "linear_ramp") | np.round(i, -1) | np.union1d(u, [9]) | np.vander(v, 3) | np.gcd(i, 4)
 np.frexp(a) | np.ldexp(a, 2) | np.bitwise_xor.reduce(i) | np.add.reduceat(v, [0, 2]) | np.unravel_index(i % 4, (2, 2)) | a[m] | a[[0, 2], [1, 3]]
 """
@@ -159,7 +164,7 @@ def test_functions(xp, case, monkeypatch):  # noqa: F811
         warnings.simplefilter("ignore", DeprecationWarning)
         want = spelled(case)
         for np in (xp, arrayd.numpy, numpy):
-            if "np.lib." in case and np is not numpy or np is xp and ("np.gradient" in case or "np.delete" in case):
+            if "np.lib." in case and np is arrayd.numpy or np is xp and "np.delete" in case:
                 continue  # the namespace has another one
             same(run(case, np, ours(xp)), want, f"{case} by {getattr(np, '__name__', np)}")
 
@@ -193,12 +198,12 @@ def test_what_writes(xp, case, monkeypatch):  # noqa: F811
 @pytest.mark.parametrize("case", cases(SERVER))
 def test_no_value_comes(xp, api, case):  # noqa: F811
     """What the server has is computed there: of large arrays nothing is fetched. (Numbers that are looked at are.)"""
-    if any(s in case for s in ("allclose", "array_equ", "compress", "argmax(a, 1)", "np.lib", "s[:, :1]")):
+    if any(s in case for s in ("allclose", "array_equ", "compress", "nanarg", "s[:, :1]")):
         pytest.skip("looks at values")
     here = {k: v.compute() for k, v in ours(xp).items()}
     before = requests(api)
     run(case, xp, here)
-    assert requests(api) == before
+    assert requests(api) == before, case
 
 
 def test_dtypes_and_constants(xp, monkeypatch):  # noqa: F811

@@ -12,6 +12,7 @@ Self = TypeVar("Self", bound="Methods")
 
 class Methods:
     __slots__ = ()
+    __array_priority__ = 1.0  # dask asks for it
     _client: Any
 
     if TYPE_CHECKING:

@@ -356,7 +356,7 @@ class Manipulation(Elementwise, Creation):
         return self._array("laplacian", (self._check(x)._node,), x.shape, dt.floating(x.dtype), spacing=spacing,
                            **_outside(boundary, value))
 
-    def gradient(self, x: Array, /, axis: int, *, spacing: float = 1) -> Array:
+    def _gradient_along(self, x: Array, /, axis: int, *, spacing: float = 1) -> Array:
         """numpy.gradient along one axis."""
         k = self._axis(axis, self._check(x).ndim)
         return self._array("gradient", (x._node,), x.shape, dt.floating(x.dtype), axis=k, spacing=spacing)

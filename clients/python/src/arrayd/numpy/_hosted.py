@@ -15,9 +15,9 @@ from .._transfers import guard, to_fetch
 HOSTED: Dict[str, Tuple[str, ...]] = {part: tuple(names.split()) for part, names in {
     "": """
         apply_along_axis apply_over_axes argpartition bartlett bincount bitwise_count blackman choose convolve corrcoef correlate cov cross
-        diag_indices diag_indices_from digitize ediff1d einsum einsum_path frexp frombuffer fromfile fromiter fromstring gcd genfromtxt
-        geomspace hamming hanning histogram histogram2d histogram_bin_edges histogramdd i0 in1d insert interp intersect1d isin ix_
-        kaiser kron lcm ldexp lexsort load loadtxt logspace mask_indices matvec median nanargmax nanargmin nanmedian nanpercentile nanquantile
+        diag_indices diag_indices_from digitize ediff1d einsum_path frexp frombuffer fromfile fromiter fromstring gcd genfromtxt
+        geomspace hamming hanning histogram histogram2d histogram_bin_edges histogramdd i0 in1d insert interp intersect1d ix_
+        kaiser kron lcm ldexp lexsort load loadtxt logspace mask_indices matvec median nanmedian nanpercentile nanquantile
         packbits partition percentile poly polyadd polyder polydiv polyfit polyint polymul polysub polyval quantile ravel_multi_index
         real_if_close resize roots setdiff1d setxor1d sort_complex spacing tril_indices tril_indices_from trim_zeros triu_indices triu_indices_from
         union1d unique unpackbits unravel_index unwrap vander vecmat""",
@@ -25,7 +25,7 @@ HOSTED: Dict[str, Tuple[str, ...]] = {part: tuple(names.split()) for part, names
         cholesky cond cross det eig eigh eigvals eigvalsh inv lstsq matrix_norm matrix_power matrix_rank multi_dot norm pinv qr slogdet solve
         svd svdvals tensorinv tensorsolve vector_norm""",
     "fft": """
-        fft fft2 fftfreq fftn fftshift hfft ifft ifft2 ifftn ifftshift ihfft irfft irfft2 irfftn rfft rfft2 rfftfreq rfftn""",
+        fft fft2 fftfreq fftn hfft ifft ifft2 ifftn ihfft irfft irfft2 irfftn rfft rfft2 rfftfreq rfftn""",
 }.items()}
 ON_SERVER = {"linalg": ("diagonal", "matmul", "matrix_transpose", "outer", "tensordot", "trace", "vecdot")}  # the namespace's
 ASKED = ("save", "savez", "savez_compressed", "savetxt", "array2string", "array_repr", "array_str", "tofile", "copyto")  # values are asked for
@@ -153,6 +153,26 @@ class Linalg(Part):
         return self._client.trace(x, offset, -2, -1, dtype)
 
 
+class Fft(Part):
+    """What the server computes of it."""
+
+    def __init__(self, client: Any):
+        super().__init__(client, "fft")
+
+    def fftshift(self, x: Any, /, axes: Any = None) -> Any:
+        """The frequency 0 moved to the middle."""
+        return self._shifted(x, axes, lambda n: n // 2)
+
+    def ifftshift(self, x: Any, /, axes: Any = None) -> Any:
+        """And back."""
+        return self._shifted(x, axes, lambda n: -(n // 2))
+
+    def _shifted(self, x: Any, axes: Any, by: Callable[[int], int]) -> Any:
+        x = self._client._taken(x)
+        along = tuple(self._client._axes(tuple(axes) if isinstance(axes, list) else axes, x.ndim))
+        return self._client.roll(x, tuple(by(x.shape[k]) for k in along), along)
+
+
 class Random:
     """NumPy's random numbers, drawn in this process, as arrays; called, the server's own: `xp.random((3, 3), seed=1)`."""
 
@@ -208,9 +228,9 @@ class Hosting(Host):
         return Linalg(self)
 
     @property
-    def fft(self) -> Part:
+    def fft(self) -> Fft:
         """numpy.fft."""
-        return Part(self, "fft")
+        return Fft(self)
 
     @property
     def random(self) -> Random:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import builtins
 import math
-from typing import Any, List, Optional, Tuple
+from typing import Any, Optional, Tuple
 
 import numpy as np
 
@@ -299,6 +299,24 @@ class Numbers(Shapes):
         return self.prod(self._without_nan(a, 1), axis, dtype, out, keepdims, **more)
 
     @spelled
+    def nanargmax(self, a: Array, /, axis: Optional[int] = None, out: Any = None, *, keepdims: bool = False) -> Array:
+        """argmax of what is not NaN; whether there is any is waited for."""
+        return self.argmax(self._some(a, axis, -math.inf), axis, keepdims=keepdims)
+
+    @spelled
+    def nanargmin(self, a: Array, /, axis: Optional[int] = None, out: Any = None, *, keepdims: bool = False) -> Array:
+        """argmin of what is not NaN; whether there is any is waited for."""
+        return self.argmin(self._some(a, axis, math.inf), axis, keepdims=keepdims)
+
+    def _some(self, a: Array, axis: Optional[int], instead: float) -> Array:
+        if not dt.is_real_floating(a.dtype):
+            return a
+        nan = self.isnan(a)
+        if a.size and builtins.bool(self.any(self.all(nan, axis))):
+            raise ValueError("All-NaN slice encountered")
+        return self.where(nan, instead, a)  # type: ignore[no-any-return]
+
+    @spelled
     def average(self, a: Array, /, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False) -> Any:
         """The mean, with weights."""
         if weights is None:
@@ -328,47 +346,6 @@ class Numbers(Shapes):
         return self.sum(step * (y[(*front, slice(1, None))] + y[(*front, slice(0, -1))]) / 2.0, k)
 
     trapz = trapezoid
-
-    @spelled
-    def _np_gradient(self, f: Array, /, *spacing: Any, axis: Any = None, edge_order: int = 1) -> Any:
-        """numpy.gradient."""
-        axes = self._axes(axis, f.ndim)
-        steps: List[Any] = list(spacing) * len(axes) if len(spacing) == 1 else list(spacing) or [1.0] * len(axes)
-        if edge_order != 1 or any(self.ndim(s) for s in steps) or len(steps) != len(axes) or any(f.shape[k] < 2 for k in axes):
-            return self._hosted("gradient", np.gradient)(f, *spacing, axis=axis, edge_order=edge_order)
-        r = tuple(self.gradient(f, k, spacing=float(s)) for k, s in zip(axes, steps))
-        return r[0] if len(r) == 1 else r if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else list(r)
-
-    # --- products ---
-
-    def dot(self, a: Any, b: Any, out: Any = None) -> Any:
-        """numpy.dot: of vectors the sum of products, of matrices their product."""
-        x, y = self._taken(a), self._taken(b)
-        if dt.promote(x.dtype, y.dtype) == dt.BOOL:
-            r = self._hosted("dot", np.dot)(x, y)
-        elif not x.ndim or not y.ndim:
-            r = self.multiply(x, y)
-        elif y.ndim == 1:
-            r = self._times_vector(x, y, dt.promote(x.dtype, y.dtype))
-        else:
-            r = self.matmul(x, y) if x.ndim < 3 and y.ndim == 2 else self.tensordot(x, y, ((x.ndim - 1,), (y.ndim - 2,)))
-        return r if out is None else self._into(out, r)
-
-    def vdot(self, a: Any, b: Any, /) -> Any:
-        """The sum of conj(a)*b of the flattened arrays."""
-        return self.dot(self.conj(self.ravel(a)), self.ravel(b))
-
-    def inner(self, a: Any, b: Any, /) -> Any:
-        """Sums of products over the last axes."""
-        x, y = self._taken(a), self._taken(b)
-        if not x.ndim or not y.ndim or x.ndim == 1 or y.ndim == 1:
-            return self.dot(x, y) if y.ndim == 1 or not x.ndim else self.dot(y, x)
-        return self.tensordot(x, y, ((-1,), (-1,)))
-
-    def outer(self, a: Any, b: Any, out: Any = None) -> Any:
-        """The products of each element of a with each of b."""
-        r = self.multiply(self.ravel(a).reshape(-1, 1), self.ravel(b))
-        return r if out is None else self._into(out, r)
 
 
 def _owner(x: Array) -> Array:

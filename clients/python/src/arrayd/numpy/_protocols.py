@@ -8,8 +8,8 @@ import numpy as np
 
 from .._array import Array
 from .._ufunc import Bound
-from ._hosted import Hosted
-from ._numbers import Numbers
+from ._hosted import ASKED, Hosted
+from ._products import Products
 
 MEANT = {"array": "_array_of", "delete": "_np_delete", "gradient": "_np_gradient"}  # NumPy's meaning of what a namespace has another one of
 SPECIAL = {"erf": "erf", "gamma": "gamma", "gammaln": "lgamma", "expit": "sigmoid"}  # SciPy's
@@ -17,7 +17,7 @@ KNOWN = (Array, np.ndarray, np.generic, bool, int, float, complex, list, tuple)
 INTO = ("place", "put", "putmask", "put_along_axis", "fill_diagonal", "copyto")  # write to their first argument
 
 
-class Protocols(Numbers):
+class Protocols(Products):
     def _meant(self, name: str) -> Any:
         """The namespace's own function of NumPy's name, with NumPy's meaning; None: it has none."""
         f = getattr(self, MEANT.get(name, name), None)
@@ -52,7 +52,7 @@ class Protocols(Numbers):
         if module in ("numpy.linalg", "numpy.fft"):
             f = getattr(getattr(self, module[6:]), name, None)
         else:
-            f = self._meant(name) if here else None
+            f = self._meant(name) if here and (name not in ASKED or name == "copyto") else None
         if f is None and name in INTO:
             raise TypeError(f"{name} writes to its first argument, which cannot be fetched")
         host = Hosted(self, f"{module[6:]}.{name}".lstrip("."), function)
