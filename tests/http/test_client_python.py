@@ -22,6 +22,7 @@ REPO = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = REPO / "clients" / "python"
 sys.path.insert(0, str(PACKAGE / "src"))
 import arrayd  # noqa: E402
+import arrayd.numpy  # noqa: E402
 
 from conftest import find_binary  # noqa: E402
 
@@ -478,7 +479,7 @@ def test_the_same_numbers(xp, daemon, monkeypatch, capsys):
 # --- the package ---
 
 
-@pytest.mark.parametrize("page, count", [(PACKAGE / "README.md", 7), (REPO / "docs" / "python.md", 2)], ids=["README", "docs"])
+@pytest.mark.parametrize("page, count", [(PACKAGE / "README.md", 8), (REPO / "docs" / "python.md", 4)], ids=["README", "docs"])
 def test_pages(page, count, daemon_with, tmp_path, monkeypatch):
     """Their examples, one after the other."""
     (tmp_path / "bin").mkdir()
@@ -489,6 +490,7 @@ def test_pages(page, count, daemon_with, tmp_path, monkeypatch):
     assert len(blocks) >= count
     names = {}
     for b in blocks:
+        monkeypatch.setattr(arrayd.numpy, "_default", names.get("xp"))  # the pages' own daemon has another port
         exec(b.replace("http://127.0.0.1:7411", f"http://127.0.0.1:{d.port}").replace("/run/arrayd/arrayd.sock", d.unix), names)
     names["xp"].close()
 

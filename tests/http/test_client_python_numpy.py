@@ -228,6 +228,7 @@ def test_dtypes_and_constants(xp, monkeypatch):  # noqa: F811
 def test_the_default_connection(daemon, monkeypatch):
     """The module's own client is made at the first use that needs one."""
     monkeypatch.setattr(arrayd.numpy, "_default", None)
+    monkeypatch.delenv("ARRAYD_URL", raising=False)
     made = []
 
     def connect():
@@ -244,6 +245,9 @@ def test_the_default_connection(daemon, monkeypatch):
     made[0].close()
     assert arrayd.numpy.ones(2).shape == (2,) and len(made) == 2
     made[1].close()
+    monkeypatch.setenv("ARRAYD_URL", f"http://127.0.0.1:{daemon.port}")
+    assert arrayd.numpy.ones(2).shape == (2,) and len(made) == 2
+    arrayd.numpy._default.close()
 
 
 def test_the_shape_is_set(xp):  # noqa: F811

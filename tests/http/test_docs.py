@@ -116,7 +116,8 @@ def run_python(page, daemon, folder, bin_folder):
     if not (bin_folder / "arrayd").exists():
         (bin_folder / "arrayd").symlink_to(os.path.abspath(find_binary()))
     done = subprocess.run([sys.executable, "-c", text], cwd=folder, capture_output=True, text=True, timeout=120,
-                          env={**with_cli(bin_folder), "PYTHONPATH": str(REPO / "clients/python/src")})
+                          env={**with_cli(bin_folder), "PYTHONPATH": str(REPO / "clients/python/src"),
+                               "ARRAYD_URL": f"http://{daemon.host}:{daemon.port}"})
     assert done.returncode == 0, f"{page}: {done.stderr[-3000:]}"
 
 
