@@ -191,8 +191,10 @@ class Creation(Base):
 
     def _triangle(self, op: str, x: Array, k: int) -> Array:
         x = self._taken(x)
-        if x.ndim < 2:
-            raise ValueError(f"{op} is of arrays of rank 2 and more")
+        if x.ndim == 1:  # NumPy makes it the rows of a matrix
+            return self._triangle(op, self._array("broadcast_to", (x._node,), (x.size, x.size), x.dtype, shape=[x.size, x.size]), k)
+        if not x.ndim:
+            raise ValueError(f"{op} is of arrays of rank 1 and more")
         return self._array(op, (x._node,), x.shape, x.dtype, k=k)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from . import _dtypes as dt
 from ._array import Array
-from ._base import Base, only
+from ._base import Base, only, refusal
 from ._graph import Node, const
 from ._spelling import spelled
 from ._ufunc import Ufunc
@@ -24,6 +24,11 @@ def _bool(t: dt.DType) -> dt.DType:
     return dt.BOOL
 
 
+def _counted(t: dt.DType) -> dt.DType:
+    """Of bools int8, as in NumPy."""
+    return dt.BY_NAME["int8"] if t == dt.BOOL else t
+
+
 def _unary(name: str, kinds: str, rule: Rule, text: str, op: Optional[str] = None) -> Ufunc:
     def f(self: Base, x: Array, /) -> Array:
         only(kinds, name, self._check(x)._node)
@@ -36,7 +41,8 @@ def _binary(name: str, kinds: str, rule: Rule, text: str) -> Ufunc:
     def f(self: Base, x1: Union[Array, Number], x2: Union[Array, Number], /) -> Array:
         a, b = self._pair(name, x1, x2)
         t = dt.promote(a.dtype, b.dtype)
-        only(kinds, name, a, b)
+        if dt.kind(t) not in kinds:
+            raise TypeError(refusal(name, (a, b), f"not defined for {dt.name_of(a.dtype)} and {dt.name_of(b.dtype)}"))
         if rule is _bool and a.op == b.op == "const" and a.dtype == b.dtype and a.value is not None and b.value is not None and t.kind != "V":
             return self._wrap(const(getattr(np, name)(a.value, b.value), dt.BOOL))  # of numbers that are known here
         return self._array(name, (a, b), self._broadcast(name, a, b), rule(t))
@@ -53,7 +59,7 @@ def _power(self: Base, x1: Union[Array, Number], x2: Union[Array, Number], /) ->
     return power
 
 
-_plain_power = _binary("pow", "iufc", _same, "x1 ** x2.")
+_plain_power = _binary("pow", "biufc", _counted, "x1 ** x2.")
 
 
 class Elementwise(Base):
@@ -95,20 +101,20 @@ class Elementwise(Base):
     rint = _unary("rint", "biufc", _same, "Nearest integer, halves to even.", op="round")
     sign = _unary("sign", "iufc", _same, "-1, 0 or 1; x/|x| of complex numbers.")
     signbit = _unary("signbit", "f", _bool, "The sign bit is set.")
-    square = _unary("square", "iufc", _same, "x*x.")
+    square = _unary("square", "biufc", _counted, "x*x.")
     trunc = _unary("trunc", "biuf", _same, "The integer towards zero.")
 
     add = _binary("add", "biufc", _same, "x1 + x2.")
     atan2 = _binary("atan2", "biuf", dt.floating, "Arc tangent of x1/x2 in the right quadrant, in radians.")
     bitwise_and = _binary("bitwise_and", "biu", _same, "x1 & x2.")
-    bitwise_left_shift = _binary("bitwise_left_shift", "iu", _same, "x1 << x2.")
+    bitwise_left_shift = _binary("bitwise_left_shift", "biu", _counted, "x1 << x2.")
     bitwise_or = _binary("bitwise_or", "biu", _same, "x1 | x2.")
-    bitwise_right_shift = _binary("bitwise_right_shift", "iu", _same, "x1 >> x2.")
+    bitwise_right_shift = _binary("bitwise_right_shift", "biu", _counted, "x1 >> x2.")
     bitwise_xor = _binary("bitwise_xor", "biu", _same, "x1 ^ x2.")
     copysign = _binary("copysign", "biuf", dt.floating, "|x1| with the sign of x2.")
     divide = _binary("divide", "biufc", dt.floating, "x1 / x2.")
     equal = _binary("equal", "biufc", _bool, "x1 == x2.")
-    floor_divide = _binary("floor_divide", "iuf", _same, "x1 // x2; integers by 0 give 0.")
+    floor_divide = _binary("floor_divide", "biuf", _counted, "x1 // x2; integers by 0 give 0.")
     greater = _binary("greater", "biuf", _bool, "x1 > x2.")
     greater_equal = _binary("greater_equal", "biuf", _bool, "x1 >= x2.")
     hypot = _binary("hypot", "biuf", dt.floating, "sqrt(x1² + x2²) without overflow in between.")
@@ -124,7 +130,7 @@ class Elementwise(Base):
     nextafter = _binary("nextafter", "biuf", dt.floating, "The number after x1 towards x2.")
     not_equal = _binary("not_equal", "biufc", _bool, "x1 != x2.")
     pow = Ufunc("pow", _power, 2, "x1 ** x2.")
-    remainder = _binary("remainder", "iuf", _same, "x1 % x2, with the sign of x2; integers by 0 give 0.")
+    remainder = _binary("remainder", "biuf", _counted, "x1 % x2, with the sign of x2; integers by 0 give 0.")
     subtract = _binary("subtract", "iufc", _same, "x1 - x2.")
 
     # --- beside the standard ---
@@ -141,7 +147,7 @@ class Elementwise(Base):
     lgamma = _unary("lgamma", "biuf", dt.floating, "log |gamma(x)|.")
     rsqrt = _unary("rsqrt", "biufc", dt.floating, "1/sqrt(x).")
     sigmoid = _unary("sigmoid", "biufc", dt.floating, "1/(1 + exp(-x)).")
-    fmod = _binary("fmod", "iuf", _same, "Remainder with the sign of x1.")
+    fmod = _binary("fmod", "biuf", _counted, "Remainder with the sign of x1.")
 
     @spelled
     def clip(self, x: Array, /, min: Union[int, float, Array, None] = None, max: Union[int, float, Array, None] = None,

@@ -103,8 +103,6 @@ class Host(Base):
         """The product of matrices (in this process)."""
         x1, x2 = (self.asarray(x) if isinstance(x, (np.ndarray, list, tuple)) else self._check(x) for x in (x1, x2))
         t = dt.promote(x1.dtype, x2.dtype)
-        if dt.kind(x1.dtype) == "b" or dt.kind(x2.dtype) == "b":
-            raise TypeError("matmul is not for bool")
         if not x1.ndim or not x2.ndim:
             raise ValueError("matmul needs arrays of rank 1 or more, not numbers")
         if x1.ndim == 1 or x2.ndim == 1:  # the server has sums of products
@@ -121,14 +119,12 @@ class Host(Base):
             raise ValueError(f"matmul: shapes {x1.shape} and {x2.shape} do not match")
         if x1.ndim == 1 and x2.ndim > 1:
             x1, x2 = x2.mT, x1
-        return (x1 * x2).sum(-1, t)
+        return (x1 & x2).any(-1) if t == dt.BOOL else (x1 * x2).sum(-1, t)
 
     def tensordot(self, x1: Array, x2: Array, /, axes: Union[int, Tuple[Sequence[int], Sequence[int]]] = 2) -> Array:
         """Products summed over axes (in this process)."""
         x1, x2 = self._taken(x1), self._taken(x2)
         t = dt.promote(x1.dtype, x2.dtype)
-        if dt.kind(x1.dtype) == "b" or dt.kind(x2.dtype) == "b":
-            raise TypeError("tensordot is not for bool")
         self._guard("tensordot", x1, x2)
         with np.errstate(all="ignore"):
             return self._from_host(np.tensordot(_as(x1, t), _as(x2, t), axes), t)

@@ -197,7 +197,7 @@ class Numbers(Shapes):
     @spelled
     def argwhere(self, a: Array, /) -> Array:
         """The positions of what is not 0, one a row (in this process)."""
-        return self.stack(self.nonzero(a), 1)
+        return self.stack(self.nonzero(a), 1) if a.ndim else self.stack(self.nonzero(a.reshape(1)), 1)[:, :0]
 
     @spelled
     def flatnonzero(self, a: Array, /) -> Array:

@@ -18,9 +18,7 @@ class Products(Numbers):
     def dot(self, a: Any, b: Any, out: Any = None) -> Any:
         """numpy.dot: of vectors the sum of products, of matrices their product."""
         x, y = self._taken(a), self._taken(b)
-        if dt.promote(x.dtype, y.dtype) == dt.BOOL:
-            r = self._hosted("dot", np.dot)(x, y)
-        elif not x.ndim or not y.ndim:
+        if not x.ndim or not y.ndim:
             r = self.multiply(x, y)
         elif y.ndim == 1:
             r = self._times_vector(x, y, dt.promote(x.dtype, y.dtype))

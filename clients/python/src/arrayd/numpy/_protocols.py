@@ -11,7 +11,7 @@ from .._ufunc import Bound
 from ._hosted import ASKED, Hosted
 from ._products import Products
 
-MEANT = {"array": "_array_of", "delete": "_np_delete", "gradient": "_np_gradient"}  # NumPy's meaning of what a namespace has another one of
+MEANT = {"array": "_array_of", "broadcast_arrays": "_np_broadcast_arrays", "delete": "_np_delete", "gradient": "_np_gradient"}  # NumPy's meaning of what a namespace has another one of
 SPECIAL = {"erf": "erf", "gamma": "gamma", "gammaln": "lgamma", "expit": "sigmoid"}  # SciPy's
 KNOWN = (Array, np.ndarray, np.generic, bool, int, float, complex, list, tuple)
 INTO = ("place", "put", "putmask", "put_along_axis", "fill_diagonal", "copyto")  # write to their first argument

@@ -144,7 +144,7 @@ class Shapes(Statistics, Hosting):
         n = v.size + abs(k)
         beside = self.zeros((abs(k),), v.dtype)
         row = self.concat([beside, v] if k > 0 else [v, beside])
-        return self.where(self.eye(n, n, k, dt.BOOL), row, 0)  # type: ignore[no-any-return]
+        return self.where(self.eye(n, n, k, dt.BOOL), row, self.zeros((), v.dtype))  # type: ignore[no-any-return]
 
     @spelled
     def diagflat(self, v: Array, /, k: int = 0) -> Array:
@@ -206,6 +206,13 @@ class Shapes(Statistics, Hosting):
         axis = self._axis(axis, a.ndim)
         start = start + a.ndim if start < 0 else start
         return self.moveaxis(a, axis, start - 1 if axis < start else start)
+
+    def _np_broadcast_arrays(self, *args: Any, subok: bool = False) -> Any:
+        """numpy.broadcast_arrays; matplotlib has None and text among the arrays, which remain NumPy's."""
+        numbers = [isinstance(a, Array) or np.asarray(a).dtype in dt.NAME_OF for a in args]
+        shape = np.broadcast_shapes(*(self.shape(a) for a in args))
+        made = tuple(self.broadcast_to(a, shape) if n else np.broadcast_to(a, shape) for a, n in zip(args, numbers))
+        return made if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else list(made)
 
     def _least(self, arrays: Tuple[Any, ...], key: Callable[[Array], Any]) -> Any:
         made = tuple(key(self._taken(a)) for a in arrays)
