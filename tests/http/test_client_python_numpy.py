@@ -318,9 +318,6 @@ def test_the_default_connection(daemon, monkeypatch):
     made[0].close()
     assert arrayd.numpy.ones(2).shape == (2,) and len(made) == 2
     made[1].close()
-    monkeypatch.setenv("ARRAYD_URL", f"http://127.0.0.1:{daemon.port}")
-    assert arrayd.numpy.ones(2).shape == (2,) and len(made) == 2
-    arrayd.numpy._default.close()
 
 
 def test_the_shape_is_set(xp):  # noqa: F811

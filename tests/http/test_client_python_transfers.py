@@ -1,5 +1,4 @@
-"""The guard of transfers: what the Python client says when much is moved though nobody asked for values; and that other libraries,
-which call NumPy's functions, move nothing but their results."""
+"""The guard of transfers: what the Python client says when much is moved though nobody asked for values."""
 import inspect
 import pathlib
 import sys
@@ -29,22 +28,6 @@ def fresh(monkeypatch):
 def big(xp):  # noqa: F811
     """128 KiB, on the server alone."""
     return xp.random((128, 128), seed=1).compute()
-
-
-@pytest.fixture
-def received(monkeypatch, xp):  # noqa: F811
-    """How many bytes of values have come to this process, and the largest lot."""
-    sizes = []
-    real = type(xp._transport).send
-
-    def send(self, request, *args, **more):
-        reply = real(self, request, *args, **more)
-        if request.accept:
-            sizes.append(len(request.into) if request.into is not None else len(reply.body))
-        return reply
-
-    monkeypatch.setattr(type(xp._transport), "send", send)
-    return sizes
 
 
 def here():
@@ -185,65 +168,3 @@ def test_settings_of_several_threads():
     [t.join() for t in threads]
     assert (arrayd.config().above, arrayd.config().loops) == (199, True)
     arrayd.config(above="64 MiB")
-
-
-# --- other libraries ---
-
-NAN = np.where(np.random.default_rng(1).random((60, 80, 8)) < 0.1, np.nan, np.random.default_rng(2).normal(size=(60, 80, 8)))
-
-XARRAY = {
-    "mean": lambda d, xr: d.mean("x"), "mean of all": lambda d, xr: d.mean(), "sum": lambda d, xr: d.sum("t"), "std": lambda d, xr: d.std("x"),
-    "var": lambda d, xr: d.var(("x", "y")), "min": lambda d, xr: d.min("x"), "max": lambda d, xr: d.max(), "count": lambda d, xr: d.count("x"),
-    "prod": lambda d, xr: d.prod("t"), "any": lambda d, xr: (d > 1).any("x"), "argmax": lambda d, xr: d.argmax("x"), "+": lambda d, xr: d * 2 - d / 3,
-    "aligned": lambda d, xr: d.isel(x=slice(0, 30)) + d, "np.sin": lambda d, xr: np.sin(d), "sqrt": lambda d, xr: np.sqrt(abs(d)),
-    "isel": lambda d, xr: d.isel(x=slice(2, 10), t=[0, 3]), "sel": lambda d, xr: d.sel(x=3.0), "near": lambda d, xr: d.sel(y=0.5, method="nearest"),
-    "where": lambda d, xr: d.where(d > 0, 0), "fillna": lambda d, xr: d.fillna(0), "isnull": lambda d, xr: d.isnull(), "clip": lambda d, xr: d.clip(-1, 1),
-    "rolling mean": lambda d, xr: d.rolling(x=3).mean(), "rolling sum": lambda d, xr: d.rolling(y=5, center=True).sum(),
-    "rolling max": lambda d, xr: d.rolling(t=2).max(), "coarsen": lambda d, xr: d.coarsen(x=4).mean(), "groupby": lambda d, xr: d.groupby(d.x // 10).mean(),
-    "diff": lambda d, xr: d.diff("x"), "shift": lambda d, xr: d.shift(x=2), "roll": lambda d, xr: d.roll(x=2), "cumsum": lambda d, xr: d.cumsum("x"),
-    "differentiate": lambda d, xr: d.differentiate("x"), "integrate": lambda d, xr: d.integrate("x"), "transpose": lambda d, xr: d.transpose("t", ...),
-    "stack": lambda d, xr: d.stack(z=("x", "y")), "unstack": lambda d, xr: d.stack(z=("x", "y")).unstack("z"), "pad": lambda d, xr: d.pad(x=1, mode="edge"),
-    "concat": lambda d, xr: xr.concat([d, d], "n"), "dot": lambda d, xr: xr.dot(d.fillna(0), d.fillna(0), dim="x"), "cov": lambda d, xr: xr.cov(d, d, "x"),
-    "weighted": lambda d, xr: d.weighted(d.x).mean("x"), "reindex": lambda d, xr: d.reindex(x=[1.0, 2.0, 99.0]), "round": lambda d, xr: d.round(1),
-    "set": lambda d, xr: (d.__setitem__({"x": 0}, 5.0), d)[1], "dataset": lambda d, xr: (d.to_dataset() + 1)["d"], "repr": lambda d, xr: repr(d) and d,
-    "reduce": lambda d, xr: d.reduce(np.sum, "x"), "corr": lambda d, xr: xr.corr(d, d + 1, "x"), "sortby": lambda d, xr: d.sortby("x", ascending=False)}
-XARRAY_HERE = {  # sorting and interpolation are NumPy's and SciPy's, in this process
-    "median": lambda d, xr: d.median("t"), "quantile": lambda d, xr: d.quantile(0.3, "t")}
-
-
-def of_xarray(xr, values):
-    return xr.DataArray(values, dims=("x", "y", "t"), coords={"x": np.arange(60.0), "y": np.linspace(0, 1, 80)}, name="d")
-
-
-@pytest.mark.parametrize("what", [*XARRAY, *XARRAY_HERE])
-def test_xarray(xp, received, what):  # noqa: F811
-    xr = pytest.importorskip("xarray")
-    use = {**XARRAY, **XARRAY_HERE}[what]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        want = use(of_xarray(xr, NAN.copy()), xr)
-        x = of_xarray(xr, (xp.asarray(NAN) * 1).compute())
-        if what in XARRAY_HERE:
-            with arrayd.config(transfers="forbid"), pytest.raises(arrayd.TransferForbidden):
-                use(x, xr)
-            return
-        with arrayd.config(transfers="forbid", above=20 * KIB):
-            got = use(x, xr)
-            assert isinstance(got.data, arrayd.Array) and sum(received) < 20 * KIB, received
-        np.testing.assert_allclose(np.asarray(got.data), want.data)
-        assert got.dtype == want.dtype
-
-
-@pytest.mark.parametrize("what", ["sum", "std", "arithmetic", "overlap", "rechunk", "where", "slice", "nanmean", "argmax", "concatenate"])
-def test_dask(xp, received, what):  # noqa: F811
-    da = pytest.importorskip("dask.array")
-    use = {"sum": lambda d: d.sum(0), "std": lambda d: d.std(axis=1), "arithmetic": lambda d: d * 2 + 1, "where": lambda d: da.where(d > 0, d, 0),
-           "overlap": lambda d: d.map_overlap(lambda b: b * 2, depth=1, boundary="periodic"), "rechunk": lambda d: d.rechunk((60, 10)),
-           "slice": lambda d: d[3:50, ::2], "nanmean": lambda d: da.nanmean(d, axis=0), "argmax": lambda d: d.argmax(axis=0),
-           "concatenate": lambda d: da.concatenate([d, d])}[what]
-    a = np.nan_to_num(NAN.reshape(60, 640))
-    want = use(da.from_array(a, chunks=(30, 320))).compute()
-    with arrayd.config(transfers="forbid", above=20 * KIB):
-        got = use(da.from_array((xp.asarray(a) * 1).compute(), chunks=(30, 320), asarray=False)).compute(scheduler="synchronous")
-        assert isinstance(got, arrayd.Array) and sum(received) < 20 * KIB
-    np.testing.assert_allclose(np.asarray(got), want)
