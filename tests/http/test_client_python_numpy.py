@@ -1,5 +1,6 @@
 """NumPy's names on the Python client: the same programs by NumPy, by the namespace, by `arrayd.numpy`, and by NumPy's own functions
 called with arrays of the daemon's, which hand over to the namespace."""
+import asyncio
 import pathlib
 import sys
 import warnings
@@ -336,6 +337,45 @@ def test_the_shape_is_set(xp):  # noqa: F811
         x.T.shape = 6
     with pytest.raises(ValueError, match="do not go into"):
         x.shape = 5
+
+
+def test_views_of_elements_and_parts(xp):  # noqa: F811
+    x, want = xp.asarray(A), A.copy()
+    for a in (x, want):
+        a.flat[5] = 9
+        a.T.flat[1] = 7
+        a.T[1:].flat[...] = 0
+        a.flat = [1, 2]
+        a[0].flat = 5
+    same(x, want, "flat")
+    z = xp.asarray(Z)
+    part = z.real
+    z[0, 0] = 3 + 4j
+    assert float(part[0, 0]) == 3 and float(z.imag[0, 0]) == 4
+    for view in (z.real, xp.imag(z), part):
+        with pytest.raises(ValueError, match="read-only"):
+            view[0, 0] = 1
+    x.real[0, 0] = 8
+    assert float(x[0, 0]) == 8
+
+
+def test_asynchronously(daemon):
+    """The same names; what NumPy computes in this process is for `xp.call`."""
+    async def run():
+        async with arrayd.aconnect(f"http://127.0.0.1:{daemon.port}") as xp:  # noqa: F811
+            x = await xp.upload(A)
+            y = numpy.concatenate([x, xp.hstack([x[:, :2], x[:, 2:]])]) + numpy.sin(x[0])
+            assert isinstance(y, arrayd.AsyncArray) and isinstance(x.copy(), arrayd.AsyncArray)
+            numpy.testing.assert_allclose(await y.numpy(), numpy.concatenate([A, A]) + numpy.sin(A[0]))
+            numpy.testing.assert_allclose(await (await xp.call(xp.median, x, 0)).numpy(), numpy.median(A, 0))
+            numpy.testing.assert_allclose(await xp.array([1, 2]).numpy(), [1, 2])
+            with pytest.raises(RuntimeError, match="needs the server"):
+                xp.median(x * 1)
+            await xp.save("named", x)
+            assert (await xp.array("named")).shape == (3, 4)
+            await xp.delete("named")
+
+    asyncio.run(run())
 
 
 def test_out_that_cannot_be(xp):  # noqa: F811

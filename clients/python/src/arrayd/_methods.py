@@ -85,8 +85,8 @@ class Methods:
 
     @property
     def flat(self: Self) -> Self:
-        """The elements in one axis: a view, as `ravel` gives one."""
-        return self._client.ravel(self)  # type: ignore[no-any-return]
+        """The elements in C order, in one axis; what is written there is written here."""
+        return self._client._elements(self)  # type: ignore[no-any-return]
 
     @flat.setter
     def flat(self, value: Any) -> None:

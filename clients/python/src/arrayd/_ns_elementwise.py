@@ -11,6 +11,7 @@ from ._base import Base, only, refusal
 from ._graph import Node, const
 from ._spelling import spelled
 from ._ufunc import Ufunc
+from ._views import View, ghost_of
 
 Number = Union[bool, int, float, complex]
 Rule = Callable[[dt.DType], dt.DType]
@@ -189,12 +190,17 @@ class Elementwise(Base):
     @spelled
     def real(self, x: Array, /) -> Array:
         """Real part."""
-        return self._array("real", (x._node,), x.shape, dt.real_of(x.dtype)) if dt.is_complex(x.dtype) else x
+        return self._part("real", x) if dt.is_complex(x.dtype) else x
 
     @spelled
     def imag(self, x: Array, /) -> Array:
         """Imaginary part, which is 0 of real numbers."""
-        return self._array("imag", (x._node,), x.shape, dt.real_of(x.dtype)) if dt.is_complex(x.dtype) else self._zeros(x)
+        return self._part("imag", x) if dt.is_complex(x.dtype) else self._zeros(x)
+
+    def _part(self, op: str, x: Array) -> Array:
+        """A view, which cannot be written to."""
+        t = dt.real_of(x.dtype)
+        return Array._of_view(View(x, ghost_of(x.shape), lambda node: Node(op, (node,), node.shape, t)))
 
     def _zeros(self, x: Array) -> Array:
         return self._array("broadcast_to", (const(0, x.dtype),), x.shape, x.dtype, shape=list(x.shape)) if x.ndim else self._wrap(const(0, x.dtype))

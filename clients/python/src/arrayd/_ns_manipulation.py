@@ -13,7 +13,7 @@ from ._indexing import INDICES, broadcasts
 from ._ns_creation import Creation, Number
 from ._ns_elementwise import Elementwise
 from ._spelling import spelled
-from ._views import View, reshaped
+from ._views import View, ghost_of, reshaped
 
 TOGETHER = 16  # arrays of one concat or stack
 
@@ -76,6 +76,10 @@ class Manipulation(Elementwise, Creation):
         if ghost is None:
             raise AttributeError(f"the shape of this view cannot become {tuple(s)} without a copy: use reshape")
         return View(x, ghost, _in_shape(s), _in_shape(x.shape))
+
+    def _elements(self, x: Array) -> Array:
+        """The elements in C order, in one axis: a view, also where `ravel` copies."""
+        return Array._of_view(View(x, ghost_of((x.size,)), _in_shape((x.size,)), _in_shape(x.shape)))
 
     def _turned(self, x: Array) -> Array:
         return self.permute_dims(x, tuple(range(x.ndim - 1, -1, -1)))

@@ -80,7 +80,7 @@ def check_writable(view: Optional[View]) -> None:
     """ValueError where it, or what it is a view of, is read-only."""
     while view is not None:
         if view.is_read_only:
-            raise ValueError("an assignment: this is a view by broadcast_to, which is read-only")
+            raise ValueError("an assignment: this is a view that is read-only (by broadcast_to, or a part of complex numbers)")
         view = view.parent._view
 
 
