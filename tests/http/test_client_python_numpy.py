@@ -107,6 +107,25 @@ i.nonzero() | a.tobytes() | a.view() | a.swapaxes(0, 1) | a.diagonal() | a.trace
 a.astype("float32") | a.astype(np.int64) | a.reshape(4, 3) | a.reshape((2, -1)) | a.reshape(2, 6, order="F") | a.itemsize | a.item(3) | a.item(1, 2) | a.flat[5]
 a.compress([True, False, True], 0) | divmod(i, 3) | a[0, 0] in a | 99.0 in a | list(v.flat) | abs(a) | -a | ~m | a.sum(axis=(0, 1)) | a.mean(dtype="float32")
 """
+KEYWORDS = """
+np.sum(a=a) | np.mean(a=a, axis=0) | np.zeros(shape=(2,)) | np.full(shape=3, fill_value=2.0) | np.linspace(start=0, stop=1, num=3) | np.arange(start=0, stop=3)
+np.arange(stop=3) | np.repeat(a, repeats=2, axis=0) | np.roll(a, shift=1, axis=0) | np.eye(N=3, M=2) | np.tile(A=a, reps=2) | np.take(a, indices=[0], axis=1)
+np.moveaxis(a, source=0, destination=1) | np.stack(arrays=[a, b], axis=0) | np.array(object=[1, 2]) | np.asarray(a=[1, 2]) | np.outer(a=v, b=w)
+np.dot(a=v, b=w) | np.sort(a=a) | np.transpose(a=a, axes=(1, 0)) | np.expand_dims(a=a, axis=0) | np.diff(a=a) | np.full_like(a, fill_value=3)
+np.zeros_like(a=a) | np.triu(m=a, k=1) | np.diag(v=v, k=0) | np.argmax(a=a, axis=0) | np.percentile(a=a, q=20) | np.concatenate((a, b), axis=0, dtype="float32")
+np.hstack(tup=(a, b)) | np.pad(array=a, pad_width=1) | np.clip(a=a, a_min=0, a_max=1) | np.searchsorted(np.sort(v), v=w)
+"""
+IDIOMS = """
+x + [1, 2, 3, 4] | x ** 0.5 | 1 / (x + 1) | (x + 1) ** -1 | x[np.array([0, 2])] | x[np.arange(3), np.array([0, 1, 2])] | x[np.ix_([0, 2], [1, 3])] | x[:, np.newaxis, :]
+x[np.nonzero(x > 3)] | x[np.where(x > 3)] | sum([x, x]) | float(max(x[0])) | [float(v) for v in sorted(x[0], reverse=True)] | (lambda a, b, c: a + b + c)(*x)
+float(sum(p * q for p, q in zip(x[0], x[1]))) | f"{x[0, 1]:.2f}" | len(range(int(x[0, 3]))) | len(x) | x.dtype == np.float64 | x.dtype.name | x.strides | x.T.strides
+bool(x.flags.c_contiguous) | bool(x.T.flags.f_contiguous) | x.base is None | x[1:].base is None | x.astype(int) | x.astype("bool") | np.isscalar(3) | np.add.nin
+np.array(x, dtype="float32") | np.random.default_rng(1).random(3) | (np.random.seed(0), np.random.randint(0, 5, (2, 2)))[1] | np.random.default_rng(1).permutation(x)
+(np.random.default_rng(1).shuffle(x), x)[1] | np.random.default_rng(2).uniform(0, x) | np.sum([1, 2, 3]) | np.mean([x, x], axis=0) | np.max([x[0], x[1]])
+np.dot([1, 2], [3, 4]) | x[0][np.argsort(-x[0])] | x[:, np.cumsum([0, 1, 1])] | np.einsum("ij,kj", x, x) | np.einsum("ij->i", x) | np.einsum(x, [0, 1], [1, 0])
+float(sum(v for v in np.nditer(x))) | len(list(np.ndindex(*x.shape))) | x[np.s_[1:, 0]] | np.fromiter(range(3), float) | np.frombuffer(bytes(8), dtype="int64")
+(np.maximum.at(x, (0, 0), 9), x)[1] | (x.__setitem__(np.where(x > 3), 1), x)[1] | (x.__setitem__(x > 3, 0), x)[1] | np.unique(x > 3, return_counts=True)
+"""
 WRITES = """
 np.add(a, b, out=a) | np.sin(a, a) | np.multiply(a, 2, out=a) | np.sum(a, 0, out=b[0]) | np.add(a, 1, out=a, where=m) | np.copyto(a, b) | np.copyto(a, 0, where=m)
 np.putmask(a, m, 0) | np.putmask(a, m, b) | np.put(a, [0, 5], 9) | np.place(a, m, [1, 2]) | np.fill_diagonal(a, 1) | np.fill_diagonal(a, v[:3]) | a.fill(3)
@@ -139,7 +158,7 @@ def same(got, want, case):
         assert got.dtype == want.dtype, f"{case}: {got.dtype}, not {want.dtype}"
     elif not isinstance(want, (numpy.ndarray, numpy.generic)):
         assert type(got) is type(want), f"{case}: {type(got)}"
-    if isinstance(want, bytes) or isinstance(want, numpy.dtype):
+    if isinstance(want, (bytes, str, numpy.dtype)):
         assert got == want, case
         return
     tolerance = 1e-5 if getattr(want, "dtype", None) == numpy.float32 else 1e-11
@@ -176,6 +195,16 @@ def test_what_makes_arrays(xp, case, monkeypatch):  # noqa: F811
     want = spelled(case)
     for np in (xp, arrayd.numpy):
         same(run(case, np, ours(xp)), want, case)
+
+
+@pytest.mark.parametrize("case", cases(KEYWORDS + IDIOMS))
+def test_programs(xp, case, monkeypatch):  # noqa: F811
+    """Keywords by NumPy's names, and what people write."""
+    monkeypatch.setattr(arrayd.numpy, "_default", xp)
+    x = numpy.arange(12.0).reshape(3, 4)
+    want = run(case, numpy, {**GIVEN, "x": x.copy()})
+    for np in (xp, arrayd.numpy):
+        same(run(case, np, {**ours(xp), "x": xp.asarray(x)}), want, case)
 
 
 @pytest.mark.parametrize("case", cases(METHODS))

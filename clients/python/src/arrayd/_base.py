@@ -28,7 +28,7 @@ class Base:
     def _run(self, steps: Steps[Any]) -> Any:
         raise NotImplementedError
 
-    def asarray(self, obj: Any, /) -> Array:
+    def asarray(self, a: Any) -> Array:
         raise NotImplementedError
 
     def _hosted(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:

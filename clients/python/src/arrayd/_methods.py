@@ -1,6 +1,7 @@
 """What NumPy's arrays have as methods, beside operators and indexing: most of them call the namespace's functions."""
 from __future__ import annotations
 
+import types
 from typing import TYPE_CHECKING, Any, Optional, Tuple, TypeVar
 
 import numpy as np
@@ -16,6 +17,9 @@ class Methods:
     _client: Any
 
     if TYPE_CHECKING:
+
+        _ghost: Any
+        _view: Any
 
         @property
         def shape(self) -> Tuple[int, ...]: ...
@@ -150,6 +154,26 @@ class Methods:
     @property
     def itemsize(self) -> int:
         return self.dtype.itemsize
+
+    @property
+    def strides(self) -> Tuple[int, ...]:
+        """As NumPy's view of an array in C order would have them."""
+        return tuple(s * self.dtype.itemsize for s in self._ghost.strides)
+
+    @property
+    def base(self) -> Any:
+        """Of a view, the array that it is of."""
+        return None if self._view is None else self._view.parent
+
+    @property
+    def flags(self) -> Any:
+        """Those of the elements' order, `writeable` and `owndata`."""
+        order = self._ghost.flags
+        view = self._view
+        while view is not None and not view.is_read_only:
+            view = view.parent._view
+        return types.SimpleNamespace(c_contiguous=order.c_contiguous, f_contiguous=order.f_contiguous, contiguous=order.c_contiguous,
+                                     forc=order.forc, writeable=view is None, owndata=self._view is None, aligned=True)
 
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())

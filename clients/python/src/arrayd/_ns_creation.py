@@ -14,29 +14,30 @@ from ._engine import SMALL
 from ._graph import create
 from ._indexing import broadcasts
 from ._numbers import wire
+from ._spelling import spelled
 
 Number = Union[bool, int, float, complex]
 Extents = Union[int, Tuple[int, ...]]
 
 
 class Creation(Base):
-    def asarray(self, obj: Any, /, dtype: Any = None, order: Optional[str] = None, *, device: Any = None, copy: Optional[bool] = None,
+    def asarray(self, a: Any, dtype: Any = None, order: Optional[str] = None, *, device: Any = None, copy: Optional[bool] = None,
                 like: Any = None) -> Array:
         """An array of values of this process, or of an array. Small ones are uploaded when the server first needs them."""
         self._check_device(device)
         t = None if dtype is None else dt.dtype_of(dtype)
-        if isinstance(obj, Array):
-            if t is None or t == obj.dtype:
-                return self._copied(obj) if copy else obj
+        if isinstance(a, Array):
+            if t is None or t == a.dtype:
+                return self._copied(a) if copy else a
             if copy is False:
                 raise ValueError("another dtype needs a copy")
-            return self._wrap(self._cast(self._check(obj)._node, t))
+            return self._wrap(self._cast(self._check(a)._node, t))
         if copy is False:
             raise ValueError("values of this process are copied to the server")
-        if _holds_arrays(obj) and not _is_here(obj):
-            whole = self.stack([self.asarray(o) for o in obj])  # type: ignore[attr-defined]
+        if _holds_arrays(a) and not _is_here(a):
+            whole = self.stack([self.asarray(o) for o in a])  # type: ignore[attr-defined]
             return whole if t is None else self._wrap(self._cast(whole._node, t))
-        return self._given(*self._values_of(obj, t))
+        return self._given(*self._values_of(a, t))
 
     def _values_of(self, obj: Any, t: Optional[dt.DType] = None) -> Tuple["np.ndarray[Any, Any]", dt.DType]:
         """Values of this process as NumPy's, in memory of theirs where that has them already, and their dtype: t, or their own."""
@@ -87,36 +88,41 @@ class Creation(Base):
         """The same as zeros: nobody reads what was in memory before."""
         return self.zeros(shape, dtype=dtype, device=device)
 
+    @spelled
     def full_like(self, x: Array, /, fill_value: Number, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
                   device: Any = None) -> Array:
         """`full` with the shape and dtype of x."""
-        x = self._taken(x)
         return self.full(x.shape if shape is None else shape, fill_value, x.dtype if dtype is None else dtype, device=device)
 
+    @spelled
     def zeros_like(self, x: Array, /, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
                    device: Any = None) -> Array:
         """`zeros` with the shape and dtype of x."""
         return self.full_like(x, 0, dtype, shape=shape, device=device)
 
+    @spelled
     def ones_like(self, x: Array, /, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
                   device: Any = None) -> Array:
         """`ones` with the shape and dtype of x."""
         return self.full_like(x, 1, dtype, shape=shape, device=device)
 
+    @spelled
     def empty_like(self, x: Array, /, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
                    device: Any = None) -> Array:
         """The same as zeros_like."""
         return self.full_like(x, 0, dtype, shape=shape, device=device)
 
-    def arange(self, start: Union[int, float], /, stop: Optional[Union[int, float]] = None, step: Union[int, float] = 1,
+    def arange(self, start: Optional[Union[int, float]] = None, stop: Optional[Union[int, float]] = None, step: Union[int, float] = 1,
                dtype: Any = None, *, device: Any = None) -> Array:
         """start, start + step, … below stop; with one number, 0 to that."""
         self._check_device(device)
+        if start is None and stop is None:
+            raise TypeError("arange() wants an end")
         first: Any
         end: Any
         by: Any
         first, end, by = (v.item() if isinstance(v, (np.generic, Array)) else v
-                          for v in ((0, start, step) if stop is None else (start, stop, step)))
+                          for v in ((0, start, step) if stop is None else (0 if start is None else start, stop, step)))
         if by == 0:
             raise ValueError("a step of 0 never arrives")
         exact = all(isinstance(v, int) for v in (first, end, by))
@@ -127,7 +133,7 @@ class Creation(Base):
             return self._from_host(np.arange(first, end, by, dtype=here)[:n] if n else np.empty(0, t), t)
         return self._wrap(create({"arange": {"start": wire(first), "stop": wire(end), "step": wire(by)}}, (n,), t))
 
-    def linspace(self, start: Number, stop: Number, /, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
+    def linspace(self, start: Number, stop: Number, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
                  axis: int = 0, *, device: Any = None) -> Any:
         """`num` numbers from start to stop, which is one of them if `endpoint`."""
         self._check_device(device)
@@ -143,13 +149,13 @@ class Creation(Base):
         spec = {"start": wire(start), "stop": wire(stop), "num": int(num), "endpoint": bool(endpoint)}
         return self._wrap(create({"linspace": spec}, (num,), t))
 
-    def eye(self, n_rows: int, n_cols: Optional[int] = None, /, k: int = 0, dtype: Any = None, order: str = "C", *,
+    def eye(self, N: int, M: Optional[int] = None, k: int = 0, dtype: Any = None, order: str = "C", *,
             device: Any = None) -> Array:
         """1 on the k-th diagonal, else 0."""
         self._check_device(device)
         t = dt.FLOAT64 if dtype is None else dt.dtype_of(dtype)
-        n_rows = int(n_rows)
-        m = n_rows if n_cols is None else int(n_cols)
+        n_rows = int(N)
+        m = n_rows if M is None else int(M)
         if n_rows * m * t.itemsize <= SMALL:
             return self._from_host(np.eye(n_rows, m, k), t)
         return self._wrap(create({"eye": {"n": n_rows, "m": m, "k": k}}, (n_rows, m), t))
@@ -181,16 +187,17 @@ class Creation(Base):
             out.append(column if sparse else self._array("broadcast_to", (column._node,), shape, a.dtype, shape=list(shape)))
         return out
 
+    @spelled
     def tril(self, x: Array, /, k: int = 0) -> Array:
         """x below and on the k-th diagonal of the last two axes, 0 above."""
         return self._triangle("tril", x, k)
 
+    @spelled
     def triu(self, x: Array, /, k: int = 0) -> Array:
         """x above and on the k-th diagonal of the last two axes, 0 below."""
         return self._triangle("triu", x, k)
 
     def _triangle(self, op: str, x: Array, k: int) -> Array:
-        x = self._taken(x)
         if x.ndim == 1:  # NumPy makes it the rows of a matrix
             return self._triangle(op, self._array("broadcast_to", (x._node,), (x.size, x.size), x.dtype, shape=[x.size, x.size]), k)
         if not x.ndim:

@@ -61,9 +61,9 @@ class Host(Base):
         return self._from_host((last - np.flip(np.argsort(np.flip(v, k), axis=k, kind="stable"), k)).astype(np.int64))
 
     @spelled
-    def searchsorted(self, x1: Array, x2: Any, /, side: Literal["left", "right"] = "left", sorter: Any = None) -> Array:
+    def searchsorted(self, x1: Array, /, v: Any, side: Literal["left", "right"] = "left", sorter: Any = None) -> Array:
         """Where x2 goes into the sorted x1 (in this process)."""
-        x2, order = self._taken(x2), [] if sorter is None else [self._taken(sorter)]
+        x2, order = self._taken(v), [] if sorter is None else [self._taken(sorter)]
         self._guard("searchsorted", x1, x2, *order, result=8 * x2.size)
         at = np.searchsorted(_plain(x1), _plain(x2), side=side, sorter=order[0]._values() if order else None)
         return self._from_host(np.asarray(at, dtype=np.int64))

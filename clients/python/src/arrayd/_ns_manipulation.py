@@ -186,7 +186,7 @@ class Manipulation(Elementwise, Creation):
     def _several(self, arrays: Any) -> List[Array]:
         return [self._taken(a) for a in arrays]
 
-    def concat(self, arrays: Union[Tuple[Array, ...], List[Array]], /, axis: Optional[int] = 0, out: Any = None, *, dtype: Any = None,
+    def concat(self, arrays: Union[Tuple[Array, ...], List[Array]], axis: Optional[int] = 0, out: Any = None, *, dtype: Any = None,
                casting: str = "same_kind") -> Array:
         """Arrays one after the other along an axis; None: flattened first."""
         arrays = self._several(arrays)
@@ -206,7 +206,7 @@ class Manipulation(Elementwise, Creation):
 
     concatenate = concat
 
-    def stack(self, arrays: Union[Tuple[Array, ...], List[Array]], /, axis: int = 0, out: Any = None, *, dtype: Any = None,
+    def stack(self, arrays: Union[Tuple[Array, ...], List[Array]], axis: int = 0, out: Any = None, *, dtype: Any = None,
               casting: str = "same_kind") -> Array:
         """Arrays of one shape along a new axis."""
         arrays = self._several(arrays)
@@ -223,7 +223,7 @@ class Manipulation(Elementwise, Creation):
         return tuple(x[(slice(None),) * k + (i,)] for i in range(x.shape[k]))
 
     @spelled
-    def repeat(self, x: Array, repeats: Union[int, Array], /, axis: Optional[int] = None) -> Array:
+    def repeat(self, x: Array, /, repeats: Union[int, Array], axis: Optional[int] = None) -> Array:
         """Each element several times; without an axis, of the flattened array."""
         if axis is None:
             x, axis = self.reshape(x, (x.size,)), 0
@@ -242,9 +242,9 @@ class Manipulation(Elementwise, Creation):
         return self.take(x, self._from_host(places), axis=k)
 
     @spelled
-    def tile(self, x: Array, repetitions: Union[int, Tuple[int, ...]], /) -> Array:
+    def tile(self, x: Array, /, reps: Union[int, Tuple[int, ...]]) -> Array:
         """The array side by side with itself."""
-        r = [int(n) for n in np.atleast_1d(np.asarray(repetitions))]
+        r = [int(n) for n in np.atleast_1d(np.asarray(reps))]
         rank = max(len(r), self._check(x).ndim)
         r = [1] * (rank - len(r)) + r
         s = (1,) * (rank - x.ndim) + x.shape
@@ -254,7 +254,7 @@ class Manipulation(Elementwise, Creation):
     # --- indexing ---
 
     @spelled
-    def take(self, x: Array, indices: Array, /, axis: Optional[int] = None, out: Any = None, mode: str = "raise") -> Array:
+    def take(self, x: Array, /, indices: Array, axis: Optional[int] = None, out: Any = None, mode: str = "raise") -> Array:
         """x's elements along an axis at positions; without an axis, of the flattened array. A position outside is an IndexError, or as
         `mode` says."""
         if axis is None:
@@ -267,7 +267,7 @@ class Manipulation(Elementwise, Creation):
         return self._array("take", (x._node, indices._node), x.shape[:k] + indices.shape + x.shape[k + 1:], x.dtype, axis=k, **how)
 
     @spelled
-    def take_along_axis(self, x: Array, indices: Array, /, axis: Optional[int] = -1) -> Array:
+    def take_along_axis(self, x: Array, /, indices: Array, axis: Optional[int] = -1) -> Array:
         """x's elements at positions that differ from row to row."""
         indices = self._taken(indices)
         if axis is None:

@@ -11,12 +11,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def spelled(f: F) -> F:
-    """A function of a namespace, of an array. Where it names `out`, that is seen to here."""
+    """A function of a namespace, of an array. Where it names `out`, that is seen to here. NumPy calls first arguments a, m, arr, …: a
+    keyword that is no other argument's stands for the first."""
     names = list(inspect.signature(f).parameters)
     at = names.index("out") - 2 if "out" in names else None  # behind the namespace and the array
 
     @functools.wraps(f)
-    def g(self: Any, x: Any, /, *args: Any, **more: Any) -> Any:
+    def g(self: Any, /, *args: Any, **more: Any) -> Any:
+        if not args:
+            args = tuple(more.pop(name) for name in [*more] if name not in names[2:])
+            if len(args) != 1:
+                raise TypeError(f"{f.__name__}() wants an array")
+        x, args = args[0], args[1:]
         if not isinstance(x, Array):
             x = self._taken(x)
         if at is None:

@@ -9,10 +9,10 @@ from typing import Any, List
 
 import numpy as _numpy
 
+from ._hosted import OWN
+
 newaxis = None
-_OWN = ("broadcast_shapes", "can_cast", "dtype", "errstate", "finfo", "format_float_positional", "format_float_scientific",
-        "get_printoptions", "geterr", "iinfo", "index_exp", "isdtype", "isscalar", "issubdtype", "iterable", "min_scalar_type", "ndenumerate",
-        "ndindex", "printoptions", "promote_types", "s_", "set_printoptions", "seterr", "vectorize", "typename", "exceptions", "testing", "typing")
+_OWN = (*OWN, "can_cast", "dtype", "exceptions", "finfo", "iinfo", "isdtype", "testing", "typing")
 _CONSTANTS = ("e", "euler_gamma", "inf", "nan", "pi", "little_endian", "True_", "False_")
 _OBJECTS = ("c_", "fft", "linalg", "mgrid", "ogrid", "r_", "random")  # have functions themselves
 _lock = threading.RLock()
@@ -60,7 +60,7 @@ class _Function:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _Function(*self._path, name)
+        return getattr(getattr(_numpy, self._path[0]), name) if name in ("nin", "nout", "nargs") else _Function(*self._path, name)
 
     def __repr__(self) -> str:
         return f"<arrayd function {'.'.join(self._path)!r}>"

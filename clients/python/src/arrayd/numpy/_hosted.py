@@ -27,6 +27,8 @@ HOSTED: Dict[str, Tuple[str, ...]] = {part: tuple(names.split()) for part, names
     "fft": """
         fft fft2 fftfreq fftn hfft ifft ifft2 ifftn ihfft irfft irfft2 irfftn rfft rfft2 rfftfreq rfftn""",
 }.items()}
+OWN = """broadcast broadcast_shapes errstate format_float_positional format_float_scientific get_printoptions geterr index_exp isscalar issubdtype
+iterable min_scalar_type ndenumerate ndindex nditer printoptions promote_types s_ set_printoptions seterr typename vectorize""".split()  # as they are
 ON_SERVER = {"linalg": ("diagonal", "matmul", "matrix_transpose", "outer", "tensordot", "trace", "vecdot")}  # the namespace's
 ASKED = ("save", "savez", "savez_compressed", "savetxt", "array2string", "array_repr", "array_str", "tofile", "copyto")  # values are asked for
 
@@ -188,6 +190,8 @@ class Random:
             return value
         if name in ("default_rng", "RandomState"):
             return lambda *args, **more: Random(self._client, value(*args, **more))
+        if name == "shuffle":
+            return lambda x, *args, **more: self._client._changing("random.shuffle", value, x, *args, **more)
         return Hosted(self._client, f"random.{name}", value)
 
 
@@ -241,3 +245,5 @@ class Hosting(Host):
 for _name in HOSTED[""]:
     if hasattr(np, _name):  # it depends on NumPy's version
         setattr(Hosting, _name, Named(_name))
+for _name in OWN:
+    setattr(Hosting, _name, staticmethod(_own) if callable(_own := getattr(np, _name)) else _own)

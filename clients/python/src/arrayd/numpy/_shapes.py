@@ -57,10 +57,10 @@ class Ndarray:
 class Shapes(Statistics, Hosting):
     # --- making ---
 
-    def _array_of(self, obj: Any, dtype: Any = None, *, copy: Optional[bool] = True, order: str = "K", subok: bool = False, ndmin: int = 0,
+    def _array_of(self, object: Any, dtype: Any = None, *, copy: Optional[bool] = True, order: str = "K", subok: bool = False, ndmin: int = 0,
                   like: Any = None) -> Array:
-        x = self.asarray(obj, dtype)
-        if copy and x is obj:
+        x = self.asarray(object, dtype)
+        if copy and x is object:
             x = self._copied(x)
         return self.reshape(x, (1,) * (ndmin - x.ndim) + x.shape) if ndmin > x.ndim else x
 
