@@ -111,6 +111,29 @@ def test_two_fields_one_behind_the_other(xp, api):  # noqa: F811
     assert requests(api) - before <= 16
 
 
+def test_numbers_that_differ(xp, api):  # noqa: F811
+    def driven(xp, u):  # noqa: F811
+        for i in range(100):
+            u = u + 0.1 * laplacian(xp, u) * (1 - 0.002 * i)
+            u[16, 16] += np.sin(0.3 * i)
+        return u
+
+    u = driven(xp, xp.asarray(field()))
+    assert u.explain() == "a program: 100 steps of 15 operations, 2 numbers of its own each, from one to the next (32, 32; float64)"
+    before = requests(api)
+    assert np.array_equal(np.asarray(u), driven(np, field()))
+    assert requests(api) - before <= 8
+
+
+def test_what_one_kernel_does(xp, api):  # noqa: F811
+    """Steps that are elementwise are one expression where they fit into one: one pass over memory."""
+    x, want = xp.asarray(field()), field()
+    for _ in range(100):
+        x, want = 3.7 * x * (1 - x), 3.7 * want * (1 - want)
+    assert x.explain() == "one expression of 300 operations"
+    assert np.array_equal(np.asarray(x), want)
+
+
 def test_parts_that_are_written(xp, api):  # noqa: F811
     def water(xp):  # noqa: F811
         h, u, v = xp.asarray(1 + field()), xp.zeros((32, 32)), xp.zeros((32, 32))

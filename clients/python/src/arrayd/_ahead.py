@@ -19,7 +19,7 @@ from typing import Any, Deque, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from ._dtypes import cast, kind
 from ._graph import Node, detached
-from ._loops import LONGEST, Carried, last_step, leaf_key, loops_of
+from ._loops import LONGEST, Carried, last_step, leaf_key, loops_of, numbers_of
 from ._numbers import unwired
 
 CYCLE = 3  # looks of one step
@@ -278,7 +278,7 @@ def _inner(whole: Start) -> Optional[Start]:
     """Where there are several steps of a loop from look to look: a program of such a step."""
     step = whole.step
     loop = next((loop for loop in loops_of(step) if loop.start == 0), None)
-    if loop is None or len(step) - loop.end > TAIL:
+    if loop is None or len(step) - loop.end > TAIL or numbers_of(loop, step):
         return None
     first = loop.end - loop.period
     last, reads, _ = last_step(loop, step)

@@ -18,7 +18,7 @@ from ._endpoint import Endpoint
 from ._errors import ENDED, ArraydError, BadReply, BadValue, Busy, ConnectionLost, OutOfMemory, ended_early
 from ._graph import Handle, Node, Shape, Written, describe, postorder, stored, union
 from ._kept import met_again, settled_by
-from ._loops import Body, Carried, Loop, explained, last_step, may_repeat, operations, segments
+from ._loops import Body, Carried, Loop, explained, last_step, may_repeat, numbers_of, operations, segments
 from ._numbers import unwired
 from ._releases import Releases
 from ._replies import JOB, MADE, VALUE
@@ -197,7 +197,7 @@ class Engine:
         """Runs it as a program, on copies of what it begins with; False where that cannot be, and nothing has changed then."""
         step, reads, others = last_step(loop, nodes)
         try:
-            ran = yield from self.run(step, reads, others, loop.before, loop.steps)
+            ran = yield from self.run(step, reads, others, loop.before, loop.steps, numbers=numbers_of(loop, nodes))
         except ConnectionLost:
             raise
         except ArraydError:  # what is wrong with an expression itself is said of that
@@ -214,20 +214,25 @@ class Engine:
         return True
 
     def run(self, step: List[Node], reads: Dict[Carried, Node], others: List[Node], before: Dict[Carried, Node], steps: int,
-            record: Sequence[Node] = (), every: int = 1) -> Steps[Optional[Tuple[Dict[Carried, Handle], Dict[str, Any]]]]:
+            record: Sequence[Node] = (), every: int = 1, numbers: Dict[Tuple[int, int], List[Node]] = {}) -> Steps[Optional[Tuple[Dict[Carried, Handle], Dict[str, Any]]]]:
         """A program whose body are the operations of `step`, which begins with what was `before`: the memory of what it carries, and its
-        job, which has ended. The values of `record`, of `every` so many steps, are the job's records of the same order. None where there
-        is no such program."""
+        job, which has ended. The values of `record`, of `every` so many steps, are the job's records of the same order. `numbers`: see
+        `numbers_of`. None where there is no such program."""
         for n in others:
             yield from (self.place(n) if n.shape else self.fetched(n))
         body = Body(step, reads, record)
-        if any(not n.args for n in step) or not body.finished():
+        if any(not n.args for n in step) or not body.take_numbers(numbers) or not body.finished():
             return None
         records = {f"r{k}": body.expression(n) for k, n in enumerate(record)}
         if None in records.values():
             return None
         states = yield from self.beginning({body.states[c]: n for c, n in before.items()})
-        request = {"body": body.body, "steps": steps, "bind": {**body.bind, **{name: handle.id for name, handle in states.items()}}}
+        made = dict(states)
+        for name, values in body.tables.items():
+            made[name] = self.own((yield from self.upload(np.concatenate([n.value.reshape(1) for n in values if n.value is not None]), values[0].dtype)))
+        if body.counter:
+            made[body.counter] = self.own((yield from self.upload(np.zeros((), np.int64), np.dtype(np.int64))))
+        request = {"body": body.body, "steps": steps, "bind": {**body.bind, **{name: handle.id for name, handle in made.items()}}}
         if records:
             request.update(record=records, record_every=every)
         status = yield from self.run_program(request, steps * sum(n.nbytes for n in step) < BRIEF)

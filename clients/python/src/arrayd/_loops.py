@@ -5,8 +5,9 @@ A loop that a program has written in Python makes the same operations again and 
 `carried`); where a step begins is chosen so that this is the least. A step becomes the program's body, each carried value an array
 that the body assigns; values from before the loop are bound to names.
 
-Same operations, same order, same bits: nothing is inferred but that operations are equal. What differs from step to step (a number
-that is counted up, an array made anew at random) is no loop, and is sent as it is.
+Same operations, same order, same bits: nothing is inferred but that operations are equal. Numbers may differ from step to step
+(`0.1*i`): they go as an array from which each step takes its own. What else differs (an array made anew at random) is no loop, and is
+sent as it is.
 """
 from __future__ import annotations
 
@@ -23,6 +24,8 @@ WORTH = 48  # operations in which loops are looked for
 NEARLY = 0.9  # of a stream: if one loop is that much, no other is looked for
 LONGEST = 1500  # operations of a step
 PERIODS = 12  # that are tried
+
+STENCILS = frozenset(("laplacian", "gradient", "divergence", "curl"))  # of operations whose attributes do not tell that they read neighbours
 
 Places = Dict[Node, int]
 
@@ -42,6 +45,10 @@ class Loop(NamedTuple):
     @property
     def end(self) -> int:
         return self.start + self.period * self.steps
+
+
+def is_number(n: Node) -> bool:
+    return n.op == "const" and n.value is not None and not n.shape
 
 
 def leaf_key(n: Node) -> Any:
@@ -80,7 +87,7 @@ class Stream:
                 else:
                     key = leaves.get(a)
                     if key is None:
-                        key = leaves[a] = numbers.setdefault(leaf_key(a), len(numbers))
+                        key = leaves[a] = numbers.setdefault(a.dtype if is_number(a) else leaf_key(a), len(numbers))
                     of.append(key)
             whole = n.op, n.shape, n.dtype, (*of,), repr(n.attrs) if n.attrs else ""
             keys.append(numbers.setdefault(whole, len(numbers)))
@@ -205,7 +212,7 @@ class Stream:
             for a, b in zip(n.args, later.args):
                 at, then = self.place.get(a, -1), self.place.get(b, -1)
                 if then < 0:
-                    if at >= 0 or leaf_key(a) != leaf_key(b):
+                    if at >= 0 or (leaf_key(a) != leaf_key(b) and not (is_number(a) and is_number(b) and a.dtype == b.dtype)):
                         return None
                 elif a is b:
                     if at >= start:
@@ -228,13 +235,25 @@ def loops_of(nodes: List[Node]) -> List[Loop]:
     return _loops_in(Stream(nodes)) if len(nodes) >= WORTH else []
 
 
+def numbers_of(loop: Loop, nodes: List[Node]) -> Dict[Tuple[int, int], List[Node]]:
+    """Those that are not the same in all steps: of operation and argument."""
+    found = {}
+    for at in range(loop.period):
+        for k, a in enumerate(nodes[loop.start + at].args):
+            if is_number(a):
+                all_steps = [nodes[j].args[k] for j in range(loop.start + at, loop.end, loop.period)]
+                if len({n.value.tobytes() for n in all_steps if n.value is not None}) > 1:
+                    found[at, k] = all_steps
+    return found
+
+
 def _loops_in(s: Stream) -> List[Loop]:
     found: List[Loop] = []
     for p in s.periods():
         found += [loop for loop in (s.loop(p, run) for run in s.runs(p)) if loop is not None and loop.steps >= LEAST]
         if any(loop.period * loop.steps > NEARLY * len(s.nodes) for loop in found):
             break
-    found.sort(key=lambda loop: (-loop.period * loop.steps, loop.period))
+    found.sort(key=lambda loop: (-loop.period * loop.steps, bool(numbers_of(loop, s.nodes)), loop.period))
     taken: List[Loop] = []
     for loop in found:
         if all(loop.end <= t.start or t.end <= loop.start for t in taken):
@@ -244,8 +263,13 @@ def _loops_in(s: Stream) -> List[Loop]:
 
 def may_repeat(order: List[Node]) -> bool:
     """Whether loops are looked for in an expression, given in postorder, that would go as a whole."""
-    nodes = [n for n in order if n.args]
-    return len(nodes) >= WORTH and bool(loops_of(sorted(nodes, key=lambda n: n.number)))
+    nodes = sorted((n for n in order if n.args), key=lambda n: n.number)
+    return len(nodes) >= WORTH and any(not is_elementwise(nodes[loop.start:loop.start + loop.period]) for loop in loops_of(nodes))
+
+
+def is_elementwise(step: List[Node]) -> bool:
+    """Whether one kernel can do many such steps without memory between them."""
+    return all(not n.attrs and n.op not in STENCILS and n.shape == step[-1].shape for n in step)
 
 
 def cut(loop: Loop, nodes: List[Node], wanted: Set[Node]) -> List[Loop]:
@@ -302,6 +326,27 @@ class Body(Writer):
             self.texts[n], self.depth[n], self.named[name], self.mentions[n] = name, 0, n, {name}
             if Carried(c.at, c.back + 1) in reads:  # it is read once more, when the step ends
                 self.left[n] = self.left.get(n, 0) + 1
+        self.tables: Dict[str, List[Node]] = {}  # of names, the numbers of all steps
+        self.counter: Optional[str] = None  # the name of the step's number
+
+    def take_numbers(self, numbers: Dict[Tuple[int, int], List[Node]]) -> bool:
+        """Numbers that are not the same in all steps (`numbers_of`). False where what is one in this step is several in others."""
+        seen: Dict[Node, List[Node]] = {}
+        for (at, k), values in numbers.items():
+            n = self.part[at].args[k]
+            if any(a is not b for a, b in zip(seen.setdefault(n, values), values)):
+                return False
+        if seen:
+            self.counter = self.fresh()
+            self.bind[self.counter] = None
+        for n, values in seen.items():
+            table = self.fresh()
+            self.bind[table], self.tables[table] = None, values
+            name = self.texts[n] = self.fresh()
+            self.body.append(f"{name} = take({table}, {self.counter})")
+            self.places.append(n)
+            self.depth[n], self.mentions[n] = 0, set()
+        return True
 
     def may_write(self, base: Node, name: str) -> bool:
         ours = base in self.inside or name in self.states.values()
@@ -331,6 +376,8 @@ class Body(Writer):
             text = new[c] if c.back == 1 else self.states[Carried(c.at, c.back - 1)]
             if text != self.states[c]:
                 self.body.append(f"{self.states[c]} = {text}")
+        if self.counter:
+            self.body.append(f"{self.counter} += 1")
         return True
 
 
@@ -382,4 +429,6 @@ def explained(s: Segment, nodes: List[Node]) -> str:
         return f"statements: {operations(s.end - s.begin)}"
     carried = [nodes[s.loop.start + c.at] for c in sorted(s.loop.before)]
     what = ", ".join(f"({', '.join(map(str, n.shape))}; {name_of(n.dtype)})" for n in carried)
-    return f"a program: {s.loop.steps} steps of {operations(s.loop.period)}, from one to the next {what or 'nothing'}"
+    differing = len(numbers_of(s.loop, nodes))
+    numbers = f", {differing} numbers of its own each" if differing > 1 else ", a number of its own each" if differing else ""
+    return f"a program: {s.loop.steps} steps of {operations(s.loop.period)}{numbers}, from one to the next {what or 'nothing'}"
