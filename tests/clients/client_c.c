@@ -4,50 +4,15 @@
  * other. Ends with 1 at the first thing that is not as it should be. `fails` prints the error that
  * a scenario's request ended with, for the test to look at.
  */
-#include <arrayd.h>
 #include <dirent.h>
 #include <float.h>
-#include <locale.h>
 #include <math.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
+#include "tests/clients/client_c.h"
+
 #define COUNT(list) (sizeof(list) / sizeof((list)[0]))
-
-static struct arrayd *c;
-static struct arrayd_error err;
-
-static void check(bool ok, const char *what, int line)
-{
-    if (ok)
-        return;
-    fprintf(stderr, "line %d: %s\nlast error: %d %s: %s (at %s, %lld)\n", line, what, err.status,
-            err.code, err.detail, err.pointer, (long long)err.offset);
-    exit(1);
-}
-
-#define CHECK(condition) check(condition, #condition, __LINE__)
-#define OK(call)         check((call) == 0, #call, __LINE__)
-
-/* The call fails with that status and code. */
-#define FAILS(call, status_, code_)                                                                \
-    check((call) == -1 && err.status == (status_) && !strcmp(err.code, code_) && err.detail[0],    \
-          #call " is " #status_ " " code_, __LINE__)
-
-static struct arrayd_expr expression(const char *expr)
-{
-    return (struct arrayd_expr){.expr = expr};
-}
-
-static struct arrayd_scalar scalar(const char *expr)
-{
-    struct arrayd_expr e = expression(expr);
-    struct arrayd_scalar ret;
-    OK(arrayd_evaluate_scalar(c, &e, &ret, &err));
-    return ret;
-}
 
 static void test_sessions(void)
 {
@@ -483,6 +448,7 @@ static void test_fails(const char *how)
     static char data[1 << 20];
     struct arrayd_array a;
     struct arrayd_expr e = expression("1");
+    struct arrayd_export export;
     int ret = -2;
     if (!strcmp(how, "read"))
         ret = arrayd_read(c, "a", NULL, data, 1000, &err);
@@ -491,6 +457,8 @@ static void test_fails(const char *how)
             arrayd_upload(c, NULL, ARRAYD_UINT8, 1, (int64_t[]){1 << 20}, data, 1 << 20, &a, &err);
     else if (!strcmp(how, "evaluate"))
         ret = arrayd_evaluate(c, &e, &a, &err);
+    else if (!strcmp(how, "export"))
+        ret = arrayd_export_begin(c, "a", false, &export, &err);
     CHECK(ret == -1);
     printf("%d %s %lld %s\n", err.status, err.code, (long long)err.retry_after_s, err.detail);
 }
@@ -500,13 +468,7 @@ int main(int argc, char **argv)
     if (argc < 3)
         return 2;
     const char *name = argv[1], *more = argc > 3 ? argv[3] : NULL;
-    const char *timeout = getenv("TIMEOUT_MS");
-    const struct arrayd_options options = {.token = getenv("TOKEN"),
-                                           .session = getenv("SESSION"),
-                                           .ca_file = getenv("CA_FILE"),
-                                           .timeout_ms = timeout ? atol(timeout) : 0};
-    setlocale(LC_ALL, ""); /* numbers on the wire have points, whatever the locale's are */
-    OK(arrayd_connect(argv[2], &options, &c, &err));
+    c = client_of(argv[2], getenv("TOKEN"));
     if (!strcmp(name, "sessions"))
         test_sessions();
     else if (!strcmp(name, "arrays"))

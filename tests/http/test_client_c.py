@@ -1,4 +1,5 @@
 """clients/c: its examples, its README, and tests/clients/client_c.c against daemons and what is none."""
+import json
 import os
 import pathlib
 import re
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from client import REPO
-from conftest import find_binary
+from conftest import fake_gpu, find_binary
 from test_tls import make_certificate
 
 BUILD = pathlib.Path(find_binary()).resolve().parents[1]
@@ -41,6 +42,54 @@ def address(daemon, api):  # api: what was made is deleted, and all memory is ba
                                   "threads", "large"])
 def test_against_a_daemon(address, tmp_path, name):
     scenario(name, address, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["grids", "layouts", "leases", "no_export"])
+def test_access(address, name):
+    run("tests/clients/client_c_access", name, address)
+
+
+def test_exports(daemon_with, tmp_path):
+    d = daemon_with("--backend", "cpu", "--listen", f"unix:{tmp_path}/a.sock", "--allow-export")
+    run("tests/clients/client_c_access", "exports", f"unix:{d.unix}")
+
+
+def test_exports_on_cuda(daemon_with, tmp_path):
+    environment = fake_gpu() or pytest.skip("no fake driver in this build, or no g++")
+    d = daemon_with("--backend", "cuda", "--listen", f"unix:{tmp_path}/a.sock", "--allow-export", environment=environment)
+    run("tests/clients/client_c_access", "exports_cuda", f"unix:{d.unix}")
+
+
+def test_exports_of_no_daemon(daemon_with, tmp_path):
+    """Who hands descriptors over says something else than a descriptor, or nothing."""
+    for line, told in ((b"", "connection"), (b"{}\n", "bad_result"), (b"x" * 5000, "bad_result"),
+                       (b'{"status": 409, "code": "conflict", "detail": "no"}\n', "conflict")):
+        path = tmp_path / f"{told}-{len(line)}.sock.fd"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            listener.bind(str(path))
+            listener.listen()
+
+            def hand_over():
+                peer, _ = listener.accept()
+                assert peer.recv(100) == b"x-1\n"
+                peer.sendall(line)
+                peer.close()
+
+            thread = threading.Thread(target=hand_over)
+            thread.start()
+            body = json.dumps({"token": "x-1", "mode": "read", "kind": "memfd", "size": 8, "offset": 0, "shape": [1], "strides": [1],
+                               "dtype": "float64", "device": 0, "socket": str(path), "lease": "l-1", "expires_s": 10}).encode()
+            other = Other(reply(201, f"Content-Length: {len(body)}", body))
+            assert scenario("fails", other.url, "export").split()[1] == told
+            thread.join(30)
+            other.end()
+
+
+def test_shares(daemon_with, accounts):
+    ann, bob = accounts.add("ann"), accounts.add("bob")
+    accounts.add("o.p@x-y")
+    d = daemon_with("--accounts", accounts.path)
+    run("tests/clients/client_c_access", "shares", f"http://{d.host}:{d.port}", TOKEN=ann, OTHER=bob)
 
 
 def test_over_a_unix_socket(daemon_with, tmp_path):
@@ -212,8 +261,8 @@ def test_what_the_library_shows():
     names = subprocess.run(["nm", "-D", "--defined-only", BUILD / "clients/c/libarrayd.so"], capture_output=True,
                            text=True, check=True).stdout
     shown = {line.split()[-1] for line in names.splitlines() if " T " in line}
-    told = set(re.findall(r"\b(arrayd_\w+)\(", re.sub(r"/\*.*?\*/|static inline[^{]*", "", (
-        REPO / "clients/c/include/arrayd.h").read_text(), flags=re.S)))
+    headers = "".join(p.read_text() for p in (REPO / "clients/c/include").glob("*.h"))
+    told = set(re.findall(r"\b(arrayd_\w+)\(", re.sub(r"/\*.*?\*/|static inline[^{]*", "", headers, flags=re.S)))
     assert shown == told and "arrayd_connect" in shown
 
 

@@ -12,10 +12,10 @@
  * for array data (arrayd_read, arrayd_evaluate_into), whose contents are unspecified after a
  * failure.
  *
- * Memory. Structures are the caller's and hold no pointers to the library's memory, with three
- * exceptions that say so: struct arrayd (arrayd_close), struct arrayd_list (arrayd_list_free), and
- * text that arrayd_request returns (free). Strings and data that are passed in need to live only
- * during the call.
+ * Memory. Structures are the caller's and hold no pointers to the library's memory, with four
+ * exceptions that say so: struct arrayd (arrayd_close), struct arrayd_list (arrayd_list_free),
+ * struct arrayd_export (arrayd_export_end), and text that arrayd_request returns (free). Strings
+ * and data that are passed in need to live only during the call.
  *
  * References. `ref` is an array's id or its name; ids hold in every session of a user, names in
  * one. `index` is a region in NumPy's basic indexing ("1:-1, ::2", "3, 4", "..."), NULL the whole
@@ -84,7 +84,7 @@ struct arrayd_error {
 struct arrayd_options {
     const char *token;   /* sent as "Authorization: Bearer" */
     const char *session; /* id of the session to work in; NULL: the user's default */
-    const char *lease;   /* sent as "Arrayd-Lease", the token of a lease that is held */
+    const char *lease;   /* sent as "Arrayd-Lease": see arrayd_lease_use */
     const char *ca_file; /* PEM file of the authorities trusted with https; NULL: the system's */
     long connect_timeout_ms; /* until a connection is made; 0: 10 seconds */
     long timeout_ms;         /* for a whole request and its reply; 0: as long as it takes */
@@ -277,6 +277,44 @@ ARRAYD_API int arrayd_rename(struct arrayd *client, const char *ref, const char 
 ARRAYD_API int arrayd_set_read_only(struct arrayd *client, const char *ref, bool read_only,
                                     struct arrayd_error *err);
 
+/*
+ * Changes what PATCH /v1/arrays/{ref} can change, whose body is `json`: for example
+ *   {"boundary": ["periodic"], "spacing": [0.5]}
+ */
+ARRAYD_API int arrayd_patch(struct arrayd *client, const char *ref, const char *json,
+                            struct arrayd_array *ret_array, struct arrayd_error *err);
+
+/* Any view of POST /v1/arrays/{ref}/views, whose body is `json`: {"index": "1:", "permute": [1, 0]}
+ */
+ARRAYD_API int arrayd_view_json(struct arrayd *client, const char *ref, const char *json,
+                                struct arrayd_array *ret_array, struct arrayd_error *err);
+
+/*
+ * Changes the shape. The data stay if the number of elements does; otherwise the array gets new,
+ * zeroed memory. While it has views this is 409 "conflict".
+ */
+ARRAYD_API int arrayd_resize(struct arrayd *client, const char *ref, int rank, const int64_t *shape,
+                             struct arrayd_array *ret_array, struct arrayd_error *err);
+
+/* Exchanges the memory of two arrays of one type, shape and layout, else 409 "conflict". */
+ARRAYD_API int arrayd_swap(struct arrayd *client, const char *ref, const char *with,
+                           struct arrayd_error *err);
+
+/* Moves the contents to host memory, or back to the device; returns when they are there. */
+ARRAYD_API int arrayd_set_on_host(struct arrayd *client, const char *ref, bool on_host,
+                                  struct arrayd_error *err);
+
+/* Fills an array's ghost cells from its boundary. arrayd_create makes arrays with ghost cells. */
+ARRAYD_API int arrayd_fill_ghost(struct arrayd *client, const char *ref, struct arrayd_error *err);
+
+/*
+ * Finds extents that fit `count` shapes of one rank: arrays that are created with them as "padded"
+ * have the same strides. `shapes` and `ghosts` (NULL: none) have count*rank numbers, those of the
+ * first array first; `ret_padded` gets rank numbers.
+ */
+ARRAYD_API int arrayd_layout(struct arrayd *client, size_t count, int rank, const int64_t *shapes,
+                             const int64_t *ghosts, int64_t *ret_padded, struct arrayd_error *err);
+
 /* --- data --- */
 
 /*
@@ -293,6 +331,15 @@ ARRAYD_API int arrayd_read(struct arrayd *client, const char *ref, const char *i
  */
 ARRAYD_API int arrayd_write(struct arrayd *client, const char *ref, const char *index,
                             const void *data, size_t nbytes, struct arrayd_error *err);
+
+/*
+ * As arrayd_read and arrayd_write, but with ghost cells: an index counts from the interior's first
+ * cell, so that -1 is the ghost cell before it, and an open end includes the ghost cells.
+ */
+ARRAYD_API int arrayd_read_ghost(struct arrayd *client, const char *ref, const char *index,
+                                 void *data, size_t nbytes, struct arrayd_error *err);
+ARRAYD_API int arrayd_write_ghost(struct arrayd *client, const char *ref, const char *index,
+                                  const void *data, size_t nbytes, struct arrayd_error *err);
 
 /*
  * Makes an array of an .npy file (versions 1 to 3), read from where `file` stands to its end. It
@@ -521,4 +568,7 @@ static inline bool arrayd_job_ended(const struct arrayd_job *job)
 #ifdef __cplusplus
 }
 #endif
+
+#include <arrayd_access.h> /* leases, shares, exports */
+
 #endif

@@ -142,6 +142,21 @@ int arrayd_session_use(struct arrayd *client, const char *id, struct arrayd_erro
     return 0;
 }
 
+int arrayd_lease_use(struct arrayd *client, const char *tokens, struct arrayd_error *err)
+{
+    bool failed = false;
+    if (tokens && (!*tokens || !printable(tokens)))
+        return error_set(err, "bad_argument", "'%s' is not the token of a lease", tokens);
+    char *fresh = tokens ? field("Arrayd-Lease: ", tokens, &failed) : NULL;
+    if (failed) {
+        free(fresh);
+        return error_no_memory(err);
+    }
+    free(client->lease);
+    client->lease = fresh;
+    return 0;
+}
+
 int arrayd_ping(struct arrayd *client, struct arrayd_error *err)
 {
     struct exchange ready = {.method = "GET"};

@@ -78,8 +78,8 @@ int arrayd_replace(struct arrayd *client, const char *name, enum arrayd_dtype dt
     return send_memory(client, &x, data, nbytes, ret_array, err);
 }
 
-int arrayd_read(struct arrayd *client, const char *ref, const char *index, void *data,
-                size_t nbytes, struct arrayd_error *err)
+static int read_region(struct arrayd *client, const char *ref, const char *index, const char *ghost,
+                       void *data, size_t nbytes, struct arrayd_error *err)
 {
     char nothing; /* where nothing is written; libcurl needs to be told where all the same */
     struct exchange x = {.method = "GET", .accept = OCTETS_TYPE, .into_size = nbytes};
@@ -88,18 +88,45 @@ int arrayd_read(struct arrayd *client, const char *ref, const char *index, void 
         x.refused = "the memory is missing";
     exchange_path(&x, "/v1/arrays", ref, "/data");
     exchange_query(&x, "index", index);
+    exchange_query(&x, "ghost", ghost);
     return exchange_done(client, &x, err);
 }
 
-int arrayd_write(struct arrayd *client, const char *ref, const char *index, const void *data,
-                 size_t nbytes, struct arrayd_error *err)
+int arrayd_read(struct arrayd *client, const char *ref, const char *index, void *data,
+                size_t nbytes, struct arrayd_error *err)
+{
+    return read_region(client, ref, index, NULL, data, nbytes, err);
+}
+
+int arrayd_read_ghost(struct arrayd *client, const char *ref, const char *index, void *data,
+                      size_t nbytes, struct arrayd_error *err)
+{
+    return read_region(client, ref, index, "1", data, nbytes, err);
+}
+
+static int write_region(struct arrayd *client, const char *ref, const char *index,
+                        const char *ghost, const void *data, size_t nbytes,
+                        struct arrayd_error *err)
 {
     struct exchange x = {.method = "PUT", .type = OCTETS_TYPE, .body = data, .body_size = nbytes};
     if (nbytes && !data)
         x.refused = "the data is missing";
     exchange_path(&x, "/v1/arrays", ref, "/data");
     exchange_query(&x, "index", index);
+    exchange_query(&x, "ghost", ghost);
     return exchange_done(client, &x, err);
+}
+
+int arrayd_write(struct arrayd *client, const char *ref, const char *index, const void *data,
+                 size_t nbytes, struct arrayd_error *err)
+{
+    return write_region(client, ref, index, NULL, data, nbytes, err);
+}
+
+int arrayd_write_ghost(struct arrayd *client, const char *ref, const char *index, const void *data,
+                       size_t nbytes, struct arrayd_error *err)
+{
+    return write_region(client, ref, index, "1", data, nbytes, err);
 }
 
 /* Bytes from where a file stands to its end, -1 where it is no regular file. */

@@ -72,7 +72,7 @@ bool members_copy(const struct cJSON *json, const char *name, char *into, size_t
     return true;
 }
 
-static bool read_integers(const struct cJSON *json, const char *name, int rank, int64_t *ret)
+bool members_integers(const struct cJSON *json, const char *name, int rank, int64_t *ret)
 {
     const struct cJSON *list = json_get(json, name);
     if (!json_is_list(list) || json_count(list) != (size_t)rank)
@@ -103,9 +103,9 @@ bool members_array(const struct cJSON *json, struct arrayd_array *ret)
            members_copy(json, "session", ret->session, sizeof(ret->session)) &&
            members_copy(json, "view_of", ret->view_of, sizeof(ret->view_of)) &&
            members_copy(json, "created", ret->created, sizeof(ret->created)) &&
-           read_integers(json, "shape", ret->rank, ret->shape) &&
-           read_integers(json, "strides", ret->rank, ret->strides) &&
-           read_integers(json, "ghost", ret->rank, ret->ghost) &&
+           members_integers(json, "shape", ret->rank, ret->shape) &&
+           members_integers(json, "strides", ret->rank, ret->strides) &&
+           members_integers(json, "ghost", ret->rank, ret->ghost) &&
            json_i64(json, "offset", &ret->offset) && json_i64(json, "size", &ret->size) &&
            json_i64(json, "nbytes", &ret->nbytes) && json_i64(json, "itemsize", &ret->itemsize) &&
            json_i64(json, "references", &ret->references);

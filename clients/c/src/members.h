@@ -24,6 +24,9 @@ bool members_scalar(const struct cJSON *json, struct arrayd_scalar *ret);
 /* A string member into a buffer: "" where it is not there or null, false where it is too long. */
 bool members_copy(const struct cJSON *json, const char *name, char *into, size_t size);
 
+/* A member that is a list of `rank` integers. *ret may be written in part on failure. */
+bool members_integers(const struct cJSON *json, const char *name, int rank, int64_t *ret);
+
 /* Runs an exchange whose reply is an array's metadata, and frees it. ret may be NULL. */
 int members_array_reply(struct arrayd *client, struct exchange *x, struct arrayd_array *ret,
                         struct arrayd_error *err);

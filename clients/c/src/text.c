@@ -69,7 +69,7 @@ void text_i64(struct text *text, int64_t value)
 static bool unreserved(unsigned char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-           c == '_' || c == '.' || c == '~';
+           c == '_' || c == '.' || c == '~' || c == '@'; /* in accounts' names */
 }
 
 void text_escape(struct text *text, const char *string)
