@@ -86,6 +86,8 @@ export interface CreateOptions extends RequestOptions {
     alignment?: number;
     padded?: readonly number[];
     congruent_to?: Ref;
+    /** "host": made, and moved to host memory before the reply. */
+    location?: "device" | "host";
 }
 
 /** What the daemon says of an array (docs/arrays.md). */
@@ -116,6 +118,30 @@ export interface ArrayMeta {
     read_only: boolean;
     location: "device" | "host";
     device: number;
+}
+
+export type Access = "read" | "write";
+
+export interface LeaseMeta {
+    token: string;
+    mode: Access;
+    expires: string;
+}
+
+/** An account that an array is shared with. */
+export interface ShareMeta {
+    principal: string;
+    access: Access;
+}
+
+/** Extents that fit several shapes (docs/grids.md). */
+export interface LayoutMeta {
+    /** For the `padded` of arrays that are created. */
+    padded: number[];
+    /** In elements. */
+    strides: Integer[];
+    /** For each shape, what is left over along each axis. */
+    pads: number[][];
 }
 
 /** What the daemon says of a session. */
@@ -358,6 +384,8 @@ export class Client {
     }): Promise<RemoteArray>;
     /** Zeros of another's shape, type, ghosts, padding, boundary and spacing. */
     like(array: Ref, options?: CreateOptions): Promise<RemoteArray>;
+    /** Extents that fit several shapes, with `ghosts` cells of each: arrays created with them as `padded` have the same strides. */
+    layout(shapes: ReadonlyArray<readonly number[]>, options?: RequestOptions & { ghosts?: ReadonlyArray<readonly number[]> }): Promise<LayoutMeta>;
     /** The array of an id, or of a name in this session. @throws ArraydError `not_found` */
     get(ref: Ref, options?: RequestOptions): Promise<RemoteArray>;
     /** The session's arrays in order of creation, read page by page of `limit` (100). */
@@ -437,6 +465,17 @@ export class RemoteArray {
     swap(other: Ref, options?: RequestOptions): Promise<this>;
     /** Fills the ghost cells from the boundary. */
     fillGhost(options?: RequestOptions): Promise<this>;
+    /**
+     * Takes a lease, by default for writing: exclusive use of the memory, for `ttl_s` seconds (60). With "read" others
+     * can read it, and only a sole holder can write. @throws ArraydError `locked`
+     */
+    lease(options?: RequestOptions & { mode?: Access; ttl_s?: number }): Promise<Lease>;
+    /** Lets another account use the array, by its id; by default for reading. @throws ArraydError `not_found` */
+    share(principal: string, options?: RequestOptions & { access?: Access }): Promise<ShareMeta>;
+    /** Whom it is shared with. */
+    shares(options?: RequestOptions): Promise<ShareMeta[]>;
+    /** Takes a share back, which also ends that account's leases and programs on the array. */
+    unshare(principal: string, options?: RequestOptions): Promise<void>;
     /** Releases this handle; views of it keep the memory. */
     delete(options?: RequestOptions): Promise<void>;
     [Symbol.asyncDispose](): Promise<void>;
@@ -469,6 +508,24 @@ export class RemoteArray {
      * @throws TypeError for a typed array of another type; ArraydError `length_mismatch`, `shape_mismatch`, `precondition_failed`, `read_only`
      */
     put(data: Binary | Lists, options?: RequestOptions & Region & { ifMatch?: string }): Promise<void>;
+}
+
+/** A lease on an array's memory; `await using` ends it. */
+export class Lease {
+    constructor(array: RemoteArray, meta: LeaseMeta);
+    /** What the lease's token goes with: its requests can use the array. */
+    readonly client: Client;
+    /** The array, as that client uses it. */
+    readonly array: RemoteArray;
+    readonly token: string;
+    readonly mode: Access;
+    /** RFC 3339. */
+    readonly expires: string;
+    /** For `ttl_s` seconds (60) from now; `mode` changes it. @throws ArraydError `locked` where others hold one, too */
+    renew(options?: RequestOptions & { mode?: Access; ttl_s?: number }): Promise<this>;
+    /** @throws ArraydError `not_found` where its time is over */
+    end(options?: RequestOptions): Promise<void>;
+    [Symbol.asyncDispose](): Promise<void>;
 }
 
 export interface ReadOptions extends RequestOptions, Region {

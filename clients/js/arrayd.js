@@ -1,9 +1,8 @@
 /**
  * arrayd.js: arrays that live in an arrayd daemon, from a browser, Node, Deno or Bun. One ES module over
  * `fetch` and other web types. A method makes the request that its comment names and nothing behind one's
- * back: nothing is retried but a job's events, nothing cached. Options have the API's names; with them go
- * `signal`, an AbortSignal, and `wait`, the seconds that a reply may wait for work (`Prefer: wait`).
- * arrayd.d.ts beside it says all of it with types, README.md tells how it is used.
+ * back: nothing is retried but a job's events, nothing cached. arrayd.d.ts beside it says all of it with
+ * types, README.md tells how it is used.
  *
  * Failures: a reply that is an error is thrown as ArraydError; what fetch throws (TypeError where there
  * is no connection or it is cut, the signal's reason where one was aborted) comes as it is.
@@ -125,11 +124,7 @@ function numberType(data) {
 
 /* ---- Errors --------------------------------------------------------------------------------- */
 
-/**
- * A reply that is an error, or what ended a job: `status`, `code` (a stable token), `detail` (a sentence),
- * `pointer` into the request's JSON, `offset`, a character of `source`, which it leads to, `requestId`,
- * `retryAfter` in seconds; undefined where they do not apply.
- */
+/** A reply that is an error, or what ended a job; members that do not apply are undefined. */
 export class ArraydError extends Error {
     constructor({ status, code, detail, pointer, offset }, { requestId, retryAfter, body } = {}) {
         const place = [pointer, offset === undefined ? "" : `character ${offset}`].filter(Boolean).join(", ");
@@ -158,11 +153,7 @@ export class Expression {
     constructor(strings, values) { Object.assign(this, { strings, values }); }
 }
 
-/**
- * A tagged template of infix text: expr`where(${a} > 0, ${a}, ${k})`. Values are bound, never pasted as
- * text: arrays, numbers, bigints, booleans, complex [re, im]; a string is an array's name or id; another
- * expr`…` stands as if in brackets.
- */
+/** A tagged template of infix text, expr`where(${a} > 0, ${a}, ${k})`: values are bound, never pasted as text. */
 export const expr = (strings, ...values) => new Expression(strings, values);
 
 /** What `bind` says of a value. A number is weak: it takes the type of the array beside it. */
@@ -208,6 +199,7 @@ function evaluation(e, { let: shared, ...options } = {}) {
 /* ---- The client ----------------------------------------------------------------------------- */
 
 const asyncDispose = Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose");
+const inPath = name => encodeURIComponent(name).replaceAll("%40", "@"); // the daemon takes no escapes in paths
 const asShape = shape => (typeof shape === "number" ? [shape] : shape);
 const refOf = array => {
     const ref = array instanceof RemoteArray ? array.id : array;
@@ -235,10 +227,8 @@ export class Client {
         settings.set(this, { token, session, headers, fetch });
         this.fetch = (...args) => fetch(...args); // a browser's fetch must not be called as a method
     }
-
     /** The same client but for these options: with({ session }), with({ headers }). */
     with(options) { return new Client(this.url, { ...settings.get(this), ...options }); }
-
     /** Any request below /v1: its Response. `body` is sent as JSON, `bytes` as they are. */
     async request(method, path, { query = {}, body, bytes, accept = "application/json", headers, signal, wait } = {}) {
         const { token, session, headers: always } = settings.get(this);
@@ -258,19 +248,16 @@ export class Client {
             throw await errorOf(response, body);
         return response;
     }
-
     /** The same for a reply in JSON, which is returned; undefined where it is empty. */
     async json(method, path, options) {
         const text = await (await this.request(method, path, options)).text();
         return text ? parse(text) : undefined;
     }
-
     /** Sends what of the options is the API's as the body, with further members. */
     send(method, path, options, members) {
         const [request, body] = split(options);
         return this.json(method, path, { ...request, body: { ...body, ...members } });
     }
-
     /** All members of a list, page by page, each as `make` makes it. */
     async *pages(key, { limit, ...options } = {}, make = meta => meta) {
         let after;
@@ -281,11 +268,8 @@ export class Client {
             after = page.next;
         } while (after !== undefined);
     }
-
     /** GET /v1/info. */
     info(options) { return this.json("GET", "/info", options); }
-
-    /* Sessions */
 
     /** POST /v1/sessions: options `name`, `ttl_s` (seconds), `memory_limit` (bytes), `device`. */
     async createSession(options) { return new Session(this, await this.send("POST", "/sessions", options)); }
@@ -293,8 +277,6 @@ export class Client {
     sessions(options) { return this.pages("sessions", options); }
     /** POST …/sync: resolves, to what the daemon says of the session, when all work sent so far is done. */
     sync(options) { return this.json("POST", `/sessions/${this.session}/sync`, options); }
-
-    /* Arrays */
 
     /** POST /v1/arrays, or with `replace` PUT /v1/arrays/{name}: members as the API has them. */
     async create({ replace, name, ...options }) {
@@ -315,8 +297,6 @@ export class Client {
         const query = { dtype, shape: extents, name: replace ? undefined : name };
         return new RemoteArray(this, await this.json(method, path, { ...request, bytes, query }));
     }
-
-    /* Creators: options are `dtype`, `name`, `replace`, and `ghost`, `boundary`, `spacing`, `alignment`. */
 
     /** Zeros, float64 unless `dtype` says otherwise. */
     zeros(shape, options) { return this.create({ ...options, shape: asShape(shape) }); }
@@ -342,12 +322,13 @@ export class Client {
     /** Zeros of another's shape, type, ghosts, boundary and spacing. */
     like(array, options) { return this.create({ ...options, like: array }); }
 
+    /** POST /v1/layouts: extents, `padded`, that fit several shapes; option `ghosts`, those of each. */
+    layout(shapes, options) { return this.send("POST", "/layouts", options, { shapes }); }
+
     /** GET /v1/arrays/{ref}: the array of an id, or of a name in this session. */
     async get(ref, options) { return new RemoteArray(this, await this.json("GET", `/arrays/${refOf(ref)}`, options)); }
     /** GET /v1/arrays: the session's arrays in order of creation; `limit` is the size of a page. */
     list(options) { return this.pages("arrays", options, meta => new RemoteArray(this, meta)); }
-
-    /* Expressions */
 
     #result(reply) {
         return reply.id === undefined ? typed("data" in reply ? reply.data : reply.value, reply.dtype)
@@ -385,8 +366,6 @@ export class Client {
     /** DELETE /v1/functions/{name}. */
     deleteFunction(name, options) { return this.json("DELETE", `/functions/${refOf(name)}`, options); }
 
-    /* Programs */
-
     /** POST /v1/programs: statements that run `steps` times in the daemon, as a job. */
     async start(lines, options) {
         return new Job(this, await this.send("POST", "/programs", written({ ...options, body: [lines].flat() })));
@@ -403,7 +382,6 @@ export class Session extends Client {
         super(client.url, { ...settings.get(client), session: meta.id });
         Object.assign(this, { id: meta.id, meta });
     }
-
     /** DELETE /v1/sessions/{id}: releases all its arrays. */
     delete(options) { return this.json("DELETE", `/sessions/${this.id}`, options); }
     [asyncDispose]() { return this.delete(); }
@@ -426,6 +404,7 @@ export class RemoteArray {
     get nbytes() { return Number(this.meta.nbytes); }
 
     #path(path) { return `/arrays/${this.id}${path}`; }
+    #post(path, options, members) { return this.client.send("POST", this.#path(path), options, members); }
     async #update(reply) {
         this.meta = await reply;
         return this;
@@ -436,26 +415,29 @@ export class RemoteArray {
     /** PATCH /v1/arrays/{ref}: `name`, `read_only`, `location`, `boundary`, `spacing`. */
     patch(changes) { return this.#update(this.client.send("PATCH", this.#path(""), changes)); }
     /** POST …/resize: new memory, zeroed, where the number of elements changes. */
-    resize(shape, options) {
-        return this.#update(this.client.send("POST", this.#path("/resize"), options, { shape: asShape(shape) }));
-    }
+    resize(shape, options) { return this.#update(this.#post("/resize", options, { shape: asShape(shape) })); }
     /** POST …/swap: exchanges the memory with a like array. */
-    swap(other, options) { return this.#update(this.client.send("POST", this.#path("/swap"), options, { with: other })); }
+    swap(other, options) { return this.#update(this.#post("/swap", options, { with: other })); }
     /** POST …/fill_ghost: fills the ghost cells from the boundary. */
     fillGhost(options) { return this.#update(this.client.json("POST", this.#path("/fill_ghost"), options)); }
+    /** POST …/lease: exclusive use or, with `mode: "read"`, no changes, for `ttl_s` seconds. */
+    async lease({ mode = "write", ...options } = {}) { return new Lease(this, await this.#post("/lease", options, { mode })); }
+    /** POST …/shares: lets another account use it, to read or, with `access: "write"`, to write. */
+    share(principal, { access = "read", ...options } = {}) { return this.#post("/shares", options, { principal, access }); }
+    /** GET …/shares. */
+    async shares(options) { return (await this.client.json("GET", this.#path("/shares"), options)).shares; }
+    /** DELETE …/shares/{principal}. */
+    unshare(account, options) { return this.client.json("DELETE", this.#path(`/shares/${inPath(account)}`), options); }
     /** DELETE /v1/arrays/{ref}: releases this handle; views of it keep the memory. */
     delete(options) { return this.client.json("DELETE", this.#path(""), options); }
     [asyncDispose]() { return this.delete(); }
-
     /** POST …/views: an index as text, or `index`, `permute`, `reshape`, `broadcast_to`, `dtype`, `name`, `ghost`. */
     async view(steps = {}) {
         const body = typeof steps === "string" ? { index: steps } : steps;
-        return new RemoteArray(this.client, await this.client.send("POST", this.#path("/views"), body));
+        return new RemoteArray(this.client, await this.#post("/views", body));
     }
     /** POST …/copy: a deep copy; option `name`. */
-    async copy(options) {
-        return new RemoteArray(this.client, await this.client.send("POST", this.#path("/copy"), options));
-    }
+    async copy(options) { return new RemoteArray(this.client, await this.#post("/copy", options)); }
 
     /** GET …/data: the Response; `index`, `ghost`, `start` and `end` (bytes), `accept`, `headers`. */
     read({ start, end, method = "GET", accept = "application/octet-stream", headers, ...options } = {}) {
@@ -485,6 +467,24 @@ export class RemoteArray {
         await this.client.request("PUT", this.#path("/data"),
             { ...split(options)[0], ...content, query: region(options), headers: { "If-Match": ifMatch } });
     }
+}
+
+/** A lease on an array's memory: `client` sends its token, and `array` is the array as that client uses it. */
+export class Lease {
+    constructor(array, meta) {
+        const { headers } = settings.get(array.client);
+        const tokens = [headers["Arrayd-Lease"], meta.token].filter(Boolean).join(", ");
+        this.client = array.client.with({ headers: { ...headers, "Arrayd-Lease": tokens } });
+        this.array = new RemoteArray(this.client, array.meta);
+        Object.assign(this, meta);
+    }
+    /** POST …/lease: for `ttl_s` seconds from now; `mode` changes it, where it is the only one. */
+    async renew({ mode = this.mode, ...options } = {}) {
+        return Object.assign(this, await this.client.send("POST", `/arrays/${this.array.id}/lease`, options, { mode }));
+    }
+    /** DELETE …/lease. */
+    end(options) { return this.client.json("DELETE", `/arrays/${this.array.id}/lease`, options); }
+    [asyncDispose]() { return this.end(); }
 }
 
 /* ---- Jobs ----------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 // What the declarations allow, and what they do not: compiled, never run.
-import { ArraydError, Client, Job, RemoteArray, Session, connect, expr, type Dtype, type JobMeta, type Value } from "arrayd";
+import { ArraydError, Client, Job, Lease, RemoteArray, Session, connect, expr, type Dtype, type JobMeta, type Value } from "arrayd";
 
 export async function allowed(fetch: typeof globalThis.fetch): Promise<number> {
     const c: Client = connect("http://127.0.0.1:7411", { token: "t", session: "s-1", fetch });
@@ -32,6 +32,12 @@ export async function allowed(fetch: typeof globalThis.fetch): Promise<number> {
     await (await a.view("::2")).put([1, 2], { ifMatch: await a.etag() });
     await a[Symbol.asyncDispose]();
     await s[Symbol.asyncDispose]();
+    const lease: Lease = await a.lease({ mode: "read", ttl_s: 5, wait: 1 });
+    await (await lease.renew({ mode: "write" })).array.put([1, 2]);
+    await lease.end();
+    for (const { principal, access } of await a.shares())
+        await a.share(principal, { access: access === "read" ? "write" : access });
+    await s.zeros([3], { padded: (await s.layout([[3], [4]], { ghosts: [[1], [1]] })).padded, location: "host" });
     const e = new ArraydError({ status: 422, code: "bad_name", detail: "" });
     return data.length + sum + named.size + out.size + r.size + shape.length + (e.retryAfter ?? 0) + (either === tree ? 1 : 0);
 }
@@ -51,6 +57,8 @@ export async function refused(c: Client, a: RemoteArray): Promise<void> {
     await c.value("a", { out: a });
     // @ts-expect-error: what goes to `out` is an array
     const n: number = await c.evaluate("a", { out: a });
+    // @ts-expect-error: no such access
+    await a.share("ann", { access: "all" });
     // @ts-expect-error: bytes have no ghosts
     await c.array(new ArrayBuffer(8), { dtype: "int8", ghost: [n] });
 }
