@@ -479,7 +479,7 @@ def test_the_same_numbers(xp, daemon, monkeypatch, capsys):
 # --- the package ---
 
 
-@pytest.mark.parametrize("page, count", [(PACKAGE / "README.md", 8), (REPO / "docs" / "python.md", 4)], ids=["README", "docs"])
+@pytest.mark.parametrize("page, count", [(PACKAGE / "README.md", 10), (REPO / "docs" / "python.md", 4)], ids=["README", "docs"])
 def test_pages(page, count, daemon_with, tmp_path, monkeypatch):
     """Their examples, one after the other."""
     (tmp_path / "bin").mkdir()

@@ -81,7 +81,13 @@ ASKS = {  # what needs a reply of JSON, and the request that is named where it i
     "evaluate": (lambda xp: xp.evaluate("u + 1"), "POST /v1/evaluate"),
     "session": (lambda xp: xp.session(), "POST /v1/sessions"),
     "program": (lambda xp: xp.program(["u = 1"], steps=1), "POST /v1/programs"),
-    "job": (lambda xp: xp.job("j-1"), "GET /v1/jobs/j-1")}
+    "job": (lambda xp: xp.job("j-1"), "GET /v1/jobs/j-1"),
+    "grid": (lambda xp: xp.grid(3), "POST /v1/arrays"),
+    "share": (lambda xp: xp.share("u", "ann"), "POST /v1/arrays/u/shares"),
+    "shares": (lambda xp: xp.shares("u"), "GET /v1/arrays/u/shares"),
+    "sessions": (lambda xp: xp.sessions(), "GET /v1/sessions"),
+    "jobs": (lambda xp: xp.jobs(), "GET /v1/jobs"),
+    "functions": (lambda xp: xp.functions(), "GET /v1/functions")}
 
 
 @pytest.mark.parametrize("body", [b"{}", b"[]", b"null", b"17", b'"text"', b"", b"<html>gateway</html>", b'{"id": 5, "shape": "3", "dtype": []}'])
@@ -111,6 +117,19 @@ def test_other_json(other, body):
         if name != "info":
             with pytest.raises(arrayd.BadReply, match=request):
                 asyncio.run(asynchronously(other.url, ask))
+
+
+def test_values_that_are_none(other):
+    with connected(other) as xp:
+        other.said = {"/v1/arrays/u": ARRAY}
+        u = xp.array("u")
+        for body in (b"", b"{}", b"\x93NUMPY\x01\x00", b"\x93NUMPY\x01\x00\x02\x00{}"):
+            other.said = {"/v1/arrays/a-1/data": body}
+            with pytest.raises(arrayd.BadReply, match="GET /v1/arrays/a-1/data: the reply is not an array"):
+                u.read()
+        other.said = {}
+        with pytest.raises(arrayd.BadReply, match="no member 'location'"):
+            u.location
 
 
 def connected(other):

@@ -10,6 +10,7 @@ import numpy as np
 from . import _dtypes as dt
 from ._export import Exported
 from ._graph import Node, Shape, describe, host
+from ._held import Held
 from ._indexing import Basic, basic_index, broadcasts, composed, with_places
 from ._lease import Lease
 from ._methods import Methods
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 NUMBERS = (bool, int, float, complex, np.generic)
 
 
-class Array(Methods):
+class Array(Held, Methods):
     """An array in a daemon, or the expression for one.
 
     Operators and functions build an expression, which is evaluated in one request when a value is needed (`float(x)`, `np.asarray(x)`,
@@ -214,9 +215,10 @@ class Array(Methods):
 
     @property
     def _stays(self) -> bool:
-        """It is changed in place: others, or the memory that this process has of it, show the change."""
+        """It is changed in place: others, or the memory that this process has of it, show the change, or there is more to the memory than
+        its values."""
         handle = self._node.handle
-        return self._shared or (handle is not None and handle.writer is self)
+        return self._shared or (handle is not None and (handle.stays or handle.writer is self))
 
     def _written_no_more(self, handle: Any) -> None:
         """The end of what made this the handle's writer."""
@@ -225,10 +227,11 @@ class Array(Methods):
             if self._node.handle is handle:
                 self._node.share()
 
-    def _owning(self) -> Steps[None]:
-        """Its memory is its own: nobody else's values change when it is written to."""
+    def _owning(self, keeps: bool = False) -> Steps[None]:
+        """Its memory is its own: nobody else's values change when it is written to. `keeps`: it is the same as before, where it was this
+        process' own."""
         self._alone()
-        self._set((yield from self._client._engine.own_memory(self)))
+        self._set((yield from self._client._engine.own_memory(self, keeps=keeps)))
 
     def item(self, *at: Any) -> Any:
         """The element there; without that, of an array of one element."""

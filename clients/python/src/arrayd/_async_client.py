@@ -14,6 +14,7 @@ import numpy as np
 from . import _dtypes as dt
 from ._array import Array
 from ._async_transport import AsyncReleaser, AsyncTransport, done
+from ._calls import Calls
 from ._client import again
 from ._endpoint import Moves
 from ._engine import Engine
@@ -22,7 +23,7 @@ from ._export import Exported
 from ._graph import Node
 from ._jobs import Absence, Events, JobFailed, JobStatus, StepsBar
 from ._lease import Lease
-from ._namespace import Bound, Namespace, Ref
+from ._namespace import Bound, Ref
 from ._replies import INFO, JOB
 from ._requests import Response, Steps
 
@@ -231,7 +232,7 @@ class AsyncJob(JobStatus):
         return self
 
 
-class AsyncClient(Namespace):
+class AsyncClient(Calls):
     """The array namespace of `Client`, in an asyncio event loop.
 
     `aconnect` makes one. The namespace's functions build expressions without waiting; every call that sends a request is awaited.

@@ -8,12 +8,13 @@ import weakref
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
 from ._array import Array
+from ._calls import Calls
 from ._endpoint import Moves, endpoint_of
 from ._engine import Engine
 from ._errors import ArraydError, NotFound
 from ._graph import Node
 from ._jobs import Job
-from ._namespace import Bound, Namespace, Ref
+from ._namespace import Bound, Ref
 from ._releases import Releaser
 from ._replies import INFO, JOB, SESSION
 from ._requests import Steps
@@ -26,7 +27,7 @@ LARGE = 1 << 20  # bytes: values that are not kept here until they are needed
 T = TypeVar("T")
 
 
-class Client(Namespace):
+class Client(Calls):
     """An array namespace (Python Array API standard 2024.12) whose arrays are in a daemon.
 
     `connect` makes one. It can be used by several threads. As a context manager it ends its session if it has one of its own,

@@ -449,13 +449,14 @@ class Engine:
         else:
             yield from self.fetch(node)
 
-    def own_memory(self, user: Any, value: Optional[Node] = None) -> Steps[Node]:
+    def own_memory(self, user: Any, value: Optional[Node] = None, keeps: bool = False) -> Steps[Node]:
         """A node of the values of `user`, an array, whose memory may be written to: he is the only one here that sees it change. A
         shared array, and one that is exported for writing, is written to itself, once what was made of it here, but for `value`, which is what will be written, is known,
-        and what is the same here has a copy; of others' memory, and where somebody here sees it, the copy is his."""
+        and what is the same here has a copy; of others' memory, and where somebody here sees it, the copy is his. `keeps`: his own memory
+        stays his, too."""
         node: Node = user._node
         handle = yield from self.place(node)
-        if user._stays:
+        if user._stays or (keeps and handle.ours):
             for later in node.dependents():
                 if later is not value or later.dependents() or later.arrays():
                     yield from self.compute(later)
@@ -469,7 +470,9 @@ class Engine:
         return stored(handle, node.shape, node.dtype)
 
     def copy(self, handle: Handle) -> Steps[Handle]:
-        return self.own((yield self.ask("POST", f"/v1/arrays/{handle.id}/copy", {})).json(MADE))
+        made = self.own((yield self.ask("POST", f"/v1/arrays/{handle.id}/copy", {})).json(MADE))
+        made.stays = handle.stays
+        return made
 
     def assign(self, user: Any, value: Node, index: Optional[str] = None) -> Steps[Node]:
         """The node of `user`, an array, with `value` in the region `index`, or everywhere: written in place where he shares or exports it, or

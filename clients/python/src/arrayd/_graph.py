@@ -30,11 +30,12 @@ INPUTS = 48  # arrays of one request
 class Handle:
     """An array of the server, deleted when nobody refers to it any more (if it is ours)."""
 
-    __slots__ = ("id", "name", "lent", "writer", "_releases", "__weakref__")
+    __slots__ = ("id", "name", "lent", "writer", "stays", "_releases", "__weakref__")
 
     def __init__(self, id_: str, name: Optional[str] = None, releases: Optional[Releases] = None):
         self.id, self.name, self._releases = id_, name, releases
         self.lent = False  # to the server, which may write to it
+        self.stays = False  # assignments are written to it: it has ghost cells, say, which other memory would not have
         self.writer: Any = None  # the array whose memory this process has, or has leased, and may write to
         if releases is not None:
             releases.watch(self, self._path)
@@ -50,8 +51,8 @@ class Handle:
 
     @property
     def steady(self) -> bool:
-        """Nobody but us writes to it, by requests: values that came here are good as long as we do not."""
-        return self.ours and not self.lent and self.writer is None
+        """Nobody writes to it: a new value of an array's is elsewhere, and what came here is good."""
+        return self.ours and not self.lent and not self.stays and self.writer is None
 
     def keep(self) -> None:
         """It is not deleted by us."""

@@ -15,6 +15,7 @@ from ._graph import Handle, const, const_json, stored
 from ._ns_exchange import Exchange
 from ._ns_host import Host
 from ._ns_inspection import Inspection
+from ._ns_own import Own
 from ._numbers import unwired, wire
 from ._replies import ARRAY, ARRAYS, JOB, MADE, OBJECT, RESULT, SESSION
 from ._requests import Response, Steps, segment
@@ -24,7 +25,7 @@ Ref = Union[Array, str]
 Bound = Union[Array, bool, int, float, complex, "np.generic", "np.ndarray[Any, Any]", Sequence[Any]]
 
 
-class Namespace(Protocols, Inspection, Exchange):
+class Namespace(Own, Protocols, Inspection, Exchange):
     _cores = {**Protocols._cores, "matmul": Host.matmul}
     _transport: Endpoint
     _engine: Engine

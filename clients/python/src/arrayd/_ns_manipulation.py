@@ -335,30 +335,30 @@ class Manipulation(Elementwise, Creation):
         ghost, array."""
         if len(offsets) != self._check(x).ndim:
             raise ValueError(f"{x.ndim} offsets, one an axis")
-        return self._array("shift", (x._node,), x.shape, x.dtype, offsets=[int(o) for o in offsets], **_outside(boundary, value))
+        return self._array("shift", (x._node,), x.shape, x.dtype, offsets=[int(o) for o in offsets], **outside(boundary, value))
 
     def forward_diff(self, x: Array, /, axis: int, *, boundary: str = "self", value: Number = 0) -> Array:
         """x[i + 1] - x[i] along an axis."""
         k = self._axis(axis, self._check(x).ndim)
-        return self._array("forward_diff", (x._node,), x.shape, x.dtype, axis=k, **_outside(boundary, value))
+        return self._array("forward_diff", (x._node,), x.shape, x.dtype, axis=k, **outside(boundary, value))
 
     def back_diff(self, x: Array, /, axis: int, *, boundary: str = "self", value: Number = 0) -> Array:
         """x[i] - x[i - 1] along an axis."""
         k = self._axis(axis, self._check(x).ndim)
-        return self._array("back_diff", (x._node,), x.shape, x.dtype, axis=k, **_outside(boundary, value))
+        return self._array("back_diff", (x._node,), x.shape, x.dtype, axis=k, **outside(boundary, value))
 
     def central_diff(self, x: Array, /, axis: int, *, spacing: Union[float, str] = 1, boundary: str = "self",
                      value: Number = 0) -> Array:
         """(x[i + 1] - x[i - 1]) / (2 spacing) along an axis; "array": with x's own spacing."""
         k = self._axis(axis, self._check(x).ndim)
         return self._array("central_diff", (x._node,), x.shape, dt.floating(x.dtype), axis=k, spacing=spacing,
-                           **_outside(boundary, value))
+                           **outside(boundary, value))
 
     def laplacian(self, x: Array, /, *, spacing: Union[float, Sequence[float], str] = 1, boundary: str = "self",
                   value: Number = 0) -> Array:
         """The sum over the axes of (x[i + 1] - 2 x[i] + x[i - 1]) / spacing²; "array": with x's own spacing."""
         return self._array("laplacian", (self._check(x)._node,), x.shape, dt.floating(x.dtype), spacing=spacing,
-                           **_outside(boundary, value))
+                           **outside(boundary, value))
 
     def _gradient_along(self, x: Array, /, axis: int, *, spacing: float = 1) -> Array:
         """numpy.gradient along one axis."""
@@ -373,7 +373,7 @@ class Manipulation(Elementwise, Creation):
                            boundary=boundary)
 
 
-def _outside(boundary: str, value: Number) -> Dict[str, Any]:
+def outside(boundary: str, value: Number) -> Dict[str, Any]:
     return {"boundary": boundary, "value": value} if boundary == "constant" else {"boundary": boundary}
 
 
