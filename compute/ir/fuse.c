@@ -2,12 +2,12 @@
  *
  * A kernel may hold any elementwise code, so everything is one kernel unless there is a reason: a
  * reduction or a scan ends a kernel; each piece of a T_PUT has its own; operands of reshapes and
- * gathers lie in memory; a subexpression read at several offsets would be computed once per offset,
- * so beyond a budget it becomes a temporary; and a kernel that would exceed the limits cuts off its
- * largest operand. Sizes are those of the expanded tree (shared nodes count each time), an upper
- * bound of what lowering emits: sharing within a kernel only makes it smaller. For a graph without
- * shifts whose nodes all fit one kernel that bound is not used, since value numbering emits each
- * node at most once there. */
+ * gathers lie in memory; a subexpression read at several offsets, or through several views, would
+ * be computed once for each, so beyond a budget it becomes a temporary; and a kernel that would
+ * exceed the limits cuts off its largest operand. Sizes are those of the expanded tree (shared
+ * nodes count each time), an upper bound of what lowering emits: sharing within a kernel only makes
+ * it smaller. For a graph without such reads whose nodes all fit one kernel that bound is not used,
+ * since value numbering emits each node at most once there. */
 #include "compute/ir/fuse.h"
 
 #include <string.h>
@@ -112,6 +112,62 @@ static void cut_operands(const struct typed *t, struct fuse_node *f, const uint3
         f[n->args[1]].cut = false;
 }
 
+/* How a node is read. */
+struct reads {
+    uint32_t shifts, views;
+    int64_t extent;  /* points at which the kernel computes it */
+    int64_t points;  /* elements of it that views compute, together; one of them no more than all */
+    uint32_t places; /* how often an element is computed; of what only shifts read, by the shifts */
+};
+
+static int64_t n_elements(const struct typed_node *n)
+{
+    int64_t size = 1;
+    for (int a = 0; a < n->rank; a++)
+        size *= n->shape[a];
+    return size;
+}
+
+static void count_reads(const struct typed *t, struct reads *r)
+{
+    for (uint32_t i = t->n_nodes; i-- > 0;) { /* who reads a node comes after it */
+        const struct typed_node *n = &t->nodes[i];
+        if (r[i].extent < n_elements(n))
+            r[i].extent = n_elements(n);
+        for (int a = 0; a < n->n_args; a++) {
+            struct reads *of = &r[n->args[a]];
+            const struct typed_node *arg = &t->nodes[n->args[a]];
+            const bool view = n->kind == T_VIEW;
+            if (n->kind == T_SHIFT && a == 0)
+                of->shifts++;
+            if (view) {
+                of->views++;
+                of->points += r[i].extent < n_elements(arg) ? r[i].extent : n_elements(arg);
+            }
+            if (view ? arg->kind == T_VIEW : a > 0 || !typed_closes_scope(n->kind))
+                of->extent = of->extent > r[i].extent ? of->extent : r[i].extent;
+        }
+    }
+}
+
+/* Whether there is a shift, or a node whose elements views would compute several times. */
+static bool count_places(const struct typed *t, const uint32_t *users, struct reads *r)
+{
+    bool any = false;
+    count_reads(t, r);
+    for (uint32_t i = 0; i < t->n_nodes; i++) {
+        struct reads *x = &r[i];
+        const int64_t size = n_elements(&t->nodes[i]);
+        x->places = x->shifts;
+        if (x->views && size > 0) {
+            const bool itself = users[i] > x->shifts + x->views;
+            x->places += (uint32_t)((x->points + size / 2) / size) + itself;
+        }
+        any |= x->shifts || (x->places > 1 && t->nodes[i].kind != T_INPUT);
+    }
+    return any;
+}
+
 struct fuse_node *fuse_mark(struct arena *arena, const struct typed *t,
                             const struct fuse_limits *limits)
 {
@@ -119,24 +175,20 @@ struct fuse_node *fuse_mark(struct arena *arena, const struct typed *t,
     struct fuse_node *f = arena_alloc_array(arena, n_nodes, sizeof *f);
     uint32_t *cost = arena_alloc_array(arena, n_nodes, sizeof *cost);
     struct operands *loads = arena_alloc_array(arena, n_nodes, sizeof *loads);
-    uint32_t *shifts = arena_alloc_array(arena, n_nodes, sizeof *shifts);
+    struct reads *reads = arena_alloc_array(arena, n_nodes, sizeof *reads);
     uint32_t *users = arena_alloc_array(arena, n_nodes, sizeof *users);
-    if (!f || !cost || !loads || !shifts || !users)
+    if (!f || !cost || !loads || !reads || !users)
         return NULL;
 
-    bool any_shift = false;
     uint64_t total = 0;
     for (uint32_t i = 0; i < n_nodes; i++) {
         const struct typed_node *n = &t->nodes[i];
         total += weight(n);
         for (int a = 0; a < n->n_args; a++)
             users[n->args[a]]++;
-        if (n->kind == T_SHIFT) {
-            any_shift = true;
-            shifts[n->args[0]]++;
-        }
     }
-    bool fits = !any_shift && total <= limits->max_nodes && t->n_inputs <= limits->max_inputs;
+    bool fits = !count_places(t, users, reads) && total <= limits->max_nodes &&
+                t->n_inputs <= limits->max_inputs;
 
     for (uint32_t i = 0; i < n_nodes; i++) {
         const struct typed_node *n = &t->nodes[i];
@@ -171,8 +223,8 @@ struct fuse_node *fuse_mark(struct arena *arena, const struct typed *t,
         }
         if (n->kind == T_REDUCE || n->kind == T_SCAN || n->kind == T_PUT)
             f[i].cut = true;
-        else if (shifts[i] > 1 && cuttable(t, f, i) &&
-                 (uint64_t)cost[i] * shifts[i] > limits->recompute)
+        else if (reads[i].places > 1 && cuttable(t, f, i) &&
+                 (uint64_t)cost[i] * reads[i].places > limits->recompute)
             f[i].cut = true;
     }
     f[t->root].cut = true;

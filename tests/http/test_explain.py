@@ -1,4 +1,5 @@
 """POST /v1/explain: the typed tree, the kernels, the bytes; and that nothing is run."""
+import numpy as np
 import pytest
 
 from client import JSON, OCTETS
@@ -126,3 +127,19 @@ def test_a_target_is_checked(api):
     api.fails(422, "shape_mismatch", api.post("/v1/explain", {"expr": "u[:2]", "out": "u"}))
     api.fails(404, "not_found", api.post("/v1/explain", {"expr": "u", "out": "v"}))
     api.fails(422, "dtype_mismatch", api.post("/v1/explain", {"expr": "u*1j", "out": "u"}))
+
+
+def test_what_views_read_again_is_a_temporary(api):
+    """Each step reads the step before as it is, a column and a row of it: computed anew for each, it would be three times as much
+    with each step."""
+    def shortest_paths(steps):
+        let = [["d0", "d + 0"]] + [[f"d{k + 1}", f"minimum(d{k}, d{k}[:, {k}:{k + 1}] + d{k}[{k}:{k + 1}, :])"] for k in range(steps)]
+        return sum(k["nodes"] for k in explain(api, f"d{steps}", let=let)["kernels"])
+
+    api.upload(np.arange(2500, dtype=np.int64).reshape(50, 50) % 71, "d")
+    assert shortest_paths(40) < 2.2 * shortest_paths(20) < 4.4 * 20 * 20
+
+
+def test_parts_that_views_read_once_are_no_temporary(api):
+    api.upload(np.arange(20.0).reshape(10, 2), "points")
+    assert len(explain(api, "p[:, 0] - p[:, 1]", let=[["p", "exp(sin(points)) * 3"]])["kernels"]) == 1
