@@ -337,3 +337,18 @@ def test_threads_that_look_at_the_same(xp):  # noqa: F811
     assert not wrong and z._node.handle is not None
     del z
     assert arrays(xp) == 0
+
+
+def test_what_nobody_has_makes_room(daemon_with, monkeypatch):
+    """It is deleted some moments later; who needs its memory before does not wait for that."""
+    monkeypatch.setattr("arrayd._releases.PAUSE_S", 60.0)
+    d = daemon_with("--backend", "cpu", "--memory-limit", "16MiB")
+    with arrayd.connect(f"http://127.0.0.1:{d.port}") as own:
+        for k in range(20):
+            x = (own.random((512, 512), seed=k) + 1).compute()
+            y = own.asarray(np.zeros((512, 512)))
+            del x, y
+        kept = own.random((1024, 1024), seed=1).compute()
+        with pytest.raises(arrayd.OutOfMemory):
+            own.random((1536, 1024), seed=2).compute()
+        assert float(kept.min()) >= 0

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Protocol,
 import numpy as np
 
 from . import _dtypes as dt
+from ._carried import is_member, packed, token
+from ._engine import TINY
 from ._export import Exported
 from ._graph import Node, Shape, describe, host
 from ._held import Held
@@ -313,6 +315,22 @@ class Array(Held, Methods):
         self._node.share()
         self._shared = True
         return self._client._by_reference, (handle.id, self.shape, dt.name_of(self.dtype))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """On a dask cluster, where each worker has its own daemon: the values."""
+        return packed(self, protocol) if is_member() else self.__reduce__()
+
+    def __dask_tokenize__(self) -> Any:
+        return token(self)
+
+    def _ended(self) -> None:
+        """As the result of a task of dask's: computed, small ones here, and no view, which would keep all that it is of."""
+        if self._node.nbytes <= TINY:
+            self._values()
+        elif self._node.value is None:
+            self.compute()
+        if self._view is not None:
+            self._own, self._view = self._node, None
 
     def __copy__(self) -> "Array":
         """An independent array with the current values."""

@@ -2,8 +2,10 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import ssl
+import sys
 import weakref
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
@@ -11,13 +13,13 @@ from ._array import Array
 from ._calls import Calls
 from ._endpoint import Moves, endpoint_of
 from ._engine import Engine
-from ._errors import ArraydError, NotFound
+from ._errors import ArraydError, NotFound, OutOfMemory
 from ._graph import Node
 from ._jobs import Job
 from ._namespace import Bound, Ref
 from ._releases import Releaser
 from ._replies import INFO, JOB, SESSION
-from ._requests import Steps
+from ._requests import Request, Response, Steps
 from ._stream import stream
 from ._transport import Transport, done
 
@@ -46,7 +48,17 @@ class Client(Calls):
         _clients[transport.key, session] = self
 
     def _run(self, steps: Steps[Any]) -> Any:
-        return self._transport.run(steps)
+        return done(self._transport.running(steps, self._send))
+
+    def _send(self, r: Request) -> Response:
+        """Where there is no memory, again when what nobody has any more is gone: that is deleted some moments later."""
+        try:
+            return self._transport.send(r)
+        except OutOfMemory:
+            if not isinstance(r.body, (bytes, memoryview)):  # it has been read
+                raise
+        self._releaser.flush()
+        return self._transport.send(r)
 
     def _wrap(self, node: Node, shared: bool = False) -> Array:
         if node.number >= self._due:
@@ -243,6 +255,12 @@ def again(url: str, session: Optional[str], key: str) -> Client:
     return client
 
 
+def last_made() -> Optional[Client]:
+    """Of this process' clients."""
+    open_ones = [c for c in list(_clients.values()) if not c._transport.closed]
+    return open_ones[-1] if open_ones else None
+
+
 def connect(url: Optional[str] = None, token: Optional[str] = None, *, timeout: Optional[float] = None,
             context: Optional[ssl.SSLContext] = None) -> Client:
     """Connects to the daemon at http://host:port, https://host:port or unix:/path. Without an address: to that of the environment's
@@ -273,3 +291,8 @@ def opened(transport: Transport) -> Client:
         transport.close()
         raise
     return client
+
+
+if "dask.array" in sys.modules or "distributed" in sys.modules:
+    with contextlib.suppress(ImportError):  # of a version that has not what is wanted
+        importlib.import_module("arrayd.dask")

@@ -80,6 +80,8 @@ class Engine:
             node.handle = node.handle or made
         elif node.op == "create":
             node.set_handle((yield from self.make(node.attrs)))
+        elif node.op == "failed":  # where it was to be computed
+            raise node.attrs["error"]
         elif not node.shape:  # a number is no array on the server
             yield from self.fetched(node)
             return (yield from self.place(node))
@@ -423,7 +425,7 @@ class Engine:
                 assert node.value is not None
                 return node.value
             of.picked += not of.args  # else it is counted below
-        if node.handle is None and node.nbytes <= SMALL and node.op != "create":
+        if node.handle is None and node.nbytes <= SMALL and node.op not in ("create", "failed"):
             written = yield from self.request_of(node)
             if node.value is not None:
                 return node.value

@@ -29,6 +29,16 @@ def _client() -> Any:
         return _default
 
 
+def own_client() -> Any:
+    """What arrays belong to that come from elsewhere: this process' client, which is the one that functions here use, or the last one
+    that the program made, or a new one."""
+    from .._client import last_made
+
+    with _lock:
+        used = None if _default is None or _default._transport.closed else _default
+    return used or last_made() or _client()
+
+
 def _client_of(values: Any) -> Any:
     """Of the first array among these; else None."""
     from .._array import Array
