@@ -3,6 +3,7 @@ import asyncio
 import gc
 import os
 import pathlib
+import pickle
 import re
 import runpy
 import signal
@@ -198,6 +199,31 @@ def test_what_others_may_write_is_not_run_ahead(xp, api):  # noqa: F811
         if k == 12:
             api.post("/v1/evaluate", {"expr": "0", "out": "forcing"})
     assert seen[13] < seen[12] - 400
+
+
+WRITES = {
+    "assigned": lambda xp, x: (x.__setitem__(0, 100.0), xp.sync()),
+    "a program": lambda xp, x: xp.program(["x += 1"], steps=2, x=x).wait(),
+    "a reference": lambda xp, x: pickle.loads(pickle.dumps(x)).__setitem__(0, 100.0),
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+@pytest.mark.parametrize("name", ["f", "u"])
+def test_what_is_written_between_looks_is_seen(xp, name, write):  # noqa: F811
+    """Also where it is written to the memory that there was: what had been run ahead read what was there before."""
+    def sums():
+        u, f = xp.asarray(np.ones(64)), xp.asarray(np.full(64, 2.0))
+        for k in range(30):
+            u = 0.5 * u + 0.5 * xp.roll(u, 1)
+            yield float(xp.max(u * f))
+            if k == 12:
+                write(xp, {"u": u, "f": f}[name])
+
+    with arrayd.config(loops=False):
+        want = [*sums()]
+    assert want[12] != want[13]
+    assert [*sums()] == want
 
 
 def test_random_numbers_differ_each_step(xp):  # noqa: F811

@@ -167,7 +167,7 @@ class Ahead(threading.local):
         args: List[List[Any]] = []
 
         def where(a: Node) -> Any:
-            for b, earlier in enumerate(back):
+            for b, earlier in enumerate(back if _is_steady(a) else ()):
                 k = earlier.find(a)
                 if k is not None:
                     return b + 1, k
@@ -175,7 +175,7 @@ class Ahead(threading.local):
 
         for n in nodes:
             of = [place[a] if a in place else where(a) for a in n.args]
-            form.append((n.op, n.shape, n.dtype, repr(n.attrs) if n.attrs else "", *(leaf_key(a) if isinstance(a, Node) else a for a in of)))
+            form.append((n.op, n.shape, n.dtype, repr(n.attrs) if n.attrs else "", *(_key(a) if isinstance(a, Node) else a for a in of)))
             args.append([weakref.ref(a) if isinstance(a, Node) and a.op != "const" else a for a in of])
         return Look(place[node], tuple(form), nodes, args)
 
@@ -294,6 +294,12 @@ def _inner(whole: Start) -> Optional[Start]:
 
 def _what(look: Look) -> Tuple[int, Form]:
     return look.at, look.form
+
+
+def _key(n: Node) -> Any:
+    """The same for leaves that have the same values, also after others: memory that is written to is another node's then, or not steady
+    from then on."""
+    return leaf_key(n) if n.handle is None else (n.number, n.handle.steady)
 
 
 def _is_steady(n: Node) -> bool:
