@@ -207,6 +207,8 @@ class Engine:
         if ran is None:
             return False
         states, status = ran
+        for n in nodes[loop.start:loop.end]:
+            n.met = True
         for c, handle in states.items():
             k = loop.start + (status["step"] - c.back) * loop.period + c.at
             if k >= loop.start:
