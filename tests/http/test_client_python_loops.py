@@ -242,6 +242,14 @@ def test_kept_on_the_way_and_read_backwards(xp, api):  # noqa: F811
         assert np.array_equal(got, heat(np, want, 1))
 
 
+def test_a_timeout_that_is_short(daemon):
+    """A program is waited for by whole seconds; where no request may take as long, there is none."""
+    with arrayd.connect(f"http://127.0.0.1:{daemon.port}", timeout=1.5) as c:
+        u = heat(c, c.asarray(field()), 200)
+        assert u.explain() == "statements: 2200 operations"
+        assert np.array_equal(np.asarray(u), heat(np, field(), 200))
+
+
 def test_random_numbers_differ_each_step(xp):  # noqa: F811
     u = xp.zeros((8,))
     seen = []

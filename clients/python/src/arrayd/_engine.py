@@ -43,6 +43,12 @@ class Engine:
         self._kept: "Deque[weakref.ref[Node]]" = deque()  # whose memory may have to go by computing others
         self._unwritten: "weakref.WeakSet[Node]" = weakref.WeakSet()  # assignments to parts of arrays that have not been sent
 
+    @property
+    def loops(self) -> bool:
+        """Whether loops become programs: their end is waited for, and whole seconds are the least that HTTP can say."""
+        timeout = self._endpoint.timeout
+        return _config.settings.loops and (timeout is None or timeout >= 2)
+
     def ask(self, method: str, path: str, value: Any = None, **more: Any) -> Request:
         return ask(method, path, value, headers=self.headers, **more)
 
@@ -100,7 +106,7 @@ class Engine:
         counted: Set[Node] = set()
         while True:
             order = postorder(node)
-            if wants(order) or (_config.settings.loops and may_repeat(order)):
+            if wants(order) or (self.loops and may_repeat(order)):
                 yield from self.settle(node)
                 continue
             picks = [n for n in order if n.op == "getitem" and not n.shape and n.args and n.args[0].args and n.args[0].nbytes <= SMALL]
@@ -126,7 +132,7 @@ class Engine:
         """How it would be computed, for people."""
         if node.value is not None or node.handle is not None or not node.args:
             return "nothing is to be computed"
-        order, nodes, loops = postorder(node), stream([node]), _config.settings.loops
+        order, nodes, loops = postorder(node), stream([node]), self.loops
         if not wants(order) and not (loops and may_repeat(order)):
             return f"one expression of {operations(len(nodes))}"
         lines = [explained(s, nodes) for s in segments(nodes, kept(nodes, node)[0], loops)]
@@ -153,7 +159,7 @@ class Engine:
     def _settling(self, node: Node) -> Steps[None]:
         nodes = stream([node])  # another thread may have done it meanwhile
         wanted, again = kept(nodes, node)
-        for s in segments(nodes, wanted, _config.settings.loops):
+        for s in segments(nodes, wanted, self.loops):
             if s.loop is None or not (yield from self.settle_loop(s.loop, nodes)):
                 yield from self.settle_pieces(nodes[s.begin:s.end], s.needed, again)
 
@@ -265,7 +271,7 @@ class Engine:
         """The job's status when it has ended, however. It is not left behind where somebody interrupts the waiting, but for a `brief`
         one that has not been answered yet."""
         timeout = self._endpoint.timeout
-        longest = 30 if timeout is None else max(1, min(30, int(timeout / 2)))
+        longest = 30 if timeout is None else min(30, int(timeout / 2))
 
         def waiting(r: Request, seconds: int) -> Request:
             return r._replace(headers=(*r.headers, ("Prefer", f"wait={seconds}")))
@@ -381,7 +387,7 @@ class Engine:
         """The values, in memory of this process (read-only where they are kept)."""
         if node.value is not None:
             return node.value
-        if not node.shape and node.args and self.ahead is not None and _config.settings.loops:
+        if not node.shape and node.args and self.ahead is not None and self.loops:
             yield from self.looked(node, self.ahead)
             assert node.value is not None
             return node.value
