@@ -37,7 +37,7 @@ Form = Tuple[Any, ...]
 class Look:
     """The operations that were made for a look."""
 
-    __slots__ = ("at", "form", "attrs", "args", "place", "refs")
+    __slots__ = ("at", "form", "attrs", "args", "place", "refs", "first")
 
     def __init__(self, at: int, form: Form, nodes: List[Node], args: List[List[Any]]):
         self.at, self.form = at, form  # equal for looks that are the same: where the number is, and what the operations are
@@ -45,6 +45,7 @@ class Look:
         self.args = args  # of each operation: a place in the look; looks back, and a place there; or what else it is of, which may go
         self.place = {id(n): k for k, n in enumerate(nodes)}
         self.refs = [weakref.ref(n) for n in nodes]
+        self.first = nodes[0].number
 
     def find(self, n: Node) -> Optional[int]:
         k = self.place.get(id(n))
@@ -95,7 +96,7 @@ class Ahead(threading.local):
 
     @property
     def run(self) -> Optional[Run]:
-        return next(self._runs.values(), None)
+        return next(self._runs.values(), None) if self._runs else None
 
     def explained(self, nodes: List[Node]) -> List[str]:
         """What there is to say of these operations."""
@@ -111,12 +112,12 @@ class Ahead(threading.local):
     def look(self, node: Node) -> bool:
         """A number is wanted. Whether it was foreseen: then the node has it."""
         nodes = self._operations(node)
-        self.last = max(nodes[-1].number if nodes else node.number, self.last)
+        last, self.last = self.last, max(nodes[-1].number if nodes else node.number, self.last)
         if not nodes:
             self.looks.clear()
             self.leave()
             return False
-        self.looks.append(self._look(node, nodes))
+        self.looks.append(self._look(node, nodes, last))
         return self._foreseen(node)
 
     def _foreseen(self, node: Node) -> bool:
@@ -160,17 +161,20 @@ class Ahead(threading.local):
             add([r() for r in n.users])
         return sorted(found, key=lambda n: n.number) if not left else []
 
-    def _look(self, node: Node, nodes: List[Node]) -> Look:
+    def _look(self, node: Node, nodes: List[Node], last: int) -> Look:
+        """`last`: the number of the last operation of the looks before."""
         place = {n: k for k, n in enumerate(nodes)}
         back = list(self.looks)[:-BACK - 1:-1]
+        first = min((look.first for look in back), default=0)
         form: List[Any] = []
         args: List[List[Any]] = []
 
         def where(a: Node) -> Any:
-            for b, earlier in enumerate(back if _is_steady(a) else ()):
-                k = earlier.find(a)
-                if k is not None:
-                    return b + 1, k
+            if first <= a.number <= last and _is_steady(a):
+                for b, earlier in enumerate(back):
+                    k = earlier.find(a)
+                    if k is not None:
+                        return b + 1, k
             return a
 
         for n in nodes:
@@ -189,9 +193,8 @@ class Ahead(threading.local):
         now = looks[-1]
         if now.form == self.refused or self.took > SLOW or kind(node.dtype) not in "biuf":
             return None
-        forms = [_what(look) for look in looks]
         for cycle in range(1, CYCLE + 1):
-            if len(looks) > 2 * cycle and all(forms[-1 - i] == forms[-1 - i - cycle] for i in range(cycle + 1)):
+            if len(looks) > 2 * cycle and all(_what(looks[-1 - i]) == _what(looks[-1 - i - cycle]) for i in range(cycle + 1)):
                 return self._program([now, *looks[len(looks) - cycle:-1]], looks)
         return None
 
