@@ -226,6 +226,26 @@ def test_what_is_written_between_looks_is_seen(xp, name, write):  # noqa: F811
     assert [*sums()] == want
 
 
+@pytest.mark.parametrize("anew", [False, True], ids=["changed", "anew"])
+def test_steps_run_in_vain_are_few(xp, monkeypatch, anew):  # noqa: F811
+    """A program that leaves the loop again and again does not pay for steps each time."""
+    ran = []
+    run_program = arrayd._engine.Engine.run_program
+
+    def counted(self, request, brief):
+        ran.append(request["steps"])
+        return (yield from run_program(self, request, brief))
+
+    monkeypatch.setattr(arrayd._engine.Engine, "run_program", counted)
+    u, want = xp.asarray(field()), field()
+    for k in range(300):
+        if k % 5 == 0:
+            u, want = (xp.asarray(field()), field()) if anew else (u * 0.5, want * 0.5)
+        u, want = heat(xp, u, 1), heat(np, want, 1)
+        assert float(xp.max(u)) == np.max(want)
+    assert 0 < sum(ran) < 60
+
+
 def test_kept_on_the_way_and_read_backwards(xp, api):  # noqa: F811
     """Steps that have been computed once are not computed anew for each of them."""
     for look in (False, True):

@@ -29,6 +29,7 @@ MOST = 128
 MANY = 1000  # operations of a look: of more the request is the least
 TAIL = 16  # operations of a look that come after its steps
 SECONDS = 0.1  # that steps ahead may take: perhaps nobody wants them
+LONG = 1000  # looks after which steps are run ahead again, at most, where they were in vain
 SLOW = 0.5  # seconds that a look takes of a loop whose steps are not run ahead
 
 Form = Tuple[Any, ...]
@@ -92,6 +93,9 @@ class Ahead(threading.local):
         self.forms: List[Tuple[int, Form]] = []  # of the last run
         self.refused: Optional[Form] = None  # of whose steps none is run ahead any more
         self.steps = FIRST
+        self.run_ahead, self.unseen = 0, 0  # looks of the last run, and how many of them have not been made; the run itself may have gone
+        self.pause = 0  # looks until steps are run ahead again, where the program leaves them
+        self.paused = 0  # of these, how many are to come
         self.took = 0.0  # seconds, the last look that was not foreseen
 
     @property
@@ -104,10 +108,15 @@ class Ahead(threading.local):
 
     def leave(self) -> None:
         """The program does something else than to look: perhaps it has ended its loop."""
-        run = self.run
-        if run is not None:
-            self._runs.clear()
-            self.steps = max(2, run.seen // len(run.forms))  # as many as such a loop makes, it seems
+        self._runs.clear()
+
+    def _reckon(self) -> None:
+        """What comes of it that the last run was left, if it was."""
+        if self.unseen:
+            self.steps = max(2, (self.run_ahead - self.unseen) // len(self.forms))  # as many as such a loop makes, it seems
+            if 4 * self.unseen > self.run_ahead:
+                self.pause = self.paused = min(4 * self.pause + 4, LONG)
+            self.unseen = 0
 
     def look(self, node: Node) -> bool:
         """A number is wanted. Whether it was foreseen: then the node has it."""
@@ -131,6 +140,7 @@ class Ahead(threading.local):
         self._hold(run)
         node.set_value(cast(unwired(run.values[k][step]), node.dtype))
         run.seen += 1
+        self.unseen -= 1
         if run.is_over:
             self._hand_over(run)
         return True
@@ -189,6 +199,10 @@ class Ahead(threading.local):
         """What to run where looks, the last of them at `node`, have been the same for some time: that look is the first step's first."""
         looks = list(self.looks)
         if not looks:
+            return None
+        self._reckon()
+        if self.paused:
+            self.paused -= 1
             return None
         now = looks[-1]
         if now.form == self.refused or self.took > SLOW or kind(node.dtype) not in "biuf":
@@ -257,6 +271,7 @@ class Ahead(threading.local):
         if self.steps < 2:
             self.refuse()
         self._hold(Run(start, values, states))
+        self.run_ahead = self.unseen = len(values) * start.steps
         return self._foreseen(node)
 
     def refuse(self) -> None:
@@ -267,6 +282,7 @@ class Ahead(threading.local):
 
     def _hand_over(self, run: Run) -> None:
         """All that was foreseen has been made: the arrays have the values that were computed."""
+        self.pause //= 2
         looks, cycle = list(self.looks), len(run.forms)
         firsts = _offsets([form for _, form in run.forms])
         for c, handle in run.states.items():
