@@ -281,3 +281,28 @@ def test_a_long_loop_is_linear(xp):  # noqa: F811
 
     seconds(100)
     assert seconds(1200) < 8 * max(seconds(300), 0.05)
+
+
+@pytest.mark.parametrize("lost", [KeyboardInterrupt, OSError])
+def test_a_write_without_a_reply_is_not_made_twice(xp, monkeypatch, lost):  # noqa: F811
+    """Whether it was made is not known, so that the array says so; what is known here is computed from that."""
+    send = xp._transport.send
+
+    def interrupted(r, *more):
+        reply = send(r, *more)
+        if r.path == "/v1/evaluate" and b"statements" in bytes(r.body):
+            monkeypatch.setattr(xp._transport, "send", send)
+            raise lost if lost is KeyboardInterrupt else arrayd.ConnectionLost(0, "connection_lost", "it has gone")
+        return reply
+
+    for u, known in ((xp.asarray(np.ones(20000)).compute(), True), ((xp.ones(20000) * 1).compute(), False)):
+        u[1:] += 1
+        monkeypatch.setattr(xp._transport, "send", interrupted)
+        with pytest.raises(KeyboardInterrupt if lost is KeyboardInterrupt else arrayd.ConnectionLost):
+            np.asarray(u)
+        if known:
+            assert np.asarray(u)[:3].tolist() == [1, 2, 2]
+        else:
+            for x in (u, u + 1):
+                with pytest.raises(arrayd.ConnectionLost, match="had no reply"):
+                    np.asarray(x)

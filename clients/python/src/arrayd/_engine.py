@@ -189,8 +189,13 @@ class Engine:
         try:
             results = (yield self.ask("POST", "/v1/evaluate", piece.request)).json(form)["results"]
         except ArraydError as e:
+            if not e.status:
+                piece.lose()
             at = re.match(r"/statements/(\d+)", e.pointer or "")
             raise e.with_expression(describe(piece.places[int(at[1])])) if at else e from None
+        except BaseException:
+            piece.lose()
+            raise
         for n, _ in piece.order:
             n.met = True
         for n, handle in piece.written:

@@ -5,7 +5,8 @@ A node is one of
   argument with the second written to a part of it (see `_stream.py`);
 - a number (`op` "const"), or values known here (`op` "host"): `value`, a read-only NumPy array;
 - values on the server (`op` "stored"): `handle`;
-- values that the server is to make (`op` "create"): `attrs` is the body of its POST /v1/arrays.
+- values that the server is to make (`op` "create"): `attrs` is the body of its POST /v1/arrays;
+- values that are lost (`op` "failed"): `attrs` has the `error`.
 Once evaluated a node becomes one of the middle two and lets its arguments go. Shapes and dtypes are known from the start.
 """
 from __future__ import annotations
@@ -142,6 +143,14 @@ class Node:
         """Others may write to its memory from now on: values that came here are not kept."""
         if self.handle is not None:
             self.value, self.op = None, "stored"
+
+    def lose(self, error: Exception) -> None:
+        """Who asks for its values gets the error, unless they are known here."""
+        self.handle = None
+        if self.value is None:
+            self.op, self.args, self.attrs = "failed", (), {"error": error}
+        else:
+            self.op = "host" if self.shape else "const"
 
     def set_handle(self, handle: Handle) -> None:
         """It is on the server from now on; where two have asked at once, the first answer stays."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
+from ._errors import ConnectionLost
 from ._graph import DEEP, INPUTS, Node, const_json, signed, union
 from ._kept import THROUGH
 from ._statements import NAMES, call_text
@@ -32,6 +33,13 @@ class Piece(NamedTuple):
     written: List[Tuple[Node, Any]]  # what is afterwards in the memory of a handle that was there before
     places: List[Node]  # of each statement the node
     order: List[Tuple[Node, Any]]  # nodes, and their handles, which must be held until the reply
+
+    def lose(self) -> None:
+        """There is no reply. Nobody knows whether what it writes to has been written to, and a second time could add a second time."""
+        for n, handle in self.order:
+            if handle is not None and any(handle is written for _, written in self.written):
+                n.lose(ConnectionLost(0, "contents_unknown", "a request that writes to this array had no reply: whether it has been written to is "
+                                      "not known; make it anew"))
 
 
 def wants(order: List[Node]) -> bool:
