@@ -105,7 +105,7 @@ def main():
         assert daemon.poll() is None
     threading.Thread(target=daemon.stdout.read, daemon=True).start()
     xp = arrayd.connect(f"http://127.0.0.1:{ready[1]}")
-    print(f"{'case':28} {'size':>6} {'NumPy':>9} {'as it is':>9} {'program':>9} {'of these':>9} {'requests':>9}")
+    print(f"{'case':32} {'size':>6} {'NumPy':>9} {'as it is':>9} {'program':>9} {'of these':>9} {'requests':>9}")
     try:
         for n in (int(s) for s in a.sizes.split(",")):
             for name, natural, program, look in CASES:
@@ -124,7 +124,7 @@ def main():
                         if k == 0:
                             assert np.allclose(value, plain, rtol=1e-3, atol=1e-5)
                 what = name + (f", looked at every {look}" if look else "")
-                print(f"{what:28} {n:6} {best[0] * 1e3:9.1f} {best[1] * 1e3:9.1f} {best[2] * 1e3:9.1f} {best[1] / best[2]:9.2f} {sent:9.0f}", flush=True)
+                print(f"{what:32} {n:6} {best[0] * 1e3:9.1f} {best[1] * 1e3:9.1f} {best[2] * 1e3:9.1f} {best[1] / best[2]:9.2f} {sent:9.0f}", flush=True)
     finally:
         xp.close()
         daemon.terminate()
