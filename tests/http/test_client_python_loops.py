@@ -126,6 +126,17 @@ def test_numbers_that_differ(xp, api):  # noqa: F811
     assert requests(api) - before <= 8
 
 
+def test_a_number_that_is_one_of_those_that_differ(xp):  # noqa: F811
+    """In the last step, which the program's body is written from, both are the same object."""
+    def steps(xp, u):  # noqa: F811
+        numbers = [xp.asarray(0.01 * k) for k in range(20)]
+        for k in numbers:
+            u = u + 0.1 * laplacian(xp, u) * numbers[-1] + k
+        return u
+
+    assert np.array_equal(np.asarray(steps(xp, xp.asarray(field()))), steps(np, field()))
+
+
 def test_what_one_kernel_does(xp, api):  # noqa: F811
     """Steps that are elementwise are one expression where they fit into one: one pass over memory."""
     x, want = xp.asarray(field()), field()

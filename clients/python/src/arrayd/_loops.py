@@ -336,6 +336,8 @@ class Body(Writer):
             n = self.part[at].args[k]
             if any(a is not b for a, b in zip(seen.setdefault(n, values), values)):
                 return False
+        if any(a in seen and (at, k) not in numbers for at, n in enumerate(self.part) for k, a in enumerate(n.args)):
+            return False  # one that is the same in all steps happens to be this step's as well
         if seen:
             self.counter = self.fresh()
             self.bind[self.counter] = None
