@@ -1,5 +1,5 @@
 /*
- * Who may use an array's memory: leases, shares, and exports, which map it into this process.
+ * Leases, shares and exports of arrays. An export maps an array's memory into this process.
  * arrayd.h, which includes this, has what holds of all functions.
  */
 #ifndef ARRAYD_ACCESS_H

@@ -1,4 +1,4 @@
-/* Leases and shares: who may use an array's memory. */
+/* Leases and shares of arrays. */
 #include "clients/c/src/error.h"
 #include "clients/c/src/exchange.h"
 #include "clients/c/src/json.h"

@@ -5,7 +5,8 @@ A loop that a program has written in Python makes the same operations again and 
 `carried`); where a step begins is chosen so that this is the least. A step becomes the program's body, each carried value an array
 that the body assigns; values from before the loop are bound to names.
 
-Same operations, same order, same bits: nothing is inferred but that operations are equal. Numbers may differ from step to step
+The operations and their order are the user's: nothing is inferred but that operations are equal. (Sums of floats may differ in the last
+digit from those of other requests, as always where other operations are fused with them.) Numbers may differ from step to step
 (`0.1*i`): they go as an array from which each step takes its own. What else differs (an array made anew at random) is no loop, and is
 sent as it is.
 """
