@@ -187,7 +187,9 @@ class Part:
         c.close()
         self.client = Client(daemon, user, self.session)
         for k, n in enumerate(wanted):
-            self.make(k, DTYPES[rng.randrange(len(DTYPES))], n, rng)
+            recipe = k, DTYPES[rng.randrange(len(DTYPES))], n, rng.randrange(1 << 30)
+            ref, bits, size = self.make(f"x{k}", *recipe)
+            self.want[ref] = {"bits": bits, "bytes": size, "recipe": recipe}
         self.client.sync()
         self.ids = sorted([*self.want, *(x["bits"] for x in self.want.values())])
         for ref, x in self.want.items():
@@ -200,19 +202,20 @@ class Part:
         lease = self.client.ask("POST", f"/v1/arrays/{small[0]}/lease", {"mode": "write", "ttl_s": 3000})["token"]
         self.client.headers["Arrayd-Lease"] = lease
 
-    def make(self, k, dtype, nbytes, rng):
+    def make(self, name, k, dtype, nbytes, seed):
+        """An array of which the same arguments make the same bytes: its id, that of a view that shows its bits, its bytes."""
         c, item = self.client, ITEM[dtype]
         n = max(1, nbytes // item)
         wide = n * item >= 1 << 16
         if wide:
             n -= n * item % 4 // item
-        body = {"shape": [n], "random": {"seed": rng.randrange(1 << 30)}, "name": f"x{k}"}
+        body = {"shape": [n], "random": {"seed": seed}, "name": name}
         if dtype in ("bool", "complex64", "complex128"):
             body.update(dtype="uint8", name="seeds")
             body["random"].update(distribution="integers", low=0, high=255)
             c.ask("POST", "/v1/arrays", body)
             expr = "seeds > 127" if dtype == "bool" else f"astype(seeds, '{dtype}') * (3 + {k + 1}j)"
-            ref = c.ask("POST", "/v1/evaluate", {"expr": expr, "name": f"x{k}"})["id"]
+            ref = c.ask("POST", "/v1/evaluate", {"expr": expr, "name": name})["id"]
             c.ask("DELETE", "/v1/arrays/seeds")
         elif "int" in dtype:
             body["random"].update(distribution="integers", low=0, high=(1 << min(8 * item - 1, 52)) - 1)
@@ -220,8 +223,7 @@ class Part:
         else:
             body["random"]["distribution"] = "uniform"
             ref = c.ask("POST", "/v1/arrays", {**body, "dtype": dtype})["id"]
-        bits = c.ask("POST", f"/v1/arrays/{ref}/views", {"dtype": "uint32" if wide else "uint8"})["id"]
-        self.want[ref] = {"bits": bits, "bytes": n * item}
+        return ref, c.ask("POST", f"/v1/arrays/{ref}/views", {"dtype": "uint32" if wide else "uint8"})["id"], n * item
 
     def sum_of(self, x):
         return self.client.value(SUM, {"x": x["bits"]})
@@ -230,16 +232,31 @@ class Part:
         return hashlib.sha256(self.client.ask("GET", f"/v1/arrays/{ref}/data")).hexdigest()
 
     def verify(self):
-        """Bytes of arrays that are not what they were."""
+        """What is known of arrays that are not what they were."""
         different = []
         for ref, x in self.want.items():
             got = self.sum_of(x)
             if got != x["sum"]:
-                different.append(f"{self.user}'s {ref}: checksum {got}, not {x['sum']}")
+                different.append(f"{self.user}'s {ref}: checksum {got}, not {x['sum']}; {self.where(ref, x)}")
         for ref, digest in self.whole.items():
             if self.digest(ref) != digest:
-                different.append(f"{self.user}'s {ref}: other bytes")
+                different.append(f"{self.user}'s {ref}: other bytes; {self.where(ref, self.want[ref])}")
         return different
+
+    def where(self, ref, x):
+        """Which of its words differ from those of an array that is made the same way again."""
+        k, dtype, nbytes, _ = x["recipe"]
+        said = f"{dtype}, {nbytes} bytes, asked again {self.sum_of(x)}"
+        again, bits, _ = self.make("again", *x["recipe"])
+        bind = {"x": x["bits"], "y": bits}
+        count = self.client.value("count_nonzero(x != y)", bind)
+        if count:
+            first = self.client.value("argmax(astype(x != y, 'uint8'))", bind)
+            last = self.client.value("max(where(x != y, index(0), -1))", bind)
+            words = [[self.client.value(f"sum(where(index(0) == {i}, {v}, 0))", bind) for v in "xy"] for i in (first, last)]
+            said += f"; from {first} to {last}: {words}"
+        self.client.ask("DELETE", f"/v1/arrays/{again}")
+        return f"{said}; {count} words differ"
 
     def rights(self):
         """The lease still keeps out who has no token; verify() asks with it. Nothing came and nothing went."""
