@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Loops written for NumPy, as they are: NumPy itself, the Python client, and the same loop as a program written by hand.
+"""Loops written for NumPy, as they are: the Python client, the same loop as a program written by hand, and NumPy or who else is asked for.
 
-    bench_loops.py ARRAYD [--sizes 256,512,1024] [--steps 200] [--rounds 3] [--options OPTION…]
+    bench_loops.py ARRAYD [--sizes 256,512,1024] [--steps 200] [--rounds 3] [--peers numpy,cupy,jax] [--backend cpu|cuda]
 
-Prints a line a case: milliseconds until the values are in this process, the best of the rounds, in which the contestants take turns;
-requests; and the client's part alone, which is to build the expressions and to find the loop in them. The client's values are NumPy's to
-rounding, and bit by bit those of the same loop without loops (`arrayd.config(loops=False)`), or the run ends.
+Prints a line a case: milliseconds until all is computed where the arrays are, the best of the rounds, in which the contestants take turns,
+and requests. With jax a step is compiled as a whole by `jax.jit`. The client's values are those of the first peer to rounding, and bit by
+bit those of the same loop without loops (`arrayd.config(loops=False)`), or the run ends.
 """
 import argparse
+import functools
+import importlib
 import pathlib
 import re
 import subprocess
@@ -29,6 +31,15 @@ WATER = ["u[1:-1, 1:-1] -= c*(h[2:, 1:-1] - h[:-2, 1:-1])", "v[1:-1, 1:-1] -= c*
          "h[0, :] = h[1, :]", "h[-1, :] = h[-2, :]", "h[:, 0] = h[:, 1]", "h[:, -1] = h[:, -2]"]
 
 
+@functools.cache
+def jitted(step):
+    return importlib.import_module("jax").jit(step, static_argnums=0)
+
+
+def step_of(xp, step, in_jax=None):
+    return jitted(in_jax or step) if xp.__name__ == "jax.numpy" else step
+
+
 def laplacian(xp, z):
     return xp.roll(z, 1, axis=0) + xp.roll(z, -1, axis=0) + xp.roll(z, 1, axis=1) + xp.roll(z, -1, axis=1) - 4 * z
 
@@ -38,21 +49,26 @@ def gray_scott_fields(xp, n):
     return xp.asarray(np.ones((n, n), np.float32)), xp.asarray(noise)
 
 
+def gray_scott_step(xp, u, v):
+    r = u * v * v
+    return u + (0.16 * laplacian(xp, u) - r + 0.035 * (1 - u)), v + (0.08 * laplacian(xp, v) + r - 0.1 * v)
+
+
 def gray_scott(xp, n, steps, look):
     u, v = gray_scott_fields(xp, n)
+    step = step_of(xp, gray_scott_step)
     for i in range(steps):
-        r = u * v * v
-        u, v = u + (0.16 * laplacian(xp, u) - r + 0.035 * (1 - u)), v + (0.08 * laplacian(xp, v) + r - 0.1 * v)
+        u, v = step(xp, u, v)
         if look and i % look == look - 1:
             float(xp.max(v))
-    return np.asarray(v)
+    return u, v
 
 
 def gray_scott_program(xp, n, steps, look):
     u, v = (z.compute() for z in gray_scott_fields(xp, n))
     record = {"record": {"top": "max(v)"}, "record_every": look} if look else {}
     xp.program(GRAY_SCOTT, steps=steps, u=u, v=v, **record).wait()
-    return np.asarray(v)
+    return u, v
 
 
 def water_fields(xp, n):
@@ -61,30 +77,62 @@ def water_fields(xp, n):
     return xp.asarray(h), xp.zeros((n, n)), xp.zeros((n, n))
 
 
+def water_step(xp, h, u, v):
+    u[1:-1, 1:-1] -= 0.05 * (h[2:, 1:-1] - h[:-2, 1:-1])
+    v[1:-1, 1:-1] -= 0.05 * (h[1:-1, 2:] - h[1:-1, :-2])
+    h[1:-1, 1:-1] -= 0.05 * ((h * u)[2:, 1:-1] - (h * u)[:-2, 1:-1] + (h * v)[1:-1, 2:] - (h * v)[1:-1, :-2])
+    h[0, :], h[-1, :] = h[1, :], h[-2, :]
+    h[:, 0], h[:, -1] = h[:, 1], h[:, -2]
+    return h, u, v
+
+
+def water_step_jax(xp, h, u, v):
+    """The same, where arrays cannot be written."""
+    mid = np.s_[1:-1, 1:-1]
+    u = u.at[mid].add(-0.05 * (h[2:, 1:-1] - h[:-2, 1:-1]))
+    v = v.at[mid].add(-0.05 * (h[1:-1, 2:] - h[1:-1, :-2]))
+    h = h.at[mid].add(-0.05 * ((h * u)[2:, 1:-1] - (h * u)[:-2, 1:-1] + (h * v)[1:-1, 2:] - (h * v)[1:-1, :-2]))
+    h = h.at[0, :].set(h[1, :]).at[-1, :].set(h[-2, :])
+    return h.at[:, 0].set(h[:, 1]).at[:, -1].set(h[:, -2]), u, v
+
+
 def water(xp, n, steps, look):
-    h, u, v = water_fields(xp, n)
+    fields = water_fields(xp, n)
+    step = step_of(xp, water_step, water_step_jax)
     for _ in range(steps):
-        u[1:-1, 1:-1] -= 0.05 * (h[2:, 1:-1] - h[:-2, 1:-1])
-        v[1:-1, 1:-1] -= 0.05 * (h[1:-1, 2:] - h[1:-1, :-2])
-        h[1:-1, 1:-1] -= 0.05 * ((h * u)[2:, 1:-1] - (h * u)[:-2, 1:-1] + (h * v)[1:-1, 2:] - (h * v)[1:-1, :-2])
-        h[0, :], h[-1, :] = h[1, :], h[-2, :]
-        h[:, 0], h[:, -1] = h[:, 1], h[:, -2]
-    return np.asarray(h)
+        fields = step(xp, *fields)
+    return fields
 
 
 def water_program(xp, n, steps, look):
     h, u, v = (z.compute() for z in water_fields(xp, n))
     xp.program(WATER, steps=steps, h=h, u=u, v=v, bind={"c": 0.05}).wait()
-    return np.asarray(h)
+    return h, u, v
 
 
 CASES = [("Gray-Scott", gray_scott, gray_scott_program, look) for look in (0, 50, 10, 1)] + [("shallow water", water, water_program, 0)]
 
 
-def timed(f, *args):
+def namespace(name):
+    """A peer, and what waits for its arrays."""
+    if name == "cupy":
+        xp = importlib.import_module("cupy")
+        return xp, lambda fields: xp.cuda.Device().synchronize()
+    if name == "jax":
+        importlib.import_module("jax").config.update("jax_enable_x64", True)
+        return importlib.import_module("jax.numpy"), lambda fields: [z.block_until_ready() for z in fields]
+    return np, lambda fields: None
+
+
+def timed(f, xp, done, *args):
     began = time.perf_counter()
-    value = f(*args)
-    return time.perf_counter() - began, value
+    fields = f(xp, *args)
+    done(fields)
+    return time.perf_counter() - began, fields
+
+
+def host(x):
+    return x.get() if type(x).__module__.startswith("cupy") else np.asarray(x)
 
 
 def requests(port):
@@ -98,33 +146,44 @@ def main():
     p.add_argument("--sizes", default="256,512,1024")
     p.add_argument("--steps", type=int, default=200)
     p.add_argument("--rounds", type=int, default=3)
-    p.add_argument("--options", nargs="*", default=["--backend", "cpu"])
+    p.add_argument("--peers", default="numpy")
+    p.add_argument("--backend", default="cpu")
     a = p.parse_args()
-    daemon = subprocess.Popen([a.arrayd, "--listen", "127.0.0.1:0", *a.options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    peers = {name: namespace(name) for name in a.peers.split(",")}
+    daemon = subprocess.Popen([a.arrayd, "--listen", "127.0.0.1:0", "--backend", a.backend], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     while not (ready := re.search(r"ready listen=.*127\.0\.0\.1:(\d+)", daemon.stdout.readline())):
         assert daemon.poll() is None
     threading.Thread(target=daemon.stdout.read, daemon=True).start()
     xp = arrayd.connect(f"http://127.0.0.1:{ready[1]}")
-    print(f"{'case':32} {'size':>6} {'NumPy':>9} {'as it is':>9} {'program':>9} {'of these':>9} {'requests':>9}")
+
+    def done(fields):
+        for z in fields:
+            z.compute()
+        xp.sync()
+
+    print(f"| {'case':32} {'size':>6} {'as it is':>9} {'program':>9} {'of these':>9} {'requests':>9}" + "".join(f" {name:>9}" for name in peers))
     try:
         for n in (int(s) for s in a.sizes.split(",")):
             for name, natural, program, look in CASES:
                 args = n, a.steps, look
                 with arrayd.config(loops=False):
-                    plain = natural(xp, *args)
-                best = [float("inf")] * 3
-                for _ in range(a.rounds):
+                    plain = [host(z) for z in natural(xp, *args)]
+                turns = {"as it is": (natural, xp, done), "program": (program, xp, done), **{k: (natural, *peer) for k, peer in peers.items()}}
+                best = dict.fromkeys(turns, float("inf"))
+                for k in range(a.rounds):
                     before = requests(ready[1])
-                    for k, (f, of) in enumerate(((natural, np), (natural, xp), (program, xp))):
-                        t, value = timed(f, of, *args)
-                        best[k] = min(best[k], t)
-                        if k == 1:
+                    for who, turn in turns.items():
+                        t, fields = timed(*turn, *args)
+                        best[who] = min(best[who], t)
+                        if who == "as it is":
                             sent = requests(ready[1]) - before - 1
-                            assert value.tobytes() == plain.tobytes(), "not the same bits with loops and without"
-                        if k == 0:
-                            assert np.allclose(value, plain, rtol=1e-3, atol=1e-5)
+                            assert all(host(z).tobytes() == w.tobytes() for z, w in zip(fields, plain)), "not the same bits with loops and without"
+                        elif k == 0 and who in peers:
+                            assert all(np.allclose(host(z), w, rtol=1e-3, atol=1e-5) for z, w in zip(fields, plain)), f"not what {who} has"
+                        del fields
                 what = name + (f", looked at every {look}" if look else "")
-                print(f"{what:32} {n:6} {best[0] * 1e3:9.1f} {best[1] * 1e3:9.1f} {best[2] * 1e3:9.1f} {best[1] / best[2]:9.2f} {sent:9.0f}", flush=True)
+                print(f"| {what:32} {n:6} {best['as it is'] * 1e3:9.1f} {best['program'] * 1e3:9.1f} {best['as it is'] / best['program']:9.2f} {sent:9.0f}"
+                      + "".join(f" {best[name] * 1e3:9.1f}" for name in peers), flush=True)
     finally:
         xp.close()
         daemon.terminate()
