@@ -314,6 +314,8 @@ struct backend_ops {
     /* Weighted nodes (fuse.h) that a shifted subexpression may repeat before a temporary is
      * cheaper: the cost of arithmetic here relative to memory. */
     uint32_t recompute;
+    bool
+        faults; /* a kernel that faults loses the device; others that run then may write anywhere */
 
     /* background: its kernels have lower priority than those of other streams, if the device can do
      * that. */

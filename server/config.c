@@ -165,7 +165,7 @@ const struct setting config_settings[] = {
     {"max-chunks", SET_COUNT, true, AT(max_chunks), "4096", 1, 1e6, "N",
      "with keep-arrays: pieces of memory with a descriptor each that arrays may lie in"},
     {"max-kept-arrays", SET_COUNT, true, AT(max_kept_arrays), "131072", 1, 1e8, "N",
-     "with keep-arrays: arrays that outlive a daemon that dies, not counting views; each takes 32 "
+     "with keep-arrays: arrays that outlive a daemon that dies, not counting views; each takes 40 "
      "bytes from the start"},
     {"reuse-memory", SET_SIZE, true, AT(reuse_memory), "0", 0, ANY, "SIZE",
      "memory of deleted arrays that is kept for new ones of the same size, on each device; 0: an "

@@ -18,6 +18,7 @@
 #include "compute/base/mem.h"
 #include "compute/base/strb.h"
 #include "compute/base/worker.h"
+#include "compute/engine/engine.h"
 #include "server/blame.h"
 #include "server/server.h"
 #include "server/work/asker.h"
@@ -273,4 +274,20 @@ void lost_leave(struct lost *l)
     log_loss(l);
     log_event(LOG_INFO, "stopped", "reason", "the device is lost", NULL);
     _exit(LOST_EXIT);
+}
+
+void lost_compare(struct server *s)
+{
+    struct err e = ERR_INIT;
+    size_t changed;
+    char n[24];
+    const enum err_code code = engine_sums(s->engine, &changed, &e);
+    if (code != ERR_OK)
+        log_event(LOG_WARN, "whether a fault changed arrays that nobody was writing is not known",
+                  "reason", e.message, NULL);
+    snprintf(n, sizeof n, "%zu", changed);
+    if (changed > 0)
+        log_event(LOG_ERROR,
+                  "arrays that nobody was writing are not what they were; their contents are lost",
+                  "arrays", n, NULL);
 }

@@ -35,6 +35,10 @@ void lost_fault(void *lost, const struct backend_fault *fault);
  * as that is known; waits a moment for that. Without an asker (NULL) the message is unchanged. */
 void lost_explain(struct lost *l, const struct asker *asker, struct err *e);
 
+/* Before any work: what nobody was writing when the previous process died is as it was, unless the
+ * fault of a device changed it, which is logged (engine_sums). */
+void lost_compare(struct server *s);
+
 /* Called when HTTP has stopped. Ends the process if the device is lost (and releases nothing of the
  * device, since calls into a driver in that state may not return); otherwise ignores any later
  * loss. */

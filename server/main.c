@@ -161,13 +161,11 @@ static enum err_code open_state(struct server *s, struct err *e)
     bool taken_over;
     TRY(state_open(s, &s->state, e));
     TRY(survive_recover(s->survive, s, &taken_over, e));
+    lost_compare(s);
     jobs_go_on(s->jobs);
-    if (!s->state)
-        return ERR_OK;
-    if (!taken_over)
-        return state_restore(s->state, e);
-    state_recovered(s->state);
-    return ERR_OK;
+    if (s->state && taken_over)
+        state_recovered(s->state);
+    return s->state && !taken_over ? state_restore(s->state, e) : ERR_OK;
 }
 
 /* Called when no request and no job is left, or only those that do not end. An upgrade, of which
@@ -407,6 +405,7 @@ static int wait_for_signal(struct server *s, sigset_t *signals)
  * in time, the process does, and what is being written is known by its cells. */
 static void bequeath(struct server *s, int status, uint64_t until_ns)
 {
+    engine_sums_stop(s->engine);
     while (engine_jobs_in_flight(s->engine) > 0 && clock_ns() < until_ns)
         usleep(1000);
     const bool ended = engine_jobs_in_flight(s->engine) == 0;

@@ -12,6 +12,7 @@
 #include "compute/base/mem.h"
 #include "compute/engine/plan_cache.h"
 #include "compute/engine/run.h"
+#include "compute/engine/sums.h"
 #include "compute/memory/cells.h"
 #include "compute/memory/chunk.h"
 #include "compute/memory/export.h"
@@ -30,6 +31,7 @@ static void engine_free(struct engine *g)
     if (loops)
         loops->free(loops);
     plan_cache_free(g->plans);
+    sums_free(g->sums);
     mem_free(g->visitors);
     mover_free(g->mover);
     reclaim_free(g->reclaim);
@@ -113,6 +115,7 @@ bool engine_close(struct engine *g)
 {
     if (!g)
         return true;
+    engine_sums_stop(g);
     mover_stop(g->mover);
     reclaim_stop(g->reclaim);
     /* the last copies of transfers release their memory by themselves, shortly */
@@ -227,13 +230,17 @@ static void chunk_metrics(const struct engine *g, struct strb *out)
     int64_t n, most;
     cells_count(g->cells, &n, &most);
     strb_addf(out,
+              "# HELP arrayd_memory_sums_total Sums made of arrays' memory, to find what a fault "
+              "changes.\n"
+              "# TYPE arrayd_memory_sums_total counter\n"
+              "arrayd_memory_sums_total %lld\n"
               "# HELP arrayd_kept_arrays Arrays' memories that outlive the process.\n"
               "# TYPE arrayd_kept_arrays gauge\n"
               "arrayd_kept_arrays %lld\n"
               "# HELP arrayd_keep_limit_reached Whether new arrays do not outlive the process.\n"
               "# TYPE arrayd_keep_limit_reached gauge\n"
               "arrayd_keep_limit_reached %d\n",
-              (long long)n, engine_keep_limit(g) != NULL);
+              (long long)sums_made(g->sums), (long long)n, engine_keep_limit(g) != NULL);
 }
 
 /* Sharing alone: what clients hold is reported by the server. */

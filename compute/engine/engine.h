@@ -69,6 +69,14 @@ enum err_code engine_open(const struct engine_config *config, struct engine **re
  * nothing is freed, because that work may use any of it, until the process ends. */
 bool engine_close(struct engine *g);
 
+/* With a keeper, on devices that can fault: from now on sums over the memory of arrays that nobody
+ * is using are noted for the next process, and those that a previous one noted are compared now.
+ * *ret_changed: arrays that are not what they were, whose readers get ERR_CONTENTS_LOST. Once,
+ * after engine_adopted and before any work. engine_sums_stop: no more of it; before
+ * engine_bequeath, and at the latest by engine_close. Any error: not all are compared. */
+enum err_code engine_sums(struct engine *g, size_t *ret_changed, struct err *e) must_check;
+void engine_sums_stop(struct engine *g);
+
 const char *engine_backend(const struct engine *g);  /* "cpu", "cuda" */
 const char *engine_note(const struct engine *g);     /* why `auto` chose it */
 int64_t engine_bytes_in_use(const struct engine *g); /* storage alive, temporaries included */

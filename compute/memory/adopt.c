@@ -62,12 +62,19 @@ static bool is_whole(const struct storage *st, const struct engine_placed *place
 }
 
 /* For this process and those after it, until it is written as a whole. */
-static void lose(struct storage *st)
+static void lose(struct storage *st, bool changed)
 {
     if (st->cell)
-        atomic_store(&st->refusal, cells_lose(st->engine->cells, st->cell));
+        atomic_store(&st->refusal, cells_lose(st->engine->cells, st->cell, changed));
     atomic_store(&st->failed, ERR_CONTENTS_LOST);
     storage_spoil(st);
+}
+
+void buffer_lose(struct buffer *b)
+{
+    pthread_mutex_lock(&b->engine->lock);
+    lose(b->storage, true);
+    pthread_mutex_unlock(&b->engine->lock);
 }
 
 /* The copy to `place` was not made, and nothing else was to be written there. */
@@ -89,7 +96,9 @@ enum err_code engine_adopt(struct engine *g, struct account *account,
     const struct engine_place *p = is_being_copied(g, placed) ? &placed->was : &placed->place;
     TRY(storage_adopt(g, account, p, &st, e));
     if (st->size && !is_whole(st, placed, p))
-        lose(st);
+        lose(st, false);
+    struct cell *cell = st->cell ? cells_at(g->cells, st->cell) : NULL;
+    const uint64_t sum = cell ? atomic_load(&cell->sum) : CELL_SUM_NONE;
     enum err_code code = view_contiguous(1, &p->bytes, 1, &v, e);
     raise_version(g, placed->buffer);
     struct array *a =
@@ -98,6 +107,8 @@ enum err_code engine_adopt(struct engine *g, struct account *account,
         storage_unref(st);
         return code == ERR_OK ? err_oom(e) : code;
     }
+    if (cell && sum >= CELL_SUM_LEAST)
+        atomic_store(&cell->sum, sum);          /* the contents have lain there all along */
     atomic_store(&a->buffer->loose_bool, true); /* what views it had is not known */
     *ret = a;
     return ERR_OK;

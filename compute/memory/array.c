@@ -67,8 +67,10 @@ void buffers_place(const struct placing *all, uint32_t n, struct engine_placed *
     const struct engine_keep *keep = &all->buffer->engine->keep;
     for (uint32_t i = 0; i < n && keep->placed; i++) {
         struct cell *cell = cell_of(all[i].storage);
-        if (cell)
+        if (cell) {
             atomic_store(&cell->coming, all[i].buffer->made);
+            atomic_store(&cell->sum, CELL_SUM_NONE); /* one that is being made is another's */
+        }
         room[i] = (struct engine_placed){.buffer = all[i].buffer->made,
                                          .place = place_of(all[i].storage)};
         if (all[i].copied)
@@ -235,6 +237,30 @@ void array_unref(struct array *a)
     grid_unref(a->grid);
     mem_free(a);
     buffer_unref(b);
+}
+
+struct array *buffer_words(struct buffer *b)
+{
+    const bool words = b->nbytes % (int64_t)sizeof(uint32_t) == 0;
+    const int64_t n = words ? b->nbytes / (int64_t)sizeof(uint32_t) : b->nbytes;
+    struct array *a = mem_calloc(1, sizeof *a);
+    if (!a || !buffer_hold(b)) {
+        mem_free(a);
+        return NULL;
+    }
+    atomic_init(&a->refs, 1);
+    a->buffer = b;
+    a->dtype = words ? DT_U32 : DT_U8;
+    a->view = (struct view){.rank = 1, .shape = {n}, .strides = {1}};
+    return a;
+}
+
+void buffer_words_release(struct array *a)
+{
+    pthread_mutex_lock(&a->buffer->engine->buffers_lock);
+    a->buffer->held--;
+    pthread_mutex_unlock(&a->buffer->engine->buffers_lock);
+    array_unref(a);
 }
 
 /* References held by arrays. */

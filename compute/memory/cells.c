@@ -139,6 +139,7 @@ int cells_fd(const struct cells *c)
  * the opening, 0 while the process lives --- */
 
 #define HOW_BITS  8
+#define HOW_MASK  ((UINT64_C(1) << HOW_BITS) - 1)
 #define LAST_DATE (UINT64_C(1) << 36) /* later ones are none */
 
 static uint64_t ended_at(int64_t when, uint64_t how)
@@ -172,17 +173,18 @@ static bool is_dated(uint64_t ended)
     return ended >> HOW_BITS > 0 && ended >> HOW_BITS < LAST_DATE;
 }
 
-uint64_t cells_lose(struct cells *c, uint32_t cell)
+uint64_t cells_lose(struct cells *c, uint32_t cell, bool changed)
 {
     struct cell *at = cells_at(c, cell);
+    const uint64_t how = changed ? (c->how & ~HOW_MASK) | CELLS_CHANGED : c->how;
     if (!is_dated(atomic_load(&at->ended)))
-        atomic_store(&at->ended, c->how);
+        atomic_store(&at->ended, how);
     return atomic_load(&at->ended);
 }
 
 void cells_how_text(uint64_t ended, char *ret, size_t n)
 {
-    const uint64_t how = ended & ((1 << HOW_BITS) - 1);
+    const uint64_t how = ended & HOW_MASK;
     char when[CLOCK_DATE_SIZE] = "", by[64] = "ended";
     if (is_dated(ended))
         clock_date_text((int64_t)(ended >> HOW_BITS) * 1000000, when);
@@ -192,7 +194,13 @@ void cells_how_text(uint64_t ended, char *ret, size_t n)
         snprintf(by, sizeof by, "was asked to end");
     else if (how > 0 && how <= SIGRTMAX)
         snprintf(by, sizeof by, "died of signal %d (%s)", (int)how, strsignal((int)how));
-    snprintf(ret, n, "%s%s%s", by, !*when ? "" : how == CELLS_UNSEEN ? " before " : " at ", when);
+    snprintf(ret, n, "%s the daemon %s%s%s",
+             how == CELLS_CHANGED ? "was changed by something else when" : "was being written when",
+             by,
+             !*when                ? ""
+             : how == CELLS_UNSEEN ? " before "
+                                   : " at ",
+             when);
 }
 
 bool cells_are_new(const struct cells *c)
@@ -221,6 +229,7 @@ static void clear(struct cell *at)
     atomic_store(&at->coming, 0);
     atomic_store(&at->writing, 0);
     atomic_store(&at->ended, 0);
+    atomic_store(&at->sum, CELL_SUM_NONE);
 }
 
 uint32_t cells_take(struct cells *c)

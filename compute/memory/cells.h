@@ -4,7 +4,8 @@
  * `coming` the one that is about to get them: a place that was written down for another is stale.
  * CELL_COMES in `writing`: the contents are to be copied there from another place, and that has not
  * been done; it goes with the copy's own part, in one step. `ended` of a cell whose contents are
- * lost says how and when the process ended that was writing them (cells_how_text).
+ * lost says how and when the process ended that was writing them (cells_how_text). `sum` is over
+ * the memory as it is, if that is known; whatever may change it sets CELL_SUM_NONE first.
  *
  * Called by the engine's files. Thread-safe; the cells themselves are atomic. */
 #ifndef ARRAYD_CELLS_H
@@ -19,10 +20,14 @@
 
 #define CELL_COMES (UINT64_C(1) << 32)
 
+/* What `sum` says: a sum of the memory is at least CELL_SUM_LEAST; CELL_SUM_QUIET: it has not been
+ * written since that was set. */
+enum { CELL_SUM_NONE, CELL_SUM_QUIET, CELL_SUM_UNDER_WAY, CELL_SUM_LEAST };
+
 /* In an order in which a stray write over a run of memory, which ends within a cell, takes whose
  * contents these are before it takes that they are being written. */
 struct cell {
-    _Atomic uint64_t owner, coming, writing, ended;
+    _Atomic uint64_t owner, coming, writing, ended, sum;
 };
 
 /* The copy to there was not made, and nothing else was to be written there: beside CELL_COMES the
@@ -43,14 +48,21 @@ int cells_fd(const struct cells *c);
 /* How many are taken, and may be. */
 void cells_count(struct cells *c, int64_t *ret, int64_t *ret_most);
 /* How this process ends, beside the signals: noted at once, for the next one. */
-enum cells_how { CELLS_ENDED = 0, CELLS_LOST_DEVICE = 128, CELLS_ASKED = 129, CELLS_UNSEEN = 130 };
+enum cells_how {
+    CELLS_ENDED = 0,
+    CELLS_LOST_DEVICE = 128,
+    CELLS_ASKED = 129,
+    CELLS_UNSEEN = 130,
+    CELLS_CHANGED = 131 /* nothing was writing the contents, but they are not what they were */
+};
 void cells_end(struct cells *c, enum cells_how how);
 /* How the previous process ended, if it did not note that: by a signal, or 0; and when, in seconds
  * of Unix time, or 0: not known, but before now. */
 void cells_died(struct cells *c, int signal, int64_t when);
 /* The contents are lost, by the previous process unless the cell says that an earlier one did:
- * returns its `ended`. cells_how_text: what the daemon did then. */
-uint64_t cells_lose(struct cells *c, uint32_t cell);
+ * returns its `ended`. `changed`: CELLS_CHANGED. cells_how_text: what happened to it, after "an
+ * array". */
+uint64_t cells_lose(struct cells *c, uint32_t cell, bool changed);
 void cells_how_text(uint64_t ended, char *ret, size_t n);
 bool cells_are_new(const struct cells *c);
 /* What was taken over had been written to by mistake: each cell is believed as far as it is

@@ -72,7 +72,7 @@ struct engine_placed {
 #define ENGINE_ON_HOST (-1)
 /* Rises with every change of what another version of this program would find of that: a chunk, a
  * cell (cells.h), a place. */
-#define ENGINE_KEEP_VERSION 2
+#define ENGINE_KEEP_VERSION 3
 struct engine_keep {
     /* put: an error says that the keeper does not have the chunk. */
     enum err_code (*put)(void *user, uint64_t chunk, int device, int64_t size, int fd,

@@ -74,6 +74,7 @@ struct engine {
     struct plan_cache *plans;
     struct kept *_Atomic loops; /* program/'s kept loops, made when first needed */
     _Atomic uint64_t evaluations, kernels;
+    struct sums *sums; /* sums.h; NULL: none */
 };
 
 static inline uint64_t engine_next_version(struct engine *g)
@@ -81,6 +82,9 @@ static inline uint64_t engine_next_version(struct engine *g)
     return atomic_fetch_add(&g->version, 1) + 1;
 }
 
+/* The contents of a buffer that was taken over are not what they were: readers get
+ * ERR_CONTENTS_LOST until it is written as a whole. */
+void buffer_lose(struct buffer *b);
 /* Of a storage that is being taken over: its memory, where it was; false if that is not there. */
 bool adopt_memory(struct storage *st, const struct engine_place *place);
 

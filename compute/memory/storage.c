@@ -135,8 +135,11 @@ bool storage_is_sealed(const struct storage *st)
 
 void storage_writing(struct storage *st)
 {
-    if (st->cell)
-        atomic_fetch_add(&cells_at(st->engine->cells, st->cell)->writing, 1);
+    if (!st->cell)
+        return;
+    struct cell *cell = cells_at(st->engine->cells, st->cell);
+    atomic_fetch_add(&cell->writing, 1);
+    atomic_store(&cell->sum, CELL_SUM_NONE);
 }
 
 void storage_written(struct storage *st, bool fine, bool whole)
@@ -158,7 +161,9 @@ static void raise_writing(struct storage *st, uint64_t to)
 {
     if (!st->cell)
         return;
-    atomic_store(&cells_at(st->engine->cells, st->cell)->writing, to);
+    struct cell *cell = cells_at(st->engine->cells, st->cell);
+    atomic_store(&cell->writing, to);
+    atomic_store(&cell->sum, CELL_SUM_NONE);
     atomic_store(&st->spoiled, to);
 }
 

@@ -210,6 +210,11 @@ void buffer_touch(struct buffer *b);
  * held. */
 bool buffer_hold(struct buffer *b);
 void buffer_release(struct buffer *b);
+/* An array over all of the buffer's memory, uint32 or, if its size is no multiple of that, uint8,
+ * which does not count among its arrays until it is released; with buffers_lock held. NULL without
+ * memory, or if the last reference has been dropped. */
+struct array *buffer_words(struct buffer *b);
+void buffer_words_release(struct array *a);
 
 /* An array over the whole of a storage (reference taken over on success only), C-contiguous; _as:
  * of a buffer with that id. */

@@ -204,10 +204,7 @@ void engine_reason(const struct engine *g, enum err_code code, uint64_t refusal,
     else if (refusal && g->backend->ops->reason)
         g->backend->ops->reason(g->backend, refusal, why, sizeof why);
     if (code == ERR_CONTENTS_LOST)
-        snprintf(ret, ENGINE_REASON,
-                 "an array that this needs was being written when the daemon %s: write all of it "
-                 "anew",
-                 why);
+        snprintf(ret, ENGINE_REASON, "an array that this needs %s: write all of it anew", why);
     else if (code == ERR_FAULTED || code == ERR_PLAN_FAULTED)
         snprintf(ret, ENGINE_REASON, "%s is %s",
                  code == ERR_FAULTED ? "a kernel that this needs" : "this work",

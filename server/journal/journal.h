@@ -21,7 +21,7 @@
 struct journal;
 
 /* Rises with every change that an older version would not understand, of the log or its values. */
-#define JOURNAL_VERSION 2
+#define JOURNAL_VERSION 3
 
 struct journal_config {
     size_t most; /* bytes of the log; what is in force may take up to half of it */

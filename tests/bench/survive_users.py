@@ -236,7 +236,9 @@ class Part:
         different = []
         for ref, x in self.want.items():
             got = self.sum_of(x)
-            if got != x["sum"]:
+            if got is None:
+                different.append(f"{self.user}'s {ref}: contents_lost, though nobody was writing it")
+            elif got != x["sum"]:
                 different.append(f"{self.user}'s {ref}: checksum {got}, not {x['sum']}; {self.where(ref, x)}")
         for ref, digest in self.whole.items():
             if self.digest(ref) != digest:

@@ -99,11 +99,16 @@ static void how_it_ended(void **state)
     static const struct {
         int signal;
         int64_t when;
+        bool changed;
         const char *text;
-    } ends[] = {{9, 1700000000, "died of signal 9 (Killed) at 2023-11-14T22:13:20"},
-                {0, 1700000000, "ended at 2023-11-14T22:13:20"},
-                {9, 0, "died of signal 9 (Killed) at 20"},
-                {0, 0, "ended before 20"}};
+    } ends[] = {
+        {9, 1700000000, false,
+         "was being written when the daemon died of signal 9 (Killed) at 2023-11-14T22:13:20"},
+        {0, 1700000000, false, "was being written when the daemon ended at 2023-11-14T22:13:20"},
+        {0, 1700000000, true,
+         "was changed by something else when the daemon ended at 2023-11-14T22:13:20"},
+        {9, 0, false, "was being written when the daemon died of signal 9 (Killed) at 20"},
+        {0, 0, false, "was being written when the daemon ended before 20"}};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         char text[160];
         struct cells *c = cells_of(MOST), *next = NULL;
@@ -114,7 +119,7 @@ static void how_it_ended(void **state)
         assert_int_equal(cells_new(MOST, fd, &next, NULL), ERR_OK);
         cells_died(next, ends[i].signal, ends[i].when);
         assert_non_null(cells_take_at(next, cell));
-        cells_how_text(cells_lose(next, cell), text, sizeof text);
+        cells_how_text(cells_lose(next, cell, ends[i].changed), text, sizeof text);
         if (strncmp(text, ends[i].text, strlen(ends[i].text)) != 0)
             fail_msg("%s", text);
         cells_free(next);

@@ -459,6 +459,7 @@ const struct backend_ops backend_cuda_ops = {
     .report = cuda_report,
     .steps = cuda_steps,
     .recompute = 400,
+    .faults = true,
     .max_cost = 4000000000000000,
     .stream_new = cuda_stream_new,
     .stream_free = cuda_stream_free,

@@ -1,0 +1,418 @@
+/* A sum is an expression like any other, evaluated while nothing else is to be done. An array is
+ * marked in one pass, and its memory summed in the next if it has not been written in between. */
+#include "compute/engine/sums.h"
+
+#include <errno.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "compute/base/clock.h"
+#include "compute/base/mem.h"
+#include "compute/base/worker.h"
+#include "compute/engine/engine.h"
+#include "compute/memory/cells.h"
+#include "compute/memory/memory_int.h"
+
+#define OPERAND "u"
+#define PAUSE_S 0.25
+#define BATCH   64
+
+struct device_sums {
+    struct engine_stream *stream; /* NULL: not made yet */
+    struct array *out;            /* BATCH of them */
+};
+
+struct sums {
+    struct engine *engine;
+    pthread_mutex_t lock;
+    struct worker worker;
+    struct account *account;
+    struct arena *arena;
+    struct expr expr;
+    struct device_sums *devices;
+    uint64_t version; /* of the engine at the last pass, if that found nothing to do */
+    _Atomic int64_t made;
+    uint64_t settled; /* arrays that were last used before that (engine_clock) need no sum now */
+};
+
+/* An array over all of a buffer's memory. */
+struct words {
+    struct array *array;
+    uint32_t cell;
+    uint64_t sum; /* that its cell has, if they are gathered to be compared */
+    int64_t got;
+};
+
+struct list {
+    struct words *all;
+    size_t n, cap;
+};
+
+/* --- evaluating --- */
+
+static enum err_code resolve(void *user, const char *name, struct binding *ret, struct err *e)
+{
+    struct array *a = user;
+    (void)e;
+    *ret = (struct binding){0};
+    if (!strcmp(name, OPERAND))
+        *ret =
+            (struct binding){.kind = BINDING_ARRAY, .array = a, .dtype = a->dtype, .view = a->view};
+    return ERR_OK;
+}
+
+/* A stream for what may wait, and memory for the results. */
+static enum err_code open_device(struct sums *s, int device, struct err *e)
+{
+    struct device_sums *d = &s->devices[device];
+    const struct literal zero = {.kind = LIT_INT}, one = {.kind = LIT_INT, .i = 1},
+                         n = {.kind = LIT_INT, .i = BATCH};
+    if (!d->stream) {
+        struct engine_stream *first;
+        TRY(engine_stream_new(s->engine, device, &first, e));
+        const enum err_code code = engine_stream_background(first, &d->stream, e);
+        engine_stream_unref(first);
+        TRY(code);
+    }
+    if (!d->out)
+        TRY(engine_arange(d->stream, s->account, DT_I64, &zero, &n, &one, &d->out, e));
+    return ERR_OK;
+}
+
+static void wake(void *user)
+{
+    sem_post(user);
+}
+
+static enum err_code pull(struct engine_stream *stream, struct array *out, int64_t *ret,
+                          int64_t bytes, struct err *e)
+{
+    struct download *d;
+    sem_t more;
+    int64_t have = 0, got = 0;
+    sem_init(&more, 0, 0);
+    enum err_code code = download_new(stream, out, wake, &more, &d, e);
+    while (code == ERR_OK && have < bytes) {
+        got = download_pull(d, have, (char *)ret + have, (size_t)(bytes - have));
+        if (got < 0)
+            code = err_set(e, download_result(d), "the sums cannot be read");
+        have += got > 0 ? got : 0;
+        while (got == 0 && sem_wait(&more) != 0 && errno == EINTR)
+            ;
+    }
+    if (d)
+        download_free(d);
+    sem_destroy(&more);
+    return code;
+}
+
+/* Of one device, and at most BATCH. */
+static enum err_code sum_batch(struct sums *s, struct words *w, size_t n, struct err *e)
+{
+    const int device = array_device(w->array);
+    const struct view one = {0};
+    int64_t got[BATCH];
+    TRY(open_device(s, device, e));
+    struct device_sums *d = &s->devices[device];
+    for (size_t i = 0; i < n; i++) {
+        struct check_env env = {.resolve = resolve, .user = w[i].array, .max_inputs = 1};
+        struct array *same;
+        const struct eval_request q = {.expr = &s->expr,
+                                       .env = &env,
+                                       .dtype = -1,
+                                       .out = d->out,
+                                       .out_view = &one,
+                                       .out_at = (int64_t)i};
+        TRY(engine_evaluate(d->stream, s->account, &q, &same, NULL, NULL, NULL, e));
+        array_unref(same);
+    }
+    TRY(pull(d->stream, d->out, got, (int64_t)(n * sizeof *got), e));
+    for (size_t i = 0; i < n; i++)
+        w[i].got = got[i];
+    return ERR_OK;
+}
+
+static enum err_code sum_all(struct sums *s, struct list *l, struct err *e)
+{
+    for (size_t i = 0, n; i < l->n; i += n) {
+        for (n = 1; n < BATCH && i + n < l->n; n++)
+            if (array_device(l->all[i + n].array) != array_device(l->all[i].array))
+                break;
+        TRY(sum_batch(s, &l->all[i], n, e));
+    }
+    return ERR_OK;
+}
+
+/* --- which arrays --- */
+
+static struct cell *cell_of(const struct storage *st)
+{
+    return cells_at(st->engine->cells, st->cell);
+}
+
+/* The results, which every batch writes. */
+static bool is_own(const struct sums *s, const struct buffer *b)
+{
+    const struct array *out = s->devices[b->device].out;
+    return out && out->buffer == b;
+}
+
+/* Whether its memory can have a sum: it outlives the process, is on the device, and nothing writes
+ * it, another process neither. */
+static bool is_settled(const struct storage *st)
+{
+    return st->cell && !st->host && st->size > 0 && !atomic_load(&st->exported) &&
+           atomic_load(&st->failed) == ERR_OK && atomic_load(&cell_of(st)->writing) == 0;
+}
+
+/* Whether to sum it now, for a batch of sums to be made or (`again`) compared. Marks what has none
+ * yet. */
+static bool is_wanted(struct cell *c, bool again, bool *ret_marked)
+{
+    uint64_t is = CELL_SUM_NONE;
+    if (again)
+        return atomic_load(&c->sum) >= CELL_SUM_LEAST;
+    if (!atomic_compare_exchange_strong(&c->sum, &is, CELL_SUM_QUIET))
+        return is == CELL_SUM_QUIET;
+    *ret_marked = true;
+    return false;
+}
+
+static bool grown(struct list *l)
+{
+    const size_t cap = l->cap ? 2 * l->cap : BATCH;
+    if (l->n < l->cap)
+        return true;
+    struct words *all = mem_reallocarray(l->all, cap, sizeof *all);
+    if (!all)
+        return false;
+    l->all = all;
+    l->cap = cap;
+    return true;
+}
+
+/* At most so many of those used after s->settled; *ret_later: others may be wanted later. */
+static void gather(struct sums *s, bool again, size_t most, struct list *ret, bool *ret_later)
+{
+    struct engine *g = s->engine;
+    *ret_later = false;
+    pthread_mutex_lock(&g->lock);
+    pthread_mutex_lock(&g->buffers_lock);
+    for (struct buffer *b = g->newest; b && ret->n < most; b = b->older) {
+        if (atomic_load(&b->used) <= s->settled)
+            break;
+        const struct storage *st = b->storage;
+        if (!is_settled(st) || is_own(s, b) || !is_wanted(cell_of(st), again, ret_later))
+            continue;
+        struct words w = {.cell = st->cell, .sum = atomic_load(&cell_of(st)->sum)};
+        w.array = grown(ret) ? buffer_words(b) : NULL;
+        if (w.array)
+            ret->all[ret->n++] = w;
+    }
+    pthread_mutex_unlock(&g->buffers_lock);
+    pthread_mutex_unlock(&g->lock);
+}
+
+static void release(struct list *l)
+{
+    for (size_t i = 0; i < l->n; i++)
+        buffer_words_release(l->all[i].array);
+    mem_free(l->all);
+}
+
+static uint64_t as_sum(int64_t got)
+{
+    const uint64_t sum = (uint64_t)got;
+    return sum < CELL_SUM_LEAST ? sum + CELL_SUM_LEAST : sum;
+}
+
+/* --- making them --- */
+
+/* What is written meanwhile has CELL_SUM_NONE, or (marked anew) CELL_SUM_QUIET. */
+static void begin(const struct sums *s, struct list *l)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < l->n; i++) {
+        uint64_t quiet = CELL_SUM_QUIET;
+        struct cell *c = cells_at(s->engine->cells, l->all[i].cell);
+        if (atomic_compare_exchange_strong(&c->sum, &quiet, CELL_SUM_UNDER_WAY))
+            l->all[n++] = l->all[i];
+        else
+            buffer_words_release(l->all[i].array);
+    }
+    l->n = n;
+}
+
+static void end(struct sums *s, const struct list *l, bool summed)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        uint64_t mine = CELL_SUM_UNDER_WAY;
+        struct cell *c = cells_at(s->engine->cells, l->all[i].cell);
+        const uint64_t sum = summed ? as_sum(l->all[i].got) : CELL_SUM_NONE;
+        if (atomic_compare_exchange_strong(&c->sum, &mine, sum) && summed)
+            atomic_fetch_add(&s->made, 1);
+    }
+}
+
+/* Seconds until the next. */
+static double pass(struct sums *s)
+{
+    struct engine *g = s->engine;
+    const uint64_t version = atomic_load(&g->version), clock = engine_clock(g);
+    struct list l = {0};
+    struct err e = ERR_INIT;
+    bool later;
+    if (engine_jobs_in_flight(g) > 0 || version == s->version)
+        return PAUSE_S;
+    gather(s, false, BATCH, &l, &later);
+    if (l.n == 0 && !later) {
+        s->version = version;
+        s->settled = clock;
+    }
+    begin(s, &l);
+    const bool more = l.n > 0, summed = sum_all(s, &l, &e) == ERR_OK;
+    end(s, &l, summed);
+    release(&l);
+    return more && summed ? WORKER_AGAIN : PAUSE_S;
+}
+
+static double step(void *user)
+{
+    struct sums *s = user;
+    pthread_mutex_unlock(&s->lock);
+    const double next = pass(s);
+    pthread_mutex_lock(&s->lock);
+    return worker_is_stopped(&s->worker) ? WORKER_RESTS : next;
+}
+
+/* --- comparing them --- */
+
+/* All that a previous process noted: how many differ, whose contents are lost now. */
+static enum err_code compare(struct sums *s, size_t *ret, struct err *e)
+{
+    struct list l = {0};
+    bool later;
+    *ret = 0;
+    gather(s, true, SIZE_MAX, &l, &later);
+    const enum err_code code = sum_all(s, &l, e);
+    for (size_t i = 0; code == ERR_OK && i < l.n; i++)
+        if (l.all[i].sum != as_sum(l.all[i].got)) {
+            buffer_lose(l.all[i].array->buffer);
+            ++*ret;
+        }
+    release(&l);
+    return code;
+}
+
+/* --- opening and closing --- */
+
+static enum err_code add(struct expr *x, struct expr_node n, const uint32_t *args, size_t n_args,
+                         uint32_t *ret, struct err *e)
+{
+    struct expr_link links[2] = {{0}};
+    n.parent = EXPR_NOWHERE;
+    for (size_t i = 0; i < n_args; i++)
+        links[i].node = args[i];
+    return expr_add(x, &n, links, n_args, 0, ret, e);
+}
+
+static enum err_code call(struct expr *x, const char *name, uint32_t a, uint32_t b, uint32_t *ret,
+                          struct err *e)
+{
+    const uint32_t args[] = {a, b};
+    const struct expr_node n = {.kind = EXPR_CALL, .name = name};
+    return add(x, n, args, b == EXPR_NOWHERE ? 1 : 2, ret, e);
+}
+
+static enum err_code number(struct expr *x, int64_t value, uint32_t *ret, struct err *e)
+{
+    const struct expr_node n = {.kind = EXPR_LITERAL, .lit = {.kind = LIT_INT, .i = value}};
+    return add(x, n, NULL, 0, ret, e);
+}
+
+/* sum(astype(u, 'int64') * (2*index(0) + 1)), modulo 2^64: each word that changes by itself changes
+ * it. */
+static enum err_code write_sum(struct expr *x, struct err *e)
+{
+    uint32_t source, u, type, zero, two, one, at, value;
+    const struct expr_node name = {.kind = EXPR_NAME, .name = OPERAND},
+                           int64 = {.kind = EXPR_STRING, .name = "int64"};
+    TRY(expr_add_source(x, "", &source, e));
+    TRY(add(x, name, NULL, 0, &u, e));
+    TRY(add(x, int64, NULL, 0, &type, e));
+    TRY(call(x, "astype", u, type, &value, e));
+    TRY(number(x, 2, &two, e));
+    TRY(number(x, 0, &zero, e));
+    TRY(call(x, "index", zero, EXPR_NOWHERE, &at, e));
+    TRY(call(x, "multiply", two, at, &at, e));
+    TRY(number(x, 1, &one, e));
+    TRY(call(x, "add", at, one, &at, e));
+    TRY(call(x, "multiply", value, at, &value, e));
+    return call(x, "sum", value, EXPR_NOWHERE, &x->root, e);
+}
+
+static struct sums *sums_new(struct engine *g)
+{
+    struct err e = ERR_INIT;
+    struct sums *s = mem_calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    s->engine = g;
+    s->worker = (struct worker){.name = "arrayd-sums", .lock = &s->lock, .step = step, .user = s};
+    pthread_mutex_init(&s->lock, NULL); /* cannot fail here */
+    worker_init(&s->worker);
+    s->account = account_new(0);
+    s->arena = arena_new(0);
+    s->devices = mem_calloc((size_t)engine_device_count(g), sizeof *s->devices);
+    if (s->arena)
+        expr_init(&s->expr, s->arena, 100, 100);
+    if (s->account && s->arena && s->devices && write_sum(&s->expr, &e) == ERR_OK)
+        return s;
+    sums_free(s);
+    return NULL;
+}
+
+void engine_sums_stop(struct engine *g)
+{
+    struct sums *s = g->sums;
+    if (!s)
+        return;
+    worker_stop(&s->worker);
+    for (int i = 0; i < engine_device_count(g); i++) {
+        array_unref(s->devices[i].out);
+        engine_stream_unref(s->devices[i].stream);
+        s->devices[i] = (struct device_sums){0};
+    }
+}
+
+int64_t sums_made(const struct sums *s)
+{
+    return s ? atomic_load(&s->made) : 0;
+}
+
+void sums_free(struct sums *s)
+{
+    if (!s)
+        return;
+    worker_destroy(&s->worker);
+    pthread_mutex_destroy(&s->lock);
+    account_unref(s->account);
+    arena_free(s->arena);
+    mem_free(s->devices);
+    mem_free(s);
+}
+
+enum err_code engine_sums(struct engine *g, size_t *ret_changed, struct err *e)
+{
+    *ret_changed = 0;
+    if (!g->cells || !g->backend->ops->faults)
+        return ERR_OK;
+    g->sums = sums_new(g);
+    if (!g->sums)
+        return err_oom(e);
+    const enum err_code code = compare(g->sums, ret_changed, e);
+    if (!worker_start(&g->sums->worker))
+        return err_oom(e);
+    return code;
+}
