@@ -3,11 +3,12 @@
  * A kernel may hold any elementwise code, so everything is one kernel unless there is a reason: a
  * reduction or a scan ends a kernel; each piece of a T_PUT has its own; operands of reshapes and
  * gathers lie in memory; a subexpression read at several offsets, or through several views, would
- * be computed once for each, so beyond a budget it becomes a temporary; and a kernel that would
- * exceed the limits cuts off its largest operand. Sizes are those of the expanded tree (shared
- * nodes count each time), an upper bound of what lowering emits: sharing within a kernel only makes
- * it smaller. For a graph without such reads whose nodes all fit one kernel that bound is not used,
- * since value numbering emits each node at most once there. */
+ * be computed once for each, so it becomes a temporary beyond a budget, or if one kernel could not
+ * load its operands for each; and a kernel that would exceed the limits cuts off its largest
+ * operand. Sizes are those of the expanded tree (shared nodes count each time), an upper bound of
+ * what lowering emits: sharing within a kernel only makes it smaller. For a graph without such
+ * reads whose nodes all fit one kernel that bound is not used, since value numbering emits each
+ * node at most once there. */
 #include "compute/ir/fuse.h"
 
 #include <string.h>
@@ -224,7 +225,8 @@ struct fuse_node *fuse_mark(struct arena *arena, const struct typed *t,
         if (n->kind == T_REDUCE || n->kind == T_SCAN || n->kind == T_PUT)
             f[i].cut = true;
         else if (reads[i].places > 1 && cuttable(t, f, i) &&
-                 (uint64_t)cost[i] * reads[i].places > limits->recompute)
+                 ((uint64_t)cost[i] * reads[i].places > limits->recompute ||
+                  (uint64_t)loads[i].others * reads[i].places > limits->max_inputs))
             f[i].cut = true;
     }
     f[t->root].cut = true;

@@ -129,15 +129,23 @@ def test_a_target_is_checked(api):
     api.fails(422, "dtype_mismatch", api.post("/v1/explain", {"expr": "u*1j", "out": "u"}))
 
 
-def test_what_views_read_again_is_a_temporary(api):
-    """Each step reads the step before as it is, a column and a row of it: computed anew for each, it would be three times as much
-    with each step."""
-    def shortest_paths(steps):
-        let = [["d0", "d + 0"]] + [[f"d{k + 1}", f"minimum(d{k}, d{k}[:, {k}:{k + 1}] + d{k}[{k}:{k + 1}, :])"] for k in range(steps)]
-        return sum(k["nodes"] for k in explain(api, f"d{steps}", let=let)["kernels"])
+def shortest_paths(api, steps):
+    """How many nodes the kernels have. Each step reads the step before as it is, a column and a row of it: computed anew for each,
+    it would be three times as much with each step."""
+    let = [["d0", "d + 0"]] + [[f"d{k + 1}", f"minimum(d{k}, d{k}[:, {k}:{k + 1}] + d{k}[{k}:{k + 1}, :])"] for k in range(steps)]
+    return sum(k["nodes"] for k in explain(api, f"d{steps}", let=let)["kernels"])
 
+
+def test_what_views_read_again_is_a_temporary(api):
     api.upload(np.arange(2500, dtype=np.int64).reshape(50, 50) % 71, "d")
-    assert shortest_paths(40) < 2.2 * shortest_paths(20) < 4.4 * 20 * 20
+    assert shortest_paths(api, 40) < 2.2 * shortest_paths(api, 20) < 4.4 * 20 * 20
+
+
+def test_what_views_read_again_is_a_temporary_on_a_gpu(gpu_with):
+    """There a kernel may repeat more before a temporary is cheaper, and the operands come first."""
+    c = gpu_with().client()
+    c.upload(np.arange(2500, dtype=np.int64).reshape(50, 50) % 71, "d")
+    assert shortest_paths(c, 40) < 2.2 * shortest_paths(c, 20) < 4.4 * 20 * 20
 
 
 def test_parts_that_views_read_once_are_no_temporary(api):
