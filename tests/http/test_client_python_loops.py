@@ -309,9 +309,16 @@ def test_memory_that_is_not_there(daemon_with):
         assert np.array_equal(np.asarray(u), heat(np, field(256), 50))
 
 
-def test_a_job_that_somebody_ends(xp, api):  # noqa: F811
+@pytest.fixture
+def slow(daemon_with):
+    """A daemon whose jobs last for a while, also where there is a GPU or many cores."""
+    return daemon_with("--backend", "cpu", "--threads", 1)
+
+
+def test_a_job_that_somebody_ends(slow):
     """The error says so, and the arrays are those of the step that it came to: asked for again, the rest is computed."""
-    steps = 400
+    steps = 600
+    api, xp = slow.client(), arrayd.connect(f"http://127.0.0.1:{slow.port}")
     u = heat(xp, xp.asarray(field(1024)), steps)
 
     def end():
@@ -334,9 +341,10 @@ def test_a_job_that_somebody_ends(xp, api):  # noqa: F811
     got = np.asarray(u)
     with arrayd.config(loops=False):
         assert np.array_equal(got, np.asarray(heat(xp, xp.asarray(field(1024)), steps)))
+    xp.close()
 
 
-def test_interrupted(daemon):
+def test_interrupted(slow):
     """Ctrl-C ends what the server does for the loop."""
     script = """import arrayd, numpy as np, sys
 xp = arrayd.connect(sys.argv[1])
@@ -347,10 +355,10 @@ try: np.asarray(u)
 except KeyboardInterrupt: print("interrupted", flush=True)
 """
     path = str(pathlib.Path(arrayd.__file__).resolve().parents[1])
-    p = subprocess.Popen([sys.executable, "-c", script, f"http://127.0.0.1:{daemon.port}"], stdout=subprocess.PIPE, text=True,
+    p = subprocess.Popen([sys.executable, "-c", script, f"http://127.0.0.1:{slow.port}"], stdout=subprocess.PIPE, text=True,
                          env={**os.environ, "PYTHONPATH": path})
     assert p.stdout.readline() == "begins\n"
-    c = daemon.client()
+    c = slow.client()
 
     def running():
         return [j for j in c.get("/v1/jobs").json()["jobs"] if j["steps"] == 1500]

@@ -194,7 +194,7 @@ def test_a_unix_socket_is_not_stored_without_its_path(tmp_path, daemon_with):
 def test_what_a_restart_leaves(tmp_path, daemon_with):
     """SIGTERM where descriptors are stored: sockets, exports and jobs are the next process's."""
     manager = Manager(tmp_path / "notify")
-    args = ("--keep-arrays", "--allow-export", "--listen", f"unix:{tmp_path}/s")
+    args = ("--backend", "cpu", "--keep-arrays", "--allow-export", "--listen", f"unix:{tmp_path}/s")  # a GPU's memory cannot be mapped here
     d = daemon_with(*args, environment={"NOTIFY_SOCKET": manager.path, "FDSTORE": "100"})
     manager.until("READY")
     c = d.client(unix=f"{tmp_path}/s")
