@@ -225,6 +225,13 @@ def two_with(daemon_with, accounts):
     return start
 
 
+def skip_without(package):
+    """On a machine that is there for its GPU, libraries may lie where the build alone was told to look. Elsewhere a missing one is a
+    failure: deploy/check installs them."""
+    if os.environ.get("ARRAYD_REAL_GPU") and subprocess.run(["pkg-config", "--exists", package]).returncode:
+        pytest.skip(f"pkg-config does not find {package}")
+
+
 def fake_gpu():
     """The environment in which a daemon finds the fake driver and compiler, or None."""
     build = pathlib.Path(find_binary()).resolve().parents[1]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from client import REPO
-from conftest import fake_gpu, find_binary
+from conftest import fake_gpu, find_binary, skip_without
 from test_tls import make_certificate
 
 BUILD = pathlib.Path(find_binary()).resolve().parents[1]
@@ -268,6 +268,7 @@ def test_what_the_library_shows():
 
 def test_the_readme(installed, daemon, api, tmp_path):
     """Its ```c block is field.c; its ```sh blocks run in order, but for the build and the installation."""
+    skip_without("libcjson")
     text = README.read_text().replace("127.0.0.1:7411", f"{daemon.host}:{daemon.port}")
     (tmp_path / "field.c").write_text(*re.findall(r"^```c\n(.*?)^```$", text, re.M | re.S))
     np.save(tmp_path / "field.npy", np.arange(12.0).reshape(3, 4))
