@@ -282,7 +282,7 @@ class Engine:
             return r._replace(headers=(*r.headers, ("Prefer", f"wait={seconds}")))
 
         begin = waiting(self.ask("POST", "/v1/programs?wait=1", request), 1) if brief else self.ask("POST", "/v1/programs", request)
-        status = (yield begin).json(JOB)
+        status: Dict[str, Any] = (yield begin).json(JOB)
         path = f"/v1/jobs/{status['id']}"
         try:
             while status["state"] not in ENDED:

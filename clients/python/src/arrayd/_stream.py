@@ -61,7 +61,8 @@ def kept(nodes: List[Node], root: Node) -> Tuple[Set[Node], Set[Node]]:
     """Of a stream: what is to be kept when it has been computed, and what else may be asked for again, and is then computed anew. Kept
     are the root, and what would be computed again although it is no mere rearrangement: arrays that were written to, and what has
     been computed before."""
-    inside, wanted, again = set(nodes), {root}, set()
+    inside, wanted = set(nodes), {root}
+    again: Set[Node] = set()
     for n in reversed(nodes):
         if n is not root and n.is_asked_for(inside, again):
             (wanted if n.op == "setitem" or n.met and n.op not in THROUGH else again).add(n)

@@ -44,7 +44,7 @@ def reshaped(ghost: "np.ndarray[Any, Any]", shape: Shape) -> "Optional[np.ndarra
     if ghost.flags.c_contiguous or ghost.size == 0:
         return ghost_of(shape)
     try:
-        return ghost.reshape(shape, copy=False)  # type: ignore[call-overload,no-any-return]
+        return ghost.reshape(shape, copy=False)  # type: ignore[call-overload,no-any-return,unused-ignore]
     except TypeError:  # NumPy before 2.1
         view = ghost.view()
         try:
