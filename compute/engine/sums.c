@@ -1,8 +1,8 @@
-/* A sum is an expression like any other, evaluated while nothing else is to be done. An array is
- * marked in one pass, and its memory summed in the next if it has not been written in between. */
+/* A sum is an expression like any other, evaluated behind all else, and while there is other work
+ * only so often that this is not felt. An array is marked in one pass, and its memory summed in the
+ * next if it has not been written in between. */
 #include "compute/engine/sums.h"
 
-#include <errno.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -16,7 +16,11 @@
 
 #define OPERAND "u"
 #define PAUSE_S 0.25
+#define LOOK_S  0.05
 #define BATCH   64
+/* of a pass, beside other work: so much of the device's time, and of the engine's lock */
+#define MOST_BYTES (INT64_C(1) << 30)
+#define MOST_LOOKS 4096
 
 struct device_sums {
     struct engine_stream *stream; /* NULL: not made yet */
@@ -33,6 +37,7 @@ struct sums {
     struct device_sums *devices;
     uint64_t version; /* of the engine at the last pass, if that found nothing to do */
     _Atomic int64_t made;
+    _Atomic bool stopping;
     uint64_t settled; /* arrays that were last used before that (engine_clock) need no sum now */
 };
 
@@ -85,21 +90,30 @@ static void wake(void *user)
     sem_post(user);
 }
 
-static enum err_code pull(struct engine_stream *stream, struct array *out, int64_t *ret,
+static void wait_a_little(sem_t *more)
+{
+    const struct timespec until = clock_after(LOOK_S);
+    (void)sem_clockwait(more, CLOCK_MONOTONIC, &until);
+}
+
+/* All that is asked of the results, unless the engine is to have no more of this. */
+static enum err_code pull(struct sums *s, const struct device_sums *dev, int64_t *ret,
                           int64_t bytes, struct err *e)
 {
-    struct download *d;
+    struct download *d = NULL;
     sem_t more;
-    int64_t have = 0, got = 0;
+    int64_t have = 0;
     sem_init(&more, 0, 0);
-    enum err_code code = download_new(stream, out, wake, &more, &d, e);
+    enum err_code code = download_new(dev->stream, dev->out, wake, &more, &d, e);
     while (code == ERR_OK && have < bytes) {
-        got = download_pull(d, have, (char *)ret + have, (size_t)(bytes - have));
+        const int64_t got = download_pull(d, have, (char *)ret + have, (size_t)(bytes - have));
+        have += got > 0 ? got : 0;
         if (got < 0)
             code = err_set(e, download_result(d), "the sums cannot be read");
-        have += got > 0 ? got : 0;
-        while (got == 0 && sem_wait(&more) != 0 && errno == EINTR)
-            ;
+        else if (atomic_load(&s->stopping))
+            code = err_set(e, ERR_DRAINING, "the engine is closing");
+        else if (got == 0)
+            wait_a_little(&more);
     }
     if (d)
         download_free(d);
@@ -127,7 +141,7 @@ static enum err_code sum_batch(struct sums *s, struct words *w, size_t n, struct
         TRY(engine_evaluate(d->stream, s->account, &q, &same, NULL, NULL, NULL, e));
         array_unref(same);
     }
-    TRY(pull(d->stream, d->out, got, (int64_t)(n * sizeof *got), e));
+    TRY(pull(s, d, got, (int64_t)(n * sizeof *got), e));
     for (size_t i = 0; i < n; i++)
         w[i].got = got[i];
     return ERR_OK;
@@ -158,24 +172,25 @@ static bool is_own(const struct sums *s, const struct buffer *b)
     return out && out->buffer == b;
 }
 
-/* Whether its memory can have a sum: it outlives the process, is on the device, and nothing writes
- * it, another process neither. */
-static bool is_settled(const struct storage *st)
+/* Whether its memory can have a sum: it outlives the process and is on the device, and no other
+ * process writes it. */
+static bool can_have_one(const struct storage *st)
 {
     return st->cell && !st->host && st->size > 0 && !atomic_load(&st->exported) &&
-           atomic_load(&st->failed) == ERR_OK && atomic_load(&cell_of(st)->writing) == 0;
+           atomic_load(&st->failed) == ERR_OK;
 }
 
 /* Whether to sum it now, for a batch of sums to be made or (`again`) compared. Marks what has none
- * yet. */
-static bool is_wanted(struct cell *c, bool again, bool *ret_marked)
+ * yet. *ret_later: another time. */
+static bool is_wanted(struct cell *c, bool again, bool *ret_later)
 {
     uint64_t is = CELL_SUM_NONE;
     if (again)
         return atomic_load(&c->sum) >= CELL_SUM_LEAST;
-    if (!atomic_compare_exchange_strong(&c->sum, &is, CELL_SUM_QUIET))
+    if (atomic_load(&c->writing) == 0 &&
+        !atomic_compare_exchange_strong(&c->sum, &is, CELL_SUM_QUIET))
         return is == CELL_SUM_QUIET;
-    *ret_marked = true;
+    *ret_later = true;
     return false;
 }
 
@@ -192,19 +207,30 @@ static bool grown(struct list *l)
     return true;
 }
 
-/* At most so many of those used after s->settled; *ret_later: others may be wanted later. */
-static void gather(struct sums *s, bool again, size_t most, struct list *ret, bool *ret_later)
+/* Those used after s->settled, or (unless `again`) a batch of them: a first one, and others as far
+ * as MOST_BYTES go. *ret_later: others may be wanted later. Returns whether it looked at all. */
+static bool gather(struct sums *s, bool again, struct list *ret, bool *ret_later)
 {
     struct engine *g = s->engine;
+    const bool busy = !again && engine_jobs_in_flight(g) > 0;
+    size_t looked = 0, n = again ? SIZE_MAX : BATCH;
+    bool all = true;
+    int64_t bytes = 0;
     *ret_later = false;
     pthread_mutex_lock(&g->lock);
     pthread_mutex_lock(&g->buffers_lock);
-    for (struct buffer *b = g->newest; b && ret->n < most; b = b->older) {
+    for (struct buffer *b = g->newest; b && ret->n < n; b = b->older) {
         if (atomic_load(&b->used) <= s->settled)
             break;
+        all = !busy || looked++ < MOST_LOOKS;
+        if (!all)
+            break;
         const struct storage *st = b->storage;
-        if (!is_settled(st) || is_own(s, b) || !is_wanted(cell_of(st), again, ret_later))
+        if (!can_have_one(st) || is_own(s, b) || !is_wanted(cell_of(st), again, ret_later))
             continue;
+        bytes += st->size;
+        if (!again && ret->n > 0 && bytes > MOST_BYTES)
+            break;
         struct words w = {.cell = st->cell, .sum = atomic_load(&cell_of(st)->sum)};
         w.array = grown(ret) ? buffer_words(b) : NULL;
         if (w.array)
@@ -212,6 +238,7 @@ static void gather(struct sums *s, bool again, size_t most, struct list *ret, bo
     }
     pthread_mutex_unlock(&g->buffers_lock);
     pthread_mutex_unlock(&g->lock);
+    return all;
 }
 
 static void release(struct list *l)
@@ -263,18 +290,18 @@ static double pass(struct sums *s)
     struct list l = {0};
     struct err e = ERR_INIT;
     bool later;
-    if (engine_jobs_in_flight(g) > 0 || version == s->version)
+    if (version == s->version)
         return PAUSE_S;
-    gather(s, false, BATCH, &l, &later);
-    if (l.n == 0 && !later) {
+    const bool all = gather(s, false, &l, &later);
+    if (l.n == 0 && !later)
         s->version = version;
+    if (l.n == 0 && !later && all)
         s->settled = clock;
-    }
     begin(s, &l);
     const bool more = l.n > 0, summed = sum_all(s, &l, &e) == ERR_OK;
     end(s, &l, summed);
     release(&l);
-    return more && summed ? WORKER_AGAIN : PAUSE_S;
+    return more && summed && engine_jobs_in_flight(g) == 0 ? WORKER_AGAIN : PAUSE_S;
 }
 
 static double step(void *user)
@@ -294,7 +321,7 @@ static enum err_code compare(struct sums *s, size_t *ret, struct err *e)
     struct list l = {0};
     bool later;
     *ret = 0;
-    gather(s, true, SIZE_MAX, &l, &later);
+    (void)gather(s, true, &l, &later);
     const enum err_code code = sum_all(s, &l, e);
     for (size_t i = 0; code == ERR_OK && i < l.n; i++)
         if (l.all[i].sum != as_sum(l.all[i].got)) {
@@ -378,6 +405,7 @@ void engine_sums_stop(struct engine *g)
     struct sums *s = g->sums;
     if (!s)
         return;
+    atomic_store(&s->stopping, true);
     worker_stop(&s->worker);
     for (int i = 0; i < engine_device_count(g); i++) {
         array_unref(s->devices[i].out);

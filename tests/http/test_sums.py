@@ -63,6 +63,15 @@ def test_what_a_fault_changes_is_found(gpu_with, how):
     assert re.search("are not what they were; their contents are lost arrays=2", d.log())
 
 
+def test_what_is_written_for_long_has_a_sum(gpu_with):
+    """Also an array that was still being written when others were summed."""
+    d = gpu_with("--keep-arrays", environment={"ARRAYD_FAKE_DELAY": "700000"})
+    c = d.client()
+    c.expect(201, c.post("/v1/arrays", {"name": "a", "shape": [1000], "dtype": "float32", "fill": 1}))
+    c.expect(200, c.post("/v1/evaluate", {"expr": "a + 1", "out": "a"}))
+    until(lambda: sums(c) >= 1)
+
+
 def test_what_is_written_has_no_sum(gpu_with):
     """Nothing is taken for changed that was written, exchanged or moved since it was summed."""
     d = gpu_with("--keep-arrays", "--restart-limit", 1000)

@@ -236,7 +236,7 @@ def test_cells_that_are_damaged(daemon_with):
     folder = pathlib.Path(f"/proc/{d.proc.pid}/fd")
     cells = next(x for x in folder.iterdir() if "arrayd-cells" in os.readlink(x))
     with open(cells, "r+b") as f:
-        f.write(b"\xff" * (32 * 3 + 8))
+        f.write(b"\xff" * (40 * 3 + 8))
     kill(d)
     until(lambda: d.log().count(" ready ") == 2)
     assert "what the previous process noted of arrays is damaged" in d.log()
