@@ -373,6 +373,13 @@ def test_a_stop_is_given_the_time_it_needs(compose, unit):
     assert seconds(given) >= drain + float(settings(read("container.conf"))["state-timeout"][0]) + 30
 
 
+def test_the_unit_never_gives_up(unit):
+    """systemd lets go of what it stored once it no longer restarts the unit; a long start is not a failed one."""
+    sections = dict(re.findall(r"^\[(\w+)\]\n(.*?)(?=^\[|\Z)", unit.read_text(), re.M | re.S))
+    assert "\nStartLimitIntervalSec=0\n" in sections["Unit"]
+    assert "\nTimeoutStartSec=infinity\n" in sections["Service"]
+
+
 def test_the_unit_restarts_what_lost_its_device(unit):
     text = unit.read_text()
     status = re.search(r"#define LOST_EXIT +(\d+)", (REPO / "server/lost.h").read_text())[1]
