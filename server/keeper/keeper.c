@@ -209,7 +209,7 @@ static bool keep(struct keeper *k, const struct link_message *m)
     }
     if (!held_put(&k->table, m->name, number, m->fd))
         return false;
-    notify_store(m->name, number, m->fd);
+    notify_store(m->name, number, m->fd, m->kind == LINK_ADD);
     return true;
 }
 

@@ -10,8 +10,9 @@
 /* Sends assignments, one a line ("READY=1"). */
 void notify_say(const char *text);
 /* A descriptor into the store, and out of it again. One with a number above 0 takes the place of
- * the one with that before it, which goes when it is there. */
-void notify_store(const char *name, unsigned number, int fd);
+ * the one with that before it, which goes when it is there. `many`: one of many; the last places
+ * are not for these. */
+void notify_store(const char *name, unsigned number, int fd, bool many);
 void notify_remove(const char *name, unsigned number);
 
 /* The descriptor to poll for POLLOUT, before notify_go_on; −1: nothing waits. */
