@@ -56,7 +56,7 @@ enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 static int complain(const struct err *e, int status)
 {
-    fprintf(stderr, "arrayd: %s\n", e->message);
+    fprintf(stderr, "%sarrayd: %s\n", log_prefix(LOG_ERROR), e->message);
     return status;
 }
 

@@ -6,7 +6,9 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "compute/base/clock.h"
@@ -87,6 +89,31 @@ bool log_enabled(enum log_level level)
     return (int)level <= atomic_load_explicit(&threshold, memory_order_relaxed);
 }
 
+/* JOURNAL_STREAM is inherited by programs whose output goes elsewhere: so its numbers count. */
+static bool find_journal(void)
+{
+    const char *stream = getenv("JOURNAL_STREAM");
+    char own[64];
+    struct stat st;
+    if (!stream || fstat(STDERR_FILENO, &st) != 0)
+        return false;
+    snprintf(own, sizeof own, "%llu:%llu", (unsigned long long)st.st_dev,
+             (unsigned long long)st.st_ino);
+    return !strcmp(stream, own);
+}
+
+const char *log_prefix(enum log_level level)
+{
+    static const char *const prefixes[] = {"<3>", "<4>", "<6>", "<7>"};
+    static _Atomic int journal; /* 0: unknown, 1: no, 2: yes */
+    int known = atomic_load_explicit(&journal, memory_order_relaxed);
+    if (!known) {
+        known = 1 + find_journal();
+        atomic_store_explicit(&journal, known, memory_order_relaxed);
+    }
+    return known == 2 ? prefixes[level] : "";
+}
+
 void log_event(enum log_level level, const char *message, ...)
 {
     if (!log_enabled(level))
@@ -99,6 +126,7 @@ void log_event(enum log_level level, const char *message, ...)
     clock_date_text(clock_date_us(), stamp);
 
     bool json = atomic_load(&as_json);
+    puts_(&l, log_prefix(level));
     if (json) {
         puts_(&l, "{\"time\":");
         put_quoted(&l, stamp);

@@ -206,6 +206,27 @@ def children(pid):
         return [int(x) for x in f.read().split()]
 
 
+@pytest.mark.parametrize("journal", [True, False])
+def test_priorities_for_the_journal(tmp_path, journal):
+    """systemd names its stream by device and inode; output that goes elsewhere is not the journal's."""
+    with open(tmp_path / "log", "wb") as log:
+        st = os.fstat(log.fileno())
+        environment = {**os.environ, "JOURNAL_STREAM": f"{st.st_dev}:{st.st_ino + (not journal)}"}
+        keeper = subprocess.Popen([find_binary(), "--listen", "127.0.0.1:0"], stderr=log, env=environment)
+        try:
+            until(lambda: b" ready " in (tmp_path / "log").read_bytes())
+            os.kill(children(keeper.pid)[0], signal.SIGKILL)
+            until(lambda: (tmp_path / "log").read_bytes().count(b" ready ") == 2)
+        finally:
+            keeper.terminate()
+            assert keeper.wait(20) == 0
+        subprocess.run([find_binary(), "--no-such"], stderr=log, env=environment)
+    lines = (tmp_path / "log").read_text().splitlines()
+    levels = {line[:3] if journal else line.split()[1] for line in lines[:-1]}
+    assert levels == ({"<4>", "<6>"} if journal else {"info", "warn"})
+    assert lines[-1].startswith("<3>arrayd: " if journal else "arrayd: ")
+
+
 @pytest.mark.parametrize("closed", [(), (0, 1, 2)], ids=["reader gone", "closed"])
 def test_no_log(tmp_path, closed):
     """Nobody reads the log, or there are no standard files: that is no reason to end."""
