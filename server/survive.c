@@ -29,6 +29,8 @@
  * another form of them is another version. */
 _Static_assert(JOURNAL_VERSION == ENGINE_KEEP_VERSION, "one version for all that a process leaves");
 
+#define OTHER_VERSION                                                                              \
+    ": start a version that knows it, or discard its arrays by one start with keep-arrays = no"
 #define CHUNK_NAME 80
 #define JOURNAL    "journal"
 #define CELLS      "cells"
@@ -259,10 +261,8 @@ static enum err_code open_left(struct survive *v, struct err *e)
         return ERR_OK;
     enum err_code code = journal_read(fd, &v->left, &damage, &why);
     v->doubtful = damage.missing;
-    if (code == ERR_OUT_OF_MEMORY) {
-        *e = why;
-        return code;
-    }
+    if (code == ERR_OUT_OF_MEMORY || code == ERR_CONFLICT)
+        return err_set(e, code, "%s%s", why.message, code == ERR_CONFLICT ? OTHER_VERSION : "");
     if (code != ERR_OK)
         log_event(LOG_ERROR, "what the previous process left cannot be read", "reason", why.message,
                   NULL);

@@ -452,7 +452,7 @@ static enum err_code check_opening(const struct area *a, uint64_t *ret_salt, str
     if (!m)
         return err_set(e, ERR_STATE, "this is no journal");
     if (m->version != JOURNAL_VERSION)
-        return err_set(e, ERR_STATE, "the journal is of version %u, this program knows %d",
+        return err_set(e, ERR_CONFLICT, "the journal is of version %u, this program knows %d",
                        m->version, JOURNAL_VERSION);
     *ret_salt = m->salt;
     return ERR_OK;

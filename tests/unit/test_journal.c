@@ -412,7 +412,7 @@ static void what_is_no_journal_is_refused(void **state)
         p[versions[i]]++;
     int fd = memfd_create("test", MFD_CLOEXEC);
     assert_int_equal(write(fd, p, a.size), a.size);
-    assert_int_equal(journal_check(fd, &e), ERR_STATE);
+    assert_int_equal(journal_check(fd, &e), ERR_CONFLICT);
     snprintf(version, sizeof version, "version %d", JOURNAL_VERSION + 1);
     assert_non_null(strstr(e.message, version));
     close(fd);

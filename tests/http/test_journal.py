@@ -1,10 +1,12 @@
-"""A journal without room: what is acknowledged outlives the daemon all the same, and others have their part of it."""
+"""A journal without room: what is acknowledged outlives the daemon all the same, and others have their part of it. And one of another version."""
+import os
+import pathlib
 import re
 
 import numpy as np
 
 from conftest import until
-from test_survive import idle, keeping, kill
+from test_survive import idle, keeping, kill, same
 
 SIZE = 4 << 20  # of the journal, the smallest
 VALUE = -1.2345678901234567e-300
@@ -100,3 +102,31 @@ def test_a_jobs_text_counts_as_long_as_the_job_exists(daemon_with, accounts):
         api.expect(204, api.delete(f"/v1/jobs/{ref}"))
     until(lambda: used(api) - before < 100_000)
     api.close()
+
+
+def test_another_version_loses_nothing(daemon_with):
+    """A program that does not know the journal's version does not start over it: the one that does finds everything."""
+    d = keeping(daemon_with)
+    c = d.client()
+    c.upload(np.arange(1000.0), "a")
+    idle(c)
+    c.close()
+    folder = pathlib.Path(f"/proc/{d.proc.pid}/fd")
+    journal = next(x for x in folder.iterdir() if "journal" in os.readlink(x))
+
+    def be(version):
+        with open(journal, "r+b") as f:
+            for mark in (0, 32):
+                f.seek(mark + 8)
+                f.write(version.to_bytes(4, "little") * 2)
+
+    with open(journal, "rb") as f:
+        opening = f.read(64)
+    assert opening[:8] == opening[32:40] == b"arrayd-J"
+    was = int.from_bytes(opening[8:12], "little")
+    be(was + 1)
+    kill(d)
+    until(lambda: d.log().count(f"the journal is of version {was + 1}, this program knows {was}: start a version that knows it") >= 2)
+    be(was)
+    until(lambda: d.log().count(" ready ") == 2)
+    same(c, "a", np.arange(1000.0))
