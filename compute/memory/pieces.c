@@ -1,8 +1,8 @@
-/* A buddy system over all chunks: free blocks are powers of two, aligned to their size, in lists by
- * order, and two halves become a whole again. What is taken need not be a power of two: the rest of
- * the block that it is cut from is free at once, as smaller blocks, so that hardly more is taken
- * than was asked for. Blocks are named by a number, chunk × grains + first grain; lists are links
- * between such numbers, in a table beside each chunk. */
+/* Segregated fit over all chunks: what is free of a chunk lies in runs, as long as can be, in lists
+ * by length, four of them for each power of two. A piece is cut from the beginning of a run, and
+ * the rest is free at once; what is given back becomes one run with its neighbours. Runs are named
+ * by a number, chunk × grains + first grain; lists are links between such numbers, in a table
+ * beside each chunk. The runs of a closed chunk are in no list. */
 #include "compute/memory/pieces.h"
 
 #include <assert.h>
@@ -10,91 +10,134 @@
 #include "compute/base/mem.h"
 
 #define ORDERS 21
+#define LISTS  (4 * ORDERS)
+#define LOOKED 16 /* runs of the list that has longer and shorter ones than are wanted */
 #define NONE   UINT32_MAX
 
 /* Of a grain. */
 struct node {
-    uint32_t next, previous; /* of the free block that begins here */
-    uint8_t order;           /* + 1; 0: no free block begins here */
+    uint32_t next, previous; /* of the free run that begins here */
+    uint32_t begins, ends;   /* length of the free run that does here; 0: none */
 };
 
 struct slot {
     void *chunk; /* NULL: the slot is free */
     struct node *nodes;
+    uint32_t free; /* grains */
+    bool closed;
 };
 
 struct pieces {
     uint32_t grains;
-    int highest; /* order: a whole chunk */
+    int highest; /* log2 of that */
     struct slot *slots;
     uint32_t n_slots, cap_slots;
-    uint32_t filled;        /* lists that are not empty, a bit each */
-    uint32_t heads[ORDERS]; /* by order */
+    uint64_t free;      /* grains of the chunks that are not closed */
+    uint64_t filled[2]; /* lists that are not empty, a bit each */
+    uint32_t heads[LISTS];
 };
 
-static struct node *node_of(const struct pieces *p, uint32_t block)
+static struct slot *slot_of(const struct pieces *p, uint32_t run)
 {
-    return &p->slots[block >> p->highest].nodes[block & (p->grains - 1)];
+    return &p->slots[run >> p->highest];
 }
 
-static void push(struct pieces *p, uint32_t block, int order)
+static struct node *node_of(const struct pieces *p, uint32_t run)
 {
-    struct node *n = node_of(p, block);
-    *n = (struct node){p->heads[order], NONE, (uint8_t)(order + 1)};
+    return &slot_of(p, run)->nodes[run & (p->grains - 1)];
+}
+
+/* --- lists --- */
+
+static int list_of(uint32_t n)
+{
+    const int order = 31 - __builtin_clz(n);
+    return order < 2 ? (int)n : 4 * order + (int)(n >> (order - 2) & 3);
+}
+
+/* The first list of which every run has n grains. */
+static int list_above(uint32_t n)
+{
+    return n > 1 ? list_of(n - 1) + 1 : list_of(n);
+}
+
+static void link_run(struct pieces *p, uint32_t run)
+{
+    struct node *n = node_of(p, run);
+    const int list = list_of(n->begins);
+    n->next = p->heads[list];
+    n->previous = NONE;
     if (n->next != NONE)
-        node_of(p, n->next)->previous = block;
-    p->heads[order] = block;
-    p->filled |= 1u << order;
+        node_of(p, n->next)->previous = run;
+    p->heads[list] = run;
+    p->filled[list / 64] |= UINT64_C(1) << list % 64;
 }
 
-static void unlink_block(struct pieces *p, uint32_t block)
+static void unlink_run(struct pieces *p, uint32_t run)
 {
-    struct node *n = node_of(p, block);
-    const int order = n->order - 1;
+    const struct node *n = node_of(p, run);
+    const int list = list_of(n->begins);
     if (n->next != NONE)
         node_of(p, n->next)->previous = n->previous;
     if (n->previous != NONE)
         node_of(p, n->previous)->next = n->next;
     else
-        p->heads[order] = n->next;
-    if (p->heads[order] == NONE)
-        p->filled &= ~(1u << order);
-    n->order = 0;
+        p->heads[list] = n->next;
+    if (p->heads[list] == NONE)
+        p->filled[list / 64] &= ~(UINT64_C(1) << list % 64);
 }
 
-static int log2_down(uint32_t n)
+/* --- runs --- */
+
+static void add_run(struct pieces *p, uint32_t run, uint32_t n)
 {
-    return 31 - __builtin_clz(n);
+    if (n == 0)
+        return;
+    node_of(p, run)->begins = n;
+    node_of(p, run + n - 1)->ends = n;
+    if (!slot_of(p, run)->closed)
+        link_run(p, run);
 }
 
-static int log2_up(uint32_t n)
+/* Returns its length. */
+static uint32_t remove_run(struct pieces *p, uint32_t run)
 {
-    return n > 1 ? log2_down(n - 1) + 1 : 0;
+    const uint32_t n = node_of(p, run)->begins;
+    if (!slot_of(p, run)->closed)
+        unlink_run(p, run);
+    node_of(p, run)->begins = 0;
+    node_of(p, run + n - 1)->ends = 0;
+    return n;
 }
 
-/* The largest block that begins at `first`, within n grains. */
-static int largest(const struct pieces *p, uint32_t first, uint32_t n)
+static void count(struct pieces *p, struct slot *s, int64_t grains)
 {
-    const int fits = log2_down(n), aligned = first ? __builtin_ctz(first) : p->highest;
-    return fits < aligned ? fits : aligned;
+    s->free = (uint32_t)(s->free + grains);
+    if (!s->closed)
+        p->free = (uint64_t)((int64_t)p->free + grains);
 }
 
-/* Frees grains of one chunk. */
-static void release(struct pieces *p, uint32_t block, uint32_t n)
+/* Takes n grains from `at` on out of the run that has them. */
+static void cut(struct pieces *p, uint32_t run, uint32_t at, uint32_t n)
 {
-    while (n) {
-        int order = largest(p, block & (p->grains - 1), n);
-        const uint32_t size = 1u << order;
-        uint32_t whole = block;
-        while (order < p->highest && node_of(p, whole ^ 1u << order)->order == order + 1) {
-            unlink_block(p, whole ^ 1u << order);
-            whole &= ~(1u << order);
-            order++;
-        }
-        push(p, whole, order);
-        block += size;
-        n -= size;
-    }
+    const uint32_t end = run + remove_run(p, run);
+    assert(run <= at && n <= end - at);
+    add_run(p, run, at - run);
+    add_run(p, at + n, end - (at + n));
+    count(p, slot_of(p, run), -(int64_t)n);
+}
+
+/* The next run of the slot from *at on; NONE: there is no more. */
+static uint32_t next_run(const struct pieces *p, uint32_t slot, uint32_t *at)
+{
+    const struct node *nodes = p->slots[slot].nodes;
+    while (*at < p->grains && nodes[*at].begins == 0)
+        ++*at;
+    if (*at == p->grains)
+        return NONE;
+    const uint32_t run = (slot << p->highest) + *at;
+    *at += nodes[*at].begins;
+    return run;
 }
 
 struct pieces *pieces_new(uint32_t grains)
@@ -104,8 +147,8 @@ struct pieces *pieces_new(uint32_t grains)
     if (!p)
         return NULL;
     p->grains = grains;
-    p->highest = log2_down(grains);
-    for (int i = 0; i < ORDERS; i++)
+    p->highest = 31 - __builtin_clz(grains);
+    for (int i = 0; i < LISTS; i++)
         p->heads[i] = NONE;
     return p;
 }
@@ -144,9 +187,10 @@ bool pieces_add(struct pieces *p, void *chunk, uint32_t *ret_slot)
     struct node *nodes = s ? mem_calloc(p->grains, sizeof *nodes) : NULL;
     if (!nodes)
         return false;
-    *s = (struct slot){chunk, nodes};
+    *s = (struct slot){.chunk = chunk, .nodes = nodes};
     *ret_slot = (uint32_t)(s - p->slots);
-    push(p, *ret_slot << p->highest, p->highest);
+    add_run(p, *ret_slot << p->highest, p->grains);
+    count(p, s, p->grains);
     return true;
 }
 
@@ -157,28 +201,37 @@ void *pieces_next(const struct pieces *p, uint32_t *at)
     return *at < p->n_slots ? p->slots[(*at)++].chunk : NULL;
 }
 
-void *pieces_take(struct pieces *p, uint32_t n, uint32_t *ret_first)
+/* The shortest of the first runs in n's own list that have n grains; NONE: none has. */
+static uint32_t look(const struct pieces *p, uint32_t n)
 {
-    const uint32_t lists = p->filled & ~0u << log2_up(n);
-    if (!lists)
-        return NULL;
-    const int order = __builtin_ctz(lists);
-    const uint32_t block = p->heads[order];
-    unlink_block(p, block);
-    release(p, block + n, (1u << order) - n);
-    *ret_first = block & (p->grains - 1);
-    return p->slots[block >> p->highest].chunk;
+    uint32_t best = NONE, run = p->heads[list_of(n)];
+    for (int i = 0; run != NONE && i < LOOKED; i++, run = node_of(p, run)->next) {
+        const uint32_t has = node_of(p, run)->begins;
+        if (has >= n && (best == NONE || has < node_of(p, best)->begins))
+            best = run;
+    }
+    return best;
 }
 
-/* The free block that holds the grain, or NONE. */
-static uint32_t holding(const struct pieces *p, uint32_t block)
+static uint32_t head_from(const struct pieces *p, int list)
 {
-    for (int order = 0; order <= p->highest; order++) {
-        const uint32_t start = block & ~0u << order;
-        if (node_of(p, start)->order == order + 1)
-            return start;
-    }
-    return NONE;
+    uint64_t lists = list < 64 ? p->filled[0] & ~UINT64_C(0) << list : 0;
+    if (lists)
+        return p->heads[__builtin_ctzll(lists)];
+    lists = p->filled[1] & ~UINT64_C(0) << (list < 64 ? 0 : list - 64);
+    return lists ? p->heads[64 + __builtin_ctzll(lists)] : NONE;
+}
+
+void *pieces_take(struct pieces *p, uint32_t n, uint32_t *ret_first)
+{
+    uint32_t run = look(p, n);
+    if (run == NONE)
+        run = head_from(p, list_above(n));
+    if (run == NONE)
+        return NULL;
+    cut(p, run, run, n);
+    *ret_first = run & (p->grains - 1);
+    return slot_of(p, run)->chunk;
 }
 
 bool pieces_take_at(struct pieces *p, uint32_t slot, uint32_t first, uint32_t n)
@@ -186,33 +239,64 @@ bool pieces_take_at(struct pieces *p, uint32_t slot, uint32_t first, uint32_t n)
     if (slot >= p->n_slots || !p->slots[slot].chunk || n == 0 || first >= p->grains ||
         n > p->grains - first)
         return false;
-    const uint32_t from = (slot << p->highest) + first;
-    uint32_t start;
-    for (uint32_t at = from; at < from + n; at = start + (1u << (node_of(p, start)->order - 1))) {
-        start = holding(p, at);
-        if (start == NONE)
-            return false;
-    }
-    for (uint32_t at = from, size; at < from + n; at = start + size) {
-        start = holding(p, at);
-        size = 1u << (node_of(p, start)->order - 1);
-        unlink_block(p, start);
-        if (start < from)
-            release(p, start, from - start);
-        if (start + size > from + n)
-            release(p, from + n, start + size - (from + n));
-    }
+    const struct node *nodes = p->slots[slot].nodes;
+    uint32_t begin = first;
+    while (begin > 0 && nodes[begin].begins == 0)
+        begin--;
+    if (nodes[begin].begins < first - begin + n)
+        return false;
+    const uint32_t block = slot << p->highest;
+    cut(p, block + begin, block + first, n);
     return true;
 }
 
 bool pieces_give(struct pieces *p, uint32_t slot, uint32_t first, uint32_t n)
 {
     const uint32_t block = slot << p->highest;
-    release(p, block + first, n);
-    if (node_of(p, block)->order != p->highest + 1)
+    struct slot *s = &p->slots[slot];
+    uint32_t begin = first, end = first + n;
+    count(p, s, n);
+    if (begin > 0 && s->nodes[begin - 1].ends) {
+        begin -= s->nodes[begin - 1].ends;
+        (void)remove_run(p, block + begin);
+    }
+    if (end < p->grains && s->nodes[end].begins)
+        end += remove_run(p, block + end);
+    if (s->free < p->grains) {
+        add_run(p, block + begin, end - begin);
         return false;
-    unlink_block(p, block);
-    mem_free(p->slots[slot].nodes);
-    p->slots[slot] = (struct slot){0};
+    }
+    count(p, s, -(int64_t)p->grains);
+    mem_free(s->nodes);
+    *s = (struct slot){0};
     return true;
+}
+
+/* --- closed chunks --- */
+
+uint32_t pieces_left(const struct pieces *p, uint32_t slot)
+{
+    return p->slots[slot].free;
+}
+
+uint64_t pieces_left_open(const struct pieces *p)
+{
+    return p->free;
+}
+
+bool pieces_is_closed(const struct pieces *p, uint32_t slot)
+{
+    return p->slots[slot].closed;
+}
+
+void pieces_close(struct pieces *p, uint32_t slot, bool closed)
+{
+    struct slot *s = &p->slots[slot];
+    uint32_t at = 0;
+    if (s->closed == closed)
+        return;
+    for (uint32_t run = next_run(p, slot, &at); run != NONE; run = next_run(p, slot, &at))
+        (closed ? unlink_run : link_run)(p, run);
+    p->free = closed ? p->free - s->free : p->free + s->free;
+    s->closed = closed;
 }

@@ -25,7 +25,7 @@ struct model {
         uint32_t first, n;
     } all[MOST];
     int n_all;
-    bool there[CHUNKS];
+    bool there[CHUNKS], closed[CHUNKS];
     uint32_t slot[CHUNKS];
     bool taken[CHUNKS][GRAINS];
     char names[CHUNKS]; /* their addresses stand for the chunks */
@@ -52,29 +52,29 @@ static bool is_empty(const struct model *m, int chunk)
     return !memchr(m->taken[chunk], 1, GRAINS);
 }
 
-/* Whether an aligned block that holds n grains is free: those can always be had. */
+/* Whether so many grains are free side by side, in a chunk that is not closed. */
 static bool has_room(const struct model *m, uint32_t n)
 {
-    uint32_t size = 1;
-    while (size < n)
-        size *= 2;
     for (int c = 0; c < CHUNKS; c++)
-        for (uint32_t at = 0; m->there[c] && at < GRAINS; at += size)
-            if (!memchr(&m->taken[c][at], 1, size))
+        for (uint32_t at = 0, run = 0; m->there[c] && !m->closed[c] && at < GRAINS; at++) {
+            run = m->taken[c][at] ? 0 : run + 1;
+            if (run == n)
                 return true;
+        }
     return false;
 }
 
 static void take(struct model *m, uint32_t n)
 {
     uint32_t first;
-    const bool room = has_room(m, n);
+    const bool room = has_room(m, n), plenty = has_room(m, n + n / 4);
     const char *name = m->n_all < MOST ? pieces_take(m->p, n, &first) : NULL;
     if (!name) {
-        assert_true(!room || m->n_all == MOST);
+        assert_true(!plenty || m->n_all == MOST);
         return;
     }
     const int chunk = (int)(name - m->names);
+    assert_true(room && !m->closed[chunk]);
     paint(m, chunk, first, n, true);
     m->all[m->n_all++] = (struct held){chunk, first, n};
 }
@@ -102,6 +102,7 @@ static void give(struct model *m, int which)
     const bool empty = pieces_give(m->p, m->slot[h.chunk], h.first, h.n);
     assert_int_equal(empty, is_empty(m, h.chunk));
     m->there[h.chunk] = !empty;
+    m->closed[h.chunk] &= !empty;
 }
 
 static void add(struct model *m)
@@ -109,17 +110,36 @@ static void add(struct model *m)
     const int chunk = (int)dice(m, CHUNKS);
     if (!m->there[chunk])
         m->there[chunk] = pieces_add(m->p, &m->names[chunk], &m->slot[chunk]);
+    m->closed[chunk] &= m->there[chunk];
+}
+
+static void close_or_open(struct model *m)
+{
+    const int chunk = (int)dice(m, CHUNKS);
+    if (!m->there[chunk])
+        return;
+    m->closed[chunk] = dice(m, 3) == 0;
+    pieces_close(m->p, m->slot[chunk], m->closed[chunk]);
+    assert_int_equal(pieces_is_closed(m->p, m->slot[chunk]), m->closed[chunk]);
 }
 
 static void count(struct model *m)
 {
     uint32_t at = 0;
     int n = 0, there = 0;
+    uint64_t open = 0;
     while (pieces_next(m->p, &at))
         n++;
-    for (int c = 0; c < CHUNKS; c++)
+    for (int c = 0; c < CHUNKS; c++) {
+        uint32_t left = 0;
+        for (uint32_t i = 0; m->there[c] && i < GRAINS; i++)
+            left += !m->taken[c][i];
         there += m->there[c];
+        open += m->closed[c] ? 0 : left;
+        assert_true(!m->there[c] || pieces_left(m->p, m->slot[c]) == left);
+    }
     assert_int_equal(n, there);
+    assert_int_equal(pieces_left_open(m->p), open);
 }
 
 static void at_random(void **state)
@@ -134,6 +154,8 @@ static void at_random(void **state)
             const bool grows = i / 4000 & 1;
             if (what < 3)
                 add(&m);
+            else if (what < 5)
+                close_or_open(&m);
             else if (what < 10)
                 take_at(&m, 1 + dice(&m, most));
             else if (what < (grows ? 40 : 65))
@@ -159,12 +181,10 @@ static void all_of_a_chunk(void **state)
         struct pieces *p = pieces_new(GRAINS);
         assert_null(pieces_take(p, n, &first));
         assert_true(pieces_add(p, &chunk, &slot));
-        uint32_t size = 1, got = 0;
-        while (size < n)
-            size *= 2;
+        uint32_t got = 0;
         while (pieces_take(p, n, &first))
             firsts[got++] = first;
-        assert_true(got >= GRAINS / size);
+        assert_int_equal(got, GRAINS / n);
         for (uint32_t left = GRAINS - got * n; left; left--)
             assert_non_null(pieces_take(p, 1, &first));
         assert_null(pieces_take(p, 1, &first));
