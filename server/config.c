@@ -200,7 +200,7 @@ const struct setting config_settings[] = {
     {"export-threshold", SET_SIZE, false, AT(export_threshold), "32MiB", 0, ANY, "SIZE",
      "with allow-export: arrays of at least this size are created so that they can be exported in "
      "place; smaller ones are copied once when first exported. With keep-arrays it cannot be more "
-     "than 2 MiB: every array from there on is created so"},
+     "than 2 MiB (on the CPU backend 1 MiB): every array from there on is created so"},
     {"export-timeout", SET_SECONDS, true, AT(export_timeout), "10", 0.1, 3600, "SECONDS",
      "how long a client has to present an export's token on PATH.fd, counted from the reply; also "
      "how long a connection there may stay without a token"},

@@ -98,6 +98,10 @@ enum err_code engine_open(const struct engine_config *config, struct engine **re
     g->mover = mover_new(g);
     g->reclaim = reclaim_new(g);
     g->chunks = chunks_new(g);
+    /* where chunks consist of pages: a larger piece would leave a hole in its chunk in which no
+     * other such fits */
+    if (keeps && g->chunks && engine_in_host_memory(g) && g->own_least > chunk_size(g) / 2)
+        g->own_least = chunk_size(g) / 2 + 1;
     g->host_limit = config->device.host_memory > 0 ? config->device.host_memory : mem_machine() / 2;
     pthread_mutex_init(&g->lock, NULL); /* these cannot fail here */
     pthread_mutex_init(&g->buffers_lock, NULL);

@@ -31,9 +31,9 @@
 struct engine_config {
     const char *backend; /* "auto", "cpu", "cuda" */
     struct engine_keep keep;
-    /* with a keeper: arrays of so many bytes and more have a chunk of memory each, others are
-     * pieces of one; chunks at most, kept ones included, and buffers: arrays beyond either do not
-     * outlive the process */
+    /* with a keeper: arrays of so many bytes and more (in host memory, of more than half a chunk
+     * that is cut) have a chunk of memory each, others are pieces of one; chunks at most, kept ones
+     * included, and buffers: arrays beyond either do not outlive the process */
     int64_t chunk_own, max_chunks;
     uint32_t max_kept;
     int cells;  /* with a keeper: what it had from the process before, taken over; −1: nothing */

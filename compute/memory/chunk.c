@@ -303,6 +303,16 @@ enum err_code chunk_cut(struct engine *g, int device, int64_t size, bool zero, s
     return ERR_OK;
 }
 
+enum err_code chunk_cut_hole(struct engine *g, int device, int64_t size, struct chunk **ret,
+                             void **ret_data, struct err *e)
+{
+    uint32_t first;
+    if (size > g->chunks->size || !cut_from(&g->chunks->cutters[device], size, ret, &first))
+        return err_set(e, ERR_OUT_OF_MEMORY, "no hole for %lld bytes", (long long)size);
+    *ret_data = (char *)(*ret)->share.data + first * GRAIN;
+    return ERR_OK;
+}
+
 void chunk_paste(struct engine *g, struct chunk *c, void *data, int64_t size)
 {
     struct cutter *k = &g->chunks->cutters[c->device];
@@ -314,6 +324,69 @@ void chunk_paste(struct engine *g, struct chunk *c, void *data, int64_t size)
         return;
     c->cut = false;
     reclaim_retire(g->reclaim, c, true);
+}
+
+/* --- moving pieces together --- */
+
+bool chunks_gather(struct engine *g, int device)
+{
+    struct cutter *k = &g->chunks->cutters[device];
+    uint32_t at = 0;
+    pthread_mutex_lock(&k->lock);
+    for (struct chunk *c = pieces_next(k->pieces, &at); c; c = pieces_next(k->pieces, &at)) {
+        c->movable = 0;
+        c->movable_bytes = 0;
+    }
+    const bool holes = pieces_left_open(k->pieces) >= (uint64_t)(g->chunks->size / GRAIN);
+    pthread_mutex_unlock(&k->lock);
+    return holes;
+}
+
+void chunk_count(struct chunk *c, int64_t size)
+{
+    c->movable++;
+    c->movable_bytes += grains(size) * GRAIN;
+}
+
+uint32_t chunk_close(struct engine *g, int device, const struct chunk **ret)
+{
+    struct cutter *k = &g->chunks->cutters[device];
+    const int64_t all = g->chunks->size;
+    const struct chunk *found = NULL;
+    int64_t least = all;
+    uint32_t at = 0, n = 0;
+    pthread_mutex_lock(&k->lock);
+    for (struct chunk *c = pieces_next(k->pieces, &at); c; c = pieces_next(k->pieces, &at)) {
+        const int64_t used = all - pieces_left(k->pieces, c->slot) * GRAIN;
+        if (used < least && used == c->movable_bytes && !pieces_is_closed(k->pieces, c->slot)) {
+            found = c;
+            least = used;
+        }
+    }
+    if ((int64_t)pieces_left_open(k->pieces) * GRAIN < all)
+        found = NULL; /* what is in it needs as much as it has, and the others have less */
+    if (found) {
+        pieces_close(k->pieces, found->slot, true);
+        n = found->movable;
+    }
+    pthread_mutex_unlock(&k->lock);
+    *ret = found;
+    return n;
+}
+
+int64_t chunk_size(const struct engine *g)
+{
+    return g->chunks->size;
+}
+
+void chunks_open(struct engine *g, int device)
+{
+    struct cutter *k = &g->chunks->cutters[device];
+    uint32_t at = 0;
+    pthread_mutex_lock(&k->lock);
+    for (struct chunk *c = pieces_next(k->pieces, &at); c; c = pieces_next(k->pieces, &at))
+        pieces_close(k->pieces, c->slot, false);
+    pthread_mutex_unlock(&k->lock);
 }
 
 /* --- of a process before this one --- */

@@ -25,8 +25,10 @@ struct chunk {
     bool cut;    /* in pieces: cannot be exported */
     bool sealed; /* can only be read */
     uint32_t slot;
-    struct chunk *next; /* in a list of reclaim.c's, or of those that were adopted */
-    uint64_t kept_ns;   /* reclaim.c: the time it was put in the pool */
+    uint32_t movable;      /* gather.c: so many of its pieces could be moved, with so */
+    int64_t movable_bytes; /* many bytes; the mover's */
+    struct chunk *next;    /* in a list of reclaim.c's, or of those that were adopted */
+    uint64_t kept_ns;      /* reclaim.c: the time it was put in the pool */
 };
 
 struct chunks;
@@ -48,6 +50,20 @@ void chunk_free(struct engine *g, struct chunk *c);
 enum err_code chunk_cut(struct engine *g, int device, int64_t size, bool zero, struct chunk **ret,
                         void **ret_data, struct err *e) must_check;
 void chunk_paste(struct engine *g, struct chunk *c, void *data, int64_t size);
+/* The same, of a chunk that is cut already. ERR_OUT_OF_MEMORY: there is no such hole. */
+enum err_code chunk_cut_hole(struct engine *g, int device, int64_t size, struct chunk **ret,
+                             void **ret_data, struct err *e) must_check;
+
+/* Moving pieces together (gather.c), so that fewer chunks hold them. chunks_gather: whether there
+ * are holes for that; no piece counts as movable yet. chunk_count: one more does. chunk_close: how
+ * many pieces the chunk has that has the least, if all of them are movable and may fit into the
+ * others' holes; nothing is cut from it until chunks_open, and *ret is there only to be compared:
+ * it may be empty, and gone. 0: none. */
+bool chunks_gather(struct engine *g, int device);
+void chunk_count(struct chunk *c, int64_t size);
+uint32_t chunk_close(struct engine *g, int device, const struct chunk **ret);
+int64_t chunk_size(const struct engine *g);
+void chunks_open(struct engine *g, int device);
 
 /* Takes over a chunk of a process before this one (ERR_STATE: there is certainly no such memory;
  * any other error: it cannot be mapped now); chunk_adopted: the one of that number, if

@@ -202,24 +202,26 @@ uint64_t array_version(const struct array *a);
 enum err_code engine_move(struct engine_stream *s, struct array *a, bool host, engine_done *done,
                           void *user, struct err *e) must_check;
 
-/* Makes room on a device: moves the least recently used arrays to host memory until `bytes` more
- * would fit; or (`stay`) waits briefly for running work, which may release memory. Owned by the
- * caller until done() is called, on any thread: ERR_OK if something moved; ERR_OVERLOADED if
- * everything was just in use, or work is running (worth retrying now); ERR_OUT_OF_MEMORY if there
- * is nothing to move, or nowhere to move it. */
+/* Makes room on a device: moves small arrays together and, unless they are to `stay` there, the
+ * least recently used arrays to host memory until `bytes` more would fit; or waits briefly for
+ * running work, which may release memory. Owned by the caller until done() is called, on any
+ * thread: ERR_OK if something moved; ERR_OVERLOADED if everything was just in use, or work is
+ * running (worth retrying now); ERR_OUT_OF_MEMORY if there is nothing to move, or nowhere to move
+ * it. */
 struct eviction {
     int device;
     int64_t bytes;
-    bool stay;      /* move nothing */
+    bool stay;      /* move nothing out */
     bool again;     /* a previous eviction did not free enough */
     uint64_t until; /* engine_clock: arrays used after that stay */
     engine_done *done;
     void *user;
     /* the engine's own */
+    struct engine *engine;
     struct eviction *next;
     _Atomic int pending;
     int64_t out;
-    bool others;
+    bool others, gathers;
 };
 void engine_evict(struct engine *g, struct eviction *v);
 uint64_t engine_clock(const struct engine *g); /* counts uses of arrays */

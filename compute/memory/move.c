@@ -9,9 +9,11 @@
  * Arrays that work needs are fetched by that work itself, copies first: room for them is allocated
  * together with room for the result, or the whole fails.
  *
- * Making room: the least recently used arrays move to host memory until the missing bytes would
- * fit. Pinning host memory takes long, so a thread of its own does it, started when first needed.
+ * Making room: small arrays move together (gather.c), and the least recently used arrays to host
+ * memory, until the missing bytes would fit. Pinning host memory takes long, so a thread of its own
+ * does it, started when first needed.
  */
+#include "compute/memory/chunk.h"
 #include "compute/memory/memory_int.h"
 #include "compute/memory/transfer.h"
 
@@ -213,22 +215,16 @@ void fetch_undo(struct task *t)
 
 /* --- moving --- */
 
-/* Nothing but the buffer itself refers to the contents. */
-static bool is_idle(struct storage *st)
-{
-    return atomic_load(&st->refs) == 1 && !atomic_load(&st->before);
-}
-
-/* Queues the move that the task was made for, to the storage `take_to`. */
-static enum err_code submit_move(struct task *take_t, struct buffer *b, struct storage *take_to,
-                                 bool idle, bool *ret_moved, struct err *e)
+enum err_code move_submit(struct task *take_t, struct buffer *b, struct storage *take_to,
+                          const struct chunk *out_of, bool idle, bool *ret_moved, struct err *e)
 {
     struct engine *g = take_t->stream->engine;
     const bool host = take_to->host;
     pthread_mutex_lock(&g->lock);
     struct storage *now = buffer_storage(b);
     const bool stays = host && atomic_load(&b->exports) > 0;
-    if (stays || now->host == host || (idle && !is_idle(now))) {
+    const bool is_there = out_of ? now->chunk != out_of : now->host == host;
+    if (stays || is_there || (idle && !storage_is_idle(now))) {
         pthread_mutex_unlock(&g->lock);
         task_free(take_t);
         storage_unref(take_to);
@@ -278,9 +274,9 @@ static enum err_code move_buffer(struct engine_stream *s, struct buffer *b, bool
     t->user = user;
     struct storage *take_to = to;
     to = NULL;
-    storage_unref(from); /* is_idle counts references */
+    storage_unref(from); /* storage_is_idle counts references */
     from = NULL;
-    return submit_move(t, b, take_to, idle, ret_moved, e);
+    return move_submit(t, b, take_to, NULL, idle, ret_moved, e);
 }
 
 enum err_code engine_move(struct engine_stream *s, struct array *a, bool host, engine_done *done,
@@ -311,8 +307,7 @@ static struct buffer *oldest_idle(struct engine *g, struct eviction *v, int64_t 
         struct storage *st = b->storage;
         if (used <= *after || b->device != v->device || st->host || st->size < least)
             continue;
-        bool idle = used <= v->until && is_idle(st) && !storage_is_blank(st) &&
-                    atomic_load(&st->failed) == ERR_OK;
+        bool idle = used <= v->until && storage_is_movable(st);
         v->others |= !idle;
         if (used > v->until)
             break;
@@ -330,8 +325,10 @@ static void moved_out(void *user, enum err_code result, double device_ms)
 {
     struct eviction *v = user;
     (void)result, (void)device_ms; /* on failure the array stayed: the next try will show it */
-    if (atomic_fetch_sub(&v->pending, 1) == 1)
-        v->done(v->user, v->out > 0 ? ERR_OK : v->others ? ERR_OVERLOADED : ERR_OUT_OF_MEMORY, 0);
+    if (atomic_fetch_sub(&v->pending, 1) != 1)
+        return;
+    gather_over(v);
+    v->done(v->user, v->out > 0 ? ERR_OK : v->others ? ERR_OVERLOADED : ERR_OUT_OF_MEMORY, 0);
 }
 
 /* One pass over the order of use. */
@@ -388,13 +385,19 @@ static void wait_a_little(struct engine *g)
 static void evict(struct engine *g, struct eviction *v)
 {
     struct engine_stream *s = NULL;
+    const bool gathers = chunks_gather(g, v->device);
+    v->engine = g;
+    v->gathers = false;
     v->out = 0;
     v->others = atomic_load(&g->jobs) > 0;
     atomic_store(&v->pending, 1);
-    if (!v->stay && engine_visitor(g, v->device, &s, NULL) == ERR_OK) {
-        int64_t bytes = lacking(g, v);
-        move_out(s, v, bytes, bytes / SMALL_PART + 1);
-        if (v->out < bytes)
+    if ((gathers || !v->stay) && engine_visitor(g, v->device, &s, NULL) == ERR_OK) {
+        const int64_t bytes = lacking(g, v);
+        if (gathers)
+            gather(s, v, bytes, moved_out);
+        if (!v->stay && v->out < bytes)
+            move_out(s, v, bytes - v->out, bytes / SMALL_PART + 1);
+        if (!v->stay && v->out < bytes)
             move_out(s, v, bytes - v->out, 1);
     }
     if (v->out == 0 && v->others)

@@ -71,7 +71,7 @@ static enum err_code obtain(struct storage *st, source *from, bool zero, bool mu
  * pages. On a GPU it would take many times the array's size, of what little memory is left. */
 static bool may_be_alone(const struct engine *g)
 {
-    return !g->backend->ops->upload_new;
+    return engine_in_host_memory(g);
 }
 
 /* Memory of a new array: exportable in place if it is large enough and the device can; if there is
@@ -374,10 +374,9 @@ enum err_code storage_elsewhere(const struct storage *of, struct account *payer,
     return ERR_OK;
 }
 
-/* Uncharged but for the padding, with memory from `alloc`. */
-static enum err_code storage_beside(const struct storage *of, struct account *payer,
-                                    enum err_code (*alloc)(struct storage *st, struct err *e),
-                                    struct storage **ret, struct err *e)
+enum err_code storage_beside(const struct storage *of, struct account *payer,
+                             enum err_code (*alloc)(struct storage *st, struct err *e),
+                             struct storage **ret, struct err *e)
 {
     struct storage *st = storage_begin(of->engine, of->device, of->size);
     if (!st)
@@ -592,6 +591,11 @@ bool storage_is_blank(const struct storage *st)
 {
     lock_held(&st->engine->lock);
     return st->blank && !st->writer.stream;
+}
+
+bool storage_is_movable(const struct storage *st)
+{
+    return storage_is_idle(st) && !storage_is_blank(st) && atomic_load(&st->failed) == ERR_OK;
 }
 
 bool storage_is_remote(const struct storage *st)

@@ -130,6 +130,10 @@ enum err_code storage_shareable(const struct storage *of, struct account *payer,
 /* The same in memory as for a new array; it may replace `of`. ERR_OUT_OF_MEMORY, ERR_QUOTA. */
 enum err_code storage_renewed(const struct storage *of, struct account *payer, struct storage **ret,
                               struct err *e) must_check;
+/* The same with memory from `alloc`, whether it may replace `of` or not. */
+enum err_code storage_beside(const struct storage *of, struct account *payer,
+                             enum err_code (*alloc)(struct storage *st, struct err *e),
+                             struct storage **ret, struct err *e) must_check;
 /* Storage of a previous process, in a chunk that it left (chunk.h); with its cell, unless
  * that says nothing. ERR_STATE: nothing can lie there. */
 enum err_code storage_adopt(struct engine *g, struct account *account,
@@ -156,6 +160,13 @@ static inline void storage_unrefp(struct storage **st)
 #define _cleanup_storage_ __attribute__((cleanup(storage_unrefp)))
 /* Nothing has been written to it, so there is nothing to move; with the lock held. */
 bool storage_is_blank(const struct storage *st);
+/* Nothing but its buffer refers to the contents; with the lock held. */
+static inline bool storage_is_idle(const struct storage *st)
+{
+    return atomic_load(&st->refs) == 1 && !atomic_load(&st->before);
+}
+/* And they can be moved; with the lock held. */
+bool storage_is_movable(const struct storage *st);
 /* The storage was written: the previous one is no longer needed. */
 void storage_forget(struct storage *st);
 /* What another process can map where it is: its own chunk's memory; NULL: it cannot (export.h). */

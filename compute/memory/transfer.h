@@ -42,5 +42,17 @@ void mover_free(struct mover *m);
  * becomes the buffer's storage; false: no memory, nothing has happened and `take_to` is released.
  */
 bool move_add(struct task *t, struct buffer *b, struct storage *take_to);
+/* Queues a move that the task was made for. *ret_moved false: the contents are in that kind of
+ * memory already or (`out_of`) not in that chunk any more, or (`idle`) they are in use; the task's
+ * done is not called then. */
+enum err_code move_submit(struct task *take_t, struct buffer *b, struct storage *take_to,
+                          const struct chunk *out_of, bool idle, bool *ret_moved,
+                          struct err *e) must_check;
+
+/* Moves small arrays from chunks that have few to the holes of others, until about `bytes` will be
+ * free: adds to v->out what that gives back, and to v->pending the calls of `done` for it. After
+ * chunks_gather, on the mover's thread. gather_over: after the last of these calls. */
+void gather(struct engine_stream *s, struct eviction *v, int64_t bytes, engine_done *done);
+void gather_over(struct eviction *v);
 
 #endif

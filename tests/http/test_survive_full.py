@@ -185,3 +185,33 @@ def test_a_write_that_is_refused(daemon_with):
     kill(d)
     same(c, "a", a + 2)
     c.close()
+
+
+# --- small arrays, few of which hold much memory ---
+
+
+def test_small_arrays_move_together(start):
+    """Many come and most go: what they leave can be had, also by memory that work takes for itself; and what stays survives."""
+    d = start("--memory-limit", "40MiB")
+    c, a, n = d.client(), np.arange(60_000.0), 0  # four of them to a piece of memory
+    while c.post("/v1/arrays", {"name": f"a{n}", "shape": [60_000], "fill": 2.0}).status == 201:
+        n += 1
+    assert n > 60
+    stays = range(0, n, 4)
+    for k in set(range(n)) - set(stays):
+        c.expect(204, c.delete(f"/v1/arrays/a{k}"))
+    for k in stays:
+        c.expect(204, c.request("PUT", f"/v1/arrays/a{k}/data", (a + k).tobytes(), content_type="application/octet-stream"))
+    for k in stays:
+        assert c.evaluate(f"sum(a{k})") == (a + k).sum()
+    for _ in range(6):
+        c.expect(201, c.post("/v1/arrays", {"shape": [500_000], "fill": 2}))
+    c.upload(a[:1], "one")
+    idle(c)
+    for k in stays:
+        same(c, f"a{k}", a + k)
+    kill(d)
+    same(c, "one", a[:1])
+    for k in stays[:12]:  # a GPU's last ones are not in memory that survives
+        same(c, f"a{k}", a + k)
+    c.close()
