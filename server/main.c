@@ -74,6 +74,7 @@ static enum err_code open_engine(const struct config *c, struct server *s, struc
     struct engine_config ec = ENGINE_CONFIG_DEFAULT;
     ec.backend = c->backend;
     TRY(survive_configure(s->survive, &ec, e));
+    ec.keep.shared = c->accounts;
     ec.max_chunks = c->max_chunks;
     ec.max_kept = (uint32_t)c->max_kept_arrays;
     ec.device.threads = (int)c->threads;

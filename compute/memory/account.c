@@ -12,7 +12,8 @@
 struct account {
     _Atomic uint32_t refs;
     _Atomic int64_t used, limit;
-    _Atomic int64_t host, host_limit; /* of an owner: its bytes in host memory */
+    _Atomic int64_t host, host_limit;  /* of an owner: its bytes in host memory */
+    _Atomic int64_t kept[KEEP_LIMITS]; /* of an owner */
     _Atomic uint64_t device_ns;
     struct account *owner; /* NULL: it is an owner itself, or has none */
 };
@@ -157,4 +158,21 @@ void account_discharge_host(struct account *owner, int64_t size)
 struct account *account_owner(const struct account *a)
 {
     return a->owner;
+}
+
+struct account *account_principal(struct account *a)
+{
+    return a->owner ? a->owner : a;
+}
+
+void account_keep(struct account *owner, enum keep_limit which, int64_t n)
+{
+    const int64_t had = atomic_fetch_add(&owner->kept[which], n);
+    assert(had + n >= 0);
+    (void)had;
+}
+
+int64_t account_kept(const struct account *a, enum keep_limit which)
+{
+    return atomic_load(&a->kept[which]);
 }

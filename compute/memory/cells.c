@@ -28,9 +28,9 @@ struct cells {
     struct cell *all;
     uint32_t n; /* the opening included */
     uint64_t *taken;
-    uint64_t *left; /* of those: by the process before, not yet asked for; NULL: none */
-    uint32_t low;   /* before it, all words are full */
-    int64_t used;
+    uint64_t *left;       /* of those: by the process before, not yet asked for; NULL: none */
+    uint32_t low;         /* before it, all words are full */
+    _Atomic int64_t used; /* changed under the lock */
     bool frozen, is_new, damaged;
     uint64_t how; /* the previous process ended */
 };
@@ -71,6 +71,12 @@ static bool says_something(const struct cell *cell)
     return atomic_load(&cell->writing) | atomic_load(&cell->owner) | atomic_load(&cell->coming);
 }
 
+static void count(struct cells *c, int more)
+{
+    const int64_t used = atomic_load_explicit(&c->used, memory_order_relaxed);
+    atomic_store_explicit(&c->used, used + more, memory_order_relaxed);
+}
+
 static bool find_left(struct cells *c)
 {
     c->left = mem_calloc(words(c->n), sizeof *c->left);
@@ -78,7 +84,7 @@ static bool find_left(struct cells *c)
         if (says_something(&c->all[i])) {
             c->left[i / 64] |= UINT64_C(1) << i % 64;
             c->taken[i / 64] |= UINT64_C(1) << i % 64;
-            c->used++;
+            count(c, 1);
         }
     return c->left;
 }
@@ -244,7 +250,7 @@ uint32_t cells_take(struct cells *c)
         cell = 0;
     if (cell) {
         c->taken[cell / 64] |= UINT64_C(1) << cell % 64;
-        c->used++;
+        count(c, 1);
         clear(cells_at(c, cell));
     }
     pthread_mutex_unlock(&c->lock);
@@ -268,7 +274,7 @@ void cells_give(struct cells *c, uint32_t cell)
     if (!c->frozen)
         clear(cells_at(c, cell));
     c->taken[cell / 64] &= ~(UINT64_C(1) << cell % 64);
-    c->used--;
+    count(c, -1);
     if (cell / 64 < c->low)
         c->low = cell / 64;
     pthread_mutex_unlock(&c->lock);
@@ -276,10 +282,8 @@ void cells_give(struct cells *c, uint32_t cell)
 
 void cells_count(struct cells *c, int64_t *ret, int64_t *ret_most)
 {
-    pthread_mutex_lock(&c->lock);
-    *ret = c->used;
+    *ret = atomic_load(&c->used);
     *ret_most = (int64_t)c->n - 1;
-    pthread_mutex_unlock(&c->lock);
 }
 
 void cells_freeze(struct cells *c)

@@ -29,15 +29,11 @@ struct cutter {
 struct chunks {
     _Atomic uint64_t last; /* number */
     _Atomic int64_t n, bytes;
-    _Atomic bool reached[KEEP_LIMITS];
     int64_t size;          /* of those that are cut */
     struct chunk *adopted; /* that nobody has taken anything of yet */
     int n_devices;
     struct cutter cutters[];
 };
-
-static const char *const limits[KEEP_LIMITS] = {
-    [KEEP_CHUNKS] = "max-chunks", [KEEP_ARRAYS] = "max-kept-arrays"};
 
 static bool has_keeper(const struct engine *g)
 {
@@ -47,22 +43,6 @@ static bool has_keeper(const struct engine *g)
 const char *engine_keep_problem(const struct engine *g, int device)
 {
     return g->backend->ops->share_problem(g->backend, device);
-}
-
-void keep_limit(struct engine *g, enum keep_limit which, bool reached)
-{
-    const struct engine_keep *k = &g->keep;
-    if (atomic_load(&g->chunks->reached[which]) != reached &&
-        atomic_exchange(&g->chunks->reached[which], reached) != reached && k->limit)
-        k->limit(k->user, limits[which], reached);
-}
-
-const char *engine_keep_limit(const struct engine *g)
-{
-    for (int i = 0; i < KEEP_LIMITS; i++)
-        if (atomic_load(&g->chunks->reached[i]))
-            return limits[i];
-    return NULL;
 }
 
 struct chunks *chunks_new(struct engine *g)
@@ -105,7 +85,7 @@ static bool count(struct engine *g)
     int64_t n = atomic_load(&g->chunks->n);
     do {
         if (n >= g->max_chunks) {
-            keep_limit(g, KEEP_CHUNKS, true);
+            keep_limit_reached(g, KEEP_CHUNKS);
             return false;
         }
     } while (!atomic_compare_exchange_weak(&g->chunks->n, &n, n + 1));
@@ -148,8 +128,7 @@ static void drop(struct engine *g, struct chunk *c)
     if (!c->number)
         return;
     k->drop(k->user, c->number);
-    if (keep_limit_left(atomic_fetch_sub(&g->chunks->n, 1) - 1, g->max_chunks))
-        keep_limit(g, KEEP_CHUNKS, false);
+    keep_limit_left(g, KEEP_CHUNKS, atomic_fetch_sub(&g->chunks->n, 1) - 1, g->max_chunks);
     atomic_fetch_sub(&g->chunks->bytes, c->share.size);
 }
 
@@ -280,8 +259,8 @@ static enum err_code cut_another(struct engine *g, struct cutter *k, int device,
     return err_oom(e);
 }
 
-enum err_code chunk_cut(struct engine *g, int device, int64_t size, bool zero, struct chunk **ret,
-                        void **ret_data, struct err *e)
+enum err_code chunk_cut(struct engine *g, int device, int64_t size, bool zero, bool another,
+                        struct chunk **ret, void **ret_data, struct err *e)
 {
     struct backend *b = g->backend;
     struct cutter *k = &g->chunks->cutters[device];
@@ -289,7 +268,8 @@ enum err_code chunk_cut(struct engine *g, int device, int64_t size, bool zero, s
     uint32_t first = 0;
     assert(size > 0 && size <= g->chunks->size);
     if (!cut_from(k, size, &c, &first))
-        TRY(cut_another(g, k, device, size, &c, e));
+        TRY(another ? cut_another(g, k, device, size, &c, e)
+                    : err_set(e, ERR_OUT_OF_MEMORY, "no hole for %lld bytes", (long long)size));
     void *data = (char *)c->share.data + first * GRAIN;
     if (zero) {
         enum err_code code = b->ops->zero(b, device, data, size, e);
@@ -300,16 +280,6 @@ enum err_code chunk_cut(struct engine *g, int device, int64_t size, bool zero, s
     }
     *ret = c;
     *ret_data = data;
-    return ERR_OK;
-}
-
-enum err_code chunk_cut_hole(struct engine *g, int device, int64_t size, struct chunk **ret,
-                             void **ret_data, struct err *e)
-{
-    uint32_t first;
-    if (size > g->chunks->size || !cut_from(&g->chunks->cutters[device], size, ret, &first))
-        return err_set(e, ERR_OUT_OF_MEMORY, "no hole for %lld bytes", (long long)size);
-    *ret_data = (char *)(*ret)->share.data + first * GRAIN;
     return ERR_OK;
 }
 

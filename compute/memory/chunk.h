@@ -11,15 +11,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "compute/backend.h"
-
-struct engine;
-struct engine_place;
+#include "compute/memory/memory.h"
 
 struct chunk {
-    struct shared_block share; /* host: its data and size alone */
-    int64_t used;              /* bytes of it that arrays may have: zeros behind them */
-    uint64_t number;           /* the keeper's name for it; 0: the keeper does not have it */
+    struct shared_block share;        /* host: its data and size alone */
+    int64_t used;                     /* bytes of it that arrays may have: zeros behind them */
+    uint64_t number;                  /* the keeper's name for it; 0: the keeper does not have it */
+    struct account *_Atomic kept_for; /* the owner who needed it; NULL: it is not in use (keep.c) */
     int device;
     bool host;   /* in host memory (backend.h's host_alloc) */
     bool cut;    /* in pieces: cannot be exported */
@@ -45,14 +43,11 @@ enum err_code chunk_new_host(struct engine *g, int device, int64_t size, struct 
 /* Releases it, and the keeper's part in it. May take long. */
 void chunk_free(struct engine *g, struct chunk *c);
 
-/* A piece of a chunk: `size` bytes at *ret_data. chunk_paste gives it back. ERR_OUT_OF_MEMORY,
- * ERR_OVERLOADED as above. */
-enum err_code chunk_cut(struct engine *g, int device, int64_t size, bool zero, struct chunk **ret,
-                        void **ret_data, struct err *e) must_check;
+/* A piece of a chunk, or (`another`) of a new one: `size` bytes at *ret_data. chunk_paste gives it
+ * back. ERR_OUT_OF_MEMORY, ERR_OVERLOADED as above. */
+enum err_code chunk_cut(struct engine *g, int device, int64_t size, bool zero, bool another,
+                        struct chunk **ret, void **ret_data, struct err *e) must_check;
 void chunk_paste(struct engine *g, struct chunk *c, void *data, int64_t size);
-/* The same, of a chunk that is cut already. ERR_OUT_OF_MEMORY: there is no such hole. */
-enum err_code chunk_cut_hole(struct engine *g, int device, int64_t size, struct chunk **ret,
-                             void **ret_data, struct err *e) must_check;
 
 /* Moving pieces together (gather.c), so that fewer chunks hold them. chunks_gather: whether there
  * are holes for that; no piece counts as movable yet. chunk_count: one more does. chunk_close: how
@@ -74,14 +69,22 @@ enum err_code chunk_adopt(struct engine *g, uint64_t number, int device, int fd,
 struct chunk *chunk_adopted(struct engine *g, const struct engine_place *place);
 void chunks_adopted(struct engine *g);
 
-/* An array beyond the limit does not outlive the process; or there is room again, and not only for
- * one or two. */
-enum keep_limit { KEEP_CHUNKS, KEEP_ARRAYS, KEEP_LIMITS };
-void keep_limit(struct engine *g, enum keep_limit which, bool reached);
-static inline bool keep_limit_left(int64_t n, int64_t most)
-{
-    return n < most - most / 16;
-}
+/* --- limits (keep.c) --- */
+
+struct storage;
+
+/* An array beyond the limit does not outlive the process; or `n` are used now, and there is room
+ * again if those are not only one or two less. */
+void keep_limit_reached(struct engine *g, enum keep_limit which);
+void keep_limit_left(struct engine *g, enum keep_limit which, int64_t n, int64_t most);
+/* Storage that is complete, and what it lies in, count for its account's owner, and it gets a cell;
+ * until keep_end. keep_chunk_unused: nothing lies in the chunk any more. */
+/* The limit of which the owner has a share already; KEEP_LIMITS: none. */
+enum keep_limit keep_share(const struct engine *g, const struct account *a);
+void keep_begin(struct storage *st);
+void keep_end(struct storage *st);
+void keep_passes(struct storage *st, struct account *to); /* which is about to be its account */
+void keep_chunk_unused(struct engine *g, struct chunk *c);
 
 struct chunk_figures {
     int64_t chunks, bytes; /* that the keeper has, those kept for reuse included */

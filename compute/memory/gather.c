@@ -52,7 +52,7 @@ static uint32_t collect(struct engine *g, const struct chunk *c, struct moving *
 
 static enum err_code alloc_in_hole(struct storage *st, struct err *e)
 {
-    return chunk_cut_hole(st->engine, st->device, st->size, &st->chunk, &st->data, e);
+    return chunk_cut(st->engine, st->device, st->size, false, false, &st->chunk, &st->data, e);
 }
 
 /* A hole for what is in the chunk; none if the buffer has left it. */

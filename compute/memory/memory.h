@@ -88,6 +88,8 @@ struct engine_keep {
     void (*placed)(void *user, const struct engine_placed *all, uint32_t n, const void *with);
     void (*gone)(void *user, uint64_t buffer);
     void (*limit)(void *user, const char *option, bool reached);
+    bool shared; /* by several owners: each may have as much of the limits as is free, so that
+                    something is always left for the next */
     void *user;
 };
 /* Take over the memory of a previous process, before arrays are made: first the chunks that the
@@ -107,12 +109,18 @@ void engine_adopted(struct engine *g, uint64_t last);
  * updates. */
 void engine_bequeath(struct engine *g);
 
+/* Limits of what outlives the process: chunks of memory, and arrays. */
+enum keep_limit { KEEP_CHUNKS, KEEP_ARRAYS, KEEP_LIMITS };
+
 /* Why arrays on a device cannot outlive the process, even with a keeper: static text; NULL if they
  * can. The device has been asked only if there is a keeper, or if memory is shareable. */
 const char *engine_keep_problem(const struct engine *g, int device);
 /* The limit that new arrays are beyond now, so that they do not outlive the process: the option's
- * name; NULL: none. */
+ * name; NULL: none. engine_keep_share: the one of which the account's owner has a share, and may
+ * have no more while others have what they have. */
 const char *engine_keep_limit(const struct engine *g);
+const char *engine_keep_share(const struct engine *g, const struct account *a);
+int64_t account_kept(const struct account *a, enum keep_limit which); /* of an owner */
 
 /* --- streams (one a session) --- */
 enum err_code engine_stream_new(struct engine *g, int device, struct engine_stream **ret,

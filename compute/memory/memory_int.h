@@ -19,6 +19,12 @@ struct export_counts {
     _Atomic uint64_t total, moved;
 };
 
+/* Of the limits of what outlives the process (keep.c). */
+struct keep_use {
+    _Atomic bool reached[KEEP_LIMITS];
+    _Atomic int64_t chunks; /* in use, those kept for reuse not included */
+};
+
 /* Tasks in flight (task.c), in the order of their submission. */
 struct task_list {
     pthread_mutex_t lock; /* a leaf: no other lock is taken under it */
@@ -54,8 +60,9 @@ struct engine {
     struct mover *mover;
     struct reclaim *reclaim; /* reclaim.h */
     struct engine_keep keep;
-    struct chunks *chunks;         /* chunk.h */
-    struct cells *cells;           /* cells.h; NULL: no keeper */
+    struct chunks *chunks; /* chunk.h */
+    struct cells *cells;   /* cells.h; NULL: no keeper */
+    struct keep_use kept;
     int64_t chunk_own, max_chunks; /* see struct engine_config */
     int64_t own_least;  /* bytes: arrays of that size and more have a chunk, or could, each */
     int64_t host_limit; /* bytes */

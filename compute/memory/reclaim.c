@@ -108,6 +108,7 @@ static double keep_no_longer(struct reclaim *r)
 
 void reclaim_retire(struct reclaim *r, struct chunk *take_c, bool clean)
 {
+    keep_chunk_unused(r->engine, take_c);
     pthread_mutex_lock(&r->lock);
     const bool unkept = r->engine->keep.put && !take_c->number;
     if (take_c->host)

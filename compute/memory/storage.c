@@ -41,7 +41,14 @@ static enum err_code from_piece(struct storage *st, bool zero, bool must, struct
     (void)must;
     if (!reclaim_start(g->reclaim))
         return err_oom(e);
-    return chunk_cut(g, st->device, st->size, zero, &st->chunk, &st->data, e);
+    return chunk_cut(g, st->device, st->size, zero, true, &st->chunk, &st->data, e);
+}
+
+static bool from_hole(struct storage *st, bool zero)
+{
+    return st->size < st->engine->own_least &&
+           chunk_cut(st->engine, st->device, st->size, zero, false, &st->chunk, &st->data, NULL) ==
+               ERR_OK;
 }
 
 static void want(const struct storage *st, struct err *e)
@@ -75,12 +82,17 @@ static bool may_be_alone(const struct engine *g)
 }
 
 /* Memory of a new array: exportable in place if it is large enough and the device can; if there is
- * a keeper, memory that outlives the process, unless none is free. */
+ * a keeper, memory that outlives the process, unless none is free or the owner has a share. */
 static enum err_code array_alloc(struct storage *st, bool zero, struct err *e)
 {
     struct engine *g = st->engine;
     const bool keeps = g->keep.put && !engine_keep_problem(g, st->device);
     enum err_code code = ERR_OVERLOADED;
+    const enum keep_limit share = keeps && !st->moves ? keep_share(g, st->account) : KEEP_LIMITS;
+    if (share != KEEP_LIMITS)
+        return share == KEEP_CHUNKS && from_hole(st, zero)
+                   ? ERR_OK
+                   : obtain(st, from_backend, zero, false, e);
     if (st->size >= g->own_least && (keeps || !engine_export_problem(g, st->device)))
         code = obtain(st, from_own_chunk, zero, false, e);
     else if (keeps &&
@@ -90,8 +102,9 @@ static enum err_code array_alloc(struct storage *st, bool zero, struct err *e)
     return code == ERR_OVERLOADED ? obtain(st, from_backend, zero, false, e) : code;
 }
 
-/* A storage without memory yet. */
-static struct storage *storage_begin(struct engine *g, int device, int64_t size)
+/* A storage without memory yet. The account is borrowed until storage_complete. */
+static struct storage *storage_begin(struct engine *g, struct account *account, int device,
+                                     int64_t size)
 {
     struct storage *st = mem_calloc(1, sizeof *st);
     if (!st)
@@ -100,6 +113,7 @@ static struct storage *storage_begin(struct engine *g, int device, int64_t size)
         st->data = st; /* an address that is never dereferenced */
     atomic_init(&st->refs, 1);
     st->engine = g;
+    st->account = account;
     st->device = device;
     st->size = size;
     return st;
@@ -181,13 +195,6 @@ void storage_awaits(struct storage *st)
 static void storage_let_go(struct storage *st)
 {
     struct engine *g = st->engine;
-    int64_t n, most;
-    if (st->cell) {
-        cells_give(g->cells, st->cell);
-        cells_count(g->cells, &n, &most);
-        if (keep_limit_left(n, most))
-            keep_limit(g, KEEP_ARRAYS, false);
-    }
     if (!st->chunk && st->size > 0)
         g->backend->ops->free(g->backend, st->device, st->data, st->size);
     else if (st->chunk && st->chunk->cut)
@@ -209,16 +216,12 @@ static bool is_small(const struct storage *st)
 }
 
 /* Completes it and counts it; the account has been charged. */
-static void storage_complete(struct storage *st, struct account *account)
+static void storage_complete(struct storage *st)
 {
     struct engine *g = st->engine;
-    st->account = account;
+    struct account *account = st->account;
     account_ref(account);
-    if (st->chunk && st->chunk->number && !st->cell) {
-        st->cell = cells_take(g->cells);
-        if (!st->cell)
-            keep_limit(g, KEEP_ARRAYS, true);
-    }
+    keep_begin(st);
     if (storage_share(st)) {
         st->padded_by = account;
         account_ref(account);
@@ -231,12 +234,12 @@ static void storage_complete(struct storage *st, struct account *account)
 
 /* The same once its padding is charged to the account; the rest is by the caller. ERR_QUOTA: it is
  * released. */
-static enum err_code storage_end(struct storage *take_st, struct account *account, struct err *e)
+static enum err_code storage_end(struct storage *take_st, struct err *e)
 {
     const int64_t more = padding(take_st);
-    enum err_code code = more ? account_charge(account, more, e) : ERR_OK;
+    enum err_code code = more ? account_charge(take_st->account, more, e) : ERR_OK;
     if (code == ERR_OK) {
-        storage_complete(take_st, account);
+        storage_complete(take_st);
         return ERR_OK;
     }
     storage_let_go(take_st);
@@ -247,7 +250,7 @@ static enum err_code storage_end(struct storage *take_st, struct account *accoun
 enum err_code storage_new(struct engine *g, struct account *account, int device, int64_t size,
                           enum storage_how how, struct storage **ret, struct err *e)
 {
-    struct storage *st = storage_begin(g, device, size);
+    struct storage *st = storage_begin(g, account, device, size);
     if (!st)
         return err_oom(e);
     enum err_code code = account_charge(account, size, e);
@@ -262,7 +265,7 @@ enum err_code storage_new(struct engine *g, struct account *account, int device,
     if (code != ERR_OK)
         mem_free(st);
     else
-        code = storage_end(st, account, e);
+        code = storage_end(st, e);
     if (code != ERR_OK) {
         account_discharge(account, size);
         return code;
@@ -288,7 +291,7 @@ static void adopt_host(struct storage *st, struct account *payer)
 enum err_code storage_adopt(struct engine *g, struct account *account,
                             const struct engine_place *place, struct storage **ret, struct err *e)
 {
-    struct storage *st = storage_begin(g, place->device, place->bytes);
+    struct storage *st = storage_begin(g, account, place->device, place->bytes);
     if (!st)
         return err_oom(e);
     if (!adopt_memory(st, place)) {
@@ -302,7 +305,7 @@ enum err_code storage_adopt(struct engine *g, struct account *account,
     if (place->host)
         adopt_host(st, account);
     account_charge_anyway(account, st->size + padding(st));
-    storage_complete(st, account);
+    storage_complete(st);
     st->charged = st->size;
     *ret = st;
     return ERR_OK;
@@ -344,13 +347,12 @@ enum err_code storage_elsewhere(const struct storage *of, struct account *payer,
                                 struct storage **ret, struct err *e)
 {
     struct engine *g = of->engine;
-    struct storage *st = storage_begin(g, of->device, of->size);
+    struct storage *st = storage_begin(g, payer, of->device, of->size);
     if (!st)
         return err_oom(e);
-    enum err_code code = ERR_OK;
+    st->moves = true;
     struct account *owner = of->host ? NULL : account_owner(payer);
-    if (owner)
-        code = account_charge_host(owner, of->size, e);
+    enum err_code code = owner ? account_charge_host(owner, of->size, e) : ERR_OK;
     if (code != ERR_OK) {
         mem_free(st);
         return code;
@@ -361,7 +363,7 @@ enum err_code storage_elsewhere(const struct storage *of, struct account *payer,
     if (code != ERR_OK)
         mem_free(st);
     else
-        code = storage_end(st, payer, e);
+        code = storage_end(st, e);
     if (code != ERR_OK) {
         if (owner)
             account_discharge_host(owner, of->size);
@@ -378,14 +380,15 @@ enum err_code storage_beside(const struct storage *of, struct account *payer,
                              enum err_code (*alloc)(struct storage *st, struct err *e),
                              struct storage **ret, struct err *e)
 {
-    struct storage *st = storage_begin(of->engine, of->device, of->size);
+    struct storage *st = storage_begin(of->engine, payer, of->device, of->size);
     if (!st)
         return err_oom(e);
+    st->moves = true;
     enum err_code code = of->size > 0 ? alloc(st, e) : ERR_OK;
     if (code != ERR_OK)
         mem_free(st);
     else
-        code = storage_end(st, payer, e);
+        code = storage_end(st, e);
     if (code == ERR_OK)
         *ret = st;
     return code;
@@ -431,15 +434,9 @@ enum err_code storage_renewed(const struct storage *of, struct account *payer, s
  * may push a reader past a limit, and then it cannot begin more downloads of others' arrays until
  * the surplus is gone. */
 
-static const struct account *principal(const struct account *a)
+static bool is_owners(const struct storage *st, struct account *reader)
 {
-    struct account *owner = a ? account_owner(a) : NULL;
-    return owner ? owner : a;
-}
-
-static bool is_owners(const struct storage *st, const struct account *reader)
-{
-    return principal(st->account) == principal(reader);
+    return reader && account_principal(st->account) == account_principal(reader);
 }
 
 /* With pins_lock held, as in all functions here. */
@@ -466,6 +463,7 @@ static void settle(struct storage *st)
     account_charge_anyway(reader, st->size);
     st->charged = st->size;
     account_ref(reader);
+    keep_passes(st, reader);
     st->account = reader;
     account_unref(payer);
 }
@@ -525,6 +523,8 @@ void storage_swap_charges(struct storage *a, struct storage *b)
     pthread_mutex_lock(&a->engine->pins_lock);
     struct account *payer = a->account;
     int64_t charged = a->charged;
+    keep_passes(a, b->account);
+    keep_passes(b, payer);
     a->account = b->account;
     a->charged = b->charged;
     b->account = payer;
@@ -548,6 +548,7 @@ static void storage_free(struct storage *st)
     if (!st->host)
         atomic_fetch_sub(&g->bytes, st->size + padding(st));
     account_discharge(st->account, st->charged);
+    keep_end(st);
     if (share) {
         account_discharge(st->padded_by, padding(st));
         account_unref(st->padded_by);
@@ -591,11 +592,6 @@ bool storage_is_blank(const struct storage *st)
 {
     lock_held(&st->engine->lock);
     return st->blank && !st->writer.stream;
-}
-
-bool storage_is_movable(const struct storage *st)
-{
-    return storage_is_idle(st) && !storage_is_blank(st) && atomic_load(&st->failed) == ERR_OK;
 }
 
 bool storage_is_remote(const struct storage *st)

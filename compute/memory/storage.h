@@ -49,6 +49,7 @@ struct storage {
                         (move.c) */
     struct chunk *chunk;       /* its memory, or what that is a piece of (chunk.h); or NULL */
     uint32_t cell;             /* cells.h; 0: it does not outlive the process */
+    bool moves;                /* it is for contents that are somewhere else */
     uint32_t copied_from;      /* while a move to here is not over: the cell of what it copies, */
     uint64_t copied_for;       /* and the buffer (array_memory_id) */
     _Atomic uint64_t spoiled;  /* of the cell's `writing`: by work that failed half-way */
@@ -100,6 +101,9 @@ void account_discharge(struct account *a, int64_t size);
 enum err_code account_charge_host(struct account *owner, int64_t size, struct err *e) must_check;
 void account_discharge_host(struct account *owner, int64_t size);
 struct account *account_owner(const struct account *a); /* borrowed; NULL: none */
+/* Its owner, or itself if it has none; borrowed. */
+struct account *account_principal(struct account *a);
+void account_keep(struct account *owner, enum keep_limit which, int64_t n);
 /* NULL allowed. */
 void account_worked(struct account *a, double device_ms);
 
@@ -158,15 +162,18 @@ static inline void storage_unrefp(struct storage **st)
     storage_unref(*st);
 }
 #define _cleanup_storage_ __attribute__((cleanup(storage_unrefp)))
-/* Nothing has been written to it, so there is nothing to move; with the lock held. */
-bool storage_is_blank(const struct storage *st);
 /* Nothing but its buffer refers to the contents; with the lock held. */
 static inline bool storage_is_idle(const struct storage *st)
 {
     return atomic_load(&st->refs) == 1 && !atomic_load(&st->before);
 }
-/* And they can be moved; with the lock held. */
-bool storage_is_movable(const struct storage *st);
+/* Nothing has been written to it, so there is nothing to move; with the lock held. */
+bool storage_is_blank(const struct storage *st);
+/* Nothing but its buffer refers to the contents, and they can be moved; with the lock held. */
+static inline bool storage_is_movable(const struct storage *st)
+{
+    return storage_is_idle(st) && !storage_is_blank(st) && atomic_load(&st->failed) == ERR_OK;
+}
 /* The storage was written: the previous one is no longer needed. */
 void storage_forget(struct storage *st);
 /* What another process can map where it is: its own chunk's memory; NULL: it cannot (export.h). */

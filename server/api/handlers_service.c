@@ -180,7 +180,20 @@ static void put_state(struct json_writer *w, const struct state *state)
     json_close_object(w);
 }
 
-static void put_process(struct json_writer *w, const struct server *s)
+/* Which limit the principal's new arrays are beyond; "": none. */
+static const char *beyond_limit(const struct server *s, const struct principal *p, char *room,
+                                size_t n)
+{
+    const char *limit = engine_keep_limit(s->engine);
+    const char *share = limit ? NULL : engine_keep_share(s->engine, p->account);
+    if (limit)
+        snprintf(room, n, "new arrays do not: the limit %s is reached", limit);
+    else if (share)
+        snprintf(room, n, "new arrays do not: a user may have as much of %s as is free", share);
+    return room;
+}
+
+static void put_process(struct json_writer *w, const struct server *s, const struct principal *p)
 {
     json_put_key(w, "process");
     json_open_object(w);
@@ -188,12 +201,10 @@ static void put_process(struct json_writer *w, const struct server *s)
     meta_put_time(w, "started", s->started_us);
     json_put_member_bool(w, "keeper", s->hold != NULL);
     json_put_member_i64(w, "restarts", hold_restarts(s->hold));
-    const char *limit = s->keep_problem ? NULL : engine_keep_limit(s->engine);
-    char why[80] = "";
-    if (limit)
-        snprintf(why, sizeof why, "new arrays do not: the limit %s is reached", limit);
-    json_put_member_bool(w, "keeps_arrays", !s->keep_problem && !limit);
-    json_put_member_string(w, "keeps_arrays_problem", s->keep_problem ? s->keep_problem : why);
+    char limit[80] = "";
+    const char *why = s->keep_problem ? s->keep_problem : beyond_limit(s, p, limit, sizeof limit);
+    json_put_member_bool(w, "keeps_arrays", !*why);
+    json_put_member_string(w, "keeps_arrays_problem", why);
     json_close_object(w);
 }
 
@@ -231,7 +242,7 @@ void service_info(struct request *req)
     json_put_key(&w, "principal");
     put_principal(&w, req);
     put_state(&w, req->server->state);
-    put_process(&w, req->server);
+    put_process(&w, req->server, req->principal);
     json_put_key(&w, "limits");
     json_open_object(&w);
     req->server->config->each_limit(req->server->config, put_limit, &w);

@@ -22,6 +22,8 @@ enum {
     OF_MEMORY,
     OF_WORK,
     OF_ARRAYS,
+    OF_KEPT_ARRAYS,
+    OF_CHUNKS,
     OF_SESSIONS,
     OF_EXPORTS,
     OF_FAULTS
@@ -44,6 +46,10 @@ static const struct {
     [OF_WORK] = {"request_memory_bytes", "gauge",
                  "Host memory that a principal's requests use, in bytes."},
     [OF_ARRAYS] = {"arrays", "gauge", "Array handles of a principal."},
+    [OF_KEPT_ARRAYS] = {"kept_arrays", "gauge",
+                        "Arrays' memories of a principal that outlive the process."},
+    [OF_CHUNKS] = {"chunks", "gauge",
+                   "Pieces of memory that the keeper has for a principal's arrays."},
     [OF_SESSIONS] = {"sessions", "gauge", "Sessions of a principal, including the default one."},
     [OF_EXPORTS] = {"exports", "gauge", "Exports of a principal."},
     [OF_FAULTS] = {"faults", "gauge",
@@ -90,6 +96,12 @@ static void write_principal(void *user, struct principal *p)
         break;
     case OF_ARRAYS:
         v = (double)handles_count(p->handles);
+        break;
+    case OF_KEPT_ARRAYS:
+        v = (double)account_kept(p->account, KEEP_ARRAYS);
+        break;
+    case OF_CHUNKS:
+        v = (double)account_kept(p->account, KEEP_CHUNKS);
         break;
     case OF_SESSIONS:
         v = (double)sessions_count(p->sessions);

@@ -215,3 +215,68 @@ def test_small_arrays_move_together(start):
     for k in stays[:12]:  # a GPU's last ones are not in memory that survives
         same(c, f"a{k}", a + k)
     c.close()
+
+
+# --- of several users ---
+
+
+def names(c):
+    return sorted(a["name"] for a in c.list_all("/v1/arrays", "arrays"))
+
+
+@pytest.mark.parametrize("option, n, at_once", [("max-chunks", 300_000, 1), ("max-chunks", 30_000, 8), ("max-kept-arrays", 5, 1)])
+def test_nobody_takes_what_outlives_the_daemon_from_all(daemon_with, accounts, option, n, at_once):
+    """As of the journal, a user may have as much of a limit as is free: new arrays beyond that are made all the same, but are gone then.
+    Small arrays fill the pieces of memory that a user has, so many of them each."""
+    for name in ("ann", "bob", "cid"):
+        accounts.add(name, role="operator")
+    d = keeping(daemon_with, "--accounts", accounts.path, f"--{option}", 8)
+    everyone = ann, bob, cid = [accounts.client(d, name) for name in ("ann", "bob", "cid")]
+    process = lambda c: c.info()["process"]
+    figure = "chunks" if option == "max-chunks" else "kept_arrays"
+    for c, share in zip(everyone, (4, 2, 1)):
+        for k in range(9 * at_once):
+            assert at_once > 1 or process(c)["keeps_arrays"] == (k < share)
+            c.upload(np.arange(float(n)) + k, f"a{k}")
+        assert f"a user may have as much of {option} as is free" in process(c)["keeps_arrays_problem"]
+    metrics = ann.get("/metrics").body.decode()
+    assert "arrayd_keep_limit_reached 0" in metrics and "a limit is reached" not in d.log()
+    assert [int(re.search(rf'arrayd_principal_{figure}{{principal="{name}"}} (\d+)', metrics)[1]) for name in ("ann", "bob", "cid")] == [4, 2, 1]
+    ann.expect(200, ann.post("/v1/evaluate", {"expr": "a1 + 1", "out": "a1"}))  # no new array: it survives as before
+    for c in everyone:
+        idle(c)
+    kill(d)
+    for c, share in zip(everyone, (4, 2, 1)):
+        assert names(c) == sorted(f"a{k}" for k in range(share * at_once))
+        for k in range(share * at_once):
+            same(c, f"a{k}", np.arange(float(n)) + k + (c is ann and k == 1))
+        assert not process(c)["keeps_arrays"]  # the shares are what they were
+    for k in range(4 * at_once):
+        ann.expect(204, ann.delete(f"/v1/arrays/a{k}"))
+    until(lambda: all(process(c)["keeps_arrays"] for c in everyone))
+    for c in everyone:
+        c.upload(np.arange(float(n)), "more")
+        idle(c)
+    kill(d)
+    assert [len(names(c)) for c in everyone] == [1, 2 * at_once + 1, at_once + 1] and all("more" in names(c) for c in everyone)
+    for c in everyone:
+        c.close()
+
+
+@pytest.mark.parametrize("n", [1000, 300_000])
+def test_memory_that_a_program_exchanges_counts_for_the_arrays_owner(daemon_with, accounts, n):
+    for name in ("ann", "bob"):
+        accounts.add(name, role="operator")
+    d = keeping(daemon_with, "--accounts", accounts.path)
+    ann, bob = [accounts.client(d, name) for name in ("ann", "bob")]
+    has = lambda who, what: re.search(rf'arrayd_principal_{what}{{principal="{who}"}} (\d+)', ann.get("/metrics").body.decode())[1]
+    shared = ann.upload(np.arange(float(n)), "a")["id"]
+    ann.expect(201, ann.post(f"/v1/arrays/{shared}/shares", {"principal": "bob", "access": "write"}))
+    for k in range(3):
+        bob.expect(200, bob.post("/v1/programs?wait=1", {"body": ["x = roll(x, 1, 0)"], "bind": {"x": shared}, "steps": 2 * k + 1}))
+        until(lambda: [has(who, "kept_arrays") for who in ("ann", "bob")] == ["1", "0"])
+        assert has("ann", "chunks") == "1"
+    same(ann, "a", np.roll(np.arange(float(n)), 9))
+    ann.expect(204, ann.delete(f"/v1/arrays/{shared}"))
+    until(lambda: [has(who, what) for who in ("ann", "bob") for what in ("kept_arrays", "chunks")] == ["0"] * 4)
+    ann.close(), bob.close()
