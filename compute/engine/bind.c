@@ -576,6 +576,8 @@ enum err_code run_prepare(struct run *r, const struct view *out_view, enum write
 
 void run_touch(const struct run *r)
 {
+    if (r->task->unused)
+        return;
     for (uint32_t i = 0; i < r->typed->n_inputs; i++)
         buffer_touch(r->typed->inputs[i].array->buffer);
     if (r->out)

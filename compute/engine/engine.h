@@ -197,6 +197,7 @@ struct eval_request {
     const _Atomic bool *given_up;
     /* a larger expression is put off if its plan is not cached; 0: never */
     size_t most_nodes;
+    bool unused; /* is no use of the arrays: their order of use (engine_evict) stays as it is */
 };
 
 /* Some errors depend on the arrays' contents: an index out of range. The work itself checks for

@@ -1,6 +1,7 @@
 /* A sum is an expression like any other, evaluated behind all else, and while there is other work
- * only so often that this is not felt. An array is marked in one pass, and its memory summed in the
- * next if it has not been written in between. */
+ * only so often that this is not felt. A round looks at all arrays, in passes that hold the
+ * engine's lock briefly: what is new is marked, and what was marked in the round before and has not
+ * been written since is summed. */
 #include "compute/engine/sums.h"
 
 #include <semaphore.h>
@@ -18,7 +19,7 @@
 #define PAUSE_S 0.25
 #define LOOK_S  0.05
 #define BATCH   64
-/* of a pass, beside other work: so much of the device's time, and of the engine's lock */
+/* of a pass: so much of the device's time, and of the engine's lock */
 #define MOST_BYTES (INT64_C(1) << 30)
 #define MOST_LOOKS 4096
 
@@ -35,10 +36,14 @@ struct sums {
     struct arena *arena;
     struct expr expr;
     struct device_sums *devices;
-    uint64_t version; /* of the engine at the last pass, if that found nothing to do */
+    uint64_t version; /* of the engine at the start of the last round that found nothing to do */
+    uint64_t settled; /* arrays that were last used before that (engine_clock) need no sum now */
+    struct {
+        uint64_t version, clock; /* when it began */
+        bool under_way, idle;    /* idle: there has been nothing to do so far */
+    } round;
     _Atomic int64_t made;
     _Atomic bool stopping;
-    uint64_t settled; /* arrays that were last used before that (engine_clock) need no sum now */
 };
 
 /* An array over all of a buffer's memory. */
@@ -46,7 +51,8 @@ struct words {
     struct array *array;
     uint32_t cell;
     uint64_t sum; /* that its cell has, if they are gathered to be compared */
-    int64_t got;
+    int64_t got;  /* if `summed` */
+    bool summed;
 };
 
 struct list {
@@ -137,25 +143,31 @@ static enum err_code sum_batch(struct sums *s, struct words *w, size_t n, struct
                                        .dtype = -1,
                                        .out = d->out,
                                        .out_view = &one,
-                                       .out_at = (int64_t)i};
+                                       .out_at = (int64_t)i,
+                                       .unused = true};
         TRY(engine_evaluate(d->stream, s->account, &q, &same, NULL, NULL, NULL, e));
         array_unref(same);
     }
     TRY(pull(s, d, got, (int64_t)(n * sizeof *got), e));
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         w[i].got = got[i];
+        w[i].summed = true;
+    }
     return ERR_OK;
 }
 
+/* As far as that works; the first error. */
 static enum err_code sum_all(struct sums *s, struct list *l, struct err *e)
 {
+    enum err_code code = ERR_OK;
     for (size_t i = 0, n; i < l->n; i += n) {
         for (n = 1; n < BATCH && i + n < l->n; n++)
             if (array_device(l->all[i + n].array) != array_device(l->all[i].array))
                 break;
-        TRY(sum_batch(s, &l->all[i], n, e));
+        const enum err_code batch = sum_batch(s, &l->all[i], n, code == ERR_OK ? e : NULL);
+        code = code == ERR_OK ? batch : code;
     }
-    return ERR_OK;
+    return code;
 }
 
 /* --- which arrays --- */
@@ -180,13 +192,10 @@ static bool can_have_one(const struct storage *st)
            atomic_load(&st->failed) == ERR_OK;
 }
 
-/* Whether to sum it now, for a batch of sums to be made or (`again`) compared. Marks what has none
- * yet. *ret_later: another time. */
-static bool is_wanted(struct cell *c, bool again, bool *ret_later)
+/* Whether to sum it now. Marks what has no sum yet. *ret_later: another time. */
+static bool is_wanted(struct cell *c, bool *ret_later)
 {
     uint64_t is = CELL_SUM_NONE;
-    if (again)
-        return atomic_load(&c->sum) >= CELL_SUM_LEAST;
     if (atomic_load(&c->writing) == 0 &&
         !atomic_compare_exchange_strong(&c->sum, &is, CELL_SUM_QUIET))
         return is == CELL_SUM_QUIET;
@@ -207,38 +216,58 @@ static bool grown(struct list *l)
     return true;
 }
 
-/* Those used after s->settled, or (unless `again`) a batch of them: a first one, and others as far
- * as MOST_BYTES go. *ret_later: others may be wanted later. Returns whether it looked at all. */
-static bool gather(struct sums *s, bool again, struct list *ret, bool *ret_later)
+static void add_words(struct list *l, struct buffer *b, uint64_t sum)
+{
+    struct words w = {.cell = b->storage->cell, .sum = sum};
+    w.array = grown(l) ? buffer_words(b) : NULL;
+    if (w.array)
+        l->all[l->n++] = w;
+}
+
+/* From where the last pass of this round stopped, a batch of what is to be summed: a first one, and
+ * others as far as MOST_BYTES go. Returns whether the round is over. *ret_later: others may be
+ * wanted later. */
+static bool gather(struct sums *s, struct list *ret, bool *ret_later)
 {
     struct engine *g = s->engine;
-    const bool busy = !again && engine_jobs_in_flight(g) > 0;
-    size_t looked = 0, n = again ? SIZE_MAX : BATCH;
-    bool all = true;
+    size_t looked = 0;
     int64_t bytes = 0;
     *ret_later = false;
     pthread_mutex_lock(&g->lock);
     pthread_mutex_lock(&g->buffers_lock);
-    for (struct buffer *b = g->newest; b && ret->n < n; b = b->older) {
-        if (atomic_load(&b->used) <= s->settled)
-            break;
-        all = !busy || looked++ < MOST_LOOKS;
-        if (!all)
-            break;
+    struct buffer *b = g->next_summed ? g->next_summed : g->newest;
+    for (; b && atomic_load(&b->used) > s->settled; b = b->older) {
         const struct storage *st = b->storage;
-        if (!can_have_one(st) || is_own(s, b) || !is_wanted(cell_of(st), again, ret_later))
+        if (ret->n == BATCH || looked++ == MOST_LOOKS)
+            break;
+        if (!can_have_one(st) || is_own(s, b) || !is_wanted(cell_of(st), ret_later))
             continue;
         bytes += st->size;
-        if (!again && ret->n > 0 && bytes > MOST_BYTES)
+        if (ret->n > 0 && bytes > MOST_BYTES)
             break;
-        struct words w = {.cell = st->cell, .sum = atomic_load(&cell_of(st)->sum)};
-        w.array = grown(ret) ? buffer_words(b) : NULL;
-        if (w.array)
-            ret->all[ret->n++] = w;
+        add_words(ret, b, CELL_SUM_NONE);
+    }
+    const bool over = !b || atomic_load(&b->used) <= s->settled;
+    g->next_summed = over ? NULL : b;
+    pthread_mutex_unlock(&g->buffers_lock);
+    pthread_mutex_unlock(&g->lock);
+    return over;
+}
+
+/* All of which a previous process noted a sum. */
+static void gather_noted(const struct sums *s, struct list *ret)
+{
+    struct engine *g = s->engine;
+    pthread_mutex_lock(&g->lock);
+    pthread_mutex_lock(&g->buffers_lock);
+    for (struct buffer *b = g->newest; b; b = b->older) {
+        const uint64_t sum =
+            can_have_one(b->storage) ? atomic_load(&cell_of(b->storage)->sum) : CELL_SUM_NONE;
+        if (sum >= CELL_SUM_LEAST)
+            add_words(ret, b, sum);
     }
     pthread_mutex_unlock(&g->buffers_lock);
     pthread_mutex_unlock(&g->lock);
-    return all;
 }
 
 static void release(struct list *l)
@@ -271,37 +300,53 @@ static void begin(const struct sums *s, struct list *l)
     l->n = n;
 }
 
-static void end(struct sums *s, const struct list *l, bool summed)
+static void end(struct sums *s, const struct list *l)
 {
     for (size_t i = 0; i < l->n; i++) {
         uint64_t mine = CELL_SUM_UNDER_WAY;
         struct cell *c = cells_at(s->engine->cells, l->all[i].cell);
-        const uint64_t sum = summed ? as_sum(l->all[i].got) : CELL_SUM_NONE;
-        if (atomic_compare_exchange_strong(&c->sum, &mine, sum) && summed)
+        const uint64_t sum = l->all[i].summed ? as_sum(l->all[i].got) : CELL_SUM_NONE;
+        if (atomic_compare_exchange_strong(&c->sum, &mine, sum) && l->all[i].summed)
             atomic_fetch_add(&s->made, 1);
     }
+}
+
+/* False: nothing has changed since the last one. */
+static bool begin_round(struct sums *s)
+{
+    const uint64_t version = atomic_load(&s->engine->version);
+    s->round.version = version;
+    s->round.clock = engine_clock(s->engine);
+    s->round.idle = true;
+    s->round.under_way = version != s->version;
+    return s->round.under_way;
+}
+
+static void end_round(struct sums *s)
+{
+    s->round.under_way = false;
+    if (!s->round.idle)
+        return;
+    s->version = s->round.version;
+    s->settled = s->round.clock;
 }
 
 /* Seconds until the next. */
 static double pass(struct sums *s)
 {
-    struct engine *g = s->engine;
-    const uint64_t version = atomic_load(&g->version), clock = engine_clock(g);
     struct list l = {0};
-    struct err e = ERR_INIT;
     bool later;
-    if (version == s->version)
+    if (!s->round.under_way && !begin_round(s))
         return PAUSE_S;
-    const bool all = gather(s, false, &l, &later);
-    if (l.n == 0 && !later)
-        s->version = version;
-    if (l.n == 0 && !later && all)
-        s->settled = clock;
+    const bool over = gather(s, &l, &later);
+    s->round.idle &= l.n == 0 && !later;
+    if (over)
+        end_round(s);
     begin(s, &l);
-    const bool more = l.n > 0, summed = sum_all(s, &l, &e) == ERR_OK;
-    end(s, &l, summed);
+    const bool fine = sum_all(s, &l, NULL) == ERR_OK;
+    end(s, &l);
     release(&l);
-    return more && summed && engine_jobs_in_flight(g) == 0 ? WORKER_AGAIN : PAUSE_S;
+    return !over && fine && engine_jobs_in_flight(s->engine) == 0 ? WORKER_AGAIN : PAUSE_S;
 }
 
 static double step(void *user)
@@ -319,12 +364,11 @@ static double step(void *user)
 static enum err_code compare(struct sums *s, size_t *ret, struct err *e)
 {
     struct list l = {0};
-    bool later;
     *ret = 0;
-    (void)gather(s, true, &l, &later);
+    gather_noted(s, &l);
     const enum err_code code = sum_all(s, &l, e);
-    for (size_t i = 0; code == ERR_OK && i < l.n; i++)
-        if (l.all[i].sum != as_sum(l.all[i].got)) {
+    for (size_t i = 0; i < l.n; i++)
+        if (l.all[i].summed && l.all[i].sum != as_sum(l.all[i].got)) {
             buffer_lose(l.all[i].array->buffer);
             ++*ret;
         }

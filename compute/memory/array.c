@@ -166,6 +166,8 @@ static void unlist(struct engine *g, struct buffer *b)
     lock_held(&g->buffers_lock);
     *(b->older ? &b->older->newer : &g->oldest) = b->newer;
     *(b->newer ? &b->newer->older : &g->newest) = b->older;
+    if (g->next_summed == b)
+        g->next_summed = b->older;
     b->older = b->newer = NULL;
 }
 
@@ -257,10 +259,8 @@ struct array *buffer_words(struct buffer *b)
 
 void buffer_words_release(struct array *a)
 {
-    pthread_mutex_lock(&a->buffer->engine->buffers_lock);
-    a->buffer->held--;
-    pthread_mutex_unlock(&a->buffer->engine->buffers_lock);
-    array_unref(a);
+    buffer_release(a->buffer);
+    mem_free(a);
 }
 
 /* References held by arrays. */

@@ -71,7 +71,7 @@ struct engine_placed {
  * put NULL: nobody holds it. */
 #define ENGINE_ON_HOST (-1)
 /* Rises with every change of what another version of this program would find of that: a chunk, a
- * cell (cells.h), a place. */
+ * cell (cells.h) and how its sum is made (sums.c), a place. */
 #define ENGINE_KEEP_VERSION 3
 struct engine_keep {
     /* put: an error says that the keeper does not have the chunk. */

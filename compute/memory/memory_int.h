@@ -56,7 +56,8 @@ struct engine {
     pthread_mutex_t buffers_lock;            /* taken after `lock` */
     pthread_mutex_t pins_lock;               /* after both */
     struct buffer *oldest, *newest;
-    _Atomic uint64_t clock; /* counts uses of arrays */
+    struct buffer *next_summed; /* where sums.c continues in that order; NULL: at the newest */
+    _Atomic uint64_t clock;     /* counts uses of arrays */
     struct mover *mover;
     struct reclaim *reclaim; /* reclaim.h */
     struct engine_keep keep;

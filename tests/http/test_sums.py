@@ -21,6 +21,19 @@ def sums(c):
     return float(re.search(r"^arrayd_memory_sums_total (\S+)", c.get("/metrics").body.decode(), re.M)[1])
 
 
+def change(d, a, at):
+    """Changes a byte of an array's memory."""
+    for fd in keeps_memory(d):
+        place = fd.read_bytes().find(a[:64].tobytes())
+        if place < 0:
+            continue
+        with open(fd, "r+b") as f:
+            f.seek(place + at)
+            f.write(bytes([a.view(np.uint8)[at] ^ 4]))
+        return
+    assert False, "the array's memory was not found"
+
+
 @pytest.mark.parametrize("how", ["fault", "kill"])
 def test_what_a_fault_changes_is_found(gpu_with, how):
     """After a fault, kernels that are still running may write anywhere: here the test does."""
@@ -34,16 +47,7 @@ def test_what_a_fault_changes_is_found(gpu_with, how):
         c.upload(a, name)
     until(lambda: sums(c) >= len(want))
     for name in ("x1", "bytes"):
-        victim, at = None, int(len(want[name]) * 0.7) * want[name].itemsize
-        for fd in keeps_memory(d):
-            content = fd.read_bytes()
-            place = content.find(want[name][:64].tobytes())
-            if place >= 0:
-                victim = fd
-                break
-        with open(victim, "r+b") as f:
-            f.seek(place + at)
-            f.write(bytes([want[name].view(np.uint8)[at] ^ 4]))
+        change(d, want[name], int(len(want[name]) * 0.7) * want[name].itemsize)
     if how == "fault":
         d.fail("700")
         c.post("/v1/evaluate", {"expr": "x0 + 1"})
@@ -96,3 +100,45 @@ def test_what_is_written_has_no_sum(gpu_with):
         same(c, f"a{k}", have)
         same(c, f"b{k}", a)
     assert "not what they were" not in d.log()
+
+
+def test_a_sum_is_no_use_of_an_array(gpu_with):
+    """What makes room is the array that clients have not used for longest."""
+    c = gpu_with("--keep-arrays", "--evict", "--memory-limit", "40MiB").client()
+    for k in range(3):
+        c.upload(np.full(1 << 20, k, "float64"), f"a{k}")
+        idle(c)
+    until(lambda: sums(c) >= 3)
+    c.upload(np.zeros(1 << 20), "more")
+    c.upload(np.zeros(1 << 20), "still_more")
+    assert [c.get(f"/v1/arrays/a{k}").json()["location"] for k in range(3)] == ["host", "device", "device"]
+
+
+def test_each_of_many_has_a_sum(gpu_with):
+    """More than are looked at under one hold of the lock."""
+    c = gpu_with("--keep-arrays", "--max-arrays", 10000).client()
+    for k in range(5000):
+        c.expect(201, c.post("/v1/arrays", {"shape": [3], "dtype": "float32", "fill": k}))
+    until(lambda: sums(c) >= 5000, 60)
+
+
+def test_what_cannot_be_compared_hides_no_other(gpu_with):
+    """Each device's arrays are summed by themselves: where that fails for one, the others' are compared all the same."""
+    if os.environ.get("ARRAYD_REAL_GPU"):
+        pytest.skip("its memory cannot be written from here")
+    d = gpu_with("--keep-arrays", "--restart-limit", 1000, environment={"ARRAYD_FAKE_DEVICES": "2"})
+    c, rng = d.client(), np.random.default_rng(7)
+    other = c.clone(session=c.expect(201, c.post("/v1/sessions", {"device": 1})).json()["id"])
+    want = [rng.random(5000, dtype=np.float32) for _ in range(2)]
+    c.upload(want[0], "x")
+    other.upload(want[1], "x")
+    until(lambda: sums(c) >= 2)
+    for a in want:
+        change(d, a, 8000)
+    d.fail("2")
+    other.close()
+    c.close()
+    kill(d)
+    until(lambda: d.log().count(" ready ") == 2)
+    assert "is not known" in d.log()
+    assert "are not what they were; their contents are lost arrays=1" in d.log()
