@@ -1,5 +1,5 @@
 /* compute/gpu/cuda/fault.c: which device's work is told where it is not known which device was
- * lost. */
+ * lost, and whose. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,6 +22,7 @@ struct node {
     int noted, told; /* how often */
     int device;      /* that was told of last */
     uint32_t n_work;
+    const void *asker; /* of the first of them */
 };
 
 static CUresult no_name(CUresult code, const char **ret)
@@ -44,6 +45,7 @@ static void told(void *user, const struct backend_fault *fault)
     n->told++;
     n->device = fault->device;
     n->n_work = fault->n_work;
+    n->asker = fault->n_work ? fault->work[0].asker : NULL;
 }
 
 static void set_up(struct node *n, int lost_device)
@@ -126,12 +128,30 @@ static void one_that_had_nothing_leaves_it_to_another(void **state)
     assert_true(n.noted == 1 && n.told == 1 && n.device == 1 && n.n_work == 1);
 }
 
+static void what_nobody_asked_for_is_not_to_blame(void **state)
+{
+    (void)state;
+    struct node n;
+    struct job own = {0};
+    struct launch launch = {.launched = true};
+    int somebody;
+    set_up(&n, 0);
+    n.jobs[0].asker = &somebody;
+    n.jobs[0].next = &own;
+    own.private_data = &launch;
+    n.streams[0].n_under_way = 2;
+    look_and_tell(&n, 0);
+    assert_true(n.told == 1 && n.n_work == 1);
+    assert_ptr_equal(n.asker, &somebody);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_device_is_told_of_once),
         cmocka_unit_test(two_that_are_looked_at_before_either_is_told_of),
         cmocka_unit_test(one_that_had_nothing_leaves_it_to_another),
+        cmocka_unit_test(what_nobody_asked_for_is_not_to_blame),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

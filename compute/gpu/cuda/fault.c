@@ -1,7 +1,8 @@
 /* Records what was on a device when it was lost. By then the driver reports nothing, not even what
  * had finished before. So the suspects are the kernels launched and not yet seen to finish,
- * recorded under the streams' lock before any of them leaves its stream. Only if there were none
- * was it the launch itself that failed.
+ * recorded under the streams' lock before any of them leaves its stream. The daemon's own, such as
+ * sums of arrays that nobody is using, are not to blame where there were others. Only if there were
+ * none at all was it the launch itself that failed.
  *
  * The first thread that has a finished job to report also reports the record, without that lock: it
  * writes a file and the log. */
@@ -47,16 +48,27 @@ static bool add(struct fault *f, const struct job *job, uint32_t from, uint32_t 
     return true;
 }
 
-/* Adds the kernels on the device, or (`failing`) those whose launch failed. */
-static bool add_all(struct fault *f, const struct cuda_device *d, bool failing)
+/* Adds the kernels on the device that somebody asked for, or (`own`) the daemon's own. */
+static bool add_launched(struct fault *f, const struct cuda_device *d, bool own)
 {
     bool ok = true;
     for (const struct backend_stream *s = d->streams; s; s = s->next)
         for (const struct job *j = s->under_way; j && ok; j = j->next) {
             const struct launch *x = j->private_data;
-            if (x && !failing && x->launched && !x->over)
+            if (x && x->launched && !x->over && !j->asker == own)
                 ok = add(f, j, 0, x->reached);
-            else if (x && failing && x->failing)
+        }
+    return ok;
+}
+
+/* Adds those whose launch failed. */
+static bool add_failing(struct fault *f, const struct cuda_device *d)
+{
+    bool ok = true;
+    for (const struct backend_stream *s = d->streams; s; s = s->next)
+        for (const struct job *j = s->under_way; j && ok; j = j->next) {
+            const struct launch *x = j->private_data;
+            if (x && x->failing)
                 ok = add(f, j, x->failing - 1, x->failing);
         }
     return ok;
@@ -87,10 +99,12 @@ void cuda_fault_look(struct cuda_device *d)
         f->work = arena_alloc_array(arena, count_jobs(d) + 1, sizeof *f->work);
         f->kernels = arena_alloc_array(arena, count_jobs(d) + 1, sizeof *f->kernels);
     }
-    bool ok = f && f->work && f->kernels && add_all(f, d, false);
+    bool ok = f && f->work && f->kernels && add_launched(f, d, false);
+    if (ok && f->told.n_work == 0)
+        ok = add_launched(f, d, true);
     if (ok && f->told.n_work == 0) {
         f->told.launching = true;
-        ok = add_all(f, d, true);
+        ok = add_failing(f, d);
     }
     /* if several devices may be the lost one, one that had no work is not it */
     ok = ok && (f->told.n_work || device >= 0 || c->n_devices == 1);

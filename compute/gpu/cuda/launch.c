@@ -409,10 +409,11 @@ static enum err_code launch_loop(struct backend_stream *s, const struct job *job
     return code == ERR_OK ? launch_passes(s, job, l, job->repeats % passes, false) : code;
 }
 
-/* Notes, for the next process, that it is on the device from here on. */
+/* Notes, for the next process, that it is on the device from here on. The daemon's own work is not
+ * to blame for a crash. */
 static void note_running(struct cuda *c, struct job *job, const struct launch *l)
 {
-    if (l->n_plan == 0)
+    if (l->n_plan == 0 || (c->config.who && !job->asker))
         return;
     uint32_t first = 0;
     while (prepare_is_empty(job->kernels[first]))
