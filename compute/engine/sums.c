@@ -36,11 +36,10 @@ struct sums {
     struct arena *arena;
     struct expr expr;
     struct device_sums *devices;
-    uint64_t version; /* of the engine at the start of the last round that found nothing to do */
     uint64_t settled; /* arrays that were last used before that (engine_clock) need no sum now */
     struct {
-        uint64_t version, clock; /* when it began */
-        bool under_way, idle;    /* idle: there has been nothing to do so far */
+        uint64_t clock;       /* when it began */
+        bool under_way, idle; /* idle: there has been nothing to do so far */
     } round;
     _Atomic int64_t made;
     _Atomic bool stopping;
@@ -311,24 +310,13 @@ static void end(struct sums *s, const struct list *l)
     }
 }
 
-/* False: nothing has changed since the last one. */
+/* False: nothing was used since the last one, and that found nothing to do. */
 static bool begin_round(struct sums *s)
 {
-    const uint64_t version = atomic_load(&s->engine->version);
-    s->round.version = version;
     s->round.clock = engine_clock(s->engine);
     s->round.idle = true;
-    s->round.under_way = version != s->version;
+    s->round.under_way = s->round.clock != s->settled;
     return s->round.under_way;
-}
-
-static void end_round(struct sums *s)
-{
-    s->round.under_way = false;
-    if (!s->round.idle)
-        return;
-    s->version = s->round.version;
-    s->settled = s->round.clock;
 }
 
 /* Seconds until the next. */
@@ -340,8 +328,9 @@ static double pass(struct sums *s)
         return PAUSE_S;
     const bool over = gather(s, &l, &later);
     s->round.idle &= l.n == 0 && !later;
-    if (over)
-        end_round(s);
+    s->round.under_way = !over;
+    if (over && s->round.idle)
+        s->settled = s->round.clock;
     begin(s, &l);
     const bool fine = sum_all(s, &l, NULL) == ERR_OK;
     end(s, &l);

@@ -92,6 +92,8 @@ void buffers_place(const struct placing *all, uint32_t n, struct engine_placed *
         atomic_store(&cell->owner, all[i].buffer->made);
         atomic_store(&cell->coming, 0);
     }
+    for (uint32_t i = 0; i < n; i++)
+        buffer_touch(all[i].buffer);
 }
 
 void buffer_place(struct buffer *b, struct storage *take_st)
@@ -144,7 +146,6 @@ struct array *array_over_as(struct engine *g, struct storage *take_st, enum dtyp
     a->buffer = b;
     a->dtype = dtype;
     a->view = *v;
-    buffer_touch(b);
     return a;
 }
 

@@ -114,6 +114,20 @@ def test_a_sum_is_no_use_of_an_array(gpu_with):
     assert [c.get(f"/v1/arrays/a{k}").json()["location"] for k in range(3)] == ["host", "device", "device"]
 
 
+def test_what_gets_other_memory_has_a_sum_again(gpu_with):
+    """Also where nothing was written or read: by an exchange, or by moving out and back."""
+    c = gpu_with("--keep-arrays").client()
+    for name in "ab":
+        c.upload(np.arange(1000.0), name)
+    for change in (lambda: c.expect(200, c.post("/v1/arrays/a/swap", {"with": "b"})),
+                   lambda: [c.expect(200, c.patch(f"/v1/arrays/{x}", {"location": where})) for where in ("host", "device") for x in "ab"]):
+        until(lambda: sums(c) >= 2)
+        time.sleep(1.1)  # until there is nothing more to do
+        before = sums(c)
+        change()
+        until(lambda: sums(c) >= before + 2)
+
+
 def test_each_of_many_has_a_sum(gpu_with):
     """More than are looked at under one hold of the lock."""
     c = gpu_with("--keep-arrays", "--max-arrays", 10000).client()
