@@ -187,7 +187,7 @@ static bool save_state(struct server *s, bool upgrade)
     return !s->state || report.missing + report.earlier == 0;
 }
 
-/* Before what the process before left is taken over: its exports go on. */
+/* Before what the previous process left is taken over: its exports continue. */
 static enum err_code open_exports(const struct config *c, struct server *s, struct err *e)
 {
     struct export_socket_config socket = {
@@ -470,7 +470,7 @@ static int run(struct config *config)
     if (code == ERR_OK)
         code = front_start(config, &s, &e);
     if (code != ERR_OK) {
-        survive_stop(s.survive); /* what ends now is to go on in the next process */
+        survive_stop(s.survive); /* what ends now is to continue in the next process */
         stop_exports(&s, 0);
         status = complain(&e, code == ERR_BAD_FIELD ? failed : EXIT_FAILED);
     } else {

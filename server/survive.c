@@ -251,7 +251,7 @@ static enum err_code moved(void *user, int fd, struct err *e)
 
 /* --- opening --- */
 
-/* What the process before left. A journal that cannot be read is treated as missing. */
+/* What the previous process left. A journal that cannot be read is treated as missing. */
 static enum err_code open_left(struct survive *v, struct err *e)
 {
     struct journal_damage damage = {0};
@@ -477,7 +477,7 @@ static bool export_again(void *user, const struct lease_image *lease, struct arr
     return s->exports && export_socket_adopt(s->export_socket, s->exports, lease, base);
 }
 
-/* Maps one of the chunks that the process before left; `name` is not valid any more then. What is
+/* Maps one of the chunks that the previous process left; `name` is not valid any more then. What is
  * certainly no memory is dropped. Any other failure may have passed by the next start, so it ends
  * this one, and the keeper still has all of it. */
 static enum err_code take_chunk(struct survive *v, struct engine *g, const char *name,

@@ -1,4 +1,4 @@
-/* The memory. A process that died may have left it in the midst of a change: so lengths are bounded
+/* The memory. A process that died may have left it half changed: so lengths are bounded
  * and texts ended before they are used, and what is wrong then is one line. */
 #include "compute/culprit/culprit_int.h"
 

@@ -113,8 +113,8 @@ uint32_t culprits_begin(struct culprits *c, const struct code_key *plan, uint32_
 uint32_t culprits_begin_job(struct culprits *c, const char *job);
 void culprits_end(struct culprits *c, uint32_t number); /* 0 allowed */
 
-/* What the process before was running when it ended; and one that crashed before it, if nobody has
- * called culprits_crashed since. */
+/* What the previous process was running when it ended; and one that crashed before it, if nobody
+ * has called culprits_crashed since. */
 struct culprit_left {
     uint32_t slot;
     struct code_key plan;
@@ -124,7 +124,7 @@ struct culprit_left {
     bool refused; /* set by culprits_crashed */
 };
 const struct culprit_left *culprits_left(const struct culprits *c, uint32_t *ret_n);
-/* How the process before ended, before this one's work begins: what it was running is forgotten
+/* How the previous process ended, before this one's work begins: what it was running is forgotten
  * unless it crashed. That is known to later processes, too, until culprits_crashed. */
 void culprits_ended(struct culprits *c, bool crashed);
 /* It died of a crash: all of that is suspected. The rest of the process was beside it, so even one

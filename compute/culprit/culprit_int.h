@@ -11,7 +11,7 @@
 
 #define RUNNING_MOST 1024
 
-enum { SLOT_FREE, SLOT_TAKEN, SLOT_RUNS, SLOT_CRASHED /* of a process before this one */ };
+enum { SLOT_FREE, SLOT_TAKEN, SLOT_RUNS, SLOT_CRASHED /* of a previous process */ };
 
 struct running_slot {
     _Atomic uint32_t state;

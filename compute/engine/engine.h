@@ -36,8 +36,8 @@ struct engine_config {
      * included, and buffers: arrays beyond either do not outlive the process */
     int64_t chunk_own, max_chunks;
     uint32_t max_kept;
-    int cells;  /* with a keeper: what it had from the process before, taken over; −1: nothing */
-    int signal; /* with a keeper: what that process died of; 0: of no signal */
+    int cells; /* with a keeper: what it had from the previous process, taken over; −1: nothing */
+    int signal;    /* with a keeper: what that process died of; 0: of no signal */
     int64_t ended; /* and when, in seconds of Unix time; 0: not known */
     struct backend_config device;
     uint32_t max_inputs; /* distinct arrays in an expression */

@@ -284,7 +284,7 @@ static uint64_t as_sum(int64_t got)
 
 /* --- making them --- */
 
-/* What is written meanwhile has CELL_SUM_NONE, or (marked anew) CELL_SUM_QUIET. */
+/* What is written meanwhile has CELL_SUM_NONE, or (marked again) CELL_SUM_QUIET. */
 static void begin(const struct sums *s, struct list *l)
 {
     size_t n = 0;

@@ -28,7 +28,7 @@ struct cells {
     struct cell *all;
     uint32_t n; /* the opening included */
     uint64_t *taken;
-    uint64_t *left;       /* of those: by the process before, not yet asked for; NULL: none */
+    uint64_t *left;       /* of those: by the previous process, not yet asked for; NULL: none */
     uint32_t low;         /* before it, all words are full */
     _Atomic int64_t used; /* changed under the lock */
     bool frozen, is_new, damaged;

@@ -359,7 +359,7 @@ void chunks_open(struct engine *g, int device)
     pthread_mutex_unlock(&k->lock);
 }
 
-/* --- of a process before this one --- */
+/* --- of a previous process --- */
 
 enum err_code chunk_adopt(struct engine *g, uint64_t number, int device, int fd, int64_t size,
                           struct err *e)

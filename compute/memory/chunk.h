@@ -60,7 +60,7 @@ uint32_t chunk_close(struct engine *g, int device, const struct chunk **ret);
 int64_t chunk_size(const struct engine *g);
 void chunks_open(struct engine *g, int device);
 
-/* Takes over a chunk of a process before this one (ERR_STATE: there is certainly no such memory;
+/* Takes over a chunk of a previous process (ERR_STATE: there is certainly no such memory;
  * any other error: it cannot be mapped now); chunk_adopted: the one of that number, if
  * that place of it is free, which is then taken; NULL otherwise.
  * chunks_adopted gives back those of which nobody took anything. Nothing else is going on. */

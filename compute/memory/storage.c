@@ -276,7 +276,7 @@ enum err_code storage_new(struct engine *g, struct account *account, int device,
     return ERR_OK;
 }
 
-/* Counted as it was in the process before, whatever the limits are now. */
+/* Counted as it was in the previous process, whatever the limits are now. */
 static void adopt_host(struct storage *st, struct account *payer)
 {
     struct account *owner = account_owner(payer);

@@ -156,7 +156,7 @@ static int64_t block_of(const struct user_job *j)
     return kept_block(row);
 }
 
-/* --- as the job goes on --- */
+/* --- as the job continues --- */
 
 enum err_code job_keep_begin(struct user_job *j, struct err *e)
 {
@@ -230,8 +230,8 @@ void job_keep_copied(struct user_job *j)
     pthread_mutex_unlock(&j->table->lock);
 }
 
-/* Where the journal has no room for what a slice recorded the job goes on, but no other process can
- * go on with it. */
+/* Where the journal has no room for what a slice recorded the job continues, but no other process
+ * can continue it. */
 static void fall_behind(struct user_job *j, const struct err *why)
 {
     j->record->behind = true;

@@ -29,7 +29,7 @@ static bool state_of(const char *name, enum job_state *ret)
     return false;
 }
 
-/* Why a job that was under way cannot go on. */
+/* Why a job that was under way cannot continue. */
 static enum err_code may_go_on(const struct jobs *t, const struct kept_job *k, struct err *e)
 {
     if (k->lost.code != ERR_OK) {
@@ -82,8 +82,8 @@ static bool fill(struct user_job *j, const struct kept_job *k)
     return true;
 }
 
-/* The keeper lets go of what the process before used in passing some time after this one has: for a
- * moment there may be less memory than there was. */
+/* The keeper lets go of what the previous process used in passing some time after this one has: for
+ * a moment there may be less memory than there was. */
 static enum err_code make_program(struct user_job *j, struct server *s, const struct kept_job *k,
                                   struct err *why)
 {

@@ -319,7 +319,7 @@ static enum err_code rewrite_more(struct journal *j, size_t bytes, struct err *e
     return j->carry ? ERR_OK : rewrite_end(j, e);
 }
 
-/* Does some of the rewriting that is due. Without memory for it the log just goes on. */
+/* Does some of the rewriting that is due. Without memory for it the log just continues. */
 static void rewrite_some(struct journal *j, size_t bytes)
 {
     lock_held(&j->lock);

@@ -1,5 +1,5 @@
-/* A reader goes from record to record. Where none begins although the log goes on, it looks for the
- * next front; the record before that is then found from its back. Behind the log's end only the
+/* A reader goes from record to record. Where none begins although the log continues, it looks for
+ * the next front; the record before that is then found from its back. Behind the log's end only the
  * very next record counts, which was written as the writer died: all else there is of another time.
  */
 #include "server/journal/record.h"

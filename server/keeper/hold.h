@@ -49,9 +49,9 @@ void hold_ready(struct hold *h, const char *missing);
 /* The last processes before this one, as far as their numbers are nobody else's now; 0 at the end.
  */
 const int *hold_before(const struct hold *h);
-/* Whether anything was left by a process before. NULL allowed. */
+/* Whether a previous process left anything. NULL allowed. */
 bool hold_inherited(const struct hold *h);
-/* How often the keeper has started a daemon anew. 0 without a keeper. */
+/* How often the keeper has started a daemon again. 0 without a keeper. */
 int hold_restarts(const struct hold *h);
 /* The signal that the previous process died of; 0: it did not, or there was none. NULL allowed. */
 int hold_signal(const struct hold *h);

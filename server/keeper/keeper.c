@@ -487,7 +487,7 @@ static void take_signals(struct keeper *k)
 
 /* --- the process --- */
 
-/* Two of one name: the keeper before was about to replace the older one. */
+/* Two of one name: the previous keeper was about to replace the older one. */
 static void store(void *user, const char *name, unsigned number, int take_fd)
 {
     struct keeper *k = user;

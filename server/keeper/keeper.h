@@ -1,12 +1,12 @@
 /* The first process: it starts the daemon proper and keeps descriptors for it.
  *
- * The daemon is started anew when it ended by a lost device (LOST_EXIT), a signal, or anything else
- * than its own decision; what it had put here (hold.h) is given to the next one, but not before the
- * old one is gone. SIGTERM, SIGINT and SIGHUP are passed on. SIGUSR2 is an upgrade: the program is
- * looked up again by its name, and asked whether it could start and understands what is held; then
- * the running daemon is sent SIGUSR2, which asks it to leave everything as it is, and the new one
- * is started. If the new one does not become ready, the old program is started again. Where no
- * daemon is ready for a while, connections get a 503.
+ * The daemon is started again when it ended by a lost device (LOST_EXIT), a signal, or anything
+ * else than its own decision; what it had put here (hold.h) is given to the next one, but not
+ * before the old one is gone. SIGTERM, SIGINT and SIGHUP are passed on. SIGUSR2 is an upgrade: the
+ * program is looked up again by its name, and asked whether it could start and understands what is
+ * held; then the running daemon is sent SIGUSR2, which asks it to leave everything as it is, and
+ * the new one is started. If the new one does not become ready, the old program is started again.
+ * Where no daemon is ready for a while, connections get a 503.
  *
  * Called by main.c, in a process without threads. */
 #ifndef ARRAYD_KEEPER_H

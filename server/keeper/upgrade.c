@@ -87,7 +87,7 @@ static pid_t find_keeper(void)
     return 0;
 }
 
-/* How often its keeper has started a daemon anew, up to this one; −1: unknown. */
+/* How often its keeper has started a daemon again, up to this one; −1: unknown. */
 static int restarts_of(pid_t daemon)
 {
     static char text[1 << 18];

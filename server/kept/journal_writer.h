@@ -41,7 +41,7 @@ struct journal_writer *writer_new(struct journal *journal);
 void writer_free(struct journal_writer *k); /* NULL allowed */
 /* For session_limits, shares_observe and leases_observe. */
 const struct observer *writer_observer(const struct journal_writer *k);
-/* Nothing is written from here on: what ends with this process is to go on in the next one. */
+/* Nothing is written from here on: what ends with this process is to continue in the next one. */
 void writer_stop(struct journal_writer *k);
 
 /* What belongs to a job: its record, or (part ≥ 0) a block or a snapshot. Returns the length. */

@@ -1,6 +1,6 @@
 /* A program is kept as it was sent, with what it found: the arrays that its names meant and the
  * functions that it called. The first of these are described as arrays are elsewhere, but for their
- * handles: a program goes on with an array whose handle is gone. */
+ * handles: a program continues with an array whose handle is gone. */
 #include "server/kept/kept_job.h"
 
 #include <math.h>

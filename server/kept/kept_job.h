@@ -1,5 +1,5 @@
 /* Jobs as the journal keeps them, in four kinds of records: what never changes of a job, as long as
- * it is there; its progress, which each slice writes anew; the values that it has recorded, in
+ * it is there; its progress, which each slice writes again; the values that it has recorded, in
  * blocks, of which a slice writes those that it adds to; and its snapshots, each before its array
  * is made: those beyond progress.snapshots belong to a slice that was not committed.
  *

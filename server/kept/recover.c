@@ -385,7 +385,7 @@ static enum err_code restore_share(struct recovery *r, const struct item *x, str
     return ERR_OK;
 }
 
-/* What is exported lives on without an array: for whoever has it mapped, who pays for it. */
+/* What is exported exists without an array, for the client that has it mapped, who pays for it. */
 static enum err_code adopt_exported(struct recovery *r, const struct lease_image *l,
                                     struct principal *payer, struct leasable **ret, struct err *why)
 {

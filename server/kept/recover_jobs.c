@@ -1,6 +1,6 @@
 /* The records of a job are found by their keys. What is damaged is passed over as a whole where
  * nothing can be said of the job without it (the record of what never changes, the progress);
- * otherwise the job is there again, and ends: it cannot go on.
+ * otherwise the job is there again, and ends: it cannot continue.
  *
  * An array of a snapshot that was not committed goes: the slice will be done again. */
 #include <stdlib.h>

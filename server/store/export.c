@@ -163,7 +163,7 @@ void exports_forget(struct engine *g, struct array *a)
                   "reason", e.message, NULL);
 }
 
-/* After the end of an export of an array that lives on. */
+/* After the end of an export of an array that still exists. */
 static void tidy_up(struct engine *g, struct array *a, bool revoked)
 {
     struct err e = ERR_INIT;

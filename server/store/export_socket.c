@@ -111,7 +111,7 @@ static void name_conn(const char *lease, char ret[LINK_NAME + 1])
 
 /* --- start --- */
 
-/* The socket of the process before, if it can still be reached; or a new one. */
+/* The socket of the previous process, if it can still be reached; or a new one. */
 static enum err_code open_listener(struct export_socket *s, struct listening *l, struct err *e)
 {
     char name[LINK_NAME + 1];

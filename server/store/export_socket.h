@@ -7,7 +7,7 @@
  * daemon closes; when the client disappears, the export is over, too.
  *
  * Under a keeper the sockets and the connections that hold an export outlive the process: the next
- * one goes on with them.
+ * one continues with them.
  *
  * main.c opens it before HTTP and stops it after. One thread of its own serves all connections. */
 #ifndef ARRAYD_SERVER_EXPORT_SOCKET_H
