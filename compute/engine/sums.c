@@ -17,6 +17,7 @@
 
 #define OPERAND "u"
 #define PAUSE_S 0.25
+#define NAP_S   0.001 /* in which others get the lock */
 #define LOOK_S  0.05
 #define BATCH   64
 /* of a pass: so much of the device's time, and of the engine's lock */
@@ -335,7 +336,7 @@ static double pass(struct sums *s)
     const bool fine = sum_all(s, &l, NULL) == ERR_OK;
     end(s, &l);
     release(&l);
-    return !over && fine && engine_jobs_in_flight(s->engine) == 0 ? WORKER_AGAIN : PAUSE_S;
+    return !over && fine && engine_jobs_in_flight(s->engine) == 0 ? NAP_S : PAUSE_S;
 }
 
 static double step(void *user)
