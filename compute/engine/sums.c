@@ -37,10 +37,13 @@ struct sums {
     struct arena *arena;
     struct expr expr;
     struct device_sums *devices;
-    uint64_t settled; /* arrays that were last used before that (engine_clock) need no sum now */
+    /* engine_clock, and how often an array had got other memory, at the start of the last round
+     * that found nothing to do */
+    uint64_t settled, placings;
     struct {
-        uint64_t clock;       /* when it began */
-        bool under_way, idle; /* idle: there has been nothing to do so far */
+        uint64_t clock, placings; /* when it began */
+        uint64_t after;           /* it looks at arrays that were used later */
+        bool under_way, idle;     /* idle: there has been nothing to do so far */
     } round;
     _Atomic int64_t made;
     _Atomic bool stopping;
@@ -236,7 +239,7 @@ static bool gather(struct sums *s, struct list *ret, bool *ret_later)
     pthread_mutex_lock(&g->lock);
     pthread_mutex_lock(&g->buffers_lock);
     struct buffer *b = g->next_summed ? g->next_summed : g->newest;
-    for (; b && atomic_load(&b->used) > s->settled; b = b->older) {
+    for (; b && atomic_load(&b->used) > s->round.after; b = b->older) {
         const struct storage *st = b->storage;
         if (ret->n == BATCH || looked++ == MOST_LOOKS)
             break;
@@ -247,7 +250,7 @@ static bool gather(struct sums *s, struct list *ret, bool *ret_later)
             break;
         add_words(ret, b, CELL_SUM_NONE);
     }
-    const bool over = !b || atomic_load(&b->used) <= s->settled;
+    const bool over = !b || atomic_load(&b->used) <= s->round.after;
     g->next_summed = over ? NULL : b;
     pthread_mutex_unlock(&g->buffers_lock);
     pthread_mutex_unlock(&g->lock);
@@ -311,13 +314,24 @@ static void end(struct sums *s, const struct list *l)
     }
 }
 
-/* False: nothing was used since the last one, and that found nothing to do. */
+/* False: there is nothing to look at. */
 static bool begin_round(struct sums *s)
 {
     s->round.clock = engine_clock(s->engine);
+    s->round.placings = atomic_load(&s->engine->placings);
+    s->round.after = s->round.placings == s->placings ? s->settled : 0;
     s->round.idle = true;
-    s->round.under_way = s->round.clock != s->settled;
+    s->round.under_way = s->round.clock != s->round.after;
     return s->round.under_way;
+}
+
+static void end_round(struct sums *s)
+{
+    s->round.under_way = false;
+    if (!s->round.idle)
+        return;
+    s->settled = s->round.clock;
+    s->placings = s->round.placings;
 }
 
 /* Seconds until the next. */
@@ -329,9 +343,8 @@ static double pass(struct sums *s)
         return PAUSE_S;
     const bool over = gather(s, &l, &later);
     s->round.idle &= l.n == 0 && !later;
-    s->round.under_way = !over;
-    if (over && s->round.idle)
-        s->settled = s->round.clock;
+    if (over)
+        end_round(s);
     begin(s, &l);
     const bool fine = sum_all(s, &l, NULL) == ERR_OK;
     end(s, &l);

@@ -65,6 +65,7 @@ void buffers_place(const struct placing *all, uint32_t n, struct engine_placed *
                    const void *with)
 {
     const struct engine_keep *keep = &all->buffer->engine->keep;
+    bool moved = false;
     for (uint32_t i = 0; i < n && keep->placed; i++) {
         struct cell *cell = cell_of(all[i].storage);
         if (cell) {
@@ -81,6 +82,7 @@ void buffers_place(const struct placing *all, uint32_t n, struct engine_placed *
     for (uint32_t i = 0; i < n; i++) {
         struct cell *was = cell_of(all[i].buffer->storage);
         uint64_t made = all[i].buffer->made;
+        moved |= all[i].buffer->storage != NULL;
         if (was && !all[i].copied)
             atomic_compare_exchange_strong(&was->owner, &made, 0);
         all[i].buffer->storage = all[i].storage;
@@ -92,8 +94,8 @@ void buffers_place(const struct placing *all, uint32_t n, struct engine_placed *
         atomic_store(&cell->owner, all[i].buffer->made);
         atomic_store(&cell->coming, 0);
     }
-    for (uint32_t i = 0; i < n; i++)
-        buffer_touch(all[i].buffer);
+    if (moved)
+        atomic_fetch_add(&all->buffer->engine->placings, 1);
 }
 
 void buffer_place(struct buffer *b, struct storage *take_st)
@@ -146,6 +148,7 @@ struct array *array_over_as(struct engine *g, struct storage *take_st, enum dtyp
     a->buffer = b;
     a->dtype = dtype;
     a->view = *v;
+    buffer_touch(b);
     return a;
 }
 

@@ -57,7 +57,8 @@ struct engine {
     pthread_mutex_t pins_lock;               /* after both */
     struct buffer *oldest, *newest;
     struct buffer *next_summed; /* where sums.c continues in that order; NULL: at the newest */
-    _Atomic uint64_t clock;     /* counts uses of arrays */
+    _Atomic uint64_t clock;     /* counts uses of arrays, */
+    _Atomic uint64_t placings;  /* and how often one got other memory */
     struct mover *mover;
     struct reclaim *reclaim; /* reclaim.h */
     struct engine_keep keep;

@@ -208,9 +208,9 @@ bool storage_is_remote(const struct storage *st);
 
 /* With the lock held: the storage with the buffer's contents, borrowed. */
 struct storage *buffer_storage(struct buffer *b);
-/* Makes storages the buffers' own, all at once for a process that comes after this one, and marks
- * the buffers as just used; with the lock held, unless nobody else has the buffer. Takes over a
- * reference, and lets go of none. `room`: for n. `with`: for engine_keep.placed. */
+/* Makes storages the buffers' own, all at once for a process that comes after this one; with the
+ * lock held, unless nobody else has the buffer. Takes over a reference, and lets go of none.
+ * `room`: for n. `with`: for engine_keep.placed. */
 struct placing {
     struct buffer *buffer;
     struct storage *storage;
