@@ -18,8 +18,11 @@
 #define OPERAND "u"
 #define PAUSE_S 0.25
 #define NAP_S   0.001 /* in which others get the lock */
-#define LOOK_S  0.05
-#define BATCH   64
+#define RESTS                                                                                      \
+    9 /* times what a pass took: behind others' work it may take long, and an array                \
+         that is deleted meanwhile is freed, and uncharged, only afterwards */
+#define LOOK_S 0.05
+#define BATCH  64
 /* of a pass: so much of the device's time, and of the engine's lock */
 #define MOST_BYTES (INT64_C(1) << 30)
 #define MOST_LOOKS 4096
@@ -337,6 +340,7 @@ static void end_round(struct sums *s)
 /* Seconds until the next. */
 static double pass(struct sums *s)
 {
+    const double began = clock_ms();
     struct list l = {0};
     bool later;
     if (!s->round.under_way && !begin_round(s))
@@ -349,7 +353,10 @@ static double pass(struct sums *s)
     const bool fine = sum_all(s, &l, NULL) == ERR_OK;
     end(s, &l);
     release(&l);
-    return !over && fine && engine_jobs_in_flight(s->engine) == 0 ? NAP_S : PAUSE_S;
+    if (!over && fine && engine_jobs_in_flight(s->engine) == 0)
+        return NAP_S;
+    const double pause = RESTS * (clock_ms() - began) / 1000;
+    return pause > PAUSE_S ? pause : PAUSE_S;
 }
 
 static double step(void *user)
