@@ -17,10 +17,11 @@
 
 #define OPERAND "u"
 #define PAUSE_S 0.25
-#define NAP_S   0.001 /* in which others get the lock */
-#define RESTS                                                                                      \
-    9 /* times what a pass took: behind others' work it may take long, and an array                \
-         that is deleted meanwhile is freed, and uncharged, only afterwards */
+/* in which others get the lock */
+#define NAP_S 0.001
+/* Behind others' work a pass may take long, and an array that is deleted meanwhile is freed, and no
+ * longer charged, only afterwards: so it pauses for so many times what the pass took. */
+#define RESTS  9
 #define LOOK_S 0.05
 #define BATCH  64
 /* of a pass: so much of the device's time, and of the engine's lock */
