@@ -230,7 +230,7 @@ static void gone(void *user, uint64_t buffer)
 
 static void limit(void *user, const char *option, bool reached)
 {
-    const char *says = reached ? "a limit is reached: new arrays will not outlive this process"
+    const char *says = reached ? "a limit is reached: new or moved arrays end with this process"
                                : "new arrays outlive this process again";
     (void)user;
     log_event(reached ? LOG_WARN : LOG_INFO, says, "option", option, NULL);

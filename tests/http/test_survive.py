@@ -288,7 +288,7 @@ def test_that_no_more_arrays_are_kept_is_told(daemon_with, option, size, most):
     for k in range(3):
         c.create(name=f"more{k}", shape=[size], dtype="float64")
     assert not process()["keeps_arrays"] and option in process()["keeps_arrays_problem"] and reached()
-    assert d.log().count("new arrays will not outlive this process") == 1
+    assert d.log().count("new or moved arrays end with this process") == 1
     for k in range(most // 2):
         c.expect(204, c.delete(f"/v1/arrays/x{k}"))
     until(lambda: process()["keeps_arrays"])
