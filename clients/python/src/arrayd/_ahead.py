@@ -12,18 +12,20 @@ what the look before has made.
 """
 from __future__ import annotations
 
-import threading
 import weakref
 from collections import deque
+from threading import get_ident, local
 from typing import Any, Deque, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from ._dtypes import cast, kind
-from ._graph import Node, detached
-from ._loops import LONGEST, Carried, last_step, leaf_key, loops_of, numbers_of
+from ._flow import Flow
+from ._graph import Node, detached, number_of, stored
+from ._loops import LONGEST, Carried, last_step, leaf_key, loops_of, numbers_of, text_of
 from ._numbers import unwired
 
 CYCLE = 3  # looks of one step
 BACK = 6  # looks that a look may refer back to
+LOOKS = BACK + 2 * CYCLE + 1
 FIRST = 4  # steps ahead, at first
 MOST = 128
 MANY = 1000  # operations of a look: of more the request is the least
@@ -33,24 +35,34 @@ LONG = 1000  # looks after which steps are run ahead again, at most, where they 
 SLOW = 0.5  # seconds that a look takes of a loop whose steps are not run ahead
 
 Form = Tuple[Any, ...]
+Ran = Tuple[Dict[Carried, Any], Dict[str, Any]]  # of a program, its memory and its job's status
 
 
 class Look:
     """The operations that were made for a look."""
 
-    __slots__ = ("at", "form", "attrs", "args", "place", "refs", "first")
+    __slots__ = ("number", "at", "form", "attrs", "args", "refs", "has")
 
-    def __init__(self, at: int, form: Form, nodes: List[Node], args: List[List[Any]]):
+    def __init__(self, among: "Deque[Look]", number: int, at: int, form: Form, nodes: List[Node], args: List[List[Any]]):
+        self.number = number
         self.at, self.form = at, form  # equal for looks that are the same: where the number is, and what the operations are
         self.attrs = [n.attrs for n in nodes]
         self.args = args  # of each operation: a place in the look; looks back, and a place there; or what else it is of, which may go
-        self.place = {id(n): k for k, n in enumerate(nodes)}
         self.refs = [weakref.ref(n) for n in nodes]
-        self.first = nodes[0].number
+        have = Have(among, number)
+        self.has = weakref.ref(have)
+        for k, n in enumerate(nodes):
+            n.look, n.at_look = have, k
 
-    def find(self, n: Node) -> Optional[int]:
-        k = self.place.get(id(n))
-        return k if k is not None and self.refs[k]() is n else None
+
+class Have:
+    """What the operations of a look have, as long as there are any: whose look it is, and the run that foresaw it."""
+
+    __slots__ = ("among", "number", "what", "__weakref__")
+
+    def __init__(self, among: "Deque[Look]", number: int):
+        self.among, self.number = among, number  # one thread's looks, and which of them
+        self.what: Any = None
 
 
 class Start(NamedTuple):
@@ -67,6 +79,16 @@ class Start(NamedTuple):
     first: int  # where in the look's operations the body's begin
 
 
+class Next:
+    """The steps after those that have been run ahead, while the program looks at these. `ran`: what they came to, if anything."""
+
+    def __init__(self, start: Start, flow: Flow):
+        self.start, self.flow = start, flow
+        self.is_due = False  # those before it have all been seen
+        self.has_copies = False  # of what it begins with, which the program may write to when it is its
+        self.ran: Optional[Ran] = None
+
+
 class Run:
     """Steps that have been run ahead. `values`: for each look of a step, its numbers."""
 
@@ -74,6 +96,7 @@ class Run:
         self.forms, self.values = start.forms, values
         self.states = {Carried(start.first + c.at, c.back): handle for c, handle in states.items()}
         self.seen = 0  # looks
+        self.following: Optional[Next] = None
 
     def explained(self) -> str:
         return f"ahead: {self.seen // len(self.forms)} of {len(self.values[0])} steps that were run ahead have been looked at"
@@ -83,13 +106,14 @@ class Run:
         return self.seen == len(self.forms) * len(self.values[0])
 
 
-class Ahead(threading.local):
+class Ahead(local):
     """One thread's looks."""
 
     def __init__(self) -> None:
-        self.looks: Deque[Look] = deque(maxlen=BACK + 2 * CYCLE + 1)
+        self.looks: Deque[Look] = deque(maxlen=LOOKS)
         self.last = -1  # the number of the last operation of all looks so far
-        self._runs: "weakref.WeakKeyDictionary[Node, Run]" = weakref.WeakKeyDictionary()  # the last steps' arrays have it: it goes with them
+        self._run: "Optional[weakref.ref[Run]]" = None  # the last steps' operations have it: it goes with them
+        self._next: "Optional[weakref.ref[Next]]" = None
         self.forms: List[Tuple[int, Form]] = []  # of the last run
         self.refused: Optional[Form] = None  # of whose steps none is run ahead any more
         self.steps = FIRST
@@ -100,15 +124,24 @@ class Ahead(threading.local):
 
     @property
     def run(self) -> Optional[Run]:
-        return next(self._runs.values(), None) if self._runs else None
+        return None if self._run is None else self._run()
 
     def explained(self, nodes: List[Node]) -> List[str]:
         """What there is to say of these operations."""
-        return [run.explained() for run in {self._runs[n] for n in nodes if n in self._runs}]
+        run = self.run
+        return [run.explained()] if run is not None and any(n.look is not None and n.look.what is run for n in nodes) else []
+
+    def is_looking(self, node: Node) -> bool:
+        """Whether a look may be the next that comes after this operation, and be the same as those before."""
+        return bool(self.looks) and node.number <= self.last + MANY
 
     def leave(self) -> None:
         """The program does something else than to look: perhaps it has ended its loop."""
-        self._runs.clear()
+        run, self._run = self.run, None
+        if run is not None:
+            run.states.clear()
+            run.following = None
+        self._next = None
 
     def _reckon(self) -> None:
         """What comes of it that the last run was left, if it was."""
@@ -121,12 +154,12 @@ class Ahead(threading.local):
     def look(self, node: Node) -> bool:
         """A number is wanted. Whether it was foreseen: then the node has it."""
         nodes = self._operations(node)
-        last, self.last = self.last, max(nodes[-1].number if nodes else node.number, self.last)
+        self.last = max(nodes[-1].number if nodes else node.number, self.last)
         if not nodes:
-            self.looks.clear()
+            self.looks = deque(maxlen=LOOKS)
             self.leave()
             return False
-        self.looks.append(self._look(node, nodes, last))
+        self.looks.append(self._look(node, nodes))
         return self._foreseen(node)
 
     def _foreseen(self, node: Node) -> bool:
@@ -146,52 +179,65 @@ class Ahead(threading.local):
         return True
 
     def _hold(self, run: Run) -> None:
-        for ref in self.looks[-1].refs:
-            n = ref()
-            if n is not None:
-                self._runs[n] = run
+        self._run = weakref.ref(run)
+        self._have(run, len(run.forms))
+
+    def _have(self, what: Any, looks: int) -> None:
+        for look in [*self.looks][-looks:]:
+            have = look.has()
+            if have is not None:
+                have.what = what
 
     def _operations(self, node: Node) -> List[Node]:
         """In the order of their making; [] where they are too many to be looked through for what a look is worth."""
-        last, found, left = self.last, {node}, [node]
-
-        def add(nodes: Iterable[Any]) -> None:
-            for n in nodes:
-                if isinstance(n, Node) and n.number > last and n.args and n not in found:
-                    found.add(n)
-                    left.append(n)
-
-        for ref in self.looks[-1].refs if self.looks else ():
-            n = ref()
-            if n is not None:
-                add([r() for r in n.users])
+        last = self.last
+        if node.number - last > MANY and last >= 0:
+            return []
+        found, left = {node}, [node]
+        before = [n for n in (ref() for ref in self.looks[-1].refs) if n is not None] if self.looks else []
+        for n in before:
+            for ref in n.users:
+                u = ref()
+                if u.__class__ is Node and u.number > last and u.args and u not in found:
+                    found.add(u)
+                    left.append(u)
         while left and len(found) <= MANY:
             n = left.pop()
-            add(n.args)
-            add([r() for r in n.users])
-        return sorted(found, key=lambda n: n.number) if not left else []
+            for a in n.args:
+                if a.number > last and a.args and a not in found:
+                    found.add(a)
+                    left.append(a)
+            for ref in n.users:
+                u = ref()
+                if u.__class__ is Node and u.number > last and u.args and u not in found:
+                    found.add(u)
+                    left.append(u)
+        return sorted(found, key=number_of) if not left else []
 
-    def _look(self, node: Node, nodes: List[Node], last: int) -> Look:
-        """`last`: the number of the last operation of the looks before."""
+    def _look(self, node: Node, nodes: List[Node]) -> Look:
         place = {n: k for k, n in enumerate(nodes)}
-        back = list(self.looks)[:-BACK - 1:-1]
-        first = min((look.first for look in back), default=0)
+        looks = self.looks
+        number = looks[-1].number + 1 if looks else 0
         form: List[Any] = []
         args: List[List[Any]] = []
-
-        def where(a: Node) -> Any:
-            if first <= a.number <= last and _is_steady(a):
-                for b, earlier in enumerate(back):
-                    k = earlier.find(a)
-                    if k is not None:
-                        return b + 1, k
-            return a
-
         for n in nodes:
-            of = [place[a] if a in place else where(a) for a in n.args]
-            form.append((n.op, n.shape, n.dtype, repr(n.attrs) if n.attrs else "", *(_key(a) if isinstance(a, Node) else a for a in of)))
-            args.append([weakref.ref(a) if isinstance(a, Node) and a.op != "const" else a for a in of])
-        return Look(place[node], tuple(form), nodes, args)
+            keys: List[Any] = [n.op, n.shape, n.dtype, text_of(n.attrs)]
+            of: List[Any] = []
+            for a in n.args:
+                at: Any = place.get(a)
+                if at is None:
+                    look = a.look
+                    if look is not None and look.among is looks and number - look.number <= BACK and _is_steady(a):
+                        at = number - look.number, a.at_look
+                if at is not None:
+                    keys.append(at)
+                    of.append(at)
+                else:
+                    keys.append(_key(a))
+                    of.append(a if a.op == "const" else weakref.ref(a))
+            form.append(tuple(keys))
+            args.append(of)
+        return Look(looks, number, place[node], tuple(form), nodes, args)
 
     # --- the beginning ---
 
@@ -274,6 +320,33 @@ class Ahead(threading.local):
         self.run_ahead = self.unseen = len(values) * start.steps
         return self._foreseen(node)
 
+    def next(self, start: Start, states: Dict[Carried, Any], flow: Flow) -> Optional[Next]:
+        """What is to be run after these steps, whose looks the program makes meanwhile. It goes with their run, and then with the arrays."""
+        run = self.run
+        if self.pause or self.refused == self.looks[-1].form or run is None or flow.is_under_way:
+            return None
+        before = {c: stored(handle, start.reads[c].shape, start.reads[c].dtype) for c, handle in states.items()}
+        run.following = following = Next(start._replace(before=before, steps=self.steps), flow)
+        thread, step = get_ident(), following.start.step
+
+        def gone(_: Any) -> None:
+            if get_ident() == thread:  # else it is seen to later
+                flow.leave(step)
+
+        self._next = weakref.ref(following, gone)
+        return following
+
+    def was_next(self, flow: Flow) -> Optional[Next]:
+        """What has been run for the looks from the last one on."""
+        found, self._next = None if self._next is None else self._next(), None
+        if found is None:
+            return None
+        if found.is_due:
+            flow.wait()
+            return found if found.ran is not None else None
+        flow.leave(found.start.step)
+        return None
+
     def refuse(self) -> None:
         """Of the last look's loop no step is run ahead any more."""
         self.refused, self.steps = self.looks[-1].form, FIRST
@@ -283,6 +356,9 @@ class Ahead(threading.local):
     def _hand_over(self, run: Run) -> None:
         """All that was foreseen has been made: the arrays have the values that were computed."""
         self.pause //= 2
+        following = run.following
+        if following is not None:
+            following.flow.wait(lambda: following.has_copies)
         looks, cycle = list(self.looks), len(run.forms)
         firsts = _offsets([form for _, form in run.forms])
         for c, handle in run.states.items():
@@ -290,7 +366,11 @@ class Ahead(threading.local):
             n = looks[j - c.back * cycle].refs[c.at - firsts[j]]()
             if n is not None and n.args:
                 n.set_handle(handle)
-        self._runs.clear()
+        if following is not None:
+            following.is_due = True
+        self._have(following, cycle)
+        self._run = run.following = None
+        run.states.clear()
 
 
 def _inner(whole: Start) -> Optional[Start]:

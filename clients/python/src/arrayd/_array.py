@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Protocol, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Protocol, Sequence, Tuple
 
 import numpy as np
 
@@ -11,14 +11,14 @@ from . import _dtypes as dt
 from ._carried import is_member, packed, token
 from ._engine import TINY
 from ._export import Exported
-from ._graph import Node, Shape, describe, host
+from ._graph import Node, Shape, describe, forget_the_dead, host
 from ._held import Held
-from ._indexing import Basic, basic_index, broadcasts, composed, with_places
+from ._indexing import Basic, basic_index, broadcasts, composed, simple_index, with_places
 from ._lease import Lease
 from ._methods import Methods
 from ._requests import Steps
 from ._transfers import guard, guard_asked, to_fetch
-from ._views import View, check_writable, ghost_of, is_view, part, with_part
+from ._views import View, check_writable, ghost_of, part, with_part
 
 if TYPE_CHECKING:
     from ._endpoint import Endpoint
@@ -66,7 +66,7 @@ class Array(Held, Methods):
     __slots__ = ("_own", "_view", "_views", "_client", "_shared", "__weakref__")
     _own: Optional[Node]  # of a view: for the parent's node that it was made from
     _view: Optional[View]
-    _views: "List[weakref.ref[Array]]"
+    _views: "Sequence[weakref.ref[Array]]"
     _client: "Home"
     _shared: bool
 
@@ -76,21 +76,24 @@ class Array(Held, Methods):
     @classmethod
     def _of(cls, node: Node, client: "Home", shared: bool = False) -> "Array":
         x: Array = cls.__new__(cls)
-        x._client, x._shared, x._view, x._views = client, shared, None, []
-        x._set(node)
+        x._client, x._shared, x._view, x._views, x._own = client, shared, None, (), node
+        node.used_by(x)
         return x
 
     @staticmethod
     def _of_view(view: View) -> "Array":
         kind: Any = type(view.parent)
         x: Array = kind.__new__(kind)
-        x._client, x._shared, x._view, x._views, x._own = view.parent._client, False, view, [], None
-        views = view.parent._views
-        n = len(views)
-        if n >= 8 and n & (n - 1) == 0:
-            views[:] = [r for r in views if r() is not None]
-        views.append(weakref.ref(x))
+        x._client, x._shared, x._view, x._views, x._own = view.parent._client, False, view, (), None
+        view.parent._viewed_by(x)
         return x
+
+    def _viewed_by(self, x: "Array") -> None:
+        if not isinstance(self._views, list):
+            self._views = []
+        self._views.append(weakref.ref(x))
+        if len(self._views) > 8:
+            forget_the_dead(self._views)
 
     @property
     def _node(self) -> Node:
@@ -100,7 +103,7 @@ class Array(Held, Methods):
             return self._own
         of = view.parent._node
         if self._own is None or view.of is not of:
-            view.of, self._own = of, view.make(of)
+            view.of, self._own = of, view.node_of(of)
             self._own.used_by(self)
         return self._own
 
@@ -108,7 +111,8 @@ class Array(Held, Methods):
         """The array's values from now on."""
         self._own = node
         node.used_by(self)
-        self._changed()
+        if self._views:
+            self._changed()
 
     def _changed(self) -> None:
         """Its views are of the new values, and nothing is kept of the old ones."""
@@ -145,13 +149,13 @@ class Array(Held, Methods):
         base = self._client._wrap(self._node, self._shared)
         base._view, base._views = self._view, self._views
         if base._view is not None:
-            base._view.parent._views.append(weakref.ref(base))
+            base._view.parent._viewed_by(base)
         for view in (r() for r in base._views):
             if view is not None and view._view is not None:
                 view._view.parent = base
-        self._shared, self._views, self._own = False, [], None
+        self._shared, self._views, self._own = False, (), None
         self._view = self._client._reshaped_view(base, shape)
-        base._views.append(weakref.ref(self))
+        base._viewed_by(self)
 
     @property
     def dtype(self) -> dt.DType:
@@ -367,82 +371,100 @@ class Array(Held, Methods):
 
     def __getitem__(self, key: Any, /) -> "Array":
         c, node = self._client, self._node
-        mask = c._mask_of(key, self)
-        if mask is not None:
-            guard("x[mask]", to_fetch((node, mask._node)))
-            return c._from_host(self._values()[mask._values()], self.dtype)
-        index = basic_index(key, self.shape)
+        index = simple_index(key, node.shape)
+        if index is None:
+            mask = c._mask_of(key, self)
+            if mask is not None:
+                guard("x[mask]", to_fetch((node, mask._node)))
+                return c._from_host(self._values()[mask._values()], self.dtype)
+            index = basic_index(key, self.shape)
         if index is None:
             return c._gather(self, with_places(key, self.shape))
-        make = part(index)
-        return Array._of_view(View(self, self._ghost[index.key], make, index=index)) if is_view(key, self.ndim) else c._wrap(make(node))
+        return Array._of_view(View(self, None, index=index)) if index.is_view else c._wrap(part(index, node))
 
     def __setitem__(self, key: Any, value: Any, /) -> None:
-        self._client._run(self._assigning(key, value))
+        asked = self._assigning(key, value)
+        if asked is not None:
+            self._client._run(asked)
 
-    def _assigning(self, key: Any, value: Any) -> Steps[None]:
-        c = self._client
-        check_writable(self._view)
-        mask = c._mask_of(key, self)
-        index = None if mask is not None else basic_index(key, self.shape)
+    def _assigning(self, key: Any, value: Any) -> Optional[Steps[None]]:
+        """What there is to ask for it, if anything."""
+        c, mask = self._client, None
+        if self._view is not None:
+            check_writable(self._view)
+        index = simple_index(key, self._node.shape)
+        if index is None:
+            mask = c._mask_of(key, self)
+            index = None if mask is not None else basic_index(key, self.shape)
         if index is not None and isinstance(value, Array) and value._view is not None and value._view.parent is self \
                 and value._view.index is not None and value._view.index.text == index.text:
-            return  # the end of `x[…] += …`: it is there already
+            return None  # the end of `x[…] += …`: it is there already
         v = c._operand(value, self.dtype)
         if dt.promote(v.dtype, self.dtype) != self.dtype and not _same_kind(v.dtype, self.dtype):
             raise TypeError(f"an assignment: values of {dt.name_of(v.dtype)} do not go into {dt.name_of(self.dtype)}\n    {describe(v)}")
         if mask is not None and mask.ndim == self.ndim and v.shape == ():
             if mask.shape == self.shape:
-                yield from self._becoming(Node("where", (mask._node, c._cast(v, self.dtype), self._node), self.shape, self.dtype))
-            return
-        if index is None:  # scattered: done here
-            guard("x[i] = …", self.nbytes + to_fetch((self._node, v)))
-            values = np.array((yield from c._engine.fetch(self._node)))
-            keys = [mask] if mask is not None else _tuple(key)
-            at = []
-            for k in keys:
-                at.append((yield from c._engine.fetch(k._node)) if isinstance(k, Array) else k)
-            values[tuple(at)] = dt.cast((yield from c._engine.fetch(v)), self.dtype)
-            yield from self._becoming(host(values, self.dtype))
-            return
+                return self._becoming(Node("where", (mask._node, c._cast(v, self.dtype), self._node), self.shape, self.dtype))
+            return None
+        if index is None:
+            return self._scattering([mask] if mask is not None else _tuple(key), v)
         if not broadcasts(v.shape if v.size != 1 else (), index.shape):
             raise ValueError(f"an assignment: values of shape {v.shape} do not fit a region of shape {index.shape}\n    {describe(v)}")
-        yield from self._assigning_region(index, v)
+        return self._assigning_region(index, v)
 
-    def _becoming(self, node: Node) -> Steps[None]:
-        """All of it has new values, of its shape and dtype."""
+    def _scattering(self, keys: Sequence[Any], v: Node) -> Steps[None]:
+        """At single positions: done here."""
+        engine = self._client._engine
+        guard("x[i] = …", self.nbytes + to_fetch((self._node, v)))
+        values = np.array((yield from engine.fetch(self._node)))
+        at = []
+        for k in keys:
+            at.append((yield from engine.fetch(k._node)) if isinstance(k, Array) else k)
+        values[tuple(at)] = dt.cast((yield from engine.fetch(v)), self.dtype)
+        asked = self._becoming(host(values, self.dtype))
+        if asked is not None:
+            yield from asked
+
+    def _becoming(self, node: Node) -> Optional[Steps[None]]:
+        """All of it has new values, of its shape and dtype. What there is to ask for that, if anything."""
         view = self._view
         if view is None:
-            self._set((yield from self._client._engine.assign(self, node)) if self._stays else node)
-        elif view.index is not None:
-            yield from view.parent._assigning_region(view.index, node)
-        else:
-            assert view.put is not None
-            yield from view.parent._becoming(view.put(node))
+            if self._stays:
+                return self._written(node)
+            self._set(node)
+            return None
+        if view.index is not None:
+            return view.parent._assigning_region(view.index, node)  # type: ignore[no-any-return]
+        assert view.put is not None
+        return view.parent._becoming(view.put(node))  # type: ignore[no-any-return]
 
-    def _assigning_region(self, index: Basic, v: Node) -> Steps[None]:
+    def _written(self, node: Node, index: Optional[str] = None) -> Steps[None]:
+        """In place."""
+        self._set((yield from self._client._engine.assign(self, node, index)))
+
+    def _assigning_region(self, index: Basic, v: Node) -> Optional[Steps[None]]:
         c, node = self._client, self._node
         if 0 in index.shape:
-            return
+            return None
         if v.shape and v.size == 1:
             v = Node("reshape", (v,), (), v.dtype, {"shape": []}) if v.value is None else host(v.value.reshape(()), v.dtype)
         if self._view is not None:
             inner = None if self._view.index is None else composed(self._view.index, index, self._view.parent.shape)
             if inner is not None:
-                yield from self._view.parent._assigning_region(inner, v)
-            else:
-                yield from self._becoming(c._engine.assigned(with_part(node, index, v)))
-            return
+                return self._view.parent._assigning_region(inner, v)  # type: ignore[no-any-return]
+            return self._becoming(c._engine.assigned(with_part(node, index, v)))
         if self._stays:
-            self._set((yield from c._engine.assign(self, v, index.text)))
-            return
-        known = node.value is not None or (node.handle is None and node.nbytes <= 4096)
-        if known and node.handle is None and v.value is not None:
-            values = np.array((yield from c._engine.fetch(node)))
-            values[index.key] = dt.cast(v.value, self.dtype)
-            self._set(host(values, self.dtype))
-        else:
-            self._set(c._engine.assigned(with_part(node, index, v)))
+            return self._written(v, index.text)
+        if node.handle is None and v.value is not None and (node.value is not None or node.nbytes <= 4096):
+            return self._hosting(index, v.value)
+        self._set(c._engine.assigned(with_part(node, index, v)))
+        return None
+
+    def _hosting(self, index: Basic, value: "np.ndarray[Any, Any]") -> Steps[None]:
+        """Here, as all of it is known here, or small."""
+        values = np.array((yield from self._client._engine.fetch(self._node)))
+        values[index.key] = dt.cast(value, self.dtype)
+        self._set(host(values, self.dtype))
 
     # --- operators ---
 
@@ -493,7 +515,7 @@ class Array(Held, Methods):
 
     def _binary(self, op: str, other: Any, swapped: bool = False) -> Any:
         c = self._client
-        if not isinstance(other, OPERANDS):
+        if other.__class__ is not self.__class__ and not isinstance(other, OPERANDS):
             return NotImplemented
         f = c._cores[op]
         return f(c, other, self) if swapped else f(c, self, other)
@@ -510,7 +532,9 @@ class Array(Held, Methods):
         check_writable(self._view)
         node = self._client._cast(r._node, self.dtype)
         del r
-        self._client._run(self._becoming(node))
+        asked = self._becoming(node)
+        if asked is not None:
+            self._client._run(asked)
         return self
 
     def __abs__(self) -> "Array":

@@ -86,7 +86,9 @@ class AsyncArray(Array):
 
     async def assign(self, key: Any, value: Any) -> "AsyncArray":
         """`x[key] = value`. Returns self."""
-        await self._mine._await(self._assigning(key, value))
+        asked = self._assigning(key, value)
+        if asked is not None:
+            await self._mine._await(asked)
         return self
 
     def exported(self, mode: str = "read") -> "AsyncExported":  # type: ignore[override]

@@ -2,14 +2,14 @@
 from __future__ import annotations
 
 import operator
-from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from . import _dtypes as dt
 from ._array import Array, goes_into
 from ._engine import Engine
-from ._graph import Node, Shape, const, describe, host
+from ._graph import UNCOUNTED, Node, Shape, const, describe, host
 from ._numbers import wire
 from ._requests import Steps
 
@@ -17,6 +17,10 @@ Axis = Union[None, int, Tuple[int, ...]]
 
 FITS = 65504.0  # into every floating dtype, that is, into float16
 PLAIN = (bool, int, float, complex)
+COUNTED = (int, float)
+MANY = 4096
+
+_numbers: Dict[Tuple[Union[int, float], type, dt.DType], Node] = {}
 
 
 class Base:
@@ -130,8 +134,35 @@ class Base:
 
     def _pair(self, name: str, x1: Any, x2: Any) -> Tuple[Node, Node]:
         """The operands, one of which may be a number."""
+        home: Any = self
+        if isinstance(x1, Array) and x1._client is home:  # nearly always, and quickly done
+            a = x1._own if x1._view is None else x1._node
+            assert a is not None
+            if isinstance(x2, Array):
+                if x2._client is home:
+                    b = x2._own if x2._view is None else x2._node
+                    assert b is not None
+                    return a, b
+            elif x2.__class__ in COUNTED:
+                return a, self._counted(x2, a.dtype)
+        elif isinstance(x2, Array) and x2._client is home and x1.__class__ in COUNTED:
+            b = x2._node
+            return self._counted(x1, b.dtype), b
         a, b = self._operands(name, x1, x2)
         return a, b
+
+    def _counted(self, value: Union[int, float], beside: dt.DType) -> Node:
+        """A Python number as an operand. Loops have the same ones again and again: those of them that are not 0, which may be -0, are
+        made once."""
+        found = _numbers.get((value, value.__class__, beside))
+        if found is None:
+            found = self._number(value, dt.scalar_with(value, beside))
+            if value:
+                found.users = UNCOUNTED
+                if len(_numbers) >= MANY:
+                    _numbers.clear()
+                _numbers[value, value.__class__, beside] = found
+        return found
 
     def _operands(self, name: str, *given: Any) -> List[Node]:
         """Arrays and numbers; Python's are of the dtype that they have beside the others."""

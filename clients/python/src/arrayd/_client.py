@@ -14,6 +14,7 @@ from ._calls import Calls
 from ._endpoint import Moves, endpoint_of
 from ._engine import Engine
 from ._errors import ArraydError, NotFound, OutOfMemory
+from ._flow import Flow
 from ._graph import Node
 from ._jobs import Job
 from ._namespace import Bound, Ref
@@ -43,7 +44,8 @@ class Client(Calls):
         self._releaser = Releaser(transport)
         self._engine = Engine(session, self._releaser, transport)
         self._owns = owns
-        self._due = 0  # the number of the node at which what was built is looked at
+        self._engine.flow = Flow(transport)
+        self._due = self._many = 0  # the numbers of the nodes at which what was built is looked at, for loops and because it is much
         self._device: Optional[str] = None
         _clients[transport.key, session] = self
 
@@ -57,19 +59,27 @@ class Client(Calls):
         except OutOfMemory:
             if not isinstance(r.body, (bytes, memoryview)):  # it has been read
                 raise
+        if self._engine.flow is not None:
+            self._engine.flow.leave()
         self._releaser.flush()
         return self._transport.send(r)
 
     def _wrap(self, node: Node, shared: bool = False) -> Array:
         if node.number >= self._due:
             self._send_some(node)
-        return super()._wrap(node, shared)
+        return Array._of(node, self, shared)
 
     def _send_some(self, node: Node) -> None:
-        self._due = node.number + MANY
-        if len(stream([node])) >= MANY // 2:
+        flow = self._engine.flow
+        assert flow is not None
+        self._due = node.number + self._engine.under_way(node, flow)
+        if node.number < self._many:
+            return
+        self._many = node.number + MANY
+        nodes = stream([node])
+        if len(nodes) >= MANY // 2:
             with contextlib.suppress(ArraydError):  # it is said of the value that somebody asks for
-                self._run(self._engine.settle(node))
+                self._run(self._engine.settle(node, nodes))
 
     def _given(self, value: Any, dtype: Any) -> Array:
         """Large arrays are uploaded at once, without a copy."""
@@ -143,6 +153,8 @@ class Client(Calls):
         closes the connections; later requests, including those for its arrays and of its sessions, raise ConnectionLost. In
         a forked child the session is the parent's and remains."""
         owns, self._owns = self._owns, ""
+        if self._engine.flow is not None:
+            self._engine.flow.leave()
         if owns == "session":
             self._releaser.forget()
             if not self._releaser.inherited:

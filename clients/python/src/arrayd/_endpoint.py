@@ -193,6 +193,18 @@ class Endpoint:
                 self.give(wire, stays)
                 return succeeded(response)
 
+    def receiving(self, wire: Any, r: Request) -> Moves[Response]:
+        """The reply to a request that has been written there, which is not made again."""
+        try:
+            response, stays = yield wire.read, answer(wire.inbox, r)
+        except BaseException as e:
+            wire.abort()
+            if isinstance(e, (OSError, Garbled)):
+                raise lost(e) from e
+            raise
+        self.give(wire, stays)
+        return succeeded(response)
+
     def running(self, steps: Steps[T], send: Callable[..., Any], *more: Any) -> Moves[T]:
         """What the steps come to, each request made by `send`, a move."""
         try:

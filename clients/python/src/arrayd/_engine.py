@@ -7,18 +7,19 @@ import re
 import time
 import weakref
 from collections import deque
-from typing import Any, Deque, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
 from . import _config
-from ._ahead import Ahead
+from ._ahead import Ahead, Next, Ran, Start
 from ._dtypes import DType, cast, dtype_of, name_of
 from ._endpoint import Endpoint
 from ._errors import ENDED, ArraydError, BadReply, BadValue, Busy, ConnectionLost, OutOfMemory, ended_early
+from ._flow import OFTEN, Flow
 from ._graph import Handle, Node, Shape, Written, describe, postorder, stored, union
 from ._kept import met_again, settled_by
-from ._loops import Body, Carried, Loop, explained, last_step, may_repeat, numbers_of, operations, segments
+from ._loops import Body, Carried, Loop, Segment, apart, explained, last_step, may_repeat, numbers_of, operations, segments
 from ._numbers import unwired
 from ._releases import Releases
 from ._replies import JOB, MADE, VALUE
@@ -40,6 +41,8 @@ class Engine:
         self.session, self.releaser, self.url, self._endpoint = session, releaser, endpoint.url, endpoint
         self.headers = (("Arrayd-Session", session),) if session else ()
         self.ahead = None if endpoint.alone is None else Ahead()
+        self.period = 0  # operations of a step of the last loop: the next is the same one, perhaps
+        self.flow: Optional[Flow] = None  # of a client whose threads wait
         self._kept: "Deque[weakref.ref[Node]]" = deque()  # whose memory may have to go by computing others
         self._unwritten: "weakref.WeakSet[Node]" = weakref.WeakSet()  # assignments to parts of arrays that have not been sent
 
@@ -106,8 +109,11 @@ class Engine:
         counted: Set[Node] = set()
         while True:
             order = postorder(node)
+            if self.flow is not None and self.flow.has(order):
+                self.flow.wait()
+                continue
             if wants(order) or (self.loops and may_repeat(order)):
-                yield from self.settle(node)
+                yield from self.settle(node, [n for n in order if n.args])
                 continue
             picks = [n for n in order if n.op == "getitem" and not n.shape and n.args and n.args[0].args and n.args[0].nbytes <= SMALL]
             for of in {n.args[0] for n in picks} - counted:
@@ -130,13 +136,18 @@ class Engine:
 
     def explain(self, node: Node) -> str:
         """How it would be computed, for people."""
+        self._wait()
         if node.value is not None or node.handle is not None or not node.args:
             return "nothing is to be computed"
         order, nodes, loops = postorder(node), stream([node]), self.loops
         if not wants(order) and not (loops and may_repeat(order)):
             return f"one expression of {operations(len(nodes))}"
-        lines = [explained(s, nodes) for s in segments(nodes, kept(nodes, node)[0], loops)]
+        lines = [explained(s, nodes) for s in segments(nodes, kept(nodes, node)[0], loops, self.period)]
         return "\n".join(lines + (self.ahead.explained(nodes) if self.ahead is not None else []))
+
+    def _wait(self) -> None:
+        if self.flow is not None:
+            self.flow.wait()
 
     def assigned(self, node: Node) -> Node:
         """An assignment, which is sent with the next value that is wanted, or by `write`."""
@@ -151,25 +162,58 @@ class Engine:
                 yield from self.place(node)
         self._unwritten.clear()
 
-    def settle(self, node: Node) -> Steps[None]:
-        """Computes a long expression, or one that writes to parts of arrays (see `_stream.py`)."""
+    def settle(self, node: Node, nodes: List[Node]) -> Steps[None]:
+        """Computes a long expression, or one that writes to parts of arrays (see `_stream.py`), of these operations."""
         with self._endpoint.alone or contextlib.nullcontext():
-            yield from self._settling(node)
+            if not all(n.args for n in nodes):  # another thread has done some of it meanwhile
+                nodes = stream([node])
+            yield from self._settling(node, nodes)
 
-    def _settling(self, node: Node) -> Steps[None]:
-        nodes = stream([node])  # another thread may have done it meanwhile
+    def _settling(self, node: Node, nodes: List[Node]) -> Steps[None]:
         wanted, again = kept(nodes, node)
-        for s in segments(nodes, wanted, self.loops):
-            if s.loop is None or not (yield from self.settle_loop(s.loop, nodes)):
+        for s in segments(nodes, wanted, self.loops, self.period):
+            if s.loop is not None:
+                self.period = s.loop.period
+            if s.loop is None or (yield from self.settle_loop(s.loop, nodes)) is None:
                 yield from self.settle_pieces(nodes[s.begin:s.end], s.needed, again)
 
-    def settle_pieces(self, nodes: List[Node], wanted: Set[Node], again: Set[Node]) -> Steps[None]:
+    def under_way(self, node: Node, flow: Flow) -> int:
+        """Where a loop is built, what there is of it is sent (see `_flow.py`). After how many operations that is to be seen to again."""
+        rests = flow.rests(node)
+        if rests or not self.loops or (self.ahead is not None and self.ahead.is_looking(node)):
+            return rests or OFTEN
+        nodes = stream([node])
+        wanted, again = kept(nodes, node)
+        parts = [*segments(nodes, wanted, True, self.period, True)]
+        while parts and parts[-1].loop is None:
+            parts.pop()
+        loop = parts[-1].loop if parts else None
+        if loop is not None:
+            self.period = loop.period
+        rests = flow.finds(node, nodes, loop)
+        if not rests:
+            flow.begin(self._sending(parts, nodes, again, flow), nodes)
+        return rests or OFTEN
+
+    def _sending(self, parts: List[Segment], nodes: List[Node], again: Set[Node], flow: Flow) -> Steps[None]:
+        """Writes nothing in place, so that other threads may write meanwhile."""
+        for s in parts:
+            if s.loop is None:
+                yield from self.settle_pieces(nodes[s.begin:s.end], s.needed, again, False)
+                continue
+            status = yield from self.settle_loop(s.loop, nodes)
+            if status is None:
+                flow.refuse()
+                return
+            flow.per_step = status["device_s"] / s.loop.steps
+
+    def settle_pieces(self, nodes: List[Node], wanted: Set[Node], again: Set[Node], in_place: bool = True) -> Steps[None]:
         for whole, needed in pieces(nodes, wanted):
             part = [n for n in whole if n.args]
             for a in dict.fromkeys(a for n in part for a in n.args):
                 if not a.args and a.handle is None and a.op != "const":
                     yield from self.place(a)
-            piece = Writer(part, needed, again, self._endpoint.alone is not None).piece()
+            piece = Writer(part, needed, again, in_place and self._endpoint.alone is not None).piece()
             try:
                 if piece is not None:
                     yield from self.settle_piece(piece)
@@ -178,7 +222,7 @@ class Engine:
                 if e.code != "expression_too_large" or len(part) < 2:
                     raise
                 for half, kept_of_it in halves(part, needed):
-                    yield from self.settle_pieces(half, kept_of_it, again)
+                    yield from self.settle_pieces(half, kept_of_it, again, in_place)
                 continue
             for n in part:
                 if n.args:
@@ -206,18 +250,20 @@ class Engine:
             else:
                 n.set_value(cast(unwired(results[name]["value"]), n.dtype))
 
-    def settle_loop(self, loop: Loop, nodes: List[Node]) -> Steps[bool]:
-        """Runs it as a program, on copies of what it begins with; False where that cannot be, and nothing has changed then."""
+    def settle_loop(self, loop: Loop, nodes: List[Node]) -> Steps[Optional[Dict[str, Any]]]:
+        """Runs it as a program, on copies of what it begins with: its job's status. None where that cannot be, and nothing has changed then."""
         step, reads, others = last_step(loop, nodes)
         try:
-            ran = yield from self.run(step, reads, others, loop.before, loop.steps, numbers=numbers_of(loop, nodes))
+            numbers = numbers_of(loop, nodes)
+            ran = yield from self.run(apart(step, numbers), reads, others, loop.before, loop.steps, numbers=numbers)
         except ConnectionLost:
             raise
         except ArraydError:  # what is wrong with an expression itself is said of that
-            return False
+            return None
         if ran is None:
-            return False
-        states, status = ran
+            return None
+        states: Dict[Carried, Handle] = ran[0]
+        status: Dict[str, Any] = ran[1]
         for n in nodes[loop.start:loop.end]:
             n.met = True
         for c, handle in states.items():
@@ -226,22 +272,27 @@ class Engine:
                 nodes[k].set_handle(handle)
         if status["state"] != "done":
             raise ended_early(status)
-        return True
+        return status
 
     def run(self, step: List[Node], reads: Dict[Carried, Node], others: List[Node], before: Dict[Carried, Node], steps: int,
-            record: Sequence[Node] = (), every: int = 1, numbers: Dict[Tuple[int, int], List[Node]] = {}) -> Steps[Optional[Tuple[Dict[Carried, Handle], Dict[str, Any]]]]:
+            record: Sequence[Node] = (), every: int = 1, numbers: Dict[Tuple[int, int], List[Node]] = {},
+            copied: Callable[[], None] = lambda: None) -> Steps[Optional[Tuple[Dict[Carried, Handle], Dict[str, Any]]]]:
         """A program whose body are the operations of `step`, which begins with what was `before`: the memory of what it carries, and its
         job, which has ended. The values of `record`, of `every` so many steps, are the job's records of the same order. `numbers`: see
         `numbers_of`. None where there is no such program."""
         for n in others:
             yield from (self.place(n) if n.shape else self.fetched(n))
+        if any(not n.args for n in step):
+            return None
         body = Body(step, reads, record)
-        if any(not n.args for n in step) or not body.take_numbers(numbers) or not body.finished():
+        body.take_numbers(numbers)
+        if not body.finished():
             return None
         records = {f"r{k}": body.expression(n) for k, n in enumerate(record)}
         if None in records.values():
             return None
         states = yield from self.beginning({body.states[c]: n for c, n in before.items()})
+        copied()
         made = dict(states)
         for name, values in body.tables.items():
             made[name] = self.own((yield from self.upload(np.concatenate([n.value.reshape(1) for n in values if n.value is not None]), values[0].dtype)))
@@ -404,24 +455,42 @@ class Engine:
         """A number, which may have been foreseen (see `_ahead.py`)."""
         if ahead.look(node):
             return
-        start = ahead.start(node)
+        following = None if self.flow is None else ahead.was_next(self.flow)
+        start = ahead.start(node) if following is None else following.start
         if start is not None:
-            try:
-                ran = yield from self.run(start.step, start.reads, start.others, start.before, start.steps * start.every, start.looks,
-                                          start.every)
-            except ConnectionLost:
-                raise
-            except ArraydError:
-                ran = None
+            ran = (yield from self.run_ahead(start)) if following is None else following.ran
             if ran is None:
                 ahead.refuse()
             elif ahead.begun(node, start, *ran):
+                following = None if self.flow is None else ahead.next(start, ran[0], self.flow)
+                if following is not None and self.flow is not None:
+                    self.flow.begin(self._following(following.start, weakref.ref(following)), following.start.step)
                 return
         since = time.monotonic()
         value = yield from self.fetched(node)
         if node.value is None:
             node.set_value(value)
         ahead.took = time.monotonic() - since
+
+    def run_ahead(self, start: Start, copied: Callable[[], None] = lambda: None) -> Steps[Optional[Ran]]:
+        try:
+            return (yield from self.run(start.step, start.reads, start.others, start.before, start.steps * start.every, start.looks, start.every,
+                                        copied=copied))
+        except ConnectionLost:
+            raise
+        except ArraydError:
+            return None
+
+    def _following(self, start: Start, of: "weakref.ref[Next]") -> Steps[None]:
+        def copied() -> None:
+            following = of()
+            if following is not None:
+                following.has_copies = True
+
+        ran = yield from self.run_ahead(start, copied)
+        following = of()
+        if following is not None:
+            following.ran = ran
 
     def fetched(self, node: Node) -> Steps["np.ndarray[Any, Any]"]:
         """The same, of what nobody looks at, or has not been foreseen."""
@@ -469,6 +538,7 @@ class Engine:
         shared array, and one that is exported for writing, is written to itself, once what was made of it here, but for `value`, which is what will be written, is known,
         and what is the same here has a copy; of others' memory, and where somebody here sees it, the copy is his. `keeps`: his own memory
         stays his, too."""
+        self._wait()  # what is under way reads what others are
         node: Node = user._node
         handle = yield from self.place(node)
         if user._stays or (keeps and handle.ours):

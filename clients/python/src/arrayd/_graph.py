@@ -12,8 +12,9 @@ Once evaluated a node becomes one of the middle two and lets its arguments go. S
 from __future__ import annotations
 
 import itertools
+import operator
 import weakref
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -62,11 +63,14 @@ class Handle:
             self._releases = None
 
 
+NONE: Dict[str, Any] = {}
+UNCOUNTED: Tuple[Any, ...] = ()  # as users: of a number that is many expressions', no array's, and never written to
+
 _numbers = itertools.count()
 
 
 class Node:
-    __slots__ = ("op", "args", "attrs", "shape", "dtype", "value", "handle", "users", "key", "picked", "met", "number", "__weakref__")
+    __slots__ = ("op", "args", "attrs", "shape", "dtype", "value", "handle", "users", "key", "picked", "look", "at_look", "met", "number", "__weakref__")
     # compared and hashed by identity
 
     op: str
@@ -76,20 +80,27 @@ class Node:
     def __init__(self, op: str, args: Tuple["Node", ...], shape: Shape, dtype: DType, attrs: Optional[Dict[str, Any]] = None):
         self.op, self.args, self.shape, self.dtype = op, args, shape, dtype
         self.number = next(_numbers)  # in the order in which they are made: arguments first
-        self.attrs = attrs or {}
-        self.value, self.handle = None, None
+        self.attrs = attrs or NONE  # which are not changed: nodes share them
+        self.value = self.handle = None
         self.key: Any = None  # of a getitem, for NumPy
         self.picked = 0  # requests in which single elements of it were wanted
+        self.look: Any = None  # that it was made for, and where in that: see `_ahead.py`
+        self.at_look = 0
         self.met = False  # it has been computed, as a part of others: see `_kept.py`
-        self.users: List["weakref.ref[Any]"] = []
+        self.users: Any = []  # weak references
+        me = weakref.ref(self)
         for a in args:
-            a.used_by(self)
+            users = a.users
+            if users is not UNCOUNTED:
+                users.append(me)
+                if len(users) > 8:
+                    forget_the_dead(users)
 
     def used_by(self, user: Any) -> None:
-        n = len(self.users)
-        if n >= 8 and n & (n - 1) == 0:
-            self.users = [r for r in self.users if r() is not None]
-        self.users.append(weakref.ref(user))
+        users = self.users
+        users.append(weakref.ref(user))
+        if len(users) > 8:
+            forget_the_dead(users)
 
     def dependents(self) -> List["Node"]:
         """Nodes whose values are still to be made of this one's."""
@@ -105,8 +116,8 @@ class Node:
         """Whether it is an array's, or an argument of what is not computed with it, or is again."""
         for r in self.users:
             u = r()
-            if isinstance(u, Node):
-                if (u not in inside or u in again) and any(a is self for a in u.args):
+            if u.__class__ is Node:
+                if (u not in inside or u in again) and self in u.args:
                     return True
             elif u is not None and u._own is self:
                 return True
@@ -137,7 +148,7 @@ class Node:
         self.value = value
         if self.handle is None:
             self.op = "host" if self.shape else "const"
-        self.args, self.attrs = (), {}
+        self.args, self.attrs = (), NONE
 
     def share(self) -> None:
         """Others may write to its memory from now on: values that came here are not kept."""
@@ -157,7 +168,14 @@ class Node:
         if self.handle is None:
             self.handle = handle
         self.op = "stored"
-        self.args, self.attrs = (), {}
+        self.args, self.attrs = (), NONE
+
+
+def forget_the_dead(references: "List[weakref.ref[Any]]") -> None:
+    """Now and then, so that there are never many more than are alive."""
+    n = len(references) - 1
+    if n & (n - 1) == 0:
+        references[:] = [r for r in references if r() is not None]
 
 
 def host(value: "np.ndarray[Any, Any]", dtype: DType) -> Node:
@@ -177,10 +195,11 @@ def stored(handle: Handle, shape: Shape, dtype: DType) -> Node:
     return node
 
 
-def detached(op: str, args: Tuple[Node, ...], shape: Shape, dtype: DType, attrs: Dict[str, Any]) -> Node:
+def detached(op: str, args: Tuple[Node, ...], shape: Shape, dtype: DType, attrs: Dict[str, Any],
+             value: "Optional[np.ndarray[Any, Any]]" = None) -> Node:
     """A node that its arguments do not know of."""
     node = Node(op, (), shape, dtype, attrs)
-    node.args = args
+    node.args, node.value = args, value
     return node
 
 
@@ -193,23 +212,19 @@ def postorder(root: Node) -> List[Node]:
     return union([root])
 
 
-def union(roots: List[Node]) -> List[Node]:
-    """All nodes of several expressions, so; without recursion, as graphs may be deep."""
-    order: List[Node] = []
-    seen = set()
-    stack: List[Optional[Node]] = [*roots[::-1]]
-    while stack:
-        node = stack.pop()
-        if node is None:  # all arguments of the one below have been written
-            order.append(stack.pop())  # type: ignore[arg-type]
-        elif node not in seen:
-            seen.add(node)
-            if node.args:
-                stack += (node, None)
-                stack += node.args[::-1]
-            else:
-                order.append(node)
-    return order
+def union(roots: Sequence[Node]) -> List[Node]:
+    """All nodes of several expressions, so: in the order of their making."""
+    seen: Set[Node] = set()
+    left = [*roots]
+    while left:
+        n = left.pop()
+        if n not in seen:
+            seen.add(n)
+            left += n.args
+    return sorted(seen, key=number_of)
+
+
+number_of = operator.attrgetter("number")
 
 
 # --- as JSON ---

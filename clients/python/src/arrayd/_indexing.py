@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Any, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -17,6 +17,12 @@ class Basic(NamedTuple):
     text: str  # for the server
     shape: Shape  # of the result
     is_all: bool  # it selects everything, as it is
+    is_view: bool  # else an element
+    attrs: Dict[str, Any]  # of nodes
+
+
+_known: Dict[Any, Basic] = {}  # of indices of slices and integers, and shapes: loops have the same ones again and again
+KNOWN = 4096
 
 
 def _is_integer(k: Any) -> bool:
@@ -38,6 +44,34 @@ def expand(key: Any, rank: int) -> List[Any]:
         raise IndexError(f"{taken} indices for an array of rank {rank}")
     at = dots[0] if dots else len(keys)
     return keys[:at] + [slice(None)] * (rank - taken) + keys[at + 1:]
+
+
+def _told(k: Any) -> Any:
+    """What stands for a part of an index, where that is simple (Python 3.11's slices have no hash)."""
+    kind = k.__class__
+    if kind is int:
+        return k
+    if kind is slice:
+        start, stop, step = k.start, k.stop, k.step
+        if (start is None or start.__class__ is int) and (stop is None or stop.__class__ is int) and (step is None or step.__class__ is int):
+            return start, stop, step
+    raise TypeError
+
+
+def simple_index(key: Any, shape: Shape) -> Optional[Basic]:
+    """That of Python's integers and slices; None where there is more to it."""
+    try:
+        whole = (*map(_told, key),) if key.__class__ is tuple else _told(key), shape
+    except TypeError:
+        return None
+    found = _known.get(whole)
+    if found is None:
+        found = basic_index(key, shape)
+        assert found is not None
+        if len(_known) >= KNOWN:
+            _known.clear()
+        _known[whole] = found
+    return found
 
 
 def basic_index(key: Any, shape: Shape) -> Optional[Basic]:
@@ -78,7 +112,9 @@ def basic_index(key: Any, shape: Shape) -> Optional[Basic]:
             text.append(str(i))
             out.append(i)
             whole = False
-    return Basic(tuple(out), ", ".join(text), tuple(extents), whole)
+    is_view = len(keys) < len(shape) or any(k is None or k is Ellipsis or isinstance(k, slice) for k in keys)
+    whole_text = ", ".join(text)
+    return Basic(tuple(out), whole_text, tuple(extents), whole, is_view, {"index": whole_text})
 
 
 def composed(outer: Basic, inner: Basic, shape: Shape) -> Optional[Basic]:

@@ -12,11 +12,12 @@ sent as it is.
 """
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from ._dtypes import name_of
-from ._graph import Node
+from ._graph import Node, detached
 from ._statements import call_text
 from ._stream import Writer
 
@@ -25,6 +26,8 @@ WORTH = 48  # operations in which loops are looked for
 NEARLY = 0.9  # of a stream: if one loop is that much, no other is looked for
 LONGEST = 1500  # operations of a step
 PERIODS = 12  # that are tried
+LATELY = 500  # operations in which periods are looked for first
+TEXTS = 4096
 
 STENCILS = frozenset(("laplacian", "gradient", "divergence", "curl"))  # of operations whose attributes do not tell that they read neighbours
 
@@ -61,13 +64,36 @@ def leaf_key(n: Node) -> Any:
     return repr(n.attrs) if n.op == "create" else n.number
 
 
+def are_alike(a: Node, b: Node) -> bool:
+    """Leaves that may be the same one in two steps."""
+    if is_number(a):
+        return is_number(b) and a.dtype == b.dtype
+    return not is_number(b) and bool(leaf_key(a) == leaf_key(b))
+
+
+def text_of(attrs: Dict[str, Any]) -> str:
+    """The same for attributes that are the same. Those that many nodes share are written once."""
+    if not attrs:
+        return ""
+    found = _texts.get(id(attrs))
+    if found is not None and found[0] is attrs:
+        return found[1]
+    if len(_texts) >= TEXTS:
+        _texts.clear()
+    text = repr(attrs)
+    _texts[id(attrs)] = attrs, text
+    return text
+
+
+_texts: Dict[int, Tuple[Dict[str, Any], str]] = {}
+
+
 class Stream:
     """A stream of operations, as what repeats is looked for in it."""
 
     def __init__(self, nodes: List[Node]):
         self.nodes = nodes
         self.place: Places = {n: k for k, n in enumerate(nodes)}
-        self.keys = self._keys()
         self.last = [*range(len(nodes))]  # where each is used for the last time
         for k, n in enumerate(nodes):
             for a in n.args:
@@ -75,12 +101,12 @@ class Stream:
                 if at is not None:
                     self.last[at] = k
 
-    def _keys(self) -> List[int]:
-        """Equal for what may be the same operation in another step."""
+    def _keys(self, begin: int) -> List[int]:
+        """From there on: equal for what may be the same operation in another step (`alike`)."""
         numbers: Dict[Any, int] = {}
         leaves: Dict[Node, int] = {}
         keys = []
-        for n in self.nodes:
+        for n in self.nodes[begin:]:
             of = []
             for a in n.args:
                 if a in self.place:
@@ -90,30 +116,41 @@ class Stream:
                     if key is None:
                         key = leaves[a] = numbers.setdefault(a.dtype if is_number(a) else leaf_key(a), len(numbers))
                     of.append(key)
-            whole = n.op, n.shape, n.dtype, (*of,), repr(n.attrs) if n.attrs else ""
+            whole = n.op, n.shape, n.dtype, (*of,), text_of(n.attrs)
             keys.append(numbers.setdefault(whole, len(numbers)))
         return keys
 
     def again(self, k: int, p: int) -> bool:
         """Whether operation `k` is that of `p` before: of what is as far before, or of the same from before both."""
-        if self.keys[k] != self.keys[k - p]:
+        n, m = self.nodes[k], self.nodes[k - p]
+        if n.op != m.op or n.shape != m.shape or n.dtype != m.dtype or (n.attrs is not m.attrs and text_of(n.attrs) != text_of(m.attrs)):
             return False
         place = self.place
-        for a, b in zip(self.nodes[k].args, self.nodes[k - p].args):
-            at = place.get(a)
-            if at is None:  # of leaves the key tells
-                continue
-            other = place.get(b, -1)
-            if at != other and at - other != p:
-                return False
+        for a, b in zip(n.args, m.args):
+            if a is not b:
+                at, other = place.get(a), place.get(b)
+                if at is None or other is None:
+                    if at is not other or not are_alike(a, b):
+                        return False
+                elif at - other != p:
+                    return False
         return True
 
-    def periods(self) -> List[int]:
-        """Distances at which much seems to come again."""
+    def periods(self) -> Iterator[int]:
+        """Distances at which much seems to come again: first lately, then in all of it."""
+        found: List[int] = []
+        for begin in (len(self.nodes) - LATELY, 0) if len(self.nodes) > 2 * LATELY else (0,):
+            for p in self._periods(begin):
+                if p not in found:
+                    found.append(p)
+                    yield p
+
+    def _periods(self, begin: int) -> List[int]:
         seen: Dict[Tuple[int, ...], int] = {}
         found: "Counter[int]" = Counter()
-        for k in range(2, len(self.nodes)):
-            three = (self.keys[k - 2], self.keys[k - 1], self.keys[k])
+        keys = self._keys(begin)
+        for k in range(2, len(keys)):
+            three = (keys[k - 2], keys[k - 1], keys[k])
             before = seen.get(three)
             if before is not None and k - before <= LONGEST:
                 found[k - before] += 1
@@ -198,7 +235,11 @@ class Stream:
     def _is_there(self, start: int, p: int, c: Carried) -> bool:
         """Whether what was there before the loop's first step is what the steps make."""
         k = start - c.back * p + c.at
-        return 0 <= k and self.keys[k] == self.keys[start + c.at]
+        if k < 0:
+            return False
+        n, m, place = self.nodes[k], self.nodes[start + c.at], self.place
+        return n.op == m.op and n.shape == m.shape and n.dtype == m.dtype and text_of(n.attrs) == text_of(m.attrs) and all(
+            (a in place) == (b in place) and (a in place or are_alike(a, b)) for a, b in zip(n.args, m.args))
 
     def _with_first(self, loop: Loop) -> Optional[Loop]:
         """With the step before, whose operations are of what there was before the loop."""
@@ -208,7 +249,7 @@ class Stream:
         before: Dict[Carried, Node] = {}
         for k in range(start, loop.start):
             n, later = self.nodes[k], self.nodes[k + p]
-            if n.op != later.op or n.shape != later.shape or n.dtype != later.dtype or n.attrs != later.attrs:
+            if n.op != later.op or n.shape != later.shape or n.dtype != later.dtype or text_of(n.attrs) != text_of(later.attrs):
                 return None
             for a, b in zip(n.args, later.args):
                 at, then = self.place.get(a, -1), self.place.get(b, -1)
@@ -243,14 +284,15 @@ def numbers_of(loop: Loop, nodes: List[Node]) -> Dict[Tuple[int, int], List[Node
         for k, a in enumerate(nodes[loop.start + at].args):
             if is_number(a):
                 all_steps = [nodes[j].args[k] for j in range(loop.start + at, loop.end, loop.period)]
-                if len({n.value.tobytes() for n in all_steps if n.value is not None}) > 1:
+                if any(n is not a for n in all_steps) and len({n.value.tobytes() for n in all_steps if n.value is not None}) > 1:
                     found[at, k] = all_steps
     return found
 
 
-def _loops_in(s: Stream) -> List[Loop]:
+def _loops_in(s: Stream, period: int = 0) -> List[Loop]:
+    """`period` is tried first, if it is not 0."""
     found: List[Loop] = []
-    for p in s.periods():
+    for p in itertools.chain([period] if period else [], (p for p in s.periods() if p != period)):
         found += [loop for loop in (s.loop(p, run) for run in s.runs(p)) if loop is not None and loop.steps >= LEAST]
         if any(loop.period * loop.steps > NEARLY * len(s.nodes) for loop in found):
             break
@@ -330,26 +372,22 @@ class Body(Writer):
         self.tables: Dict[str, List[Node]] = {}  # of names, the numbers of all steps
         self.counter: Optional[str] = None  # the name of the step's number
 
-    def take_numbers(self, numbers: Dict[Tuple[int, int], List[Node]]) -> bool:
-        """Numbers that are not the same in all steps (`numbers_of`). False where what is one in this step is several in others."""
-        seen: Dict[Node, List[Node]] = {}
-        for (at, k), values in numbers.items():
-            n = self.part[at].args[k]
-            if any(a is not b for a, b in zip(seen.setdefault(n, values), values)):
-                return False
-        if any(a in seen and (at, k) not in numbers for at, n in enumerate(self.part) for k, a in enumerate(n.args)):
-            return False  # one that is the same in all steps happens to be this step's as well
-        if seen:
+    def take_numbers(self, numbers: Dict[Tuple[int, int], List[Node]]) -> None:
+        """Numbers that are not the same in all steps (`numbers_of`), each with a node of its own (`apart`)."""
+        names: Dict[Any, str] = {}  # of those that are the same in each step
+        if numbers:
             self.counter = self.fresh()
             self.bind[self.counter] = None
-        for n, values in seen.items():
-            table = self.fresh()
-            self.bind[table], self.tables[table] = None, values
-            name = self.texts[n] = self.fresh()
-            self.body.append(f"{name} = take({table}, {self.counter})")
-            self.places.append(n)
-            self.depth[n], self.mentions[n] = 0, set()
-        return True
+        for (at, k), values in numbers.items():
+            n = self.part[at].args[k]
+            column = n.dtype, b"".join(v.value.tobytes() for v in values if v.value is not None)
+            if column not in names:
+                table = self.fresh()
+                self.bind[table], self.tables[table] = None, values
+                names[column] = self.fresh()
+                self.body.append(f"{names[column]} = take({table}, {self.counter})")
+                self.places.append(n)
+            self.texts[n], self.depth[n], self.mentions[n] = names[column], 0, set()
 
     def may_write(self, base: Node, name: str) -> bool:
         ours = base in self.inside or name in self.states.values()
@@ -384,6 +422,17 @@ class Body(Writer):
         return True
 
 
+def apart(step: List[Node], numbers: Dict[Tuple[int, int], List[Node]]) -> List[Node]:
+    """The step with a node of its own for each of these: what is one number in this step may be several in others."""
+    if not numbers:
+        return step
+    copies: Dict[Node, Node] = {}
+    for at, n in enumerate(step):
+        args = tuple(detached(a.op, (), a.shape, a.dtype, {}, a.value) if (at, k) in numbers else copies.get(a, a) for k, a in enumerate(n.args))
+        copies[n] = detached(n.op, args, n.shape, n.dtype, n.attrs)
+    return [*copies.values()]
+
+
 def last_step(loop: Loop, nodes: List[Node]) -> Tuple[List[Node], Dict[Carried, Node], List[Node]]:
     """Its operations, what they use of earlier steps, and what of other things."""
     start = loop.end - loop.period
@@ -400,8 +449,9 @@ class Segment(NamedTuple):
     loop: Optional[Loop]
 
 
-def segments(nodes: List[Node], wanted: Set[Node], loops: bool = True) -> Iterator[Segment]:
-    """A stream, in parts that are sent one after the other: loops, where these are wanted, and what lies between them."""
+def segments(nodes: List[Node], wanted: Set[Node], loops: bool = True, period: int = 0, keeps: bool = False) -> Iterator[Segment]:
+    """A stream, in parts that are sent one after the other: loops, where these are wanted, and what lies between them. `period`: what
+    a step was before, perhaps. `keeps`: what steps carry and some array has is wanted, too."""
     s = Stream(nodes)
     last = [len(nodes) if n in wanted else k for n, k in zip(nodes, s.last)]
 
@@ -409,8 +459,10 @@ def segments(nodes: List[Node], wanted: Set[Node], loops: bool = True) -> Iterat
         return Segment(begin, end, {nodes[k] for k in range(begin, end) if last[k] >= end}, loop)
 
     at = 0
-    for whole in _loops_in(s) if loops and len(nodes) >= WORTH else ():
+    for whole in _loops_in(s, period) if loops and len(nodes) >= WORTH else ():
         inside = {nodes[k] for k in range(whole.start, whole.end) if last[k] >= whole.end}
+        if keeps:
+            inside.update(nodes[k] for c in whole.before for k in range(whole.start + c.at, whole.end, whole.period) if nodes[k].arrays())
         for loop in cut(whole, nodes, inside):
             if at < loop.start:
                 yield segment(at, loop.start)

@@ -1,7 +1,7 @@
 """Elementwise functions of the standard, and arrayd's own beside them."""
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Optional, Union
+from typing import Any, Callable, Dict, Optional, Tuple, Union
 
 import numpy as np
 
@@ -39,14 +39,26 @@ def _unary(name: str, kinds: str, rule: Rule, text: str, op: Optional[str] = Non
 
 
 def _binary(name: str, kinds: str, rule: Rule, text: str) -> Ufunc:
-    def f(self: Base, x1: Union[Array, Number], x2: Union[Array, Number], /) -> Array:
-        a, b = self._pair(name, x1, x2)
+    types: Dict[Tuple[dt.DType, dt.DType], dt.DType] = {}  # of operands that there have been
+
+    def type_of(a: Node, b: Node) -> dt.DType:
         t = dt.promote(a.dtype, b.dtype)
         if dt.kind(t) not in kinds:
             raise TypeError(refusal(name, (a, b), f"not defined for {dt.name_of(a.dtype)} and {dt.name_of(b.dtype)}"))
-        if rule is _bool and a.op == b.op == "const" and a.dtype == b.dtype and a.value is not None and b.value is not None and t.kind != "V":
-            return self._wrap(const(getattr(np, name)(a.value, b.value), dt.BOOL))  # of numbers that are known here
-        return self._array(name, (a, b), self._broadcast(name, a, b), rule(t))
+        return types.setdefault((a.dtype, b.dtype), rule(t))
+
+    def f(self: Base, x1: Union[Array, Number], x2: Union[Array, Number], /) -> Array:
+        a, b = self._pair(name, x1, x2)
+        t = types.get((a.dtype, b.dtype))
+        if t is None:
+            t = type_of(a, b)
+        if a.shape == b.shape or not b.shape:
+            shape = a.shape
+            if rule is _bool and a.op == b.op == "const" and a.dtype == b.dtype and a.value is not None and b.value is not None and a.dtype.kind != "V":
+                return self._wrap(const(getattr(np, name)(a.value, b.value), dt.BOOL))  # of numbers that are known here
+        else:
+            shape = self._broadcast(name, a, b) if a.shape else b.shape
+        return self._wrap(Node(name, (a, b), shape, t))
 
     return Ufunc(name, f, 2, text)
 

@@ -8,14 +8,16 @@ import numpy as np
 from . import _dtypes as dt
 from ._array import Array
 from ._base import Axis, refusal
-from ._graph import Node, host
-from ._indexing import INDICES, broadcasts
+from ._graph import Node, Shape, host
+from ._indexing import INDICES, KNOWN, broadcasts
 from ._ns_creation import Creation, Number
 from ._ns_elementwise import Elementwise
 from ._spelling import spelled
 from ._views import View, ghost_of, reshaped
 
 TOGETHER = 16  # arrays of one concat or stack
+
+_turns: Dict[Tuple[int, int, Shape], Dict[str, Any]] = {}  # attributes of what has been rolled: loops do it again and again
 
 
 def _node_of(op: str, to: Sequence[int], **attrs: Any) -> Callable[[Node], Node]:
@@ -168,7 +170,20 @@ class Manipulation(Elementwise, Creation):
             by = sum(shift) if isinstance(shift, tuple) else int(shift)
             return self.reshape(self._array("roll", (flat._node,), flat.shape, x.dtype, shift=_within(by, x.size), axis=0), x.shape) \
                 if x.ndim else self._wrap(x._node)
-        axes = [self._axis(k, x.ndim) for k in (axis if isinstance(axis, tuple) else (axis,))]
+        attrs = _turns.get((shift, axis, x.shape)) if shift.__class__ is axis.__class__ is int else None
+        if attrs is None:
+            attrs = self._turn(shift, axis, x.shape)
+            if shift.__class__ is axis.__class__ is int:
+                if len(_turns) >= KNOWN:
+                    _turns.clear()
+                _turns[shift, axis, x.shape] = attrs
+        node = x._node
+        return self._wrap(Node("roll", (node,), node.shape, node.dtype, attrs) if attrs else node)
+
+    def _turn(self, shift: Any, axis: Any, shape: Shape) -> Dict[str, Any]:
+        """The attributes of a roll along axes; {}: nothing is moved."""
+        rank = len(shape)
+        axes = [self._axis(k, rank) for k in (axis if isinstance(axis, tuple) else (axis,))]
         shifts = [int(s) for s in shift] if isinstance(shift, tuple) else [int(shift)] * len(axes)
         if len(shifts) == 1:
             shifts *= len(axes)
@@ -176,12 +191,11 @@ class Manipulation(Elementwise, Creation):
             axes *= len(shifts)
         if len(shifts) != len(axes):
             raise ValueError("as many shifts as axes")
-        total = [0] * x.ndim
+        total = [0] * rank
         for k, s in zip(axes, shifts):
             total[k] += s
-        moved = [k for k in range(x.ndim) if total[k]]
-        return self._array("roll", (x._node,), x.shape, x.dtype, shift=[_within(total[k], x.shape[k]) for k in moved], axis=moved) \
-            if moved else self._wrap(x._node)
+        moved = [k for k in range(rank) if total[k]]
+        return {"shift": [_within(total[k], shape[k]) for k in moved], "axis": moved} if moved else {}
 
     def _several(self, arrays: Any) -> List[Array]:
         return [self._taken(a) for a in arrays]

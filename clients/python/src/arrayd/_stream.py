@@ -54,7 +54,7 @@ def wants(order: List[Node]) -> bool:
 
 def stream(roots: List[Node]) -> List[Node]:
     """What has to be computed for them, in the order in which it was made."""
-    return sorted((n for n in union(roots) if n.args), key=lambda n: n.number)
+    return [n for n in union(roots) if n.args]
 
 
 def kept(nodes: List[Node], root: Node) -> Tuple[Set[Node], Set[Node]]:
@@ -64,6 +64,12 @@ def kept(nodes: List[Node], root: Node) -> Tuple[Set[Node], Set[Node]]:
     inside, wanted = set(nodes), {root}
     again: Set[Node] = set()
     for n in reversed(nodes):
+        for ref in n.users:
+            user = ref()
+            if user is not None and (user.__class__ is not Node or user not in inside or user in again):
+                break
+        else:  # nearly always: arguments of what is computed with it
+            continue
         if n is not root and n.is_asked_for(inside, again):
             (wanted if n.op == "setitem" or n.met and n.op not in THROUGH else again).add(n)
     return wanted, again

@@ -6,9 +6,9 @@ import ssl
 import threading
 from typing import Any, Iterator, List, Optional, TypeVar
 
-from ._endpoint import Endpoint, Moves, told
+from ._endpoint import Endpoint, Moves, lost, told
 from ._errors import ConnectionLost
-from ._http import Body, Head, Lines
+from ._http import Body, Garbled, Head, Lines
 from ._requests import Request, Response, Steps
 from ._wire import Wire
 
@@ -83,6 +83,24 @@ class Reply:
             yield from lines.of(data)
 
 
+class Sent:
+    """A request whose reply is not waited for yet."""
+
+    def __init__(self, transport: "Transport", wire: Wire, request: Request):
+        self._transport, self._wire, self._request = transport, wire, request
+        self.abort = wire.abort
+        self.makes_nothing = request.method == "GET"
+
+    @property
+    def has_come(self) -> bool:
+        """The reply, or some of it."""
+        return self._wire.has_come
+
+    def reply(self) -> Response:
+        """Waits for it."""
+        return done(self._transport.receiving(self._wire, self._request))
+
+
 class Transport(Endpoint):
     """Connections to one daemon."""
 
@@ -115,6 +133,19 @@ class Transport(Endpoint):
     def send(self, r: Request, last: bool = False) -> Response:
         """The reply; an ArraydError where it is none of success. `last`: also where this is closed."""
         return done(self.sending(r, last))
+
+    def begin(self, r: Request) -> Sent:
+        """Sends it, and does not wait."""
+        self._check_open()
+        wire: Wire = self._used() or self._connect()
+        try:
+            wire.write(self.head_of(r), r.body)
+        except BaseException as e:
+            wire.abort()
+            if isinstance(e, (OSError, Garbled)):
+                raise lost(e) from e
+            raise
+        return Sent(self, wire, r)
 
     def run(self, steps: Steps[T]) -> T:
         """What the steps come to, each request made and waited for."""

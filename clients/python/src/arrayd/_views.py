@@ -15,15 +15,30 @@ from ._indexing import Basic
 
 
 class View:
-    """Of `parent`, an array. `make` gives the view's node from the parent's, `put` the parent's from what the view is to be; None: it cannot be written to,
-    or it is the part `index` of the parent."""
+    """Of `parent`, an array: the part `index` of it, or else what `make` makes of its node; `put` gives the parent's node from what
+    the view is to be, None: it cannot be written to. The ghost of a part is made when it is asked for."""
 
-    __slots__ = ("parent", "make", "put", "index", "ghost", "of")
+    __slots__ = ("parent", "make", "put", "index", "of", "_ghost")
 
-    def __init__(self, parent: Any, ghost: "np.ndarray[Any, Any]", make: Callable[[Node], Node],
+    def __init__(self, parent: Any, ghost: "Optional[np.ndarray[Any, Any]]", make: Optional[Callable[[Node], Node]] = None,
                  put: Optional[Callable[[Node], Node]] = None, index: Optional[Basic] = None):
-        self.parent, self.ghost, self.make, self.put, self.index = parent, ghost, make, put, index
+        self.parent, self.make, self.put, self.index = parent, make, put, index
         self.of: Optional[Node] = None  # the parent's node that the view's was made from
+        self._ghost = ghost
+
+    @property
+    def ghost(self) -> "np.ndarray[Any, Any]":
+        if self._ghost is None:
+            assert self.index is not None
+            self._ghost = self.parent._ghost[self.index.key]
+        return self._ghost
+
+    def node_of(self, node: Node) -> Node:
+        """The view's node, from the parent's."""
+        if self.make is not None:
+            return self.make(node)
+        assert self.index is not None
+        return part(self.index, node)
 
     @property
     def is_read_only(self) -> bool:
@@ -56,24 +71,21 @@ def reshaped(ghost: "np.ndarray[Any, Any]", shape: Shape) -> "Optional[np.ndarra
         return None
 
 
-def part(index: Basic) -> Callable[[Node], Node]:
-    def make(node: Node) -> Node:
-        if node.value is not None and (node.handle is None or not index.shape):
-            return host(np.array(node.value[index.key]), node.dtype)
-        if index.is_all:
-            return node
-        made = Node("getitem", (node,), index.shape, node.dtype, {"index": index.text})
-        made.key = index.key
-        return made
-
-    return make
+def part(index: Basic, node: Node) -> Node:
+    if node.value is not None and (node.handle is None or not index.shape):
+        return host(np.array(node.value[index.key]), node.dtype)
+    if index.is_all:
+        return node
+    made = Node("getitem", (node,), index.shape, node.dtype, index.attrs)
+    made.key = index.key
+    return made
 
 
 def with_part(node: Node, index: Basic, v: Node) -> Node:
     """The values of `node` with `v` in a part of them."""
     if index.is_all and v.shape == node.shape and v.dtype == node.dtype:
         return v
-    return Node("setitem", (node, v), node.shape, node.dtype, {"index": index.text})
+    return Node("setitem", (node, v), node.shape, node.dtype, index.attrs)
 
 
 def check_writable(view: Optional[View]) -> None:
@@ -82,9 +94,3 @@ def check_writable(view: Optional[View]) -> None:
         if view.is_read_only:
             raise ValueError("an assignment: this is a view that is read-only (by broadcast_to, or a part of complex numbers)")
         view = view.parent._view
-
-
-def is_view(key: Any, rank: int) -> bool:
-    """Of a basic index: one with an integer for each axis gives an element, which is none."""
-    keys = key if isinstance(key, tuple) else (key,)
-    return len(keys) < rank or any(k is None or k is Ellipsis or isinstance(k, slice) for k in keys)

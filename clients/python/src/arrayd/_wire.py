@@ -78,6 +78,13 @@ class Wire:
             return False
         return self.inbox.empty and (self._arrived is None or not self._arrived.poll(0))
 
+    @property
+    def has_come(self) -> bool:
+        """Whether there is something to receive, or the connection has ended."""
+        if self._arrived is not None:
+            return bool(self._arrived.poll(0))
+        return bool(isinstance(self.sock, ssl.SSLSocket) and self.sock.pending()) or bool(select.select([self.sock], [], [], 0)[0])
+
     def write(self, head: bytes, body: Any = None) -> None:
         """A request, or several in one piece. That the daemon hangs up before all of the body has come is no mistake where it has
         said why."""
