@@ -30,7 +30,7 @@ PROGRAMS = int(os.environ.get("ARRAYD_PROGRAMS") or (5000 if os.environ.get("ARR
 def bits(values):
     """A NaN has no sign."""
     values = [np.asarray(v) for v in values]
-    values = [np.where(v != v, v.dtype.type(np.nan), v) if v.dtype.kind == "f" else v for v in values]
+    values = [np.where(v != v, v.dtype.type(np.nan), v) if v.dtype.kind in "fc" else v for v in values]
     return [(v.dtype, v.shape, v.tobytes()) for v in values]
 
 
@@ -58,6 +58,22 @@ def test_random_loops(xp, monkeypatch):  # noqa: F811
             for g, w in zip(got, want):
                 assert np.allclose(g, w), f"seed {seed}\n{program.source}"
     assert sum(ran) > PROGRAMS and all(ran), (sum(ran), len(ran))
+
+
+def test_random_loops_sent_while_they_are_built(xp, monkeypatch):  # noqa: F811
+    """Also where that is begun after a few operations, and seen to all the time."""
+    for name, value in {"WORTH": 0, "OFTEN": 8, "FIRST": 24, "STEPS": 4, "SECONDS": 0}.items():
+        monkeypatch.setattr(arrayd._flow, name, value)
+    begun = []
+    begin = arrayd._flow.Flow.begin
+    monkeypatch.setattr(arrayd._flow.Flow, "begin", lambda self, *a: (begun.append(1), begin(self, *a)))
+    for seed in range(SEED + PROGRAMS, SEED + 2 * PROGRAMS):
+        program = Program(seed)
+        f = program.function(np=np)
+        got = f(xp)
+        with arrayd.config(loops=False):
+            assert bits(got) == bits(f(xp)), f"seed {seed}\n{program.source}"
+    assert len(begun) > PROGRAMS
 
 
 def laplacian(xp, z):  # noqa: F811
@@ -405,6 +421,145 @@ def test_asynchronous(daemon, api):
                 assert await c.max(u).item() == np.max(want)
 
     asyncio.run(steps())
+
+
+@pytest.fixture
+def eager(monkeypatch):
+    """Loops over small arrays are sent while they are built, too: the numbers of steps."""
+    monkeypatch.setattr(arrayd._flow, "WORTH", 0)
+    monkeypatch.setattr(arrayd._flow, "SECONDS", 0)
+    steps = []
+    run_program = arrayd._engine.Engine.run_program
+
+    def counted(self, request, brief):
+        steps.append(request["steps"])
+        return (yield from run_program(self, request, brief))
+
+    monkeypatch.setattr(arrayd._engine.Engine, "run_program", counted)
+    return steps
+
+
+def left(api):
+    """Arrays of ours, and jobs that run."""
+    return [m for m in api.get("/v1/arrays").json()["arrays"] if not m.get("name")] + [j for j in api.get("/v1/jobs").json()["jobs"] if j["state"] == "running"]
+
+
+def test_sent_while_it_is_built(xp, eager):  # noqa: F811
+    u = heat(xp, xp.asarray(field()), 300)
+    built = sum(eager)
+    assert built >= 8
+    assert np.array_equal(np.asarray(u), heat(np, field(), 300))
+    assert sum(eager) == 300
+
+
+def test_large_arrays_are_sent_while_loops_are_built(xp, monkeypatch):  # noqa: F811
+    began = []
+    begin = arrayd._flow.Flow.begin
+    monkeypatch.setattr(arrayd._flow.Flow, "begin", lambda self, *a: (began.append(1), begin(self, *a)))
+    for n in (64, 512):
+        u = heat(xp, xp.asarray(field(n)), 60)
+        assert bool(began) == (n == 512)
+        assert np.array_equal(np.asarray(u), heat(np, field(n), 60))
+
+
+def test_kept_on_the_way_while_it_is_built(xp, eager):  # noqa: F811
+    """What steps carry and the program has is kept."""
+    u, want, frames, wanted = xp.asarray(field()), field(), [], []
+    for k in range(200):
+        u, want = heat(xp, u, 1), heat(np, want, 1)
+        if k % 10 == 9:
+            frames.append(u)
+            wanted.append(want)
+    u.explain()  # waits
+    sent = sum(eager)
+    assert sent >= 20 and all(f.explain() == "nothing is to be computed" for f in frames[:sent // 10])
+    assert np.array_equal(np.asarray(u), want)
+    assert all(np.array_equal(np.asarray(f), w) for f, w in zip(frames, wanted))
+
+
+def test_nothing_is_left_of_what_is_dropped(xp, api, eager):  # noqa: F811
+    for look in (False, True):
+        u = xp.asarray(field())
+        for _ in range(100):
+            u = heat(xp, u, 1)
+            if look:
+                float(xp.max(u))
+        del u
+        xp._engine.flow.leave()
+        gc.collect()
+        xp.release()
+        until(lambda: not left(api))
+
+
+def test_a_job_that_somebody_ends_while_more_is_built(xp, api, eager, monkeypatch):  # noqa: F811
+    """The values are right all the same: what it has not computed is computed when it is asked for."""
+    begin = arrayd._transport.Transport.begin
+
+    def ended(self, r):
+        if r.method == "GET" and r.path.startswith("/v1/jobs/"):
+            api.delete(r.path.split("?")[0])
+        return begin(self, r)
+
+    monkeypatch.setattr(arrayd._transport.Transport, "begin", ended)
+    u = heat(xp, xp.asarray(field(256)), 200)
+    assert eager
+    monkeypatch.setattr(arrayd._transport.Transport, "begin", begin)
+    assert np.array_equal(np.asarray(u), heat(np, field(256), 200))
+
+
+def test_written_in_place_while_it_is_read(xp, eager):  # noqa: F811
+    """What a loop that is under way reads is not what is written after it was built."""
+    f, want_f, u, want = xp.asarray(field()).compute(), field(), xp.asarray(field()), field()
+    for k in range(120):
+        u, want = heat(xp, u, 1) + 0.01 * f, heat(np, want, 1) + 0.01 * want_f
+        if k % 40 == 30:
+            f[1:-1] *= 2
+            want_f[1:-1] *= 2
+            xp.sync()
+    assert np.array_equal(np.asarray(u), want) and np.array_equal(np.asarray(f), want_f)
+
+
+@pytest.mark.parametrize("when", range(5, 40, 5))
+def test_written_after_what_was_run_ahead(xp, when):  # noqa: F811
+    """Steps run ahead of others that are run ahead begin with copies."""
+    u, want = xp.asarray(field()), field()
+    for k in range(60):
+        u[1:-1] += 0.1 * u[2:]
+        want[1:-1] += 0.1 * want[2:]
+        assert float(xp.max(u)) == np.max(want)
+        if k == when:
+            xp.sync()
+            u[3:5] = 0.25
+            want[3:5] = 0.25
+            xp.sync()
+    assert np.array_equal(np.asarray(u), want)
+
+
+def test_a_forked_child_leaves_it_alone(xp, api, eager):  # noqa: F811
+    u = heat(xp, xp.asarray(field()), 100)
+    child = os.fork()
+    if child == 0:
+        try:
+            heat(xp, u, 30)
+            gc.collect()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert np.array_equal(np.asarray(u), heat(np, field(), 100))
+
+
+def test_single_elements_are_read_and_written_here(xp, api):  # noqa: F811
+    """Of a small array, once it has been seen that it is read so."""
+    def paths(xp):  # noqa: F811
+        table = xp.zeros((40, 40), np.int64)
+        for i in range(1, 40):
+            for j in range(1, 40):
+                table[i, j] = max(table[i - 1, j], table[i, j - 1]) + (i * j) % 3
+        return np.asarray(table)
+
+    before = requests(api)
+    assert np.array_equal(paths(xp), paths(np))
+    assert requests(api) - before < 20
 
 
 def test_switched_off(xp):  # noqa: F811

@@ -482,3 +482,29 @@ def test_masks_of_every_kind(xp):  # noqa: F811
         same(y, want)
     with pytest.raises(IndexError):
         x[[True, False]]
+
+
+# --- numbers that follow from numbers that are known ---
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", "int64", "uint64", "float32", "float64"])
+def test_numbers_that_follow_are_the_servers(xp, dtype):  # noqa: F811
+    """They are computed here, with the same bits."""
+    from arrayd._known import FUNCTIONS, follows
+    kind = np.dtype(dtype).kind
+    edges = [0.0, -0.0, 1.5, -2.0, 1e-40, 3e38, np.inf, -np.inf, np.nan, 0.1] if kind == "f" else [0, 1, 3, 7, np.iinfo(dtype).min, np.iinfo(dtype).max]
+    values = np.array(edges, dtype)
+    found = set()
+    for op in FUNCTIONS:
+        if op.startswith("bitwise") and kind == "f" or (op == "negative" and kind == "u"):
+            continue
+        operands = (values,) if op in ("negative", "positive") else (values[:, None], values[None, :])
+        with np.errstate(all="ignore"):
+            want = np.asarray(getattr(xp, op)(*map(xp.asarray, operands)))
+        for at in np.ndindex(want.shape):
+            x = getattr(xp, op)(*[xp.asarray(values[k]) for k in at])
+            if x._node.args and follows(x._node):
+                found.add(op)
+                got = np.asarray(x)
+                assert got.dtype == want.dtype and (got.tobytes() == want[at].tobytes() or got != got and want[at] != want[at]), (op, [values[k] for k in at])
+    assert "add" in found and "multiply" in found

@@ -43,10 +43,11 @@ class Look:
 
     __slots__ = ("number", "at", "form", "attrs", "args", "refs", "has")
 
-    def __init__(self, among: "Deque[Look]", number: int, at: int, form: Form, nodes: List[Node], args: List[List[Any]]):
+    def __init__(self, among: "Deque[Look]", number: int, at: int, form: Form, nodes: List[Node], args: List[List[Any]],
+                 attrs: List[Dict[str, Any]]):
         self.number = number
         self.at, self.form = at, form  # equal for looks that are the same: where the number is, and what the operations are
-        self.attrs = [n.attrs for n in nodes]
+        self.attrs = attrs
         self.args = args  # of each operation: a place in the look; looks back, and a place there; or what else it is of, which may go
         self.refs = [weakref.ref(n) for n in nodes]
         have = Have(among, number)
@@ -215,9 +216,12 @@ class Ahead(local):
         return sorted(found, key=number_of) if not left else []
 
     def _look(self, node: Node, nodes: List[Node]) -> Look:
-        place = {n: k for k, n in enumerate(nodes)}
         looks = self.looks
         number = looks[-1].number + 1 if looks else 0
+        for before in list(looks)[:-CYCLE - 1:-1]:
+            if len(before.form) == len(nodes) and nodes[before.at] is node and self._is_again(before, nodes, number):
+                return Look(looks, number, before.at, before.form, nodes, before.args, before.attrs)
+        place = {n: k for k, n in enumerate(nodes)}
         form: List[Any] = []
         args: List[List[Any]] = []
         for n in nodes:
@@ -237,7 +241,26 @@ class Ahead(local):
                     of.append(a if a.op == "const" else weakref.ref(a))
             form.append(tuple(keys))
             args.append(of)
-        return Look(looks, number, place[node], tuple(form), nodes, args)
+        return Look(looks, number, place[node], tuple(form), nodes, args, [n.attrs for n in nodes])
+
+    def _is_again(self, look: Look, nodes: List[Node], number: int) -> bool:
+        """Whether the operations of this number's look are the same, and of the same."""
+        for n, form, attrs, of in zip(nodes, look.form, look.attrs, look.args):
+            if n.op != form[0] or n.shape != form[1] or n.dtype != form[2] or len(n.args) != len(of) \
+                    or (n.attrs is not attrs and text_of(n.attrs) != form[3]):
+                return False
+            for k, a in enumerate(n.args):
+                where = of[k]
+                if where.__class__ is int:
+                    if nodes[where] is not a:
+                        return False
+                elif where.__class__ is tuple:
+                    have = a.look
+                    if have is None or have.among is not self.looks or (number - have.number, a.at_look) != where or not _is_steady(a):
+                        return False
+                elif (a.op != "const" and (where.__class__ is Node or where() is not a)) or _key(a) != form[4 + k]:
+                    return False
+        return True
 
     # --- the beginning ---
 

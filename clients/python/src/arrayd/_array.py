@@ -14,6 +14,7 @@ from ._export import Exported
 from ._graph import Node, Shape, describe, forget_the_dead, host
 from ._held import Held
 from ._indexing import Basic, basic_index, broadcasts, composed, simple_index, with_places
+from ._known import follows
 from ._lease import Lease
 from ._methods import Methods
 from ._requests import Steps
@@ -77,7 +78,10 @@ class Array(Held, Methods):
     def _of(cls, node: Node, client: "Home", shared: bool = False) -> "Array":
         x: Array = cls.__new__(cls)
         x._client, x._shared, x._view, x._views, x._own = client, shared, None, (), node
-        node.used_by(x)
+        users = node.users
+        users.append(weakref.ref(x))
+        if len(users) > 8:
+            forget_the_dead(users)
         return x
 
     @staticmethod
@@ -97,15 +101,17 @@ class Array(Held, Methods):
 
     @property
     def _node(self) -> Node:
-        view = self._view
+        view, own = self._view, self._own
         if view is None:
-            assert self._own is not None
-            return self._own
-        of = view.parent._node
-        if self._own is None or view.of is not of:
+            assert own is not None
+            return own
+        parent = view.parent
+        of = parent._own if parent._view is None else parent._node
+        if own is None or view.of is not of:
             view.of, self._own = of, view.node_of(of)
-            self._own.used_by(self)
-        return self._own
+            own = self._own
+            own.used_by(self)
+        return own
 
     def _set(self, node: Node) -> None:
         """The array's values from now on."""
@@ -399,8 +405,9 @@ class Array(Held, Methods):
         if index is not None and isinstance(value, Array) and value._view is not None and value._view.parent is self \
                 and value._view.index is not None and value._view.index.text == index.text:
             return None  # the end of `x[…] += …`: it is there already
-        v = c._operand(value, self.dtype)
-        if dt.promote(v.dtype, self.dtype) != self.dtype and not _same_kind(v.dtype, self.dtype):
+        dtype = self._node.dtype
+        v = c._operand(value, dtype)
+        if v.dtype is not dtype and dt.promote(v.dtype, dtype) != dtype and not _same_kind(v.dtype, dtype):
             raise TypeError(f"an assignment: values of {dt.name_of(v.dtype)} do not go into {dt.name_of(self.dtype)}\n    {describe(v)}")
         if mask is not None and mask.ndim == self.ndim and v.shape == ():
             if mask.shape == self.shape:
@@ -408,7 +415,7 @@ class Array(Held, Methods):
             return None
         if index is None:
             return self._scattering([mask] if mask is not None else _tuple(key), v)
-        if not broadcasts(v.shape if v.size != 1 else (), index.shape):
+        if v.shape and v.shape != index.shape and not broadcasts(v.shape if v.size != 1 else (), index.shape):
             raise ValueError(f"an assignment: values of shape {v.shape} do not fit a region of shape {index.shape}\n    {describe(v)}")
         return self._assigning_region(index, v)
 
@@ -446,7 +453,7 @@ class Array(Held, Methods):
         c, node = self._client, self._node
         if 0 in index.shape:
             return None
-        if v.shape and v.size == 1:
+        if v.shape and v.shape != index.shape and v.size == 1:
             v = Node("reshape", (v,), (), v.dtype, {"shape": []}) if v.value is None else host(v.value.reshape(()), v.dtype)
         if self._view is not None:
             inner = None if self._view.index is None else composed(self._view.index, index, self._view.parent.shape)
@@ -455,7 +462,12 @@ class Array(Held, Methods):
             return self._becoming(c._engine.assigned(with_part(node, index, v)))
         if self._stays:
             return self._written(v, index.text)
-        if node.handle is None and v.value is not None and (node.value is not None or node.nbytes <= 4096):
+        if node.handle is None:
+            here = node.value is not None or node.nbytes <= 4096
+        else:  # it has been fetched to be read by single elements
+            here = node.value is not None and node.picked > 1 and node.handle.steady
+        if here and follows(v):
+            assert v.value is not None
             return self._hosting(index, v.value)
         self._set(c._engine.assigned(with_part(node, index, v)))
         return None
@@ -468,51 +480,6 @@ class Array(Held, Methods):
 
     # --- operators ---
 
-    if TYPE_CHECKING:  # made below
-
-        def __add__(self, other: Any, /) -> Array: ...
-        def __radd__(self, other: Any, /) -> Array: ...
-        def __iadd__(self, other: Any, /) -> Array: ...
-        def __sub__(self, other: Any, /) -> Array: ...
-        def __rsub__(self, other: Any, /) -> Array: ...
-        def __isub__(self, other: Any, /) -> Array: ...
-        def __mul__(self, other: Any, /) -> Array: ...
-        def __rmul__(self, other: Any, /) -> Array: ...
-        def __imul__(self, other: Any, /) -> Array: ...
-        def __truediv__(self, other: Any, /) -> Array: ...
-        def __rtruediv__(self, other: Any, /) -> Array: ...
-        def __itruediv__(self, other: Any, /) -> Array: ...
-        def __floordiv__(self, other: Any, /) -> Array: ...
-        def __rfloordiv__(self, other: Any, /) -> Array: ...
-        def __ifloordiv__(self, other: Any, /) -> Array: ...
-        def __mod__(self, other: Any, /) -> Array: ...
-        def __rmod__(self, other: Any, /) -> Array: ...
-        def __imod__(self, other: Any, /) -> Array: ...
-        def __pow__(self, other: Any, /) -> Array: ...
-        def __rpow__(self, other: Any, /) -> Array: ...
-        def __ipow__(self, other: Any, /) -> Array: ...
-        def __and__(self, other: Any, /) -> Array: ...
-        def __rand__(self, other: Any, /) -> Array: ...
-        def __iand__(self, other: Any, /) -> Array: ...
-        def __or__(self, other: Any, /) -> Array: ...
-        def __ror__(self, other: Any, /) -> Array: ...
-        def __ior__(self, other: Any, /) -> Array: ...
-        def __xor__(self, other: Any, /) -> Array: ...
-        def __rxor__(self, other: Any, /) -> Array: ...
-        def __ixor__(self, other: Any, /) -> Array: ...
-        def __lshift__(self, other: Any, /) -> Array: ...
-        def __rlshift__(self, other: Any, /) -> Array: ...
-        def __ilshift__(self, other: Any, /) -> Array: ...
-        def __rshift__(self, other: Any, /) -> Array: ...
-        def __rrshift__(self, other: Any, /) -> Array: ...
-        def __irshift__(self, other: Any, /) -> Array: ...
-        def __eq__(self, other: Any, /) -> Array: ...  # type: ignore[override]
-        def __ne__(self, other: Any, /) -> Array: ...  # type: ignore[override]
-        def __lt__(self, other: Any, /) -> Array: ...
-        def __le__(self, other: Any, /) -> Array: ...
-        def __gt__(self, other: Any, /) -> Array: ...
-        def __ge__(self, other: Any, /) -> Array: ...
-
     def _binary(self, op: str, other: Any, swapped: bool = False) -> Any:
         c = self._client
         if other.__class__ is not self.__class__ and not isinstance(other, OPERANDS):
@@ -524,14 +491,16 @@ class Array(Held, Methods):
         r = self._binary(op, other)
         if r is NotImplemented:
             return r
-        if r.shape != self.shape:
-            raise ValueError(f"{op} in place: a result of shape {r.shape} does not fit into shape {self.shape}\n    {describe(r._node)}")
-        if not goes_into(r.dtype, self.dtype):
-            raise TypeError(f"{op} in place: a result of {dt.name_of(r.dtype)} does not go into {dt.name_of(self.dtype)}\n"
-                            f"    {describe(r._node)}")
-        check_writable(self._view)
-        node = self._client._cast(r._node, self.dtype)
+        node, mine = r._node, self._node
         del r
+        if node.shape != mine.shape:
+            raise ValueError(f"{op} in place: a result of shape {node.shape} does not fit into shape {mine.shape}\n    {describe(node)}")
+        if node.dtype is not mine.dtype:
+            if not goes_into(node.dtype, mine.dtype):
+                raise TypeError(f"{op} in place: a result of {dt.name_of(node.dtype)} does not go into {dt.name_of(mine.dtype)}\n    {describe(node)}")
+            node = self._client._cast(node, mine.dtype)
+        check_writable(self._view)
+        del mine
         asked = self._becoming(node)
         if asked is not None:
             self._client._run(asked)
@@ -589,8 +558,17 @@ def _operators() -> None:
         body.__qualname__ = f"Array.__{name}__"
         setattr(Array, f"__{name}__", body)
 
+    def binary(op: str) -> Any:  # `_binary`, without a call more
+        def f(self: Array, other: Any, /) -> Any:
+            if other.__class__ is not self.__class__ and not isinstance(other, OPERANDS):
+                return NotImplemented
+            c = self._client
+            return c._cores[op](c, self, other)
+
+        return f
+
     for name, op in {**table, **compare}.items():
-        method(name, lambda self, other, /, op=op: self._binary(op, other))
+        method(name, binary(op))
     for name, op in table.items():
         method("r" + name, lambda self, other, /, op=op: self._binary(op, other, True))
         method("i" + name, lambda self, other, /, op=op: self._in_place(op, other))

@@ -9,6 +9,8 @@ import sys
 import weakref
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
+import numpy as np
+
 from ._array import Array
 from ._calls import Calls
 from ._endpoint import Moves, endpoint_of
@@ -68,6 +70,14 @@ class Client(Calls):
         if node.number >= self._due:
             self._send_some(node)
         return Array._of(node, self, shared)
+
+    def _fetched(self, node: Node) -> "np.ndarray[Any, Any]":
+        if self._engine.is_look(node):
+            ahead = self._engine.ahead
+            assert ahead is not None
+            if not ahead.look(node):
+                self._run(self._engine.looked(node, ahead))
+        return super()._fetched(node) if node.value is None else node.value
 
     def _send_some(self, node: Node) -> None:
         flow = self._engine.flow

@@ -11,14 +11,15 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Set, Tu
 
 import numpy as np
 
-from . import _config
+from . import _config, _flow
 from ._ahead import Ahead, Next, Ran, Start
 from ._dtypes import DType, cast, dtype_of, name_of
 from ._endpoint import Endpoint
 from ._errors import ENDED, ArraydError, BadReply, BadValue, Busy, ConnectionLost, OutOfMemory, ended_early
-from ._flow import OFTEN, Flow
-from ._graph import Handle, Node, Shape, Written, describe, postorder, stored, union
-from ._kept import met_again, settled_by
+from ._flow import Flow
+from ._graph import Handle, Node, Shape, Written, describe, forget_the_dead, postorder, stored, union
+from ._kept import met_again, picked_again, settled_by
+from ._known import follows
 from ._loops import Body, Carried, Loop, Segment, apart, explained, last_step, may_repeat, numbers_of, operations, segments
 from ._numbers import unwired
 from ._releases import Releases
@@ -44,7 +45,7 @@ class Engine:
         self.period = 0  # operations of a step of the last loop: the next is the same one, perhaps
         self.flow: Optional[Flow] = None  # of a client whose threads wait
         self._kept: "Deque[weakref.ref[Node]]" = deque()  # whose memory may have to go by computing others
-        self._unwritten: "weakref.WeakSet[Node]" = weakref.WeakSet()  # assignments to parts of arrays that have not been sent
+        self._unwritten: "List[weakref.ref[Node]]" = []  # assignments to parts of arrays that have not been sent
 
     @property
     def loops(self) -> bool:
@@ -112,17 +113,15 @@ class Engine:
             if self.flow is not None and self.flow.has(order):
                 self.flow.wait()
                 continue
+            of = picked_again(order, counted, SMALL)
+            if of is not None:
+                yield from self.fetch(of)
+                for n in order:
+                    if n.op == "getitem" and not n.shape and n.args and n.args[0] is of and of.value is not None:
+                        n.set_value(np.array(of.value[n.key]))
+                continue
             if wants(order) or (self.loops and may_repeat(order)):
                 yield from self.settle(node, [n for n in order if n.args])
-                continue
-            picks = [n for n in order if n.op == "getitem" and not n.shape and n.args and n.args[0].args and n.args[0].nbytes <= SMALL]
-            for of in {n.args[0] for n in picks} - counted:
-                counted.add(of)
-                of.picked += 1
-            again = [n for n in picks if n.args[0].picked > 1]
-            for n in filter(lambda n: n.args, again):  # whoever goes through its elements does not have it computed for each of them
-                n.set_value(np.array((yield from self.fetch(n.args[0]))[n.key]))
-            if again:
                 continue
             if keeps:
                 keeps = False
@@ -152,13 +151,16 @@ class Engine:
     def assigned(self, node: Node) -> Node:
         """An assignment, which is sent with the next value that is wanted, or by `write`."""
         if node.op == "setitem":
-            self._unwritten.add(node)
+            self._unwritten.append(weakref.ref(node))
+            if len(self._unwritten) > 8:
+                forget_the_dead(self._unwritten)
         return node
 
     def write(self) -> Steps[None]:
         """Sends the assignments that arrays still have."""
-        for node in sorted(self._unwritten, key=lambda n: n.number):
-            if node.args and node.arrays():
+        for ref in [*self._unwritten]:
+            node = ref()
+            if node is not None and node.args and node.arrays():
                 yield from self.place(node)
         self._unwritten.clear()
 
@@ -181,7 +183,7 @@ class Engine:
         """Where a loop is built, what there is of it is sent (see `_flow.py`). After how many operations that is to be seen to again."""
         rests = flow.rests(node)
         if rests or not self.loops or (self.ahead is not None and self.ahead.is_looking(node)):
-            return rests or OFTEN
+            return rests or _flow.OFTEN
         nodes = stream([node])
         wanted, again = kept(nodes, node)
         parts = [*segments(nodes, wanted, True, self.period, True)]
@@ -193,7 +195,7 @@ class Engine:
         rests = flow.finds(node, nodes, loop)
         if not rests:
             flow.begin(self._sending(parts, nodes, again, flow), nodes)
-        return rests or OFTEN
+        return rests or _flow.OFTEN
 
     def _sending(self, parts: List[Segment], nodes: List[Node], again: Set[Node], flow: Flow) -> Steps[None]:
         """Writes nothing in place, so that other threads may write meanwhile."""
@@ -441,20 +443,25 @@ class Engine:
 
     def fetch(self, node: Node) -> Steps["np.ndarray[Any, Any]"]:
         """The values, in memory of this process (read-only where they are kept)."""
-        if node.value is not None:
+        if node.value is not None or (not node.shape and follows(node)):
+            assert node.value is not None
             return node.value
-        if not node.shape and node.args and self.ahead is not None and self.loops:
-            yield from self.looked(node, self.ahead)
+        if self.is_look(node):
+            assert self.ahead is not None
+            if not self.ahead.look(node):
+                yield from self.looked(node, self.ahead)
             assert node.value is not None
             return node.value
         if node.args and self.ahead is not None:
             self.ahead.leave()
         return (yield from self.fetched(node))
 
+    def is_look(self, node: Node) -> bool:
+        """A number that is to be computed, and may have been foreseen (see `_ahead.py`)."""
+        return not node.shape and not follows(node) and bool(node.args) and self.ahead is not None and self.loops
+
     def looked(self, node: Node, ahead: Ahead) -> Steps[None]:
-        """A number, which may have been foreseen (see `_ahead.py`)."""
-        if ahead.look(node):
-            return
+        """It was not."""
         following = None if self.flow is None else ahead.was_next(self.flow)
         start = ahead.start(node) if following is None else following.start
         if start is not None:

@@ -80,3 +80,15 @@ def _end_of_chain(below: Node, d: Node, kept: AbstractSet[Node]) -> Optional[Nod
             break
         d = later[0]
     return end
+
+
+def picked_again(order: List[Node], counted: Set[Node], small: int) -> Optional[Node]:
+    """Of an expression, an array of so many bytes at most that is to be computed, and of which single elements were wanted before and are
+    again: whoever goes through its elements does not have it computed for each of them. `counted`: arrays whose elements this request
+    has been seen to want."""
+    picked = {n.args[0] for n in order if n.op == "getitem" and not n.shape and n.args and n.args[0].args and n.args[0].nbytes <= small}
+    for of in picked - counted:
+        counted.add(of)
+        of.picked += 1
+    again = next((of for of in picked if of.picked > 1), None)
+    return again if len(picked) == 1 or not any(n.op == "setitem" for n in order) else None

@@ -123,11 +123,12 @@ class Stream:
     def again(self, k: int, p: int) -> bool:
         """Whether operation `k` is that of `p` before: of what is as far before, or of the same from before both."""
         n, m = self.nodes[k], self.nodes[k - p]
-        if n.op != m.op or n.shape != m.shape or n.dtype != m.dtype or (n.attrs is not m.attrs and text_of(n.attrs) != text_of(m.attrs)):
+        if n.op != m.op or n.shape != m.shape or (n.dtype is not m.dtype and n.dtype != m.dtype) \
+                or (n.attrs is not m.attrs and text_of(n.attrs) != text_of(m.attrs)):
             return False
-        place = self.place
         for a, b in zip(n.args, m.args):
             if a is not b:
+                place = self.place
                 at, other = place.get(a), place.get(b)
                 if at is None or other is None:
                     if at is not other or not are_alike(a, b):
@@ -160,15 +161,14 @@ class Stream:
     def runs(self, p: int) -> List[Tuple[int, int]]:
         """Where the stream is the same as `p` before it, for several steps."""
         runs = []
-        begin: Optional[int] = None
-        for k in range(p, len(self.nodes) + 1):
-            if k < len(self.nodes) and self.again(k, p):
-                if begin is None:
-                    begin = k
-            elif begin is not None:
+        again, begin = self.again, p
+        for k in range(p, len(self.nodes)):
+            if not again(k, p):
                 if k - begin >= p * (LEAST - 2):
                     runs.append((begin, k))
-                begin = None
+                begin = k + 1
+        if len(self.nodes) - begin >= max(1, p * (LEAST - 2)):
+            runs.append((begin, len(self.nodes)))
         return runs
 
     def carried_bytes(self, begin: int, end: int) -> List[int]:
@@ -293,6 +293,8 @@ def _loops_in(s: Stream, period: int = 0) -> List[Loop]:
     """`period` is tried first, if it is not 0."""
     found: List[Loop] = []
     for p in itertools.chain([period] if period else [], (p for p in s.periods() if p != period)):
+        if any(p % loop.period == 0 and p <= loop.period * loop.steps for loop in found):  # several steps of one
+            continue
         found += [loop for loop in (s.loop(p, run) for run in s.runs(p)) if loop is not None and loop.steps >= LEAST]
         if any(loop.period * loop.steps > NEARLY * len(s.nodes) for loop in found):
             break

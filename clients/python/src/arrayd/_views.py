@@ -85,7 +85,9 @@ def with_part(node: Node, index: Basic, v: Node) -> Node:
     """The values of `node` with `v` in a part of them."""
     if index.is_all and v.shape == node.shape and v.dtype == node.dtype:
         return v
-    return Node("setitem", (node, v), node.shape, node.dtype, index.attrs)
+    made = Node("setitem", (node, v), node.shape, node.dtype, index.attrs)
+    made.picked = node.picked  # whose elements are read will be read again
+    return made
 
 
 def check_writable(view: Optional[View]) -> None:
