@@ -13,8 +13,8 @@ LOOKS = (
     "kept.append(xp.sum({x}))",
 )
 
-COMPLEX = (
-    "z = z*(0.5+0.25j) + {x}", "z += {x}", "z[{p}] = xp.conj(z)[{p}] + 1", "z[{p}] *= 1j", "z = xp.roll(z, 1, axis=0) - z*1j", "v = z[{p}]; v += {m}",
+COMPLEX = (  # of whole numbers, whose sums are exact in any order
+    "z = z*(1+1j) + {x}", "z += {x}", "z[{p}] = xp.conj(z)[{p}] + 1", "z[{p}] *= 1j", "z = xp.roll(z, 1, axis=0) - z*1j", "v = z[{p}]; v += {m}",
     "z = xp.where({x} > 2, z, {m}j)",
 )
 COMPLEX_LOOKS = ("looked.append(complex(xp.sum(z)))", "if i % {n} == 0: looked.append(np.asarray(z).copy())", "kept.append(z + 0)", "kept.append(abs(z))")

@@ -6,8 +6,10 @@ nothing else, on copies: when they end, the last step's arrays have their values
 """
 from __future__ import annotations
 
+import atexit
 import os
 import threading
+import weakref
 from typing import Any, Callable, List, Optional, Set
 
 from ._errors import ArraydError
@@ -21,9 +23,18 @@ FIRST = 250  # operations in which a loop is looked for
 STEPS = 8  # that are sent at once, at least
 WORTH = 1 << 28  # bytes that these make in all, at least: the requests take some time, too
 MANY = 20000  # operations until a loop is looked for again, where one could not be sent
+LEAVE_S = 3.0  # for the reply to what is not wanted any more
 SECONDS = 0.004  # that the daemon takes for them, at least, where that is known
 
+_all: "weakref.WeakSet[Flow]" = weakref.WeakSet()
 _forsaken: List[Any] = []
+
+
+@atexit.register
+def _at_exit() -> None:
+    """Before what is this process' is deleted: that is known then."""
+    for flow in list(_all):
+        flow.leave()
 
 
 class Flow(threading.local):
@@ -31,6 +42,7 @@ class Flow(threading.local):
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
+        _all.add(self)
         self._steps: Optional[Steps[None]] = None
         self._sent: Optional[Sent] = None
         self._what: List[Node] = []
@@ -101,19 +113,20 @@ class Flow(threading.local):
             return
         steps, sent, self._steps, self._sent = self._steps, self._sent, None, None
         self._what, self._nodes, self._is_left = [], set(), False
+        if steps is None:
+            return
         if self._process != os.getpid():
             _forsaken.append(steps)  # the parent's: to close it would stop its job
             return
-        if sent is not None and steps is not None:
+        if sent is not None:
             try:
                 if sent.makes_nothing:
                     sent.abort()
                 else:  # what it makes is to be known, so that it can go
-                    steps.send(sent.reply())
+                    steps.send(sent.reply(LEAVE_S))
             except (StopIteration, ArraydError):
                 pass
-        if steps is not None:
-            steps.close()
+        steps.close()
 
     def _next(self) -> None:
         """Takes a reply, and sends what is asked for then. What goes wrong is said of the values that somebody asks for."""

@@ -96,9 +96,15 @@ class Sent:
         """The reply, or some of it."""
         return self._wire.has_come
 
-    def reply(self) -> Response:
-        """Waits for it."""
-        return done(self._transport.receiving(self._wire, self._request))
+    def reply(self, seconds: Optional[float] = None) -> Response:
+        """Waits for it, so many seconds for anything to come at most, if that is less than usual."""
+        sock, usual = self._wire.sock, self._transport.timeout
+        if seconds is None or (usual is not None and usual <= seconds):
+            return done(self._transport.receiving(self._wire, self._request))
+        sock.settimeout(seconds)
+        response = done(self._transport.receiving(self._wire, self._request))
+        sock.settimeout(usual)
+        return response
 
 
 class Transport(Endpoint):
