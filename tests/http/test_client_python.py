@@ -195,7 +195,7 @@ def test_writing(xp, n):
         same(x, want)
     x = xp.zeros((2, 2), dtype="int32")
     with pytest.raises(TypeError):
-        x[0, 0] = 1.5
+        x[0, 0] = 1.5j
     with pytest.raises(ValueError):
         x[0, :] = [1, 2, 3]
     with pytest.raises(TypeError):

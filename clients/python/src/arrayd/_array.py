@@ -1,6 +1,7 @@
 """The array: an object of the Python Array API standard 2024.12 whose values are on the server."""
 from __future__ import annotations
 
+import math
 import sys
 import weakref
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Protocol, Sequence, Tuple
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
         def _check_version(self, api_version: Optional[str]) -> None: ...
         def _check_device(self, device: Any) -> None: ...
         def _mask_of(self, key: Any, x: Array) -> Optional[Array]: ...
+        def _unmasked(self, key: Any, x: Array) -> Any: ...
         def _gather(self, x: Array, keys: Any) -> Array: ...
         def _operand(self, value: Any, beside: dt.DType) -> Node: ...
         def _cast(self, node: Node, dtype: dt.DType) -> Node: ...
@@ -273,6 +275,10 @@ class Array(Held, Methods):
         return dt.plain(self._values())[()]
 
     def __bool__(self) -> bool:
+        if self.ndim and self.size == 1:
+            return bool(self.reshape(()))
+        if self.ndim:
+            raise ValueError(f"an array of {self.size} elements is not a truth value: x.any() or x.all()")
         return bool(self._number("biufc", "a truth value"))
 
     def __int__(self) -> int:
@@ -304,6 +310,13 @@ class Array(Held, Methods):
         if not self.ndim:
             raise TypeError("a number cannot be iterated over")
         return (self[i] for i in range(self.shape[0]))
+
+    def __str__(self) -> str:
+        if self._node.value is None and self._client._transport.closed:
+            return repr(self)
+        if self.size > 1000:
+            return np.array2string(dt.plain(self._client._ends(self)), threshold=0, edgeitems=3)
+        return str(dt.plain(self._values()))
 
     def __repr__(self) -> str:
         head = f"shape={self.shape}, dtype={dt.name_of(self.dtype)}"
@@ -385,7 +398,7 @@ class Array(Held, Methods):
                 return c._from_host(self._values()[mask._values()], self.dtype)
             index = basic_index(key, self.shape)
         if index is None:
-            return c._gather(self, with_places(key, self.shape))
+            return c._gather(self, with_places(c._unmasked(key, self), self.shape))
         return Array._of_view(View(self, None, index=index)) if index.is_view else c._wrap(part(index, node))
 
     def __setitem__(self, key: Any, value: Any, /) -> None:
@@ -407,8 +420,12 @@ class Array(Held, Methods):
             return None  # the end of `x[…] += …`: it is there already
         dtype = self._node.dtype
         v = c._operand(value, dtype)
-        if v.dtype is not dtype and dt.promote(v.dtype, dtype) != dtype and not _same_kind(v.dtype, dtype):
+        if v.dtype is not dtype and dt.is_complex(v.dtype) and not dt.is_complex(dtype):
             raise TypeError(f"an assignment: values of {dt.name_of(v.dtype)} do not go into {dt.name_of(self.dtype)}\n    {describe(v)}")
+        if dt.kind(v.dtype) == "f" and dt.is_integer(self.dtype) and isinstance(value, (float, np.floating)) and not math.isfinite(value):
+            raise ValueError(f"an assignment: {value} is not an integer, which {dt.name_of(self.dtype)} has only")
+        if dt.promote(v.dtype, self.dtype) != self.dtype:
+            v = c._cast(v, self.dtype)
         if mask is not None and mask.ndim == self.ndim and v.shape == ():
             if mask.shape == self.shape:
                 return self._becoming(Node("where", (mask._node, c._cast(v, self.dtype), self._node), self.shape, self.dtype))
@@ -442,8 +459,7 @@ class Array(Held, Methods):
             return None
         if view.index is not None:
             return view.parent._assigning_region(view.index, node)  # type: ignore[no-any-return]
-        assert view.put is not None
-        return view.parent._becoming(view.put(node))  # type: ignore[no-any-return]
+        return view.parent._becoming(view.back(node))  # type: ignore[no-any-return]
 
     def _written(self, node: Node, index: Optional[str] = None) -> Steps[None]:
         """In place."""
@@ -482,8 +498,9 @@ class Array(Held, Methods):
 
     def _binary(self, op: str, other: Any, swapped: bool = False) -> Any:
         c = self._client
-        if other.__class__ is not self.__class__ and not isinstance(other, OPERANDS):
-            return NotImplemented
+        if other.__class__ is not self.__class__ and (not isinstance(other, OPERANDS) or (
+                op == "multiply" and isinstance(other, (list, tuple)) and not self.ndim and dt.is_integer(self.dtype))):
+            return NotImplemented  # a list times a number is a longer list: Python does that
         f = c._cores[op]
         return f(c, other, self) if swapped else f(c, self, other)
 
@@ -537,10 +554,6 @@ def goes_into(a: dt.DType, b: dt.DType) -> bool:
     """As results of NumPy's operators in place do: its casting "same_kind"."""
     order = "buifc"
     return order.index(dt.kind(a)) <= order.index(dt.kind(b))
-
-
-def _same_kind(a: dt.DType, b: dt.DType) -> bool:
-    return goes_into(a, b) or {dt.kind(a), dt.kind(b)} == {"i", "u"}
 
 
 def _tuple(key: Any) -> Tuple[Any, ...]:

@@ -99,6 +99,9 @@ class AsyncArray(Array):
         """Exclusive use of the array or, with "read", an unchanged array, for some requests: `async with x.leased():`. See `Lease`."""
         return AsyncLease(self, mode, ttl_s)
 
+    def __str__(self) -> str:
+        return super().__str__() if self._node.value is not None else repr(self)
+
     def __repr__(self) -> str:
         if self._node.value is not None:
             return super().__repr__()

@@ -82,9 +82,11 @@ class Base:
             return self._check(x)
         if isinstance(x, (np.ndarray, np.generic, list, tuple, *PLAIN)):
             return self.asarray(x)
+        if isinstance(x, range) or hasattr(x, "__array__"):
+            return self.asarray(np.asarray(x))
         raise TypeError(f"an array is wanted, not {type(x).__name__}")
 
-    def _into(self, out: Any, r: Any) -> Array:
+    def _into(self, out: Any, r: Any, casting: str = "same_kind") -> Array:
         """What `out=` asks for: the result becomes the values of an array that is there."""
         if isinstance(out, tuple) and len(out) == 1:
             out = out[0]
@@ -93,7 +95,7 @@ class Base:
         r = self._taken(r)
         if r.shape != out.shape:
             raise ValueError(f"out: a result of shape {r.shape} does not fit into shape {out.shape}")
-        if not goes_into(r.dtype, out.dtype):
+        if casting != "unsafe" and not goes_into(r.dtype, out.dtype):
             raise TypeError(f"out: a result of {dt.name_of(r.dtype)} does not go into {dt.name_of(out.dtype)}")
         out[...] = r
         return out
@@ -221,7 +223,7 @@ class Base:
 
     @staticmethod
     def _shape(shape: Any) -> Shape:
-        s = (int(shape),) if not isinstance(shape, (tuple, list)) else tuple(int(n) for n in shape)
+        s = tuple(int(n) for n in shape) if isinstance(shape, (tuple, list)) or getattr(shape, "ndim", 0) else (int(shape),)
         if any(n < 0 for n in s):
             raise ValueError(f"a shape has no negative extents: {shape}")
         return s

@@ -174,9 +174,19 @@ class Methods:
     def real(self: Self) -> Self:
         return self._client.real(self)  # type: ignore[no-any-return]
 
+    @real.setter
+    def real(self, value: Any) -> None:
+        self._client.real(self)[...] = value
+
     @property
     def imag(self: Self) -> Self:
         return self._client.imag(self)  # type: ignore[no-any-return]
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        if not dt.is_complex(self.dtype):
+            raise TypeError(f"{dt.name_of(self.dtype)} has no imaginary part to write to")
+        self._client.imag(self)[...] = value
 
     def sort(self, axis: int = -1, kind: Any = None, order: None = None, *, stable: Optional[bool] = None) -> None:
         """Sorts along an axis, in place."""

@@ -11,7 +11,7 @@ from ._base import Base, only, refusal
 from ._graph import Node, const
 from ._spelling import spelled
 from ._ufunc import Ufunc
-from ._views import View, ghost_of
+from ._views import PartView
 
 Number = Union[bool, int, float, complex]
 Rule = Callable[[dt.DType], dt.DType]
@@ -210,9 +210,7 @@ class Elementwise(Base):
         return self._part("imag", x) if dt.is_complex(x.dtype) else self._zeros(x)
 
     def _part(self, op: str, x: Array) -> Array:
-        """A view, which cannot be written to."""
-        t = dt.real_of(x.dtype)
-        return Array._of_view(View(x, ghost_of(x.shape), lambda node: Node(op, (node,), node.shape, t)))
+        return Array._of_view(PartView(x, op, dt.real_of(x.dtype)))
 
     def _zeros(self, x: Array) -> Array:
         return self._array("broadcast_to", (const(0, x.dtype),), x.shape, x.dtype, shape=list(x.shape)) if x.ndim else self._wrap(const(0, x.dtype))

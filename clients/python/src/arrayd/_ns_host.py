@@ -2,7 +2,7 @@
 when it is used. Sorting, sets, searching in sorted arrays, products of matrices, and whatever's shape depends on values."""
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, List, Literal, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -140,6 +140,32 @@ class Host(Base):
         if key.ndim > x.ndim or any(k not in (n, 0) for k, n in zip(key.shape, x.shape)):  # 0: the standard has it so
             raise IndexError(f"a mask of shape {key.shape} does not fit an array of shape {x.shape}")
         return key
+
+    def _unmasked(self, key: Any, x: Array) -> Any:
+        """A key in which masks beside other indices are the positions where they hold."""
+        masks = [not isinstance(k, (bool, np.bool_)) and _is_mask(k) for k in key] if isinstance(key, tuple) else []
+        if not any(masks):
+            return key
+        takes = [0 if k is None or k is Ellipsis else np.ndim(k) if m else 1 for k, m in zip(key, masks)]
+        out: List[Any] = []
+        axis = 0
+        for i, (k, m) in enumerate(zip(key, masks)):
+            if k is Ellipsis:
+                axis = x.ndim - sum(takes[i:])
+            elif m:
+                mask = k._values() if isinstance(k, Array) else np.asarray(k)
+                if mask.shape != x.shape[axis:axis + mask.ndim]:
+                    raise IndexError(f"a mask of shape {mask.shape} does not fit the axes from {axis} of an array of shape {x.shape}")
+                out += mask.nonzero()
+                axis += mask.ndim
+                continue
+            axis += takes[i]
+            out.append(k)
+        return tuple(out)
+
+
+def _is_mask(k: Any) -> bool:
+    return (k.dtype if isinstance(k, Array) else np.asarray(k).dtype if isinstance(k, (np.ndarray, list)) else None) == np.bool_
 
 
 def _plain(x: Array) -> "np.ndarray[Any, Any]":

@@ -92,15 +92,14 @@ class Manipulation(Elementwise, Creation):
         s = self._shape(shape)
         if not broadcasts(self._check(x).shape, s):
             raise ValueError(refusal("broadcast_to", (x._node,), f"shape {x.shape} does not broadcast to {s}"))
-        if s == x.shape:
-            return self._wrap(x._node)
-        return Array._of_view(View(x, np.broadcast_to(x._ghost, s), _node_of("broadcast_to", s, shape=list(s))))
+        make = _node_of("broadcast_to", s, shape=list(s)) if s != x.shape else lambda node: node
+        return Array._of_view(View(x, np.broadcast_to(x._ghost, s), make))
 
     def broadcast_arrays(self, *arrays: Array, subok: bool = False) -> List[Array]:
         """The arrays, broadcast together."""
         taken = [self._taken(a) for a in arrays]
         shape = self._broadcast("broadcast_arrays", *(a._node for a in taken))
-        return [self.broadcast_to(a, shape) for a in taken]
+        return [a if a.shape == shape else self.broadcast_to(a, shape) for a in taken]
 
     @spelled
     def permute_dims(self, x: Array, /, axes: Tuple[int, ...]) -> Array:

@@ -66,7 +66,7 @@ class Bound:
         if where is not True:
             base: Any = 0 if out is None else out[0] if isinstance(out, tuple) else out
             r = c.where(c._taken(where), r, base)  # type: ignore[attr-defined]
-        return r if out is None else c._into(out, r)
+        return r if out is None else c._into(out, r, casting)
 
     @property
     def __name__(self) -> str:

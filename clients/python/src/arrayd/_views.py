@@ -10,7 +10,8 @@ from typing import Any, Callable, Optional
 
 import numpy as np
 
-from ._graph import Node, Shape, host
+from . import _dtypes as dt
+from ._graph import Node, Shape, const, host
 from ._indexing import Basic
 
 
@@ -43,6 +44,38 @@ class View:
     @property
     def is_read_only(self) -> bool:
         return self.put is None and self.index is None
+
+    def back(self, node: Node) -> Node:
+        """The parent's node, where this view is to be `node`."""
+        assert self.put is not None
+        return self.put(node)
+
+
+class PartView(View):
+    """The real or imaginary part of complex numbers, which has half of what the parent has."""
+
+    def __init__(self, parent: Any, op: str, dtype: Any):
+        def make(node: Node) -> Node:
+            return Node(op, (node,), node.shape, dtype)
+
+        super().__init__(parent, ghost_of(parent.shape), make, make)
+        self.op = op
+
+    def back(self, node: Node) -> Node:
+        other = Node("imag" if self.op == "real" else "real", (self.parent._node,), node.shape, node.dtype)
+        return _complex(*((node, other) if self.op == "real" else (other, node)), self.parent.dtype)
+
+
+def _complex(real: Node, imag: Node, dtype: Any) -> Node:
+    """The numbers that have these parts. Infinity times 1j would have NaN for its real part."""
+    def made(op: str, *args: Node, of: Any = dtype) -> Node:
+        return Node(op, args, real.shape, of)
+
+    turned = made("multiply", imag, const(1j, dtype))
+    for value in (np.inf, -np.inf):
+        turned = made("where", made("equal", imag, const(value, imag.dtype), of=dt.BOOL), const(complex(0, value), dtype), turned)
+    turned = made("where", made("isnan", imag, of=dt.BOOL), const(complex(0, np.nan), dtype), turned)
+    return made("add", real, turned)
 
 
 def ghost_of(shape: Shape) -> "np.ndarray[Any, Any]":
@@ -94,5 +127,5 @@ def check_writable(view: Optional[View]) -> None:
     """ValueError where it, or what it is a view of, is read-only."""
     while view is not None:
         if view.is_read_only:
-            raise ValueError("an assignment: this is a view that is read-only (by broadcast_to, or a part of complex numbers)")
+            raise ValueError("an assignment: this is a view that is read-only (by broadcast_to or diagonal)")
         view = view.parent._view

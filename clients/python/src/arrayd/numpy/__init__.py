@@ -12,7 +12,7 @@ import numpy as _numpy
 from ._hosted import OWN
 
 newaxis = None
-_OWN = (*OWN, "can_cast", "dtype", "exceptions", "finfo", "iinfo", "isdtype", "testing", "typing")
+_OWN = (*OWN, "can_cast", "dtype", "exceptions", "finfo", "iinfo", "isdtype", "ma", "poly1d", "polynomial", "testing", "typing")
 _CONSTANTS = ("e", "euler_gamma", "inf", "nan", "pi", "little_endian", "True_", "False_")
 _OBJECTS = ("c_", "fft", "linalg", "mgrid", "ogrid", "r_", "random")  # have functions themselves
 _lock = threading.RLock()
@@ -133,7 +133,8 @@ def __getattr__(name: str) -> Any:
     elif _has(name):
         value = _Function(name)
     else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        own = "" if numpys is None else f": numpy.{name} is for values in this process, numpy.asarray(x)"
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{own}")
     globals()[name] = value
     return value
 

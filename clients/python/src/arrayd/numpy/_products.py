@@ -44,10 +44,22 @@ class Products(Numbers):
 
     def einsum(self, *operands: Any, out: Any = None, **more: Any) -> Any:
         """numpy.einsum. On the server where the products are no more than the largest operand has elements; else in this process."""
+        if len(operands) == 2 and out is None and (view := self._rearranged(*operands)) is not None:
+            return view
         there = self._einsum(operands) if not more or set(more) == {"optimize"} else None
         if there is None:
             return self._hosted("einsum", np.einsum)(*operands, out=out, **more)
         return there if out is None else self._into(out, there)
+
+    def _rearranged(self, subscripts: Any, x: Any) -> Optional[Array]:
+        """Of one array, where nothing is summed: a view, as NumPy's. None for the rest."""
+        if not isinstance(subscripts, str) or not isinstance(x, Array):
+            return None
+        letters, _, to = subscripts.replace(" ", "").partition("->")
+        if letters == to * 2 and len(to) == 1 and x.ndim == 2 and x.shape[0] == x.shape[1]:
+            return self._elements(x)[::x.shape[0] + 1]
+        of = _terms(f"{letters}->{to}", [x.ndim])
+        return self.permute_dims(x, tuple(of[0][0].index(name) for name in of[1])) if of is not None and len(of[1]) == x.ndim else None
 
     def _einsum(self, operands: Tuple[Any, ...]) -> Optional[Array]:
         if not isinstance(operands[0], str):

@@ -8,8 +8,10 @@ import numpy as np
 
 from .. import _dtypes as dt
 from .._array import Array
+from .._graph import Node
 from .._ns_statistics import Statistics
 from .._spelling import spelled
+from .._views import View
 from ._hosted import Hosting
 
 BY_PLACES = ("edge", "reflect", "symmetric", "wrap")  # of `pad`: each element is one of the array's
@@ -69,7 +71,12 @@ class Shapes(Statistics, Hosting):
         """The same as asarray."""
         return self.asarray(a, dtype, device=device, copy=copy)
 
-    ascontiguousarray = asfortranarray = asanyarray
+    ascontiguousarray = asanyarray
+
+    def asfortranarray(self, a: Any, dtype: Any = None, *, like: Any = None) -> Array:
+        """The same as asarray. A copy where NumPy's is one: of what is not in Fortran's order."""
+        x = self.asarray(a, dtype)
+        return self._copied(x) if x is a and not x._ghost.flags.f_contiguous else x
 
     def require(self, a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = None) -> Array:
         """The same as asarray."""
@@ -156,12 +163,15 @@ class Shapes(Statistics, Hosting):
         """The elements at (i, i + offset) of two axes, in a last axis."""
         if a.ndim < 2:
             raise ValueError("a diagonal is of two axes or more")
+        return Array._of_view(View(a, a._ghost.diagonal(offset, axis1, axis2), lambda node: self._diagonal_of(self._wrap(node), offset, axis1, axis2)))
+
+    def _diagonal_of(self, a: Array, offset: int, axis1: int, axis2: int) -> Node:
         x = self.moveaxis(a, (axis1, axis2), (-2, -1))
         rows, columns = x.shape[-2:]
         n = builtins.max(0, builtins.min(rows + builtins.min(offset, 0), columns - builtins.max(offset, 0)))
         first = offset if offset >= 0 else -offset * columns
         flat = self.reshape(x, (*x.shape[:-2], rows * columns))
-        return self.take(flat, self._from_host(first + np.arange(n) * (columns + 1)), axis=-1)
+        return self.take(flat, self._from_host(first + np.arange(n) * (columns + 1)), axis=-1)._node
 
     @spelled
     def trace(self, a: Array, /, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Array:
