@@ -1,4 +1,5 @@
 """What NumPy programs do without a thought, by NumPy and by `arrayd.numpy`: the same values, and the same array written to."""
+import concurrent.futures
 import math
 import pathlib
 import sys
@@ -102,6 +103,28 @@ def test_values_that_do_not_go(xp):  # noqa: F811
     with pytest.raises(IndexError, match=r"a mask of shape \(2,\) does not fit the axes from 1 of an array of shape \(3, 4\)"):
         xp.ones((3, 4))[0, xp.asarray([True, False])]
     assert x.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("shape", [(50, 4), (400, 400)])
+def test_several_threads_write_to_one_array(xp, shape):  # noqa: F811
+    """To elements of their own: of a pool whose functions put their results there, none gets lost."""
+    x = xp.zeros(shape)
+    columns = [x[:, k] for k in range(4)]
+
+    def fill(k):
+        for i in range(0, 48, 3):
+            x[i, k] = i + k + 1
+            x[i + 1, k] += i + k + 2
+            columns[k][i + 2] = i + k + 3
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            list(pool.map(fill, range(4)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert numpy.array_equal(numpy.asarray(x)[:48, :4], numpy.arange(48)[:, None] + numpy.arange(4) + 1)
 
 
 def test_text(xp):  # noqa: F811

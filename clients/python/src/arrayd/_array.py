@@ -1,6 +1,7 @@
 """The array: an object of the Python Array API standard 2024.12 whose values are on the server."""
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 import weakref
@@ -110,10 +111,10 @@ class Array(Held, Methods):
         parent = view.parent
         of = parent._own if parent._view is None else parent._node
         if own is None or view.of is not of:
-            view.of, self._own = of, view.node_of(of)
-            own = self._own
+            own = view.node_of(of)
+            view.of, self._own = of, own
             own.used_by(self)
-        return own
+        return own  # not what another thread has made of it since
 
     def _set(self, node: Node) -> None:
         """The array's values from now on."""
@@ -402,9 +403,14 @@ class Array(Held, Methods):
         return Array._of_view(View(self, None, index=index)) if index.is_view else c._wrap(part(index, node))
 
     def __setitem__(self, key: Any, value: Any, /) -> None:
-        asked = self._assigning(key, value)
-        if asked is not None:
-            self._client._run(asked)
+        with self._writing():
+            asked = self._assigning(key, value)
+            if asked is not None:
+                self._client._run(asked)
+
+    def _writing(self) -> Any:
+        """One thread's write at a time: the new values are made from those that are there, and none gets lost."""
+        return self._client._transport.alone or contextlib.nullcontext()
 
     def _assigning(self, key: Any, value: Any) -> Optional[Steps[None]]:
         """What there is to ask for it, if anything."""
@@ -518,9 +524,10 @@ class Array(Held, Methods):
             node = self._client._cast(node, mine.dtype)
         check_writable(self._view)
         del mine
-        asked = self._becoming(node)
-        if asked is not None:
-            self._client._run(asked)
+        with self._writing():
+            asked = self._becoming(node)
+            if asked is not None:
+                self._client._run(asked)
         return self
 
     def __abs__(self) -> "Array":
