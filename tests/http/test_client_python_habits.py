@@ -55,6 +55,16 @@ r = [x[:, m, 1], x[0, m], x[..., m, :], x[:, m, None], x[[0, 1], m], x[1, m, ::-
     "a shape that is an array": "r = [np.zeros(np.array([3, 4]) // 2), np.ones(np.array([2])), np.zeros(np.arange(3)[2])]",
     "ranges": "r = [np.sum(range(3)), *np.meshgrid(range(3), range(2))]",
     "what has values": "r = [np.sum(given), np.sqrt(given)]",
+    "a sum that is added to": """
+x = np.arange(4.); t = x[1]; h = []
+for i in range(3): h.append(t); t += 0.5
+n = np.arange(4).sum(); m = n; n += 1; n /= 2; k = np.arange(3).max(); k += np.arange(3)
+r = [*h, t, m, n, k, x]""",
+    "a number that is a key": """
+d = {}
+for i, k in enumerate(np.array([3, 1, 3])): d[k] = i
+r = [d[3], d[1], d[np.arange(4)[3]], len(set(np.array([1., 2., 1.]))), len(d)]""",
+    "an index of nothing": "x = np.arange(6.).reshape(2, 3); r = [x[:, ()], x[:, []], np.prod(x[:, ()], axis=1)]",
     "casting": "x = np.arange(5); np.multiply(x, 2.5, out=x, casting='unsafe'); r = [x]",
     "the truth of one element": "x = np.array([[1.5]]); r = [bool(x), bool(x > 2), 1 if x > 1 else 0]",
 }
@@ -131,6 +141,8 @@ def test_text(xp):  # noqa: F811
     a = numpy.arange(6.0).reshape(2, 3) / 3
     for value in (a, a[0, 1], a > 1, numpy.arange(3), numpy.ones(2) * 1j, a.mean(), numpy.zeros((0, 3))):
         assert str(xp.asarray(value)) == f"{xp.asarray(value)}" == str(value)
+    with numpy.printoptions(threshold=3000):
+        assert str(xp.arange(2000)) == str(numpy.arange(2000))
     assert str(xp.arange(2000.0)) == str(numpy.arange(2000.0))
     assert repr(xp.arange(2)) == "arrayd.array([0, 1], shape=(2,), dtype=int64)"
 

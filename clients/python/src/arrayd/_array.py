@@ -315,7 +315,7 @@ class Array(Held, Methods):
     def __str__(self) -> str:
         if self._node.value is None and self._client._transport.closed:
             return repr(self)
-        if self.size > 1000:
+        if self.size > np.get_printoptions()["threshold"]:
             return np.array2string(dt.plain(self._client._ends(self)), threshold=0, edgeitems=3)
         return str(dt.plain(self._values()))
 
@@ -323,7 +323,7 @@ class Array(Held, Methods):
         head = f"shape={self.shape}, dtype={dt.name_of(self.dtype)}"
         if self._node.value is None and self._client._transport.closed:
             return f"arrayd.array(…, {head})"
-        if self.size > 1000:
+        if self.size > np.get_printoptions()["threshold"]:
             ends = dt.plain(self._client._ends(self))
             text = np.array2string(ends, separator=", ", prefix="arrayd.array(", threshold=0, edgeitems=3)
             return f"arrayd.array({text}, {head})"
@@ -512,8 +512,8 @@ class Array(Held, Methods):
 
     def _in_place(self, op: str, other: Any) -> Any:
         r = self._binary(op, other)
-        if r is NotImplemented:
-            return r
+        if r is NotImplemented or not (self.ndim or self._view or self._stays):
+            return r  # what NumPy has a scalar for: `n += 1` makes another, and what has the old one keeps it
         node, mine = r._node, self._node
         del r
         if node.shape != mine.shape:
@@ -551,7 +551,10 @@ class Array(Held, Methods):
     def __imatmul__(self, other: Any, /) -> "Array":
         return self._in_place("matmul", other)  # type: ignore[no-any-return]
 
-    __hash__ = None  # type: ignore[assignment]
+    def __hash__(self) -> int:
+        if self.ndim:
+            raise TypeError(f"an array of rank {self.ndim} is not hashable")
+        return hash(self._number("biufc", "a number"))
 
 
 OPERANDS = (Array, *NUMBERS, np.ndarray, list, tuple)

@@ -323,7 +323,7 @@ class Manipulation(Elementwise, Creation):
             i = key if isinstance(key, Array) else self.asarray(key)
         except (TypeError, ValueError):  # not numbers, or lists of different lengths
             raise IndexError(f"only {INDICES} are valid indices, not {key!r}") from None
-        if not i.size and isinstance(key, list):  # NumPy has no dtype for nothing
+        if not i.size and isinstance(key, (list, tuple)):  # NumPy has no dtype for nothing
             i = self._from_host(np.empty(i.shape, np.int64))
         if not dt.is_integer(i.dtype):
             raise IndexError(f"only {INDICES} are valid indices, not {dt.name_of(i.dtype)}")

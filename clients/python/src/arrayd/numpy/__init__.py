@@ -12,7 +12,7 @@ import numpy as _numpy
 from ._hosted import OWN
 
 newaxis = None
-_OWN = (*OWN, "can_cast", "dtype", "exceptions", "finfo", "iinfo", "isdtype", "ma", "poly1d", "polynomial", "testing", "typing")
+_OWN = (*OWN, "can_cast", "dtype", "emath", "exceptions", "finfo", "iinfo", "isdtype", "ma", "poly1d", "polynomial", "testing", "typing")
 _CONSTANTS = ("e", "euler_gamma", "inf", "nan", "pi", "little_endian", "True_", "False_")
 _OBJECTS = ("c_", "fft", "linalg", "mgrid", "ogrid", "r_", "random")  # have functions themselves
 _lock = threading.RLock()
