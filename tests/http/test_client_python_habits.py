@@ -155,6 +155,17 @@ def test_masked_arrays_and_polynomials_are_numpys(xp):  # noqa: F811
     assert numpy.asarray(arrayd.numpy.poly1d([1, 2])(x)).tolist() == [2, 3, 4, 5, 6]
 
 
+def test_flags_that_are_set(xp):  # noqa: F811
+    """It would be forgotten: a write to what was to be read-only would succeed."""
+    with pytest.raises(AttributeError):
+        xp.zeros(3).flags.writeable = False
+
+
+def test_to_a_file(xp, tmp_path):  # noqa: F811
+    (xp.arange(3.0) + 1).tofile(tmp_path / "values")
+    assert numpy.fromfile(tmp_path / "values").tolist() == [1, 2, 3]
+
+
 def test_names_that_are_numpys_alone():
     with pytest.raises(AttributeError, match=r"has no attribute 'asmatrix': numpy\.asmatrix is for values in this process"):
         arrayd.numpy.asmatrix  # noqa: B018

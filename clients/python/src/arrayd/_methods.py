@@ -1,14 +1,25 @@
 """What NumPy's arrays have as methods, beside operators and indexing: most of them call the namespace's functions."""
 from __future__ import annotations
 
-import types
-from typing import TYPE_CHECKING, Any, Optional, Tuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Tuple, TypeVar
 
 import numpy as np
 
 from . import _dtypes as dt
 
 Self = TypeVar("Self", bound="Methods")
+
+
+class Flags(NamedTuple):
+    """An array's `flags`, which only tell: setting one is an AttributeError."""
+
+    c_contiguous: bool
+    f_contiguous: bool
+    contiguous: bool
+    forc: bool
+    writeable: bool
+    owndata: bool
+    aligned: bool
 
 
 class Methods:
@@ -206,6 +217,10 @@ class Methods:
         """The values, as bytes in C order."""
         return self._client._fetched(self._node).tobytes(order)  # type: ignore[attr-defined,no-any-return]
 
+    def tofile(self, file: Any, sep: str = "", format: str = "%s") -> None:
+        """Writes the values to a file, as bytes or as text."""
+        self._client._fetched(self._node).tofile(file, sep, format)  # type: ignore[attr-defined]
+
     @property
     def itemsize(self) -> int:
         return self.dtype.itemsize
@@ -227,8 +242,8 @@ class Methods:
         view = self._view
         while view is not None and not view.is_read_only:
             view = view.parent._view
-        return types.SimpleNamespace(c_contiguous=order.c_contiguous, f_contiguous=order.f_contiguous, contiguous=order.c_contiguous,
-                                     forc=order.forc, writeable=view is None, owndata=self._view is None, aligned=True)
+        return Flags(c_contiguous=order.c_contiguous, f_contiguous=order.f_contiguous, contiguous=order.c_contiguous,
+                     forc=order.forc, writeable=view is None, owndata=self._view is None, aligned=True)
 
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())
