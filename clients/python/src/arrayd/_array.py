@@ -504,9 +504,8 @@ class Array(Held, Methods):
 
     def _binary(self, op: str, other: Any, swapped: bool = False) -> Any:
         c = self._client
-        if other.__class__ is not self.__class__ and (not isinstance(other, OPERANDS) or (
-                op == "multiply" and isinstance(other, (list, tuple)) and not self.ndim and dt.is_integer(self.dtype))):
-            return NotImplemented  # a list times a number is a longer list: Python does that
+        if other.__class__ is not self.__class__ and not _takes(self, op, other):
+            return NotImplemented
         f = c._cores[op]
         return f(c, other, self) if swapped else f(c, self, other)
 
@@ -519,7 +518,7 @@ class Array(Held, Methods):
         if node.shape != mine.shape:
             raise ValueError(f"{op} in place: a result of shape {node.shape} does not fit into shape {mine.shape}\n    {describe(node)}")
         if node.dtype is not mine.dtype:
-            if not goes_into(node.dtype, mine.dtype):
+            if not dt.goes_into(node.dtype, mine.dtype):
                 raise TypeError(f"{op} in place: a result of {dt.name_of(node.dtype)} does not go into {dt.name_of(mine.dtype)}\n    {describe(node)}")
             node = self._client._cast(node, mine.dtype)
         check_writable(self._view)
@@ -560,10 +559,9 @@ class Array(Held, Methods):
 OPERANDS = (Array, *NUMBERS, np.ndarray, list, tuple)
 
 
-def goes_into(a: dt.DType, b: dt.DType) -> bool:
-    """As results of NumPy's operators in place do: its casting "same_kind"."""
-    order = "buifc"
-    return order.index(dt.kind(a)) <= order.index(dt.kind(b))
+def _takes(x: Array, op: str, other: Any) -> bool:
+    """Whether the operator is x's affair. A list times a number is a longer list: Python does that."""
+    return isinstance(other, OPERANDS) and not (op == "multiply" and isinstance(other, (list, tuple)) and not x.ndim and dt.is_integer(x.dtype))
 
 
 def _tuple(key: Any) -> Tuple[Any, ...]:
@@ -583,7 +581,7 @@ def _operators() -> None:
 
     def binary(op: str) -> Any:  # `_binary`, without a call more
         def f(self: Array, other: Any, /) -> Any:
-            if other.__class__ is not self.__class__ and not isinstance(other, OPERANDS):
+            if other.__class__ is not self.__class__ and not _takes(self, op, other):
                 return NotImplemented
             c = self._client
             return c._cores[op](c, self, other)

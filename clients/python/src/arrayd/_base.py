@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 import numpy as np
 
 from . import _dtypes as dt
-from ._array import Array, goes_into
+from ._array import Array
 from ._engine import Engine
 from ._graph import UNCOUNTED, Node, Shape, const, describe, host
 from ._numbers import wire
@@ -95,7 +95,7 @@ class Base:
         r = self._taken(r)
         if r.shape != out.shape:
             raise ValueError(f"out: a result of shape {r.shape} does not fit into shape {out.shape}")
-        if casting != "unsafe" and not goes_into(r.dtype, out.dtype):
+        if casting != "unsafe" and not dt.goes_into(r.dtype, out.dtype):
             raise TypeError(f"out: a result of {dt.name_of(r.dtype)} does not go into {dt.name_of(out.dtype)}")
         out[...] = r
         return out

@@ -62,6 +62,12 @@ def is_complex(t: DType) -> bool:
     return kind(t) == "c"
 
 
+def goes_into(a: DType, b: DType) -> bool:
+    """As results of NumPy's operators in place do: its casting "same_kind"."""
+    order = "buifc"
+    return order.index(kind(a)) <= order.index(kind(b))
+
+
 def is_floating(t: DType) -> bool:
     return kind(t) in "fc"
 
