@@ -403,12 +403,12 @@ class Array(Held, Methods):
         return Array._of_view(View(self, None, index=index)) if index.is_view else c._wrap(part(index, node))
 
     def __setitem__(self, key: Any, value: Any, /) -> None:
-        with self._writing():
+        with self._one_writer():
             asked = self._assigning(key, value)
             if asked is not None:
                 self._client._run(asked)
 
-    def _writing(self) -> Any:
+    def _one_writer(self) -> Any:
         """One thread's write at a time: the new values are made from those that are there, and none gets lost."""
         return self._client._transport.alone or contextlib.nullcontext()
 
@@ -523,7 +523,7 @@ class Array(Held, Methods):
             node = self._client._cast(node, mine.dtype)
         check_writable(self._view)
         del mine
-        with self._writing():
+        with self._one_writer():
             asked = self._becoming(node)
             if asked is not None:
                 self._client._run(asked)
