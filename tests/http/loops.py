@@ -90,7 +90,7 @@ class Program:
 
     def bounded(self):
         return [f"{x} = xp.where(abs({x}) > 1000, {x}*0 + 1, {x})" for x in self.names] + ["s = xp.where(abs(s) > 1000, s*0, s)"] * self.scalar \
-            + ["z = xp.where(abs(z) > 1000, z*0 + 1, z)"] * self.complex
+            + ["z = xp.where(xp.real(z*xp.conj(z)) > 1000000, z*0 + 1, z)"] * self.complex  # NumPy's abs is not exact
 
     def loop(self):
         r = self.r

@@ -69,7 +69,7 @@ def test_what_a_fault_changes_is_found(gpu_with, how):
 
 def test_what_is_written_for_long_has_a_sum(gpu_with):
     """Also an array that was still being written when others were summed."""
-    d = gpu_with("--keep-arrays", environment={"ARRAYD_FAKE_DELAY": "700000"})
+    d = gpu_with("--keep-arrays", environment={"ARRAYD_FAKE_DELAY": "200000"})
     c = d.client()
     c.expect(201, c.post("/v1/arrays", {"name": "a", "shape": [1000], "dtype": "float32", "fill": 1}))
     c.expect(200, c.post("/v1/evaluate", {"expr": "a + 1", "out": "a"}))

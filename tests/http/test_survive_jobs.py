@@ -203,7 +203,7 @@ def test_snapshots(daemon_with):
     api = d.client()
     chance = random.Random(3)
     hold(api, "x", np.zeros(300_000))
-    ref = start(api, ["x += 1"], 12_000, snapshot={"x": 600})
+    ref = start(api, ["x += 1"], 6_000, snapshot={"x": 300})
     kills = 0
     while under_way(job(api, ref)) and kills < 12:
         die(api, d)
@@ -211,7 +211,7 @@ def test_snapshots(daemon_with):
         time.sleep(1.01 if kills % 3 == 0 else chance.random() * 0.2)
     j = ended(api, ref)
     assert j["state"] == "done" and kills > 2
-    assert [s["step"] for s in j["snapshots"]] == [*range(600, 12_001, 600)]
+    assert [s["step"] for s in j["snapshots"]] == [*range(300, 6_001, 300)]
     for s in j["snapshots"]:
         assert set(api.download(s["id"]).tolist()) == {float(s["step"])}
     assert len(api.list_all("/v1/arrays", "arrays")) == 21
