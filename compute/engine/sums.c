@@ -329,11 +329,20 @@ static bool begin_round(struct sums *s)
     return s->round.under_way;
 }
 
+static void drop_results(struct sums *s)
+{
+    for (int i = 0; i < engine_device_count(s->engine); i++) {
+        array_unref(s->devices[i].out);
+        s->devices[i].out = NULL;
+    }
+}
+
 static void end_round(struct sums *s)
 {
     s->round.under_way = false;
     if (!s->round.idle)
         return;
+    drop_results(s);
     s->settled = s->round.clock;
     s->placings = s->round.placings;
 }

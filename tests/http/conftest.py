@@ -266,6 +266,21 @@ def on_a_real_gpu(daemon_with):
     return start
 
 
+def wait_for_sums(d):
+    """Until no sum of idle memory (compute/engine/sums.c) is to be made, which would take the place of the launch that is to fail."""
+    last, since = b"", time.monotonic()
+    c = d.client()
+    while time.monotonic() < since + 0.7:
+        reply = c.get("/metrics")
+        now = re.search(rb"\narrayd_memory_sums_total .*", reply.body) if reply.status == 200 else None
+        if now is None:
+            break
+        if now[0] != last:
+            last, since = now[0], time.monotonic()
+        time.sleep(0.02)
+    c.close()
+
+
 @pytest.fixture
 def gpu_with(daemon_with, tmp_path):
     if os.environ.get("ARRAYD_REAL_GPU"):
@@ -282,6 +297,7 @@ def gpu_with(daemon_with, tmp_path):
                         environment={**fake, "ARRAYD_FAKE_FAIL_FILE": str(fuse), **dict(environment)}, **kw)
 
         def fail(code):
+            wait_for_sums(d)
             (tmp_path / "fuse").write_text(code)
             (tmp_path / "fuse").rename(fuse)
 
