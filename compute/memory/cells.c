@@ -200,13 +200,9 @@ void cells_how_text(uint64_t ended, char *ret, size_t n)
         snprintf(by, sizeof by, "was asked to end");
     else if (how > 0 && how <= SIGRTMAX)
         snprintf(by, sizeof by, "died of signal %d (%s)", (int)how, strsignal((int)how));
-    snprintf(ret, n, "%s the daemon %s%s%s",
-             how == CELLS_CHANGED ? "was changed by something else when" : "was being written when",
-             by,
-             !*when                ? ""
-             : how == CELLS_UNSEEN ? " before "
-                                   : " at ",
-             when);
+    const char *what = how == CELLS_CHANGED ? "changed by something else" : "being written";
+    const char *joint = !*when ? "" : how == CELLS_UNSEEN ? " before " : " at ";
+    snprintf(ret, n, "was %s when the daemon %s%s%s", what, by, joint, when);
 }
 
 bool cells_are_new(const struct cells *c)

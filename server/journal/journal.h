@@ -53,7 +53,7 @@ enum err_code journal_read(int take_fd, struct journal **ret, struct journal_dam
 void journal_close(struct journal *j); /* NULL allowed */
 int journal_fd(struct journal *j);     /* borrowed */
 /* Whether this program can read the log with that descriptor (borrowed). ERR_CONFLICT: it is of
- * another version, as for journal_read; ERR_STATE: it is none. */
+ * another version, as for journal_read; ERR_STATE: it is not a journal. */
 enum err_code journal_check(int fd, struct err *e) must_check;
 
 /* Sets or removes the keys, all together. ERR_OUT_OF_MEMORY: nothing was changed; the journal has

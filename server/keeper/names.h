@@ -16,16 +16,16 @@
 #define NAMES_TEXT (LINK_NAME + 16) /* of a name, with what is appended to it */
 #define NAMES_MOST 20000            /* numbers: with five digits they all fit */
 
-/* The file; −1: there is none. */
+/* The file, or −1. */
 int names_file(void);
-/* A new one; false, with errno: there is none. */
+/* Makes a new one; false, with errno, on failure. */
 bool names_create(void);
 /* One that another process left; it is this process's from now on. */
 void names_take(int take_fd);
 
 /* A number of that file came with a descriptor, and is not free. Its name; NULL: none. */
 const char *names_claim(int number);
-/* A free number below `most` that stands for this name from now on; −1: there is none. */
+/* A free number below `most`, which stands for this name from now on; −1: all are taken. */
 int names_add(const char *text, int most);
 /* −1: no number stands for it. */
 int names_find(const char *text);

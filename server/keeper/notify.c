@@ -248,7 +248,7 @@ static unsigned number_of(char *name)
     return (unsigned)strtoul(at + 1, NULL, 10);
 }
 
-/* The name of what the manager has under a number, or another name. False: there is none. */
+/* The name of what the manager has under a number, or another name; false: it has no name. */
 static bool find_name(const char *called, char ret[NAMES_TEXT])
 {
     char *end;

@@ -37,7 +37,7 @@ static void answered(void *user, enum err_code result, double device_ms)
     atomic_store(&a->is_there, true);
 }
 
-/* As a request does (server/work/memory_retry.h): until there is nothing to move. */
+/* Tries again until nothing can be moved, as requests do (memory_retry.h). */
 static enum err_code put_retrying(struct fixture *f, struct engine_stream *s, const float *values,
                                   int64_t n, struct array **ret)
 {
