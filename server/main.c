@@ -425,11 +425,9 @@ static int run(struct config *config)
     s.config = config;
     static sigset_t signals;
     sigemptyset(&signals);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGHUP);
-    sigaddset(&signals, LOST_SIGNAL);
-    sigaddset(&signals, SIGUSR2);
+    const int handled[] = {SIGTERM, SIGINT, SIGHUP, LOST_SIGNAL, SIGUSR2};
+    for (size_t i = 0; i < sizeof handled / sizeof *handled; i++)
+        sigaddset(&signals, handled[i]);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
     s.started_us = clock_date_us();
 
@@ -479,8 +477,10 @@ static int run(struct config *config)
         hold_drop_rest(s.hold);
         hold_ready(s.hold, s.state ? "" : survive_missing(s.survive));
         const bool upgrade = wait_for_signal(&s, &signals) == SIGUSR2;
-        bool gone = atomic_load(&s.device_lost);
-        until_ns = gone ? 0 : clock_ns() + (uint64_t)(config->drain_timeout * 1e9);
+        if (atomic_load(&s.device_lost))
+            engine_lost(s.engine);
+        else
+            until_ns = clock_ns() + (uint64_t)(config->drain_timeout * 1e9);
         if (s.export_socket && !arrays_continue(&s))
             export_socket_drain(s.export_socket);
         sched_open(s.sched); /* requests waiting for a turn must end within drain-timeout */

@@ -84,8 +84,6 @@ static enum err_code resolve(void *user, const char *name, struct binding *ret, 
 static enum err_code open_device(struct sums *s, int device, struct err *e)
 {
     struct device_sums *d = &s->devices[device];
-    const struct literal zero = {.kind = LIT_INT}, one = {.kind = LIT_INT, .i = 1},
-                         n = {.kind = LIT_INT, .i = BATCH};
     if (!d->stream) {
         struct engine_stream *first;
         TRY(engine_stream_new(s->engine, device, &first, e));
@@ -94,7 +92,7 @@ static enum err_code open_device(struct sums *s, int device, struct err *e)
         TRY(code);
     }
     if (!d->out)
-        TRY(engine_arange(d->stream, s->account, DT_I64, &zero, &n, &one, &d->out, e));
+        TRY(array_internal(s->engine, s->account, device, DT_I64, BATCH, &d->out, e));
     return ERR_OK;
 }
 
@@ -184,13 +182,6 @@ static struct cell *cell_of(const struct storage *st)
     return cells_at(st->engine->cells, st->cell);
 }
 
-/* The results, which every batch writes. */
-static bool is_own(const struct sums *s, const struct buffer *b)
-{
-    const struct array *out = s->devices[b->device].out;
-    return out && out->buffer == b;
-}
-
 /* Whether its memory can have a sum: it outlives the process and is on the device, and no other
  * process writes it. */
 static bool can_have_one(const struct storage *st)
@@ -247,7 +238,7 @@ static bool gather(struct sums *s, struct list *ret, bool *ret_later)
         const struct storage *st = b->storage;
         if (ret->n == BATCH || looked++ == MOST_LOOKS)
             break;
-        if (!can_have_one(st) || is_own(s, b) || !is_wanted(cell_of(st), ret_later))
+        if (!can_have_one(st) || !is_wanted(cell_of(st), ret_later))
             continue;
         bytes += st->size;
         if (ret->n > 0 && bytes > MOST_BYTES)

@@ -38,6 +38,12 @@ void engine_adopted(struct engine *g, uint64_t last)
         cells_settle(g->cells);
 }
 
+void engine_lost(struct engine *g)
+{
+    if (g->cells)
+        cells_end(g->cells, CELLS_LOST_DEVICE);
+}
+
 void engine_bequeath(struct engine *g)
 {
     if (!g->cells)

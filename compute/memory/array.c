@@ -65,8 +65,9 @@ void buffers_place(const struct placing *all, uint32_t n, struct engine_placed *
                    const void *with)
 {
     const struct engine_keep *keep = &all->buffer->engine->keep;
+    const bool tells = keep->placed && !all->buffer->is_internal;
     bool moved = false;
-    for (uint32_t i = 0; i < n && keep->placed; i++) {
+    for (uint32_t i = 0; i < n && tells; i++) {
         struct cell *cell = cell_of(all[i].storage);
         if (cell) {
             atomic_store(&cell->coming, all[i].buffer->made);
@@ -77,7 +78,7 @@ void buffers_place(const struct placing *all, uint32_t n, struct engine_placed *
         if (all[i].copied)
             room[i].was = place_of(all[i].buffer->storage);
     }
-    if (keep->placed)
+    if (tells)
         keep->placed(keep->user, room, n, with);
     for (uint32_t i = 0; i < n; i++) {
         struct cell *was = cell_of(all[i].buffer->storage);
@@ -121,14 +122,8 @@ void buffer_placed(struct buffer *b)
         keep->placed(keep->user, &x, 1, NULL);
 }
 
-struct array *array_over(struct engine *g, struct storage *take_st, enum dtype dtype,
-                         const struct view *v, int64_t nbytes)
-{
-    return array_over_as(g, take_st, dtype, v, nbytes, engine_next_version(g));
-}
-
-struct array *array_over_as(struct engine *g, struct storage *take_st, enum dtype dtype,
-                            const struct view *v, int64_t nbytes, uint64_t id)
+static struct array *new_over(struct engine *g, struct storage *take_st, enum dtype dtype,
+                              const struct view *v, int64_t nbytes, uint64_t id, bool internal)
 {
     struct buffer *b = mem_calloc(1, sizeof *b);
     struct array *a = mem_calloc(1, sizeof *a);
@@ -142,6 +137,7 @@ struct array *array_over_as(struct engine *g, struct storage *take_st, enum dtyp
     b->nbytes = nbytes;
     b->device = take_st->device;
     b->id = b->made = id;
+    b->is_internal = internal;
     atomic_init(&b->version, id);
     buffer_place(b, take_st);
     atomic_init(&a->refs, 1);
@@ -150,6 +146,34 @@ struct array *array_over_as(struct engine *g, struct storage *take_st, enum dtyp
     a->view = *v;
     buffer_touch(b);
     return a;
+}
+
+struct array *array_over_as(struct engine *g, struct storage *take_st, enum dtype dtype,
+                            const struct view *v, int64_t nbytes, uint64_t id)
+{
+    return new_over(g, take_st, dtype, v, nbytes, id, false);
+}
+
+struct array *array_over(struct engine *g, struct storage *take_st, enum dtype dtype,
+                         const struct view *v, int64_t nbytes)
+{
+    return new_over(g, take_st, dtype, v, nbytes, engine_next_version(g), false);
+}
+
+enum err_code array_internal(struct engine *g, struct account *account, int device,
+                             enum dtype dtype, int64_t n, struct array **ret, struct err *e)
+{
+    struct storage *st;
+    struct view v;
+    TRY(view_contiguous(1, &n, dtype_size(dtype), &v, e));
+    const int64_t nbytes = n * (int64_t)dtype_size(dtype);
+    TRY(storage_new(g, account, device, nbytes, STORAGE_SCRATCH | STORAGE_ZERO, &st, e));
+    st->scratch = false; /* what is written to it is wanted */
+    *ret = new_over(g, st, dtype, &v, nbytes, engine_next_version(g), true);
+    if (*ret)
+        return ERR_OK;
+    storage_unref(st);
+    return err_oom(e);
 }
 
 struct array *array_ref(struct array *a)
@@ -202,7 +226,7 @@ static void buffer_free(struct buffer *b)
 {
     assert(b->held == 0 && atomic_load(&b->exports) == 0);
     const struct engine_keep *keep = &b->engine->keep;
-    if (keep->gone)
+    if (keep->gone && !b->is_internal)
         keep->gone(keep->user, b->made);
     if (atomic_load(&b->storage->pins) > 0)
         storage_replaced(b->storage, true);

@@ -84,6 +84,7 @@ struct buffer {
     _Atomic uint32_t exports, exports_write, exports_sealed;
     /* viewed both as bool and as another dtype: its bools may have bytes other than 0 and 1 */
     _Atomic bool loose_bool;
+    bool is_internal; /* the engine's own: the keeper does not know of it */
     /* in order of last use, under engine->buffers_lock */
     struct buffer *older, *newer;
     _Atomic uint64_t used; /* engine->clock at the last use */
@@ -116,8 +117,8 @@ static inline void account_unrefp(struct account **a)
 /* --- storage.c --- */
 
 /* Storage with one reference, charged to `account`. If configured and large enough, it can be
- * mapped by other processes, except STORAGE_SCRATCH, which never becomes an array's. ERR_QUOTA,
- * ERR_OUT_OF_MEMORY. */
+ * mapped by other processes, except STORAGE_SCRATCH, which never becomes a client's array.
+ * ERR_QUOTA, ERR_OUT_OF_MEMORY. */
 enum storage_how { STORAGE_PLAIN = 0, STORAGE_ZERO = 1, STORAGE_SCRATCH = 2 };
 enum err_code storage_new(struct engine *g, struct account *account, int device, int64_t size,
                           enum storage_how how, struct storage **ret, struct err *e) must_check;
@@ -240,5 +241,10 @@ struct array *array_over_as(struct engine *g, struct storage *take_st, enum dtyp
                             const struct view *v, int64_t nbytes, uint64_t id);
 struct array *array_over(struct engine *g, struct storage *take_st, enum dtype dtype,
                          const struct view *v, int64_t nbytes);
+/* An array of the engine's own, of n zeros: it does not outlive the
+ * process, and the keeper is not told of it. ERR_QUOTA, ERR_OUT_OF_MEMORY. */
+enum err_code array_internal(struct engine *g, struct account *account, int device,
+                             enum dtype dtype, int64_t n, struct array **ret,
+                             struct err *e) must_check;
 
 #endif

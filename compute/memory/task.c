@@ -144,8 +144,6 @@ static void job_wrote(const struct job *job, const struct storage_use *u)
     const bool kept = job->untouched && !u->fresh;
     /* a process that follows a lost device must not take old contents for what was answered */
     const bool forgotten = job->result == ERR_DEVICE_LOST && !job->in_submit;
-    if (job->result == ERR_DEVICE_LOST && st->cell)
-        cells_end(st->engine->cells, CELLS_LOST_DEVICE);
     storage_written(st, job->result == ERR_OK || (kept && !forgotten),
                     job->result == ERR_OK && u->whole);
     if (job->result == ERR_OK)

@@ -296,8 +296,9 @@ def gpu_with(daemon_with, tmp_path):
         d = daemon_with("--backend", "cuda", *args,
                         environment={**fake, "ARRAYD_FAKE_FAIL_FILE": str(fuse), **dict(environment)}, **kw)
 
-        def fail(code):
-            wait_for_sums(d)
+        def fail(code, at_once=False):
+            if not at_once:
+                wait_for_sums(d)
             (tmp_path / "fuse").write_text(code)
             (tmp_path / "fuse").rename(fuse)
 

@@ -437,7 +437,7 @@ def test_a_lost_device(gpu_with, how):
     for k in range(2):
         until(lambda: job(api, ref)["step"] > 5000 * (k + 1))
         before = d.pid
-        d.fail(how)
+        d.fail(how, at_once=True)
         until(lambda: d.pid not in (before, d.proc.pid))
         api.close()
         assert under_way(job(api, ref))
