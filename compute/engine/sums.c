@@ -183,11 +183,12 @@ static struct cell *cell_of(const struct storage *st)
 }
 
 /* Whether its memory can have a sum: it outlives the process and is on the device, and no other
- * process writes it. */
-static bool can_have_one(const struct storage *st)
+ * process writes it. Not the results, which may have moved to such memory and back. */
+static bool can_have_one(const struct buffer *b)
 {
-    return st->cell && !st->host && st->size > 0 && !atomic_load(&st->exported) &&
-           atomic_load(&st->failed) == ERR_OK;
+    const struct storage *st = b->storage;
+    return !b->is_internal && st->cell && !st->host && st->size > 0 &&
+           !atomic_load(&st->exported) && atomic_load(&st->failed) == ERR_OK;
 }
 
 /* Whether to sum it now. Marks what has no sum yet. *ret_later: another time. */
@@ -238,7 +239,7 @@ static bool gather(struct sums *s, struct list *ret, bool *ret_later)
         const struct storage *st = b->storage;
         if (ret->n == BATCH || looked++ == MOST_LOOKS)
             break;
-        if (!can_have_one(st) || !is_wanted(cell_of(st), ret_later))
+        if (!can_have_one(b) || !is_wanted(cell_of(st), ret_later))
             continue;
         bytes += st->size;
         if (ret->n > 0 && bytes > MOST_BYTES)
@@ -260,7 +261,7 @@ static void gather_noted(const struct sums *s, struct list *ret)
     pthread_mutex_lock(&g->buffers_lock);
     for (struct buffer *b = g->newest; b; b = b->older) {
         const uint64_t sum =
-            can_have_one(b->storage) ? atomic_load(&cell_of(b->storage)->sum) : CELL_SUM_NONE;
+            can_have_one(b) ? atomic_load(&cell_of(b->storage)->sum) : CELL_SUM_NONE;
         if (sum >= CELL_SUM_LEAST)
             add_words(ret, b, sum);
     }

@@ -104,7 +104,8 @@ enum err_code engine_adopt(struct engine *g, struct account *account,
                            const struct engine_placed *placed, struct array **ret,
                            struct err *e) must_check;
 void engine_adopted(struct engine *g, uint64_t last);
-/* The process ends because its device is lost: a later one says so of what is lost with it. */
+/* Notes that the process ends because its device is lost: the next one gives that as the reason
+ * for the contents that are lost with it. */
 void engine_lost(struct engine *g);
 /* The process ends: the next one takes over arrays' memory as it is now, though the arrays are
  * released here. No work is under way, and no more is submitted; the keeper gets no further

@@ -241,8 +241,8 @@ struct array *array_over_as(struct engine *g, struct storage *take_st, enum dtyp
                             const struct view *v, int64_t nbytes, uint64_t id);
 struct array *array_over(struct engine *g, struct storage *take_st, enum dtype dtype,
                          const struct view *v, int64_t nbytes);
-/* An array of the engine's own, of n zeros: it does not outlive the
- * process, and the keeper is not told of it. ERR_QUOTA, ERR_OUT_OF_MEMORY. */
+/* An array of the engine's own, of n zeros: it does not outlive the process, and the keeper is not
+ * told of it. ERR_QUOTA, ERR_OUT_OF_MEMORY. */
 enum err_code array_internal(struct engine *g, struct account *account, int device,
                              enum dtype dtype, int64_t n, struct array **ret,
                              struct err *e) must_check;
