@@ -18,6 +18,8 @@
 #   EVERY     `sanitize` takes one golden record and one on whole arrays in so many. Default 41
 #   SHARES    processes that share the HTTP tests in `suite`, which need pytest, PyYAML and jsonschema.
 #             Default 6
+#   TESTS     files of HTTP tests that `suite` takes, by pattern. Default all, which is more than ten minutes' work: each
+#             new kernel is compiled
 #   SAMPLE    random expressions in `sanitize`. Default 60
 #   SEED      of `generated`, `generated-checked` (tests/generated/run.py), `soak` and `survive`: other programs,
 #             expressions, arrays and orders. Default 1
@@ -212,12 +214,12 @@ sanitized_programs() { # SANITIZER TOOL
 http_tests() { # SHARES ARGUMENT…
     local shares=$1 k failed=0 pids=() run=$work/http-run
     shift
-    export ARRAYD_REAL_GPU=1 ARRAYD_BIN=$checked/server/arrayd
+    export ARRAYD_REAL_GPU=1 ARRAYD_BIN=$checked/server/arrayd ARRAYD_PROGRAMS=${ARRAYD_PROGRAMS:-12}
     rm -rf "$run"
     mkdir -p "$run"
     for ((k = 1; k <= shares; k++)); do
-        # -v: what failed is named even where the run is cut off
-        ARRAYD_RUN=$run "$python" -m pytest -v -p no:cacheprovider -rf --tb=short -m 'not alone and not last' \
+        # Before the step's own limit, so that it is told what failed, and how
+        ARRAYD_RUN=$run timeout --foreground -k 10 -s INT $(($(limit_of suite) - 60)) "$python" -m pytest -v -p no:cacheprovider -rf --tb=short -m 'not alone and not last' \
             "$@" >"$out/http-$k.log" 2>&1 &
         pids+=($!)
     done
@@ -242,7 +244,7 @@ run_step() {
     export) step_export ;;
     consumers) "$python" "$bench/bench_export.py" "$arrayd" ;;
     sanitize) step_sanitize ;;
-    suite) http_tests "${SHARES:-6}" "$root/tests/http" ;;
+    suite) cd "$root" && http_tests "${SHARES:-6}" ${TESTS:-tests/http} ;;
     devices) http_tests 1 "$root/tests/http/test_gpu.py" -k "room or meet" ;;
     bench) "$python" "$bench/bench_gpu.py" "$arrayd" ;;
     bench-quick) "$python" "$bench/bench_gpu.py" "$arrayd" --quick ;;

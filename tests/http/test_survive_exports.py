@@ -386,7 +386,7 @@ def test_exports_that_are_off_by_now(daemon_with, tmp_path):
     config = tmp_path / "config"
     right = f"restart-limit = 1000\nlisten = 127.0.0.1:0\nlisten = unix:{tmp_path}/s\n"
     config.write_text(right + "allow-export = yes\n")
-    d = daemon_with("--config", config, listen=None)
+    d = daemon_with("--backend", "cpu", "--config", config, listen=None)
     c = d.client(unix=d.unix)
     c.upload(BIG, "a")
     with Export(c, "a", "write") as x:

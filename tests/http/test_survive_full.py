@@ -73,7 +73,7 @@ def test_a_write_where_a_device_is_almost_full(start, write):
 
 
 def test_a_new_array_where_a_device_is_almost_full(daemon_with):
-    d = keeping(daemon_with, "--memory-limit", "41MiB")
+    d = keeping(daemon_with, "--backend", "cpu", "--memory-limit", "41MiB")
     c, a = d.client(), np.arange(float(N))
     for _ in range(10):
         c.expect(201, c.post("/v1/arrays", {"shape": [500_000], "fill": 2}))

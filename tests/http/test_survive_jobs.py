@@ -1,5 +1,6 @@
 """Jobs go on by themselves in the next daemon, whatever kills it: with the bits and the values of an undisturbed run."""
 import http.client
+import os
 import random
 import signal
 import threading
@@ -28,7 +29,7 @@ def hold(api, name, a):
 def both_with(request, daemon_with):
     """Starts a daemon that keeps arrays and jobs, with options."""
     if request.param == "cpu":
-        return lambda *args: keeping(daemon_with, *args)
+        return lambda *args: keeping(daemon_with, "--backend", "cpu", *args)
     gpu = request.getfixturevalue("gpu_with")
     return lambda *args: keeping(gpu, *args)
 
@@ -303,7 +304,7 @@ def test_an_upgrade(daemon_with):
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGUSR2])
 def test_arrays_that_only_jobs_have(daemon_with, how):
     """A job goes on with the array that it began with, whatever its name means by now."""
-    d = keeping(daemon_with)
+    d = keeping(daemon_with, "--backend", "cpu")  # a GPU is through with them too soon
     api = d.client()
     refs, steps = {}, 30_000
     for name in ("gone", "other", "later"):
@@ -429,6 +430,8 @@ def test_a_full_journal(daemon_with):
 @pytest.mark.parametrize("how", ["700", "719 async"])
 def test_a_lost_device(gpu_with, how):
     """The daemon ends by itself, and nobody is told that the job had failed."""
+    if os.environ.get("ARRAYD_REAL_GPU"):
+        pytest.skip("only the fake driver does that")
     d = keeping(gpu_with)
     api = d.client()
     hold(api, "x", np.zeros(30))
