@@ -71,10 +71,12 @@ bool engine_close(struct engine *g);
 
 /* With a keeper, on devices that can fault: from now on sums over the memory of arrays that nobody
  * is using are noted for the next process, and those that a previous one noted are compared now.
- * *ret_changed: arrays that are not what they were, whose readers get ERR_CONTENTS_LOST. Once,
- * after engine_adopted and before any work. engine_sums_stop: no more of it; before
- * engine_bequeath, and at the latest by engine_close. Any error: not all are compared. */
-enum err_code engine_sums(struct engine *g, size_t *ret_changed, struct err *e) must_check;
+ * *ret_compared: arrays that had a sum; *ret_changed: those that are not what they were, whose
+ * readers get ERR_CONTENTS_LOST. Once, after engine_adopted and before any work.
+ * engine_sums_stop: no more of it; before engine_bequeath, and at the latest by engine_close.
+ * Any error: not all are compared. */
+enum err_code engine_sums(struct engine *g, size_t *ret_compared, size_t *ret_changed,
+                          struct err *e) must_check;
 void engine_sums_stop(struct engine *g);
 
 const char *engine_backend(const struct engine *g);  /* "cpu", "cuda" */

@@ -372,18 +372,21 @@ static double step(void *user)
 
 /* --- comparing them --- */
 
-/* All that a previous process noted: how many differ, whose contents are lost now. */
-static enum err_code compare(struct sums *s, size_t *ret, struct err *e)
+/* All that a previous process noted: how many there are, and how many differ, whose contents are
+ * lost now. */
+static enum err_code compare(struct sums *s, size_t *ret_compared, size_t *ret_changed,
+                             struct err *e)
 {
     struct list l = {0};
-    *ret = 0;
     gather_noted(s, &l);
     const enum err_code code = sum_all(s, &l, e);
-    for (size_t i = 0; i < l.n; i++)
+    for (size_t i = 0; i < l.n; i++) {
+        *ret_compared += l.all[i].summed;
         if (l.all[i].summed && l.all[i].sum != as_sum(l.all[i].got)) {
             buffer_lose(l.all[i].array->buffer);
-            ++*ret;
+            ++*ret_changed;
         }
+    }
     release(&l);
     return code;
 }
@@ -487,15 +490,16 @@ void sums_free(struct sums *s)
     mem_free(s);
 }
 
-enum err_code engine_sums(struct engine *g, size_t *ret_changed, struct err *e)
+enum err_code engine_sums(struct engine *g, size_t *ret_compared, size_t *ret_changed,
+                          struct err *e)
 {
-    *ret_changed = 0;
+    *ret_compared = *ret_changed = 0;
     if (!g->cells || !g->backend->ops->faults)
         return ERR_OK;
     g->sums = sums_new(g);
     if (!g->sums)
         return err_oom(e);
-    const enum err_code code = compare(g->sums, ret_changed, e);
+    const enum err_code code = compare(g->sums, ret_compared, ret_changed, e);
     if (!worker_start(&g->sums->worker))
         return err_oom(e);
     return code;

@@ -64,6 +64,7 @@ def test_what_a_fault_changes_is_found(gpu_with, how):
             assert c.expect(200, c.post("/v1/evaluate", {"expr": f"min({name})"})).json()["value"] == 2
         else:
             same(c, name, a)
+    assert re.search("idle memory compared with what it was arrays=6 ", d.log())
     assert re.search("are not what they were; their contents are lost arrays=2", d.log())
 
 
