@@ -14,7 +14,6 @@
 /* Short blocks where memory is the bottleneck: what is prefetched between two instructions must not
  * be much more than a core can have in flight. */
 #define BLOCK_STREAMED 640
-#define BLOCK_TILED    1024
 /* For rows at least this long, blocks end at the row's end, so that operands are used in place. */
 #define CUT_ROW 192
 /* Two operands whose blocks are at most this many bytes apart count as one. */
@@ -37,7 +36,7 @@ static size_t registers_most(const struct interp_run *r)
     for (uint32_t i = 0; i < r->k->n_nodes; i++)
         if (r->live[i] && dtype_size(r->k->nodes[i].dtype) > widest)
             widest = dtype_size(r->k->nodes[i].dtype);
-    size_t least = r->reduces || r->scan ? BLOCK_LEAST : BLOCK_TILED;
+    size_t least = r->reduces || r->scan ? BLOCK_LEAST : (size_t)interp_tile_points(r);
     size_t most = n * least * widest;
     if (most < L1_BYTES)
         most = L1_BYTES;
@@ -398,7 +397,7 @@ void interp_write_program(struct bound *b)
     if (r->large && b->n_code > 1 && blk > BLOCK_STREAMED)
         blk = BLOCK_STREAMED;
     if (g->q >= 0)
-        blk = BLOCK_TILED;
+        blk = (size_t)interp_tile_points(r);
     if ((int64_t)blk > g->points)
         blk = ((size_t)g->points + 15) & ~(size_t)15;
     b->blk = (int64_t)blk;

@@ -72,8 +72,9 @@ static void choose_tile(const struct interp_run *r, struct geometry *g)
     }
     g->p = last;
     if (g->q >= 0) {
-        g->tq = g->ext[g->q] < 32 ? g->ext[g->q] : 32;
-        g->tp = 1024 / g->tq;
+        const int64_t side = interp_tile_points(r) >= 4096 ? 64 : 32;
+        g->tq = g->ext[g->q] < side ? g->ext[g->q] : side;
+        g->tp = interp_tile_points(r) / g->tq;
     } else if (g->ext[last] < 16) {
         g->q = last;
         g->p = last - 1;
@@ -85,7 +86,7 @@ static void choose_tile(const struct interp_run *r, struct geometry *g)
             return;
         }
         g->tq = g->ext[g->q];
-        g->tp = 1024 / g->tq;
+        g->tp = interp_tile_points(r) / g->tq;
     }
     if (g->tp > g->ext[g->p])
         g->tp = g->ext[g->p];

@@ -16,6 +16,13 @@ struct geometry {
     int64_t tp, tq, n_tiles;
 };
 
+/* Points of a tile. The longer its rows, the better memory is used that has them far apart; but the
+ * registers of a program are to stay in a core's caches. */
+static inline int64_t interp_tile_points(const struct interp_run *r)
+{
+    return r->n_live <= 8 ? 4096 : 1024;
+}
+
 /* Corner and extents (by iteration axis) of a box. */
 void interp_box(const struct interp_run *r, int64_t box, int64_t *lo, int64_t *ext);
 

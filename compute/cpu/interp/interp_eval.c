@@ -8,6 +8,10 @@
 #include "compute/cpu/interp/interp_eval.h"
 #include "compute/cpu/interp/rows.h"
 
+/* Bytes of a tile's rows from which they are written past the caches: of shorter ones too many
+ * lines are written in part. */
+#define STREAM_ROW 128
+
 bool interp_ask(const struct interp_run *r)
 {
     struct interp_watch *w = r->watch;
@@ -243,17 +247,30 @@ void interp_put(const struct bound *b, const struct block *blk, char *from)
     walk_rows(b, b->run->n_operands - 1, blk->c, blk->n, from, true);
 }
 
+static void store_tile(const struct bound *b, uint32_t i, const struct block *blk, const char *from)
+{
+    const struct operand *o = &b->run->operands[i];
+    const int64_t *st = b->g.st + (size_t)i * (size_t)b->g.nd;
+    const int64_t at = interp_address(b, i, blk->c), sp = st[b->g.p], sq = st[b->g.q];
+    const size_t row = (size_t)blk->np * o->itemsize;
+    if (!b->run->stream || sp != o->itemsize || row < STREAM_ROW) {
+        put(o, at, blk->np, sp, blk->nq, sq, from);
+        return;
+    }
+    for (int64_t q = 0; q < blk->nq; q++)
+        rows_stream((char *)(intptr_t)at + q * sq, from + (size_t)q * row, row);
+}
+
 static void store(struct bound *b, const struct block *blk)
 {
     const struct interp_run *r = b->run;
     for (uint32_t j = 0; j < r->n_stores; j++) {
         uint32_t i = r->n_operands - r->n_stores + j;
         const struct operand *o = &r->operands[i];
-        const int64_t *st = b->g.st + (size_t)i * (size_t)b->g.nd;
         uint32_t node = b->alias[r->k->outputs[j].node];
         char *from = b->ptr[node];
         if (blk->nq)
-            put(o, interp_address(b, i, blk->c), blk->np, st[b->g.p], blk->nq, st[b->g.q], from);
+            store_tile(b, i, blk, from);
         else if (b->class_of[i] != CLASS_DIRECT)
             walk_rows(b, i, blk->c, blk->n, from, true);
         else if (r->stream)
@@ -300,29 +317,12 @@ static void place_tile(const struct bound *b, int64_t tile, struct block *ret)
     ret->n = ret->np * ret->nq;
 }
 
-/* A tile's rows lie far apart, which defeats the hardware prefetcher: prefetch one tile ahead. */
-static void prefetch_tile(const struct bound *b, int64_t tile)
-{
-    const struct interp_run *r = b->run;
-    struct block blk;
-    place_tile(b, tile, &blk);
-    for (uint32_t i = 0; i < r->n_operands; i++) {
-        const struct operand *o = &r->operands[i];
-        const int64_t *st = b->g.st + (size_t)i * (size_t)b->g.nd;
-        if (b->class_of[i] == CLASS_GATHER && (o->kind == OPERAND_LOAD || o->kind == OPERAND_STORE))
-            rows_prefetch((const char *)(intptr_t)interp_address(b, i, blk.c), o->itemsize, blk.np,
-                          st[b->g.p], blk.nq, st[b->g.q], o->kind == OPERAND_STORE);
-    }
-}
-
 void interp_store_tiles(struct bound *b, int64_t from, int64_t to)
 {
     struct block blk;
     blk.n = 0;
     for (int64_t tile = from; tile < to && !interp_over(b, blk.n); tile++) {
         place_tile(b, tile, &blk);
-        if (tile + 1 < to)
-            prefetch_tile(b, tile + 1);
         interp_eval(b, &blk, false);
         store(b, &blk);
     }

@@ -231,8 +231,7 @@ static bool plan_stores(struct interp_run *r, int threads, int64_t *words)
     if (r->mode == MODE_GROUPED && !split_narrow(r, fast))
         return false;
 
-    r->stream = (r->mode == MODE_LINEAR || r->mode == MODE_GROUPED) && !r->in_place &&
-                r->points * interp_item_bytes(r) >= STREAM_BYTES;
+    r->stream = !r->in_place && r->points * interp_item_bytes(r) >= STREAM_BYTES;
     r->n_boxes = 1;
     for (int a = 0; a < k->rank; a++) {
         if (r->n_cuts[a] == 1 || r->pointwise || (r->mode == MODE_GROUPED && a == fast))
@@ -251,7 +250,7 @@ static bool plan_stores(struct interp_run *r, int threads, int64_t *words)
     if (r->mode == MODE_GROUPED)
         per = (per + k->shape[fast] - 1) / k->shape[fast];
     else if (r->mode == MODE_TILE)
-        per = (per + 1023) / 1024;
+        per = ceil_div(per, interp_tile_points(r));
     r->unit_size = per;
     if (r->mode == MODE_GROUPED)
         r->needs.staging = interp_ends_bytes(r, per) + (k->n_outputs > 1 ? BLOCK_MOST * 16 : 0);
@@ -265,7 +264,7 @@ static bool plan_stores(struct interp_run *r, int threads, int64_t *words)
         if (r->mode == MODE_TILE) {
             interp_geometry(r, lo, ext, false, &g, work);
             /* A box without tiles is processed linearly, a tile's worth at a time. */
-            items = g.q >= 0 ? g.n_tiles : (g.points + 1023) / 1024;
+            items = g.q >= 0 ? g.n_tiles : ceil_div(g.points, interp_tile_points(r));
         } else {
             for (int a = 0; a < k->rank; a++)
                 if (r->mode != MODE_GROUPED || a != fast)

@@ -111,7 +111,7 @@ struct interp_run {
     int64_t n_units;
     bool in_place; /* the output's memory is an input's */
     bool large;    /* exceeds the caches: prefetch */
-    bool stream;   /* LINEAR, and the output, which is not an input, is written past the caches */
+    bool stream;   /* the output, which is not an input, is written past the caches */
     bool flat;     /* STORE: one box, everything contiguous */
 
     /* reductions */

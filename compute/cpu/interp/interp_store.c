@@ -242,11 +242,13 @@ void interp_store_unit(struct interp_run *r, int64_t unit, struct interp_scratch
     struct bound *b = interp_bind(r, box, false, 0, s);
     if (r->mode == MODE_TILE && b->g.q >= 0) {
         interp_store_tiles(b, from, to < b->g.n_tiles ? to : b->g.n_tiles);
+        if (r->stream)
+            rows_stream_end();
         return;
     }
     if (r->mode == MODE_TILE) {
-        from *= 1024;
-        to *= 1024;
+        from *= interp_tile_points(r);
+        to *= interp_tile_points(r);
     }
     interp_store_range(b, from, to < b->g.points ? to : b->g.points);
     if (r->stream)

@@ -17,10 +17,6 @@ void rows_gather(void *dst, const char *src, size_t itemsize, int64_t np, int64_
 void rows_scatter(char *dst, size_t itemsize, int64_t np, int64_t sp, int64_t nq, int64_t sq,
                   const void *src);
 
-/* Prefetches those np × nq elements, to be read or written soon. */
-void rows_prefetch(const char *at, size_t itemsize, int64_t np, int64_t sp, int64_t nq, int64_t sq,
-                   bool write);
-
 /* memcpy past the caches, for results larger than they are: the lines written are not read first.
  * Call rows_stream_end() before signalling another thread. */
 void rows_stream(char *dst, const char *src, size_t bytes);
