@@ -58,6 +58,13 @@ static bool job_unwanted(void *user)
     return job->unwanted && job->unwanted(job);
 }
 
+static bool close_runs(struct active_job *t)
+{
+    while (t->n_runs > 0)
+        interp_free(t->runs[--t->n_runs]);
+    return false;
+}
+
 /* Ends the stream's head, which is done or could not be opened; heads that waited for it may start.
  * Calls done() last, without the lock. */
 static void complete(struct pool *p, struct backend_stream *s, bool in_line, bool opened)
@@ -66,8 +73,7 @@ static void complete(struct pool *p, struct backend_stream *s, bool in_line, boo
     enum err_code result = !opened ? ERR_OUT_OF_MEMORY : is_over(t) ? ERR_NOT_FOUND : ERR_OK;
     struct job *job = s->head;
     struct scratch_node *scratch = t->scratch;
-    while (t->n_runs > 0)
-        interp_free(t->runs[--t->n_runs]);
+    (void)close_runs(t);
     job->result = result;
     job->in_submit = in_line;
     job->untouched = result != ERR_OK && !t->has_begun;
@@ -142,6 +148,15 @@ static bool reserve_runs(struct active_job *t, uint32_t n)
     return true;
 }
 
+/* How many kernels follow one another from this one on, itself included, in each pass. */
+static uint32_t stretch(const struct job *job, uint32_t at)
+{
+    const uint32_t loop_end = job->loop_from + job->loop_n;
+    if (job->loop_n == 0 || at >= loop_end)
+        return job->n_kernels - at;
+    return at < job->loop_from ? job->loop_from - at : loop_end - at;
+}
+
 /* Takes all the memory of the head's kernels. False: there is not enough, and nothing has been
  * done. */
 static bool open_job(struct pool *p, struct active_job *t, bool in_line)
@@ -160,16 +175,20 @@ static bool open_job(struct pool *p, struct active_job *t, bool in_line)
     while (t->n_runs < job->n_kernels) {
         struct interp_run *r = interp_new(job->kernels[t->n_runs], job_slots(job, t->n_runs),
                                           in_line ? 1 : p->n_lanes);
-        if (r && !in_line)
+        if (!r)
+            return close_runs(t);
+        if (!in_line)
             interp_set_watch(r, &t->watch);
-        if (r && job->repeats > 1 && t->n_runs - job->loop_from < job->loop_n)
-            interp_keep(r, p->n_workers + 1);
-        if (r)
-            t->runs[t->n_runs++] = r;
-        if (!r || !interp_fit(r, t->scratch->scratch)) {
-            while (t->n_runs > 0)
-                interp_free(t->runs[--t->n_runs]);
-            return false;
+        t->runs[t->n_runs++] = r;
+    }
+    for (uint32_t i = 0; i < t->n_runs;) {
+        const uint32_t together = in_line ? 1 : interp_go_abreast(&t->runs[i], stretch(job, i));
+        const bool again = job->repeats > 1 && i - job->loop_from < job->loop_n;
+        for (const uint32_t end = i + together; i < end; i++) {
+            if (again || together > 1)
+                interp_keep(t->runs[i], p->n_workers + 1);
+            if (!interp_fit(t->runs[i], t->scratch->scratch))
+                return close_runs(t);
         }
     }
     return true;
@@ -191,7 +210,9 @@ static bool advance(struct active_job *t, bool done, bool in_line)
         if (done && !interp_again(run, scratch)) {
             interp_finish(run, scratch);
             interp_rewind(run);
-            t->at = job_next(pool_stream_of(t)->head, t->at, &t->passes);
+            do
+                t->at = job_next(pool_stream_of(t)->head, t->at, &t->passes);
+            while (t->at < t->n_runs && interp_is_abreast(t->runs[t->at]));
             done = false;
             continue;
         }

@@ -36,6 +36,13 @@ void interp_free(struct interp_run *r);
  * bound for it stay with the run, as far as there is memory and their size is in proportion. */
 void interp_keep(struct interp_run *r, int n);
 
+/* Lets as many of the n runs as can, from the first on, run abreast: they go through the same rows,
+ * and a unit of the first is followed by the same unit of the others, which are not run by
+ * themselves then (interp_is_abreast). Returns how many: 1, if none follows. What is said below of
+ * a run is then said of all of them. Before interp_keep and interp_fit. */
+uint32_t interp_go_abreast(struct interp_run *const *runs, uint32_t n);
+bool interp_is_abreast(const struct interp_run *r);
+
 /* Whether runs should be abandoned. `ask` is called now and then while units run, from any of their
  * threads. Once it returns true, `is_over` is set, and units and later steps return as soon as they
  * can; what they have written must not be read. */

@@ -79,7 +79,8 @@ bool interp_fit(const struct interp_run *r, struct interp_scratch *s)
     if (r->kept.at && !reserve(&s->registers, &s->registers_size, r->needs.registers))
         return false;
     return reserve(&s->reduce, &s->reduce_size, r->needs.accumulators) &&
-           reserve(&s->staging, &s->staging_size, r->needs.staging);
+           reserve(&s->staging, &s->staging_size, r->needs.staging) &&
+           (!r->beside || interp_fit(r->beside, s));
 }
 
 /* Sets which run and box the program belongs to. */

@@ -19,11 +19,13 @@ void interp_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s)
         interp_reduce_unit(r, unit, s);
     else
         interp_store_unit(r, unit, s);
+    if (r->beside)
+        interp_unit(r->beside, unit, s);
 }
 
 bool interp_is_small(const struct interp_run *r)
 {
-    return r->small;
+    return r->small && !r->beside;
 }
 
 bool interp_again(struct interp_run *r, struct interp_scratch *s)
@@ -35,12 +37,16 @@ void interp_finish(struct interp_run *r, struct interp_scratch *s)
 {
     if (r->reduces)
         interp_reduce_finish(r, s);
+    if (r->beside)
+        interp_finish(r->beside, s);
 }
 
 void interp_rewind(struct interp_run *r)
 {
     r->kept.pass++;
     r->round = 0;
+    if (r->beside)
+        interp_rewind(r->beside);
 }
 
 /* ---- in words ---- */

@@ -8,6 +8,7 @@
  *
  * From the top down; each file calls only those below it:
  *   interp_new  interp_plan.c   operands, axis order, way of running, units
+ *               interp_abreast.c  runs whose units alternate
  *   interp_unit interp_run.c    units, by what the run makes
  *               interp_store.c, interp_reduce.c, interp_arg.c, interp_scan.c
  *                               runs a unit's part of a box, block by block
@@ -127,6 +128,10 @@ struct interp_run {
     int rounds, round;                 /* of the units: another follows while round + 1 < rounds */
     char *partials;
     int64_t partial_size;
+
+    /* interp_abreast.c: units follow those of a run before; the run whose units follow these */
+    bool is_abreast;
+    struct interp_run *beside;
 
     struct run_needs needs;
     struct run_programs kept;
