@@ -1,5 +1,5 @@
 """clients/python: dask arrays whose chunks are a daemon's, on one daemon and on a cluster of two workers with a daemon each. Skipped
-where dask is not installed; tests/clients/with_dask.py installs it. NumPy says what is right."""
+where dask is not installed; tests/clients/with_libraries.py installs it. NumPy says what is right."""
 import os
 import pathlib
 import pickle
@@ -250,6 +250,10 @@ def test_array_backend(client):
     assert np.array_equal(*[np.asarray(drawn[0].compute(scheduler=s)) for s in ("threads", client)])  # wherever they are drawn
     there = da.ones((6, 6), chunks=3).to_backend("arrayd")
     assert type(there.to_backend("numpy").compute()) is np.ndarray and there.to_backend("arrayd") is there
+
+
+def test_the_count_on_the_page():
+    assert f"\n{len(USES)} operations of dask arrays" in (REPO / "docs" / "dask.md").read_text()
 
 
 def test_the_page(beside):

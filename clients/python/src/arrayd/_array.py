@@ -11,7 +11,6 @@ import numpy as np
 
 from . import _dtypes as dt
 from ._carried import is_member, packed, token
-from ._engine import TINY
 from ._export import Exported
 from ._graph import Node, Shape, describe, forget_the_dead, host
 from ._held import Held
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
 
 
 NUMBERS = (bool, int, float, complex, np.generic)
+FEW = 64  # bytes: with the reply they are no more to move than what is said of an array
 
 
 class Array(Held, Methods):
@@ -348,8 +348,8 @@ class Array(Held, Methods):
         return token(self)
 
     def _ended(self) -> None:
-        """As the result of a task of dask's: computed, small ones here, and no view, which would keep all that it is of."""
-        if self._node.nbytes <= TINY:
+        """As the result of a task of dask's: computed, numbers here, and no view, which would keep all that it is of."""
+        if self._node.nbytes <= FEW:
             self._values()
         elif self._node.value is None:
             self.compute()

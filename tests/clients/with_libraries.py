@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""The tests of the Python client beside other libraries, with these installed: dask, xarray, SciPy, scikit-learn, einops and Matplotlib.
+
+    with_libraries.py ARRAYD [PYTEST ARGUMENT…]
+
+The packages below are installed into an environment in a folder that git ignores (build-libraries), and stay there. Exit status: pytest's,
+or 77 when they cannot be fetched.
+"""
+import os
+import pathlib
+import subprocess
+import sys
+
+from array_api import ROOT, NotHere, done
+
+PACKAGES = ["numpy==2.4.6", "dask==2026.8.0", "distributed==2026.8.0", "xarray==2026.9.0", "pandas==3.1.1", "scipy==1.17.1", "scikit-learn==1.9.1",
+            "einops==0.8.2", "matplotlib==3.11.2", "pytest==9.2.0", "jsonschema==4.26.0", "pyyaml==6.0.4"]
+TESTS = [ROOT / "tests" / "http" / f"test_client_python_{what}.py" for what in ("dask", "libraries", "numpy")]
+
+
+def fetch(folder):
+    """Python with what the tests need."""
+    folder.mkdir(exist_ok=True)
+    python, stamp = folder / "venv" / "bin" / "python", folder / "packages"
+    if not stamp.exists() or stamp.read_text().split() != PACKAGES:
+        done(sys.executable, "-m", "venv", "--clear", folder / "venv")
+        done(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES)
+        stamp.write_text("\n".join(PACKAGES))
+    return python
+
+
+def main():
+    try:
+        python = fetch(ROOT / "build-libraries")
+    except NotHere as e:
+        print(f"the libraries cannot be fetched: {e}", file=sys.stderr)
+        return 77
+    return subprocess.run([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS, *sys.argv[2:]],
+                          env={**os.environ, "ARRAYD_BIN": str(pathlib.Path(sys.argv[1]).resolve())}).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
