@@ -1,6 +1,7 @@
 """NumPy's names on the Python client: the same programs by NumPy, by the namespace, by `arrayd.numpy`, and by NumPy's own functions
 called with arrays of the daemon's, which hand over to the namespace."""
 import asyncio
+import json
 import pathlib
 import sys
 import warnings
@@ -457,6 +458,72 @@ def test_every_function_of_numpys():
     for part in ("linalg", "fft"):
         names = {n for n in dir(getattr(numpy, part)) if not n.startswith("_") and callable(getattr(getattr(numpy, part), n))}
         assert not {n for n in names - {"test"} if not hasattr(getattr(arrayd.numpy, part), n)}
+
+
+def test_its_modules_and_names(xp, monkeypatch):  # noqa: F811
+    """As programs import them; nothing is connected to for that."""
+    monkeypatch.setattr(arrayd.numpy, "_default", None)
+    monkeypatch.setattr(arrayd.numpy, "_client", lambda: pytest.fail("a client"))
+    names = {}
+    exec("""
+import arrayd.numpy.random as random, arrayd.numpy.fft, arrayd.numpy.testing as testing, arrayd.numpy as np
+from arrayd.numpy.linalg import norm, LinAlgError
+from arrayd.numpy.random import default_rng, Generator
+from arrayd.numpy.lib.stride_tricks import sliding_window_view
+from arrayd.numpy.polynomial import Polynomial
+from arrayd.numpy.typing import NDArray
+from arrayd.numpy.fft import *
+from arrayd.numpy import *""", names)
+    assert names["Generator"] is numpy.random.Generator and names["LinAlgError"] is numpy.linalg.LinAlgError and names["random"] is arrayd.numpy.random
+    assert names["__version__"] == arrayd.numpy.__version__ == numpy.__version__ and names["arrayd"].numpy.fft is arrayd.numpy.fft
+    assert {n for n in numpy.__all__ if hasattr(arrayd.numpy, n)} <= {*names} and "zeros" in names and "fft2" in names and "OWN" not in names
+    assert {*numpy.linalg.__all__} == {*arrayd.numpy.linalg.__all__} and "norm" in dir(arrayd.numpy.linalg)
+    monkeypatch.undo()
+    x = xp.asarray(A)
+    same(names["norm"](x), numpy.linalg.norm(A), "norm")
+    same(names["sliding_window_view"](x, 2, 0), numpy.lib.stride_tricks.sliding_window_view(A, 2, 0), "windows")
+    names["testing"].assert_allclose(x, A)
+    for name in ("nonsense", "lib"):
+        with pytest.raises(ImportError):
+            exec(f"from arrayd.numpy.linalg import {name}")
+
+
+def test_random_numbers_into_an_array(xp):  # noqa: F811
+    for name, place in {"random": 2, "standard_normal": 2, "standard_exponential": 3, "standard_gamma": 3}.items():
+        for t in ("float64", "float32"):
+            first = (2.0,) if name == "standard_gamma" else ()
+            rng, numpys = xp.random.default_rng(3), numpy.random.default_rng(3)
+            out, want = xp.zeros((2, 3), dtype=t), numpy.zeros((2, 3), t)
+            assert getattr(rng, name)(*first, out=out, dtype=t) is out
+            getattr(numpys, name)(*first, out=want, dtype=t)
+            same(out, want, name)
+            middle = first + ((None, t, "inv") if name == "standard_exponential" else (None, t))
+            assert len(middle) == place
+            getattr(rng, name)(*middle, out)
+            getattr(numpys, name)(*middle, want)
+            same(out, want, name)
+    out, want = xp.asarray(A) * 1, A.copy()
+    assert rng.permuted(out, axis=0, out=out) is out
+    same(out, numpys.permuted(want, axis=0, out=want), "permuted")
+    same(xp.random.default_rng(rng).random(3), numpys.random(3), "the generator itself")
+    for how in ({"out": xp.zeros(3, dtype="float32")}, {"out": numpy.zeros(3)}):
+        with pytest.raises(TypeError):
+            rng.random(**how)
+    with pytest.raises(ValueError, match="size"):
+        rng.random(4, out=xp.zeros(3))
+
+
+def test_numpys_functions_of_values_here(xp):  # noqa: F811
+    """What NumPy computes is written to what is given for it by its place, too, or refused; and asks no namespace again."""
+    out = xp.zeros(3, dtype=xp.int64)
+    same(xp.gcd(xp.asarray([4, 6, 9]), 2, out), numpy.gcd([4, 6, 9], 2), "gcd")
+    assert out.tolist() == [2, 2, 1]
+    with pytest.raises(ValueError, match="read-only"):
+        xp.choose(xp.zeros(20000, dtype=xp.int64), [1, 2], xp.zeros(20000, dtype=xp.int64))
+    for f in (numpy.min_scalar_type, arrayd.numpy.min_scalar_type):
+        assert [f(xp.asarray(v)) for v in (3, 300, [1, 2], -1.5)] == [numpy.min_scalar_type(numpy.asarray(v)) for v in (3, 300, [1, 2], -1.5)]
+    same(xp.permute_dims(xp.asarray(A)), A.T, "permute_dims")
+    assert json.dumps([xp.mean(xp.asarray(A))], default=float) == json.dumps([float(xp.mean(xp.asarray(A)))])
 
 
 ABSENT = """

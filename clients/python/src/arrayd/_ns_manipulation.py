@@ -102,9 +102,9 @@ class Manipulation(Elementwise, Creation):
         return [a if a.shape == shape else self.broadcast_to(a, shape) for a in taken]
 
     @spelled
-    def permute_dims(self, x: Array, /, axes: Tuple[int, ...]) -> Array:
-        """x with its axes in another order."""
-        order = self._axes(tuple(axes), self._check(x).ndim)
+    def permute_dims(self, x: Array, /, axes: Optional[Tuple[int, ...]] = None) -> Array:
+        """x with its axes in another order; without one, reversed."""
+        order = self._axes(tuple(range(x.ndim))[::-1] if axes is None else tuple(axes), self._check(x).ndim)
         if len(order) != x.ndim:
             raise ValueError(f"{x.ndim} axes are to be named, not {len(order)}")
         back = [order.index(k) for k in range(x.ndim)]

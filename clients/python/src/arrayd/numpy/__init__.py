@@ -4,7 +4,10 @@ Functions are those of the client of their arrays, else of the one that `arrayd.
 one that needs it. dtypes, constants and the like are NumPy's own. `np.sum`, `np.random`, … are looked up when they are used."""
 from __future__ import annotations
 
+import importlib
+import sys
 import threading
+import types
 from typing import Any, List
 
 import numpy as _numpy
@@ -12,9 +15,11 @@ import numpy as _numpy
 from ._hosted import OWN
 
 newaxis = None
-_OWN = (*OWN, "can_cast", "dtype", "emath", "exceptions", "finfo", "iinfo", "isdtype", "ma", "poly1d", "polynomial", "testing", "typing")
-_CONSTANTS = ("e", "euler_gamma", "inf", "nan", "pi", "little_endian", "True_", "False_")
-_OBJECTS = ("c_", "fft", "linalg", "mgrid", "ogrid", "r_", "random")  # have functions themselves
+_OWN = (*OWN, "can_cast", "dtype", "emath", "exceptions", "finfo", "iinfo", "isdtype", "ma", "poly1d", "polynomial", "testing", "typing", "version")
+_CONSTANTS = ("e", "euler_gamma", "inf", "nan", "pi", "little_endian", "True_", "False_", "ScalarType", "sctypeDict", "typecodes", "__version__")
+_OBJECTS = ("c_", "mgrid", "ogrid", "r_")  # are indexed
+_PARTS = ("fft", "lib", "lib.stride_tricks", "linalg", "random")  # modules whose functions are a client's
+_NUMPYS = ("exceptions", "ma", "polynomial", "testing", "typing", "version")  # modules of NumPy's, which may be imported from here
 _lock = threading.RLock()
 _default: Any = None
 
@@ -77,24 +82,48 @@ class _Function:
 
 
 class _Object:
-    """What has functions or is indexed: looked up when it is used."""
+    """What is indexed: looked up when it is used."""
 
     def __init__(self, name: str):
         self._name = name
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        if self._name in ("linalg", "fft"):
-            numpys = getattr(getattr(_numpy, self._name), name)  # AttributeError where there is none
-            return _Function(self._name, name) if not isinstance(numpys, type) else numpys
-        return getattr(getattr(_client(), self._name), name)
 
     def __getitem__(self, key: Any) -> Any:
         return getattr(_client(), self._name)[key]
 
     def __repr__(self) -> str:
         return f"<arrayd.numpy.{self._name}>"
+
+
+class _Part(types.ModuleType):
+    """A module of NumPy's, with a client's functions."""
+
+    def __init__(self, name: str):
+        super().__init__(f"{__name__}.{name}", f"numpy.{name}, with arrays of a daemon's.")
+        self._path = name.split(".")
+        if name == "lib":
+            self.__path__: List[str] = []  # a package
+
+    def __getattr__(self, name: str) -> Any:
+        numpys = importlib.import_module(".".join(["numpy", *self._path]))
+        if name == "__all__":
+            return [n for n in getattr(numpys, name) if hasattr(self, n)]
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if self._path[0] == "lib" and name not in ("stride_tricks", "sliding_window_view"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        value = getattr(numpys, name)  # AttributeError where there is none
+        ours = self._path[0] not in _NUMPYS and (name == "RandomState" or not isinstance(value, type)) and (callable(value) or self._path == ["lib"])
+        return _Function(*self._path, name) if ours else value
+
+    def __dir__(self) -> List[str]:
+        return sorted({*object.__dir__(self), *getattr(self, "__all__", ())})
+
+    def __repr__(self) -> str:
+        return f"<module {self.__name__!r}>"
+
+
+for _name in (*_PARTS, *_NUMPYS):
+    sys.modules[f"{__name__}.{_name}"] = _Part(_name)
 
 
 class _NdarrayType(type):
@@ -119,11 +148,15 @@ def _has(name: str) -> bool:
 
 def __getattr__(name: str) -> Any:
     value: Any = None
-    if name.startswith("_"):
+    if name == "__all__":
+        return [n for n in _numpy.__all__ if n in __dir__()]
+    if name.startswith("_") and name != "__version__":
         raise AttributeError(name)
     numpys = getattr(_numpy, name, None)
     if name in _OBJECTS:
         value = _Object(name)
+    elif name in _PARTS:
+        value = sys.modules[f"{__name__}.{name}"]
     elif name in _OWN or name in _CONSTANTS or (isinstance(numpys, type) and (issubclass(numpys, _numpy.generic) or name in ("bool", "ufunc"))):
         value = getattr(_numpy, name)
     elif name == "bool":  # NumPy before 2
@@ -145,4 +178,4 @@ def _asked(name: str) -> Any:
 
 
 def __dir__() -> List[str]:
-    return sorted({*globals(), *(n for n in dir(_numpy) if not n.startswith("_") and _has(n)), *_OWN, *_CONSTANTS, *_OBJECTS})
+    return sorted({*globals(), *(n for n in dir(_numpy) if n == "__version__" or (not n.startswith("_") and hasattr(sys.modules[__name__], n)))})

@@ -32,6 +32,8 @@ iterable min_scalar_type ndenumerate ndindex nditer printoptions promote_types s
 ON_SERVER = {"linalg": ("diagonal", "matmul", "matrix_transpose", "outer", "tensordot", "trace", "vecdot")}  # the namespace's
 ASKED = ("save", "savez", "savez_compressed", "savetxt", "array2string", "array_repr", "array_str", "tofile", "copyto")  # values are asked for
 
+OUT_OF_RANDOM = {"random": 2, "standard_normal": 2, "standard_exponential": 3, "standard_gamma": 3}  # where `out` may be by its place
+
 
 class Hosted:
     """A function of NumPy's: arrays among its arguments are fetched, and arrays of its result given back as the namespace's."""
@@ -51,6 +53,9 @@ class Hosted:
         moved = to_fetch(x._node for x in arrays)
         if self.__name__ not in ASKED:
             guard(self.__name__, moved)
+        nin = getattr(self.__wrapped__, "nin", len(args))
+        if len(args) == nin + 1 and out is None and getattr(self.__wrapped__, "nout", 0) == 1:
+            args, out = args[:nin], args[nin]
         result = self.__wrapped__(*_here(args), **_here(more))
         back: List[int] = []
         r = self._back(result, back)
@@ -86,7 +91,8 @@ def _find(value: Any, arrays: List[Array]) -> None:
 def _here(value: Any) -> Any:
     """With values for arrays."""
     if isinstance(value, Array):
-        v = dt.plain(value._values())
+        v = dt.plain(value._values()).view()
+        v.flags.writeable = False  # what is written there would be lost
         return v if v.ndim else v[()]
     if isinstance(value, tuple) and hasattr(value, "_make"):
         return type(value)._make([_here(v) for v in value])
@@ -188,11 +194,26 @@ class Random:
         value = getattr(self._of, name)
         if name.startswith("_") or not callable(value) or (isinstance(value, type) and name not in ("RandomState",)):
             return value
-        if name in ("default_rng", "RandomState"):
-            return lambda *args, **more: Random(self._client, value(*args, **more))
+        if name in ("default_rng", "RandomState", "spawn"):
+            def made(*args: Any, **more: Any) -> Any:
+                r = value(*(a._of if isinstance(a, Random) else a for a in args), **more)
+                return [Random(self._client, g) for g in r] if name == "spawn" else Random(self._client, r)
+
+            return made
         if name == "shuffle":
             return lambda x, *args, **more: self._client._changing("random.shuffle", value, x, *args, **more)
-        return Hosted(self._client, f"random.{name}", value)
+        return lambda *args, **more: self._drawn(name, value, args, more)
+
+    def _drawn(self, name: str, function: Callable[..., Any], args: Tuple[Any, ...], more: Dict[str, Any]) -> Any:
+        """`out=`: NumPy fills an array of this process', which is then assigned."""
+        at = OUT_OF_RANDOM.get(name, len(args))
+        out = more.pop("out", None) if len(args) <= at else args[at]
+        if out is None:
+            return Hosted(self._client, f"random.{name}", function)(*args[:at], **more)
+        if not isinstance(out, Array):
+            raise TypeError(f"random.{name}: `out` is an array of arrayd's, not {type(out).__name__}")
+        into = np.empty(out.shape, out.dtype)
+        return Hosted(self._client, f"random.{name}", lambda *a, **m: function(*a, out=into, **m))(*args[:at], out=out, **more)
 
 
 class Named:

@@ -53,6 +53,8 @@ class Protocols(Products):
             f = getattr(getattr(self, module[6:]), name, None)
         else:
             f = self._meant(name) if here and (name not in ASKED or name == "copyto") else None
+        if f is function:  # NumPy's, which would ask again
+            f = None
         if f is None and name in INTO:
             raise TypeError(f"{name} writes to its first argument, which cannot be fetched")
         host = Hosted(self, f"{module[6:]}.{name}".lstrip("."), function)
