@@ -11,6 +11,10 @@ LOOKS = (
     "kept.append({x} + 0)",
     "if i % 6 == 0: kept.append({x} + 0)",
     "kept.append(xp.sum({x}))",
+    "looked.append(np.asarray({x}[1:3]).copy())",
+    "looked.append({x}[..., -2:].tolist()); looked.append(float(xp.min({y})))",
+    "s3 = {x}[1:3]; looked.append(np.asarray(s3).copy()); {y} = {y} + xp.max(s3)",
+    "looked += [float(f(t)) for t in ({x}, {y}) for f in (xp.max, xp.min, xp.sum)]",
 )
 
 COMPLEX = (  # of whole numbers, whose sums are exact in any order

@@ -4,6 +4,7 @@ import gc
 import os
 import pathlib
 import pickle
+import random
 import re
 import runpy
 import signal
@@ -265,12 +266,14 @@ def test_steps_run_in_vain_are_few(xp, monkeypatch, anew):  # noqa: F811
 
     monkeypatch.setattr(arrayd._engine.Engine, "run_program", counted)
     u, want = xp.asarray(field()), field()
+    r = random.Random(1)
+    leaves = {k + r.randint(-1, 1) for k in range(1, 300, 5)}
     for k in range(300):
-        if k % 5 == 0:
+        if k in leaves:
             u, want = (xp.asarray(field()), field()) if anew else (u * 0.5, want * 0.5)
         u, want = heat(xp, u, 1), heat(np, want, 1)
         assert float(xp.max(u)) == np.max(want)
-    assert 0 < sum(ran) < 60
+    assert 0 < sum(ran) < 80
 
 
 def test_kept_on_the_way_and_read_backwards(xp, api):  # noqa: F811
@@ -367,8 +370,7 @@ def test_interrupted(slow):
 xp = arrayd.connect(sys.argv[1])
 u = xp.asarray(np.ones((2048, 2048)))
 for _ in range(1500): u = u + 0.1*(xp.roll(u, 1, axis=0) - u)
-print("begins", flush=True)
-try: np.asarray(u)
+try: print("begins", flush=True); np.asarray(u)
 except KeyboardInterrupt: print("interrupted", flush=True)
 """
     path = str(pathlib.Path(arrayd.__file__).resolve().parents[1])

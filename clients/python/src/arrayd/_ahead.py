@@ -1,6 +1,6 @@
 """Loops that are looked at: their next steps are computed before they are asked for. Without I/O.
 
-A program that looks at a number in each step of a loop (`while float(error) > 1e-6:`) waits for each step. When its looks have come with
+A program that looks at numbers in each step of a loop (`while float(error) > 1e-6:`), or at small arrays, waits for each step. When its looks have come with
 the same new operations several times, some steps more are run on the server at once, on copies, and their numbers recorded. Each look
 after that is compared, operation by operation, with what was foreseen: as long as it is the same, its number is known. The arrays of
 the program remain expressions of what there was before those steps; when all of them have been seen, the copies are their values.
@@ -12,10 +12,13 @@ what the look before has made.
 """
 from __future__ import annotations
 
+import math
 import weakref
 from collections import deque
 from threading import get_ident, local
 from typing import Any, Deque, Dict, Iterable, List, NamedTuple, Optional, Tuple
+
+import numpy as np
 
 from ._dtypes import cast, kind
 from ._flow import Flow
@@ -23,9 +26,10 @@ from ._graph import Node, detached, number_of, stored
 from ._loops import LONGEST, Carried, last_step, leaf_key, loops_of, numbers_of, text_of
 from ._numbers import unwired
 
-CYCLE = 3  # looks of one step
-BACK = 6  # looks that a look may refer back to
-LOOKS = BACK + 2 * CYCLE + 1
+CYCLE = 16  # looks of one step
+BACK = 6  # looks that a look may refer back to, at least
+LOOKS = 4 * CYCLE + 1
+FEW = 16  # numbers of a look
 FIRST = 4  # steps ahead, at first
 MOST = 128
 MANY = 1000  # operations of a look: of more the request is the least
@@ -91,7 +95,7 @@ class Next:
 
 
 class Run:
-    """Steps that have been run ahead. `values`: for each look of a step, its numbers."""
+    """Steps that have been run ahead. `values`: for each look of a step, its numbers in each step."""
 
     def __init__(self, start: Start, values: List[List[Any]], states: Dict[Carried, Any]):
         self.forms, self.values = start.forms, values
@@ -172,7 +176,8 @@ class Ahead(local):
             self.leave()
             return False
         self._hold(run)
-        node.set_value(cast(unwired(run.values[k][step]), node.dtype))
+        values = [cast(unwired(v), node.dtype) for v in run.values[k][step]]
+        node.set_value(np.stack(values).reshape(node.shape) if node.shape else values[0])
         run.seen += 1
         self.unseen -= 1
         if run.is_over:
@@ -222,6 +227,7 @@ class Ahead(local):
             if len(before.form) == len(nodes) and nodes[before.at] is node and self._is_again(before, nodes, number):
                 return Look(looks, number, before.at, before.form, nodes, before.args, before.attrs)
         place = {n: k for k, n in enumerate(nodes)}
+        reach = self._reach(len(nodes))
         form: List[Any] = []
         args: List[List[Any]] = []
         for n in nodes:
@@ -231,7 +237,7 @@ class Ahead(local):
                 at: Any = place.get(a)
                 if at is None:
                     look = a.look
-                    if look is not None and look.among is looks and number - look.number <= BACK and _is_steady(a):
+                    if look is not None and look.among is looks and number - look.number <= reach and _is_steady(a):
                         at = number - look.number, a.at_look
                 if at is not None:
                     keys.append(at)
@@ -242,6 +248,12 @@ class Ahead(local):
             form.append(tuple(keys))
             args.append(of)
         return Look(looks, number, place[node], tuple(form), nodes, args, [n.attrs for n in nodes])
+
+    def _reach(self, operations: int) -> int:
+        """How far back what a step uses may be: two steps, as far as one can tell by the looks of many operations."""
+        counts = [*(len(look.form) for look in [*self.looks][-2 * CYCLE:]), operations]
+        many = [k for k, n in enumerate(counts) if 2 * n > max(counts)]
+        return max([BACK, *(2 * (b - a) for a, b in zip(many, many[1:]))])
 
     def _is_again(self, look: Look, nodes: List[Node], number: int) -> bool:
         """Whether the operations of this number's look are the same, and of the same."""
@@ -325,16 +337,18 @@ class Ahead(local):
         if forms != self.forms:
             self.forms, self.steps = forms, FIRST
         whole = Start([n for nodes in made for n in nodes], reads, list(others), before, self.steps, 1,
-                      [nodes[look.at] for nodes, look in zip(made, step)], forms, 0)
+                      [n for nodes, look in zip(made, step) for n in _numbers(nodes[look.at])], forms, 0)
         return _inner(whole) or (whole if firsts[-1] <= LONGEST else None)
 
     def begun(self, node: Node, start: Start, states: Dict[Carried, Any], status: Dict[str, Any]) -> bool:
         """It has been run: whether the number is known now."""
         records = status.get("records", {})
-        values = [records.get(f"r{k}", []) for k in range(len(start.looks))]
-        if status["state"] != "done" or any(len(v) != start.steps for v in values):
+        series = [records.get(f"r{k}", []) for k in range(len(start.looks))]
+        if status["state"] != "done" or any(len(v) != start.steps for v in series):
             self.refuse()
             return False
+        left = iter(series)
+        values = [[*zip(*(next(left) for _ in range(math.prod(form[at][1]))))] for at, form in start.forms]
         per_step = status["device_s"] / start.steps  # without what was compiled for it
         self.steps = min(MOST, 2 * start.steps, int(SECONDS / per_step) if per_step else MOST)
         if self.steps < 2:
@@ -412,6 +426,21 @@ def _inner(whole: Start) -> Optional[Start]:
         return None
     before = {c: whole.before[Carried(first + c.at, c.back)] for c in begins}
     return whole._replace(step=last, reads=reads, before=before, every=loop.steps, first=first)
+
+
+def is_few(n: Node) -> bool:
+    """Whether an array that is to be computed has so few numbers that it may be looked at."""
+    return bool(n.args) and 0 < n.size <= FEW and (n.op != "getitem" or n.args[0].value is None)
+
+
+def together(n: Node) -> bool:
+    """Whether it is a number of such an array, whose numbers are looked at together."""
+    return n.op == "getitem" and not n.shape and bool(n.args) and is_few(n.args[0])
+
+
+def _numbers(n: Node) -> List[Node]:
+    """Of a look, each of which is recorded by itself."""
+    return [detached("getitem", (n,), (), n.dtype, {"index": ", ".join(map(str, at))}) for at in np.ndindex(n.shape)] if n.shape else [n]
 
 
 def _what(look: Look) -> Tuple[int, Form]:

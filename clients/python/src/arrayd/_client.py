@@ -76,7 +76,8 @@ class Client(Calls):
             ahead = self._engine.ahead
             assert ahead is not None
             if not ahead.look(node):
-                self._run(self._engine.looked(node, ahead))
+                value: "np.ndarray[Any, Any]" = self._run(self._engine.looked(node, ahead))
+                return value
         return super()._fetched(node) if node.value is None else node.value
 
     def _send_some(self, node: Node) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Set, Tu
 import numpy as np
 
 from . import _config, _flow
-from ._ahead import Ahead, Next, Ran, Start
+from ._ahead import Ahead, Next, Ran, Start, is_few, together
 from ._dtypes import DType, cast, dtype_of, name_of
 from ._endpoint import Endpoint
 from ._errors import ENDED, ArraydError, BadReply, BadValue, Busy, ConnectionLost, OutOfMemory, ended_early
@@ -115,7 +115,7 @@ class Engine:
                 continue
             of = picked_again(order, counted, SMALL)
             if of is not None:
-                yield from self.fetch(of)
+                yield from self.fetched(of)
                 for n in order:
                     if n.op == "getitem" and not n.shape and n.args and n.args[0] is of and of.value is not None:
                         n.set_value(np.array(of.value[n.key]))
@@ -449,18 +449,20 @@ class Engine:
         if self.is_look(node):
             assert self.ahead is not None
             if not self.ahead.look(node):
-                yield from self.looked(node, self.ahead)
+                return (yield from self.looked(node, self.ahead))
             assert node.value is not None
             return node.value
-        if node.args and self.ahead is not None:
+        if self.ahead is not None and self.loops and together(node):
+            yield from self.fetch(node.args[0])
+        elif node.args and self.ahead is not None:
             self.ahead.leave()
         return (yield from self.fetched(node))
 
     def is_look(self, node: Node) -> bool:
-        """A number that is to be computed, and may have been foreseen (see `_ahead.py`)."""
-        return not node.shape and not follows(node) and bool(node.args) and self.ahead is not None and self.loops
+        """A number, or a few, that are to be computed, and may have been foreseen (see `_ahead.py`)."""
+        return self.ahead is not None and self.loops and (is_few(node) if node.shape else not follows(node) and bool(node.args) and not together(node))
 
-    def looked(self, node: Node, ahead: Ahead) -> Steps[None]:
+    def looked(self, node: Node, ahead: Ahead) -> Steps["np.ndarray[Any, Any]"]:
         """It was not."""
         following = None if self.flow is None else ahead.was_next(self.flow)
         start = ahead.start(node) if following is None else following.start
@@ -472,12 +474,14 @@ class Engine:
                 following = None if self.flow is None else ahead.next(start, ran[0], self.flow)
                 if following is not None and self.flow is not None:
                     self.flow.begin(self._following(following.start, weakref.ref(following)), following.start.step)
-                return
+                assert node.value is not None
+                return node.value
         since = time.monotonic()
         value = yield from self.fetched(node)
-        if node.value is None:
+        if node.value is None and not node.shape:
             node.set_value(value)
         ahead.took = time.monotonic() - since
+        return value
 
     def run_ahead(self, start: Start, copied: Callable[[], None] = lambda: None) -> Steps[Optional[Ran]]:
         try:
@@ -510,7 +514,7 @@ class Engine:
         if node.op == "getitem" and not node.shape:
             of = node.args[0]
             if of.nbytes <= (SMALL if of.picked else TINY) and (of.handle is None or of.handle.steady):
-                node.set_value(np.array((yield from self.fetch(of))[node.key]))
+                node.set_value(np.array((yield from self.fetched(of))[node.key]))
                 assert node.value is not None
                 return node.value
             of.picked += not of.args  # else it is counted below

@@ -1,0 +1,74 @@
+"""Loops of the Python client that look at several numbers in each step, or at small arrays, are run ahead like those with one look."""
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "clients" / "python" / "src"))
+import arrayd  # noqa: E402
+from test_client_python import requests, xp  # noqa: E402,F401
+from test_client_python_loops import bits, field, laplacian  # noqa: E402
+
+pytestmark = pytest.mark.release_only  # it is the client that is tested here
+
+SEEN = {
+    "one": lambda xp, u, v: [float(xp.max(u))], "three": lambda xp, u, v: [float(xp.max(u)), float(xp.min(v)), float(xp.min(u))],
+    "four": lambda xp, u, v: [float(f(x)) for x in (u, v) for f in (xp.max, xp.min)],
+    "eight": lambda xp, u, v: [float(f(x)) for f in (xp.max, xp.min, xp.argmax, lambda x: xp.max(x[3])) for x in (u, v)],
+    "an element": lambda xp, u, v: [float(u[3, 4])], "elements": lambda xp, u, v: [u[3, 4].item(), float(v[5, 6]), float(xp.max(u))],
+    "a part": lambda xp, u, v: [u[3:5, 7].numpy()], "parts": lambda xp, u, v: [np.asarray(u[3:5, 4:6]), str(v[2, :5]), float(xp.min(u)), v[-1, ::9].tolist()],
+    "results": lambda xp, u, v: [np.asarray(xp.stack([xp.max(u), xp.min(v)])), np.asarray(u[:2].max(axis=1)), bool(xp.any(v > 0.3))],
+}
+
+
+@pytest.mark.parametrize("looks", SEEN.values(), ids=SEEN)
+def test_many_looks_in_a_step(xp, api, looks):  # noqa: F811
+    """Numbers and small arrays: a request for some ten steps, and the same bits."""
+    def reaction(steps):
+        u, seen = xp.asarray(field()), []
+        v = u * 0.3
+        for _ in range(steps):
+            uvv = u * v * v
+            u, v = u + 0.1 * (0.16 * laplacian(xp, u) - uvv + 0.06 * (1 - u)), v + 0.1 * (0.08 * laplacian(xp, v) + uvv - 0.122 * v)
+            seen += looks(xp, u, v)
+        return seen, np.asarray(u), np.asarray(v)
+
+    before = requests(api)
+    got = reaction(600)
+    assert requests(api) - before <= 60
+    with arrayd.config(loops=False):
+        want = reaction(600)
+    assert all(a == b if isinstance(b, str) else bits([a]) == bits([b]) for a, b in zip([*got[0], *got[1:]], [*want[0], *want[1:]]))
+    assert len(got[0]) == len(want[0])
+
+
+def test_what_is_made_of_a_part(xp, api):  # noqa: F811
+    """It stays part of the step when its values have been seen, and later ones are others."""
+    def edges(xp):  # noqa: F811
+        u, seen = xp.asarray(field()), []
+        for k in range(120):
+            edge = u[0, :4] * 2
+            seen.append(np.array(edge))
+            u = 0.5 * u + 0.25 * xp.max(edge) - (0.125 if k < 70 else 0.25)
+            seen.append(np.array(edge + 1))
+        return [*seen, np.asarray(u)]
+
+    before = requests(api)
+    got = edges(xp)
+    assert requests(api) - before <= 80
+    assert bits(got) == bits(edges(np))
+    with pytest.raises(ValueError, match="read-only"):
+        xp.asarray(field())[0, :3].numpy()[0] = 1
+
+
+def test_large_whole_numbers(xp):  # noqa: F811
+    """Beyond what JSON's numbers have exactly."""
+    def doubled(xp):  # noqa: F811
+        x, seen = xp.asarray(np.arange(1, 4, dtype=np.int64)), []
+        for _ in range(60):
+            x = x * 2 + 1
+            seen += [int(x[1]), np.array(x[:2]), int(xp.max(x))]
+        return seen
+
+    assert bits(doubled(xp)) == bits(doubled(np))
