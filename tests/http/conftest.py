@@ -32,6 +32,8 @@ from client import REPO, TIMEOUT, Client, Contract
 # A shell that runs this in the background has it ignore interrupts, and with it what is started here.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+os.environ.setdefault("SCIPY_ARRAY_API", "1")  # SciPy reads it when it is loaded, by whichever test is first
+
 START_TIMEOUT = 60
 STOP_TIMEOUT = 60
 SANITIZER = re.compile(r"(AddressSanitizer|LeakSanitizer|ThreadSanitizer|runtime error:|Assertion `)")

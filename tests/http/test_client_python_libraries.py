@@ -1,6 +1,5 @@
 """Calls of other libraries with arrays of the Python client: they give the same as with NumPy's, and download nothing but what is looked
 at, except where the guard of transfers says so. docs/python.md has the counts, and what each of the others is for."""
-import os
 import pathlib
 import re
 import sys
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "clients" / "python" / "src"))
-os.environ.setdefault("SCIPY_ARRAY_API", "1")  # SciPy reads it when it is loaded
 import arrayd  # noqa: E402
 from client import REPO  # noqa: E402
 from test_client_python import xp  # noqa: E402,F401
