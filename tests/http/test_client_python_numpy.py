@@ -1,8 +1,10 @@
 """NumPy's names on the Python client: the same programs by NumPy, by the namespace, by `arrayd.numpy`, and by NumPy's own functions
 called with arrays of the daemon's, which hand over to the namespace."""
 import asyncio
+import copy
 import json
 import pathlib
+import pickle
 import sys
 import warnings
 
@@ -506,6 +508,13 @@ def test_random_numbers_into_an_array(xp):  # noqa: F811
     assert rng.permuted(out, axis=0, out=out) is out
     same(out, numpys.permuted(want, axis=0, out=want), "permuted")
     same(xp.random.default_rng(rng).random(3), numpys.random(3), "the generator itself")
+    for again in (copy.deepcopy(rng), pickle.loads(pickle.dumps(rng))):
+        assert isinstance(again, numpy.random.Generator)
+        same(again.random(3), copy.deepcopy(numpys).random(3), "a copy")
+    rows, want = [1, 2, 3], [1, 2, 3]
+    rng.shuffle(rows)
+    numpys.shuffle(want)
+    assert rows == want
     for how in ({"out": xp.zeros(3, dtype="float32")}, {"out": numpy.zeros(3)}):
         with pytest.raises(TypeError):
             rng.random(**how)

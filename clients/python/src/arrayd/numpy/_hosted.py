@@ -190,18 +190,31 @@ class Random:
     def __call__(self, *args: Any, **more: Any) -> Any:
         return self._client._random(*args, **more)
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """For isinstance: a generator is one of NumPy's."""
+        return Random if self._of is np.random else type(self._of)
+
+    def __reduce__(self) -> Any:
+        return _random, (self._of,)
+
+    def __repr__(self) -> str:
+        return f"<arrayd's arrays of {self._of!r}>"
+
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
         value = getattr(self._of, name)
-        if name.startswith("_") or not callable(value) or (isinstance(value, type) and name not in ("RandomState",)):
+        if not callable(value) or (isinstance(value, type) and name not in ("RandomState",)):
             return value
         if name in ("default_rng", "RandomState", "spawn"):
             def made(*args: Any, **more: Any) -> Any:
-                r = value(*(a._of if isinstance(a, Random) else a for a in args), **more)
+                r = value(*(a._of if type(a) is Random else a for a in args), **more)
                 return [Random(self._client, g) for g in r] if name == "spawn" else Random(self._client, r)
 
             return made
         if name == "shuffle":
-            return lambda x, *args, **more: self._client._changing("random.shuffle", value, x, *args, **more)
+            return lambda x, *args, **more: self._client._changing("random.shuffle", value, x, *args, **more) if isinstance(x, Array) else value(x, *args, **more)
         return lambda *args, **more: self._drawn(name, value, args, more)
 
     def _drawn(self, name: str, function: Callable[..., Any], args: Tuple[Any, ...], more: Dict[str, Any]) -> Any:
@@ -214,6 +227,13 @@ class Random:
             raise TypeError(f"random.{name}: `out` is an array of arrayd's, not {type(out).__name__}")
         into = np.empty(out.shape, out.dtype)
         return Hosted(self._client, f"random.{name}", lambda *a, **m: function(*a, out=into, **m))(*args[:at], out=out, **more)
+
+
+def _random(of: Any) -> Random:
+    """A copied or unpickled one, of this process' client."""
+    from . import own_client
+
+    return Random(own_client(), of)
 
 
 class Named:
