@@ -72,3 +72,17 @@ def test_large_whole_numbers(xp):  # noqa: F811
         return seen
 
     assert bits(doubled(xp)) == bits(doubled(np))
+
+
+def test_looks_back_at_what_a_loop_has_left(xp):  # noqa: F811
+    """The looks after it are alike, and those before them have fewer operations than these refer to."""
+    def left(xp):  # noqa: F811
+        a, b, kept = xp.zeros(7) + 1, xp.ones(7), []
+        for i in range(17):
+            a[1:] = i % 4
+            a = a - b + a
+            b = xp.where(abs(b) > 1000, b * 0 + 1, b)
+            kept.append(xp.sum(b))
+        return [np.asarray(x) for x in (b, a, *kept)]
+
+    assert bits(left(xp)) == bits(left(np))

@@ -307,7 +307,8 @@ class Ahead(local):
                 c = Carried(firsts[i] + at, b)
                 if c not in reads:
                     ago = b * cycle - i
-                    was = looks[-1 - ago].refs[at]() if ago < len(looks) else None
+                    refs = looks[-1 - ago].refs if ago < len(looks) else []
+                    was = refs[at]() if at < len(refs) else None
                     if was is None or not _is_steady(was):
                         return None
                     before[c], reads[c] = was, detached("stored", (), was.shape, was.dtype, {})
