@@ -309,7 +309,8 @@ class Ahead(local):
                     ago = b * cycle - i
                     refs = looks[-1 - ago].refs if ago < len(looks) else []
                     was = refs[at]() if at < len(refs) else None
-                    if was is None or not _is_steady(was):
+                    later = reads.get(c._replace(back=b - 1), was)
+                    if was is None or later is None or not _is_steady(was) or (was.shape, was.dtype) != (later.shape, later.dtype):
                         return None
                     before[c], reads[c] = was, detached("stored", (), was.shape, was.dtype, {})
             return reads[Carried(firsts[i] + at, back)]

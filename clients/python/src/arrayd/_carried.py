@@ -57,7 +57,7 @@ def arrived(dtype: str, shape: Tuple[int, ...], data: Any) -> Any:
         return Parcel(dtype, shape, data)
     t = dt.BY_NAME[dtype]
     values = np.frombuffer(data, t).reshape(shape) if 0 not in shape else np.empty(shape, t)
-    client = _own_client()
+    client = own_client()
     try:
         return client._given(values, t)
     except OutOfMemory:  # there may be when it is needed
@@ -66,10 +66,10 @@ def arrived(dtype: str, shape: Tuple[int, ...], data: Any) -> Any:
 
 def failed(dtype: str, shape: Tuple[int, ...], error: ArraydError) -> Any:
     """An array whose values could not be computed."""
-    return _own_client()._wrap(Node("failed", (), shape, dt.BY_NAME[dtype], {"error": error}))
+    return own_client()._wrap(Node("failed", (), shape, dt.BY_NAME[dtype], {"error": error}))
 
 
-def _own_client() -> Any:  # of the modules that make arrays, which import this one
+def own_client() -> Any:  # of the modules that make arrays, which import this one
     return importlib.import_module("arrayd.numpy").own_client()
 
 

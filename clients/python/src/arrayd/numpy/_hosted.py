@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import _dtypes as dt
 from .._array import Array
+from .._carried import own_client
 from .._ns_host import Host
 from .._transfers import guard, to_fetch
 
@@ -231,8 +232,6 @@ class Random:
 
 def _random(of: Any) -> Random:
     """A copied or unpickled one, of this process' client."""
-    from . import own_client
-
     return Random(own_client(), of)
 
 
