@@ -472,6 +472,7 @@ import arrayd.numpy.random as random, arrayd.numpy.fft, arrayd.numpy.testing as 
 from arrayd.numpy.linalg import norm, LinAlgError
 from arrayd.numpy.random import default_rng, Generator
 from arrayd.numpy.lib.stride_tricks import sliding_window_view
+import arrayd.numpy.lib.stride_tricks as tricks
 from arrayd.numpy.polynomial import Polynomial
 from arrayd.numpy.typing import NDArray
 from arrayd.numpy.fft import *
@@ -484,6 +485,7 @@ from arrayd.numpy import *""", names)
     x = xp.asarray(A)
     same(names["norm"](x), numpy.linalg.norm(A), "norm")
     same(names["sliding_window_view"](x, 2, 0), numpy.lib.stride_tricks.sliding_window_view(A, 2, 0), "windows")
+    assert names["tricks"] is arrayd.numpy.lib.stride_tricks
     names["testing"].assert_allclose(x, A)
     for name in ("nonsense", "lib"):
         with pytest.raises(ImportError):

@@ -104,15 +104,17 @@ class _Part(types.ModuleType):
             self.__path__: List[str] = []  # a package
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name != "__all__":
+            raise AttributeError(name)
         numpys = importlib.import_module(".".join(["numpy", *self._path]))
         if name == "__all__":
             return [n for n in getattr(numpys, name) if hasattr(self, n)]
-        if name.startswith("__"):
-            raise AttributeError(name)
-        if self._path[0] == "lib" and name not in ("stride_tricks", "sliding_window_view"):
+        if f"{self.__name__}.{name}" in sys.modules:
+            return sys.modules[f"{self.__name__}.{name}"]
+        if self._path[0] == "lib" and name != "sliding_window_view":
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         value = getattr(numpys, name)  # AttributeError where there is none
-        ours = self._path[0] not in _NUMPYS and (name == "RandomState" or not isinstance(value, type)) and (callable(value) or self._path == ["lib"])
+        ours = self._path[0] not in _NUMPYS and callable(value) and (name == "RandomState" or not isinstance(value, type))
         return _Function(*self._path, name) if ours else value
 
     def __dir__(self) -> List[str]:
