@@ -50,7 +50,7 @@ np.logaddexp(a, b) | np.invert(m) | np.left_shift(i, 1) | np.bitwise_not(i) | np
 np.float_power(i * i, 0.5) | np.nan_to_num(n) | np.nan_to_num(n, nan=7.0) | np.isclose(a, b) | np.isclose(n, n, equal_nan=True) | np.allclose(a, a)
 np.allclose(a, b) | np.array_equal(a, a) | np.array_equal(a, v) | np.isposinf(a) | np.isreal(z) | np.iscomplexobj(z) | np.logical_and(m, a > 1)
 np.where(m, a, b) | np.where(i, 1.0, b) | np.where(m, f, 0) | np.clip(a, -1, 1) | np.clip(a, None, 0.5) | np.clip(a, a_min=0, a_max=1)
-np.select([a > 1, a > 0], [a, b], 0.0) | np.piecewise(a, [a < 0, a >= 0], [lambda x: -x, lambda x: x * 2])
+np.select([a > 1, a > 0], [a, b], 0.0) | np.piecewise(a, [a < 0, a >= 1], [-1, 1, 0])
 np.concatenate([a, b]) | np.concatenate((a, b), 1) | np.concatenate([a, i]) | np.concatenate([a, b], axis=None) | np.stack([a, b], 1)
 np.hstack([a, b]) | np.hstack([v, w]) | np.vstack([a, b]) | np.vstack([v, w]) | np.dstack([a, b]) | np.column_stack([v, w]) | np.append(v, w)
 np.append(a, b, 0) | np.block([[a, b], [b, a]]) | np.split(a, 2, 1) | np.array_split(v, 3) | np.hsplit(a, 2) | np.vsplit(a, [1]) | np.split(v, [1, 3])
@@ -78,6 +78,7 @@ np.lib.stride_tricks.sliding_window_view(v, 3) | np.lib.stride_tricks.sliding_wi
 """
 # by NumPy in this process, or with values that are looked at
 HERE = """
+np.piecewise(a, [a < 0, a >= 0], [lambda x: -x, lambda x: x * 2])
 np.where(m) | np.nonzero(i) | np.argwhere(m) | np.flatnonzero(m) | np.sort(a) | np.sort(a, 0) | np.sort(a, None) | np.argsort(a, 1) | np.unique(i)
 np.unique(u, return_counts=True) | np.searchsorted(np.sort(v), w) | np.median(a) | np.median(a, 0) | np.percentile(a, 30) | np.quantile(a, [0.1, 0.5], 0)
 np.nanmedian(n) | np.nanquantile(n, 0.3) | np.histogram(a, 5) | np.histogram(v, bins=4, range=(-1, 1)) | np.histogram2d(v, w, 3) | np.bincount(u)

@@ -95,8 +95,7 @@ class Base:
         r = self._taken(r)
         if r.shape != out.shape:
             raise ValueError(f"out: a result of shape {r.shape} does not fit into shape {out.shape}")
-        if casting != "unsafe" and not dt.goes_into(r.dtype, out.dtype):
-            raise TypeError(f"out: a result of {dt.name_of(r.dtype)} does not go into {dt.name_of(out.dtype)}")
+        dt.check_cast("out: a result of", r.dtype, out.dtype, casting)
         out[...] = r
         return out
 

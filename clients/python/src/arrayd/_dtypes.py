@@ -68,6 +68,14 @@ def goes_into(a: DType, b: DType) -> bool:
     return order.index(kind(a)) <= order.index(kind(b))
 
 
+def check_cast(what: str, a: DType, b: DType, casting: str) -> None:
+    """TypeError where NumPy's rule of that name does not let a become b."""
+    if casting not in ("no", "equiv", "safe", "same_kind", "unsafe"):
+        raise ValueError(f"casting is one of 'no', 'equiv', 'safe', 'same_kind' and 'unsafe', not {casting!r}")
+    if not (a == b or casting == "unsafe" or (casting == "same_kind" and goes_into(a, b)) or (casting == "safe" and can_cast(a, b))):
+        raise TypeError(f"{what} {name_of(a)} does not go into {name_of(b)}" + ("" if casting == "same_kind" else f" by the rule {casting!r}"))
+
+
 def is_floating(t: DType) -> bool:
     return kind(t) in "fc"
 

@@ -158,6 +158,7 @@ class Methods:
         t = dt.dtype_of(dtype)
         if dt.is_complex(self.dtype) and not dt.is_complex(t) and t != dt.BOOL:
             raise TypeError("complex numbers cannot be cast to real ones: use x.real or x.imag")
+        dt.check_cast("astype:", self.dtype, t, casting)
         return self._client.astype(self, t, copy=copy)  # type: ignore[no-any-return]
 
     def copy(self: Self, order: str = "C") -> Self:
@@ -177,7 +178,7 @@ class Methods:
         return self._client.round(self, decimals, out)  # type: ignore[no-any-return]
 
     def conj(self: Self) -> Self:
-        return self._client.conj(self)  # type: ignore[no-any-return]
+        return self._client.conj(self) if dt.is_complex(self.dtype) else self
 
     conjugate = conj
 

@@ -28,7 +28,7 @@ class Creation(Base):
         t = None if dtype is None else dt.dtype_of(dtype)
         if isinstance(a, Array):
             if t is None or t == a.dtype:
-                return self._copied(a) if copy else a
+                return self._copied(a) if copy else self._ordered(a, a, order)
             if copy is False:
                 raise ValueError("another dtype needs a copy")
             return self._wrap(self._cast(self._check(a)._node, t))
@@ -38,6 +38,11 @@ class Creation(Base):
             whole = self.stack([self.asarray(o) for o in a])  # type: ignore[attr-defined]
             return whole if t is None else self._wrap(self._cast(whole._node, t))
         return self._given(*self._values_of(a, t))
+
+    def _ordered(self, a: Any, x: Array, order: Optional[str]) -> Array:
+        """x, which a has been made to: a copy where they are one, and in another order of elements than the one that is asked for."""
+        flags = x._ghost.flags if order in ("C", "F") and x is a else None
+        return x if flags is None or (flags.c_contiguous if order == "C" else flags.f_contiguous) else self._copied(x)
 
     def _values_of(self, obj: Any, t: Optional[dt.DType] = None) -> Tuple["np.ndarray[Any, Any]", dt.DType]:
         """Values of this process as NumPy's, in memory of theirs where that has them already, and their dtype: t, or their own."""
@@ -171,7 +176,7 @@ class Creation(Base):
         return self._wrap(create({"shape": list(s), "random": spec}, s, t))
 
     def meshgrid(self, *arrays: Array, copy: bool = True, sparse: bool = False, indexing: Literal["xy", "ij"] = "xy") -> List[Array]:
-        """Coordinates of a grid, from those along its axes; `sparse`: without their repetitions."""
+        """Coordinates of a grid, from those along its axes; `sparse`: without their repetitions; without `copy`: views."""
         arrays = tuple(self._taken(a) for a in arrays)
         if indexing not in ("xy", "ij"):
             raise ValueError("indexing is 'xy' or 'ij'")
@@ -183,8 +188,9 @@ class Creation(Base):
         for i, a in enumerate(arrays):
             s = [1] * n
             s[order.index(i)] = a.size
-            column = self._array("reshape", (a._node,), tuple(s), a.dtype, shape=s)
-            out.append(column if sparse else self._array("broadcast_to", (column._node,), shape, a.dtype, shape=list(shape)))
+            column: Array = self.reshape(a, s)  # type: ignore[attr-defined]
+            whole = column if sparse or n == 1 else self.broadcast_to(column, shape)  # type: ignore[attr-defined]
+            out.append(self._wrap(whole._node) if copy else whole)
         return out
 
     @spelled

@@ -64,10 +64,11 @@ def _binary(name: str, kinds: str, rule: Rule, text: str) -> Ufunc:
 
 
 def _power(self: Base, x1: Union[Array, Number], x2: Union[Array, Number], /) -> Array:
-    """Integers to the power of a negative integer, a number, are a ValueError, as in NumPy; where the exponents are an array they are 0,
-    but for those of 1 and -1."""
+    """Integers to negative integer powers are a ValueError, as in NumPy, where the exponents are known in this process. Nobody waits for
+    those that are on the server: there the powers are 0, but for those of 1 and -1."""
     power = _plain_power.core(self, x1, x2)
-    if dt.is_integer(power.dtype) and isinstance(x2, (int, np.integer)) and x2 < 0:
+    exponents = power._node.args[1]
+    if dt.is_integer(power.dtype) and exponents.dtype.kind == "i" and exponents.value is not None and np.any(exponents.value < 0):
         raise ValueError("integers to negative integer powers are not integers: convert them with astype first")
     return power
 
@@ -166,23 +167,20 @@ class Elementwise(Base):
     def clip(self, x: Array, /, min: Union[int, float, Array, None] = None, max: Union[int, float, Array, None] = None,
              out: Any = None, *, a_min: Any = None, a_max: Any = None) -> Array:
         """x, not below min and not above max; its dtype, or with bounds that have another one the dtype that both have together."""
-        node = self._check(x)._node
-        only("iuf", "clip", node)
-        for bound, op in ((a_min if min is None else min, "maximum"), (a_max if max is None else max, "minimum")):
-            if bound is None:
-                continue
-            b = self._bound(bound, x)
-            if isinstance(bound, (bool, int, float, complex)) and not isinstance(bound, np.generic):
-                b = self._cast(b, x.dtype)
-            node = Node(op, (node, b), self._broadcast("clip", node, b), dt.promote(node.dtype, b.dtype))
-        return self._wrap(node) if node is not x._node else self.positive(x)
-
-    def _bound(self, bound: Any, x: Array) -> Node:
-        """A number beyond what an integer type holds bounds nothing on that side."""
-        if isinstance(bound, int) and not isinstance(bound, bool) and dt.is_integer(x.dtype):
+        only("biuf", "clip", self._check(x)._node)
+        low, high = a_min if min is None else min, a_max if max is None else max
+        if dt.is_integer(x.dtype):  # a number beyond what the type holds bounds nothing on that side
             info = np.iinfo(x.dtype)
-            bound = int(info.min) if bound < info.min else int(info.max) if bound > info.max else bound
-        return self._operand(bound, x.dtype)
+            low = None if type(low) is int and low <= info.min else low
+            high = None if type(high) is int and high >= info.max else high
+        bounds = {op: bound for op, bound in (("maximum", low), ("minimum", high)) if bound is not None}
+        if not bounds:
+            return self.positive(x)  # type: ignore[no-any-return]
+        node, *limits = self._beside(x, *bounds.values())
+        t = dt.result_type([node.dtype, *(b.dtype for b in limits)], [])
+        for op, b in zip(bounds, limits):
+            node = Node(op, (node, b), self._broadcast("clip", node, b), dt.promote(node.dtype, b.dtype))
+        return self._wrap(self._cast(node, t))
 
     # what operators call, without binding
     _cores: Dict[str, Callable[..., Array]] = {f.name: f.core for f in (
@@ -206,14 +204,11 @@ class Elementwise(Base):
 
     @spelled
     def imag(self, x: Array, /) -> Array:
-        """Imaginary part, which is 0 of real numbers."""
-        return self._part("imag", x) if dt.is_complex(x.dtype) else self._zeros(x)
+        """Imaginary part, which is 0 of real numbers, and not written to."""
+        return self._part("imag", x) if dt.is_complex(x.dtype) else self.broadcast_to(self._wrap(const(0, x.dtype)), x.shape)  # type: ignore
 
     def _part(self, op: str, x: Array) -> Array:
         return Array._of_view(PartView(x, op, dt.real_of(x.dtype)))
-
-    def _zeros(self, x: Array) -> Array:
-        return self._array("broadcast_to", (const(0, x.dtype),), x.shape, x.dtype, shape=list(x.shape)) if x.ndim else self._wrap(const(0, x.dtype))
 
     def lerp(self, a: Union[Array, Number], b: Union[Array, Number], t: Union[Array, Number], /) -> Array:
         """a + t*(b - a)."""

@@ -51,7 +51,9 @@ class Manipulation(Elementwise, Creation):
     def reshape(self, x: Array, /, shape: Tuple[int, ...], order: str = "C", *, copy: Optional[bool] = None) -> Array:
         """x's elements in another shape; one extent may be -1. A view where NumPy's is one."""
         s = self._extents(x, shape)
-        if order == "F":
+        if order not in ("C", "F", "A"):
+            raise ValueError(f"an order is 'C', 'F' or 'A', not {order!r}")
+        if order == "F" or order == "A" and x._ghost.flags.fnc:
             return self._turned(self.reshape(self._turned(x), tuple(s[::-1]), copy=copy))
         ghost = reshaped(x._ghost, tuple(s)) if copy is not True else None
         if ghost is not None:
@@ -204,7 +206,7 @@ class Manipulation(Elementwise, Creation):
         """Arrays one after the other along an axis; None: flattened first."""
         arrays = self._several(arrays)
         if out is not None:
-            return self._into(out, self.concat(arrays, axis))
+            return self._into(out, self.concat(arrays, axis), casting)
         if axis is None:
             arrays, axis = [self.reshape(a, (-1 if a.size else 0,)) for a in arrays], 0
         if not arrays:
@@ -214,6 +216,9 @@ class Manipulation(Elementwise, Creation):
         if any(self._check(a).ndim != len(first) or a.shape[:k] + a.shape[k + 1:] != first[:k] + first[k + 1:] for a in arrays):
             raise ValueError(f"concat: shapes differ elsewhere than along axis {k}: {[a.shape for a in arrays]}")
         t = dt.result_type([a.dtype for a in arrays], []) if dtype is None else dt.dtype_of(dtype)
+        if dtype is not None:
+            for a in arrays:
+                dt.check_cast("concat:", a.dtype, t, casting)
         nodes = [self._cast(a._node, t) for a in arrays]
         return self._wrap(_joined("concat", nodes, k, t))
 
@@ -228,7 +233,7 @@ class Manipulation(Elementwise, Creation):
         k = self._axis(axis, self._check(arrays[0]).ndim + 1)
         if any(self._check(a).shape != arrays[0].shape for a in arrays):
             raise ValueError(f"stack: shapes differ: {[a.shape for a in arrays]}")
-        return self.concat([self.expand_dims(a, axis=k) for a in arrays], k, out, dtype=dtype)
+        return self.concat([self.expand_dims(a, axis=k) for a in arrays], k, out, dtype=dtype, casting=casting)
 
     def unstack(self, x: Array, /, axis: int = 0) -> Tuple[Array, ...]:
         """The arrays along an axis."""

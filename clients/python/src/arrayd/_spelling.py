@@ -1,9 +1,11 @@
-"""Functions as NumPy's are called: what NumPy would make an array of, for their first argument, and `out=`."""
+"""Functions as NumPy's are called: what NumPy would make an array of, for their first argument, which has NumPy's name, and `out=`."""
 from __future__ import annotations
 
 import functools
 import inspect
-from typing import Any, Callable, TypeVar, cast
+from typing import Any, Callable, Optional, TypeVar, cast
+
+import numpy as np
 
 from ._array import Array
 
@@ -11,17 +13,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def spelled(f: F) -> F:
-    """A function of a namespace, of an array. Where it names `out`, that is seen to here. NumPy calls first arguments a, m, arr, …: a
-    keyword that is no other argument's stands for the first."""
+    """A function of a namespace, of an array. Where it names `out`, that is seen to here. The first one may be named
+    where NumPy's may, by NumPy's name: a, m, arr, …"""
     names = list(inspect.signature(f).parameters)
     at = names.index("out") - 2 if "out" in names else None  # behind the namespace and the array
 
     @functools.wraps(f)
     def g(self: Any, /, *args: Any, **more: Any) -> Any:
         if not args:
-            args = tuple(more.pop(name) for name in [*more] if name not in names[2:])
-            if len(args) != 1:
-                raise TypeError(f"{f.__name__}() wants an array")
+            first = _first(f.__name__.replace("_np_", ""))
+            if first not in more:
+                raise TypeError(f"{f.__name__}() wants an array" + (f", {first}" if first else ""))
+            args = (more.pop(first),)
         x, args = args[0], args[1:]
         if not isinstance(x, Array):
             x = self._taken(x)
@@ -34,3 +37,13 @@ def spelled(f: F) -> F:
         return r if out is None else self._into(out, r)
 
     return cast(F, g)
+
+
+def _first(name: str) -> Optional[str]:
+    """The name of the first argument of NumPy's function; None where it has none."""
+    numpys = getattr(np, name, None) or getattr(np.lib.stride_tricks, name, None)
+    try:
+        p = next(iter(inspect.signature(cast(Any, numpys)).parameters.values()))
+    except (TypeError, ValueError):  # there is no such function, or it is not said
+        return None
+    return p.name if p.kind is p.POSITIONAL_OR_KEYWORD else None

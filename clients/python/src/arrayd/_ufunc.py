@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, Union, overload
 
 import numpy as np
 
+from . import _dtypes as dt
 from ._array import Array
 
 if TYPE_CHECKING:
@@ -61,7 +62,10 @@ class Bound:
                 return of.numpy(*args)
             args = tuple(c._taken(a) for a in args)
         if dtype is not None:
-            args = tuple(c._taken(a).astype(dtype) if not isinstance(a, PLAIN) else a for a in args)
+            t = dt.dtype_of(dtype)
+            for a in args:
+                dt.check_cast(f"{of.name}:", dt.scalar_with(a, t) if isinstance(a, (bool, int, float, complex)) else c._taken(a).dtype, t, casting)
+            args = tuple(c._taken(a).astype(t) if not isinstance(a, PLAIN) else a for a in args)
         r = of.core(c, *args)
         if where is not True:
             base: Any = 0 if out is None else out[0] if isinstance(out, tuple) else out

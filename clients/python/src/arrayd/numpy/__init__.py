@@ -12,7 +12,7 @@ from typing import Any, List
 
 import numpy as _numpy
 
-from ._hosted import OWN
+from ._hosted import OWN, TOLD, told
 
 newaxis = None
 _OWN = (*OWN, "can_cast", "dtype", "emath", "exceptions", "finfo", "iinfo", "isdtype", "ma", "poly1d", "polynomial", "testing", "typing", "version")
@@ -134,7 +134,7 @@ class _NdarrayType(type):
 
         return isinstance(x, Array)
 
-    def __call__(cls, shape: Any, dtype: Any = None, *_: Any, **more: Any) -> Any:
+    def __call__(cls, shape: Any, dtype: Any = float, *, order: str = "C") -> Any:
         return _client().empty(shape, dtype)
 
 
@@ -161,6 +161,8 @@ def __getattr__(name: str) -> Any:
         value = sys.modules[f"{__name__}.{name}"]
     elif name in _OWN or name in _CONSTANTS or (isinstance(numpys, type) and (issubclass(numpys, _numpy.generic) or name in ("bool", "ufunc"))):
         value = getattr(_numpy, name)
+    elif name in TOLD:
+        value = told(getattr(_numpy, name))
     elif name == "bool":  # NumPy before 2
         value = _numpy.bool_
     elif name in ("load", "save", "savez", "savez_compressed", "savetxt", "array2string", "array_repr", "array_str"):

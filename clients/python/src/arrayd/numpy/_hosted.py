@@ -3,6 +3,7 @@
 What the namespace defines itself comes before this table: a name leaves it when the server has the function."""
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Tuple
 
 import numpy as np
@@ -20,7 +21,7 @@ HOSTED: Dict[str, Tuple[str, ...]] = {part: tuple(names.split()) for part, names
         geomspace hamming hanning histogram histogram2d histogram_bin_edges histogramdd i0 in1d insert interp intersect1d ix_
         kaiser kron lcm ldexp lexsort load loadtxt logspace mask_indices matvec median nanmedian nanpercentile nanquantile
         packbits partition percentile poly polyadd polyder polydiv polyfit polyint polymul polysub polyval quantile ravel_multi_index
-        real_if_close resize roots setdiff1d setxor1d sort_complex spacing tril_indices tril_indices_from trim_zeros triu_indices triu_indices_from
+        resize roots setdiff1d setxor1d sort_complex spacing tril_indices tril_indices_from trim_zeros triu_indices triu_indices_from
         union1d unique unpackbits unravel_index unwrap vander vecmat""",
     "linalg": """
         cholesky cond cross det eig eigh eigvals eigvalsh inv lstsq matrix_norm matrix_power matrix_rank multi_dot norm pinv qr slogdet solve
@@ -28,12 +29,26 @@ HOSTED: Dict[str, Tuple[str, ...]] = {part: tuple(names.split()) for part, names
     "fft": """
         fft fft2 fftfreq fftn hfft ifft ifft2 ifftn ihfft irfft irfft2 irfftn rfft rfft2 rfftfreq rfftn""",
 }.items()}
-OWN = """broadcast broadcast_shapes errstate format_float_positional format_float_scientific get_printoptions geterr index_exp isscalar issubdtype
-iterable min_scalar_type ndenumerate ndindex nditer printoptions promote_types s_ set_printoptions seterr typename vectorize""".split()  # as they are
+OWN = """broadcast broadcast_shapes format_float_positional format_float_scientific get_printoptions geterr index_exp isscalar issubdtype
+iterable min_scalar_type ndenumerate ndindex nditer printoptions promote_types s_ set_printoptions typename vectorize""".split()  # as they are
+TOLD = ("errstate", "seterr")  # as they are, too, but for what nothing here does
 ON_SERVER = {"linalg": ("diagonal", "matmul", "matrix_transpose", "outer", "tensordot", "trace", "vecdot")}  # the namespace's
 ASKED = ("save", "savez", "savez_compressed", "savetxt", "array2string", "array_repr", "array_str", "tofile", "copyto")  # values are asked for
 
 OUT_OF_RANDOM = {"random": 2, "standard_normal": 2, "standard_exponential": 3, "standard_gamma": 3}  # where `out` may be by its place
+
+
+def told(function: Callable[..., Any]) -> Callable[..., Any]:
+    """NumPy's errstate or seterr. The server gives no warnings and stops at no number, so it takes "ignore" and "warn" only."""
+    @functools.wraps(function)
+    def f(*args: Any, **more: Any) -> Any:
+        for v in (*args, *more.values()):
+            if isinstance(v, str) and v not in ("ignore", "warn"):
+                raise NotImplementedError(f"{function.__name__}: {v!r}: the server does not tell of divisions by 0, overflow and the like: "
+                                          "ask np.isfinite(x).all() of the result; numpy's own is for values in this process")
+        return function(*args, **more)
+
+    return f
 
 
 class Hosted:
@@ -287,3 +302,5 @@ for _name in HOSTED[""]:
         setattr(Hosting, _name, Named(_name))
 for _name in OWN:
     setattr(Hosting, _name, staticmethod(_own) if callable(_own := getattr(np, _name)) else _own)
+for _name in TOLD:
+    setattr(Hosting, _name, staticmethod(told(getattr(np, _name))))

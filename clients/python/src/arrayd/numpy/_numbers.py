@@ -22,7 +22,7 @@ class Numbers(Shapes):
         if decimals == 0:
             return self.rint(x)  # type: ignore[no-any-return]
         if dt.is_integer(x.dtype):
-            return self._hosted("round", np.round)(x, decimals) if decimals < 0 else x
+            return self._hosted("round", np.round)(x, decimals) if decimals < 0 else self._copied(x)
         by = 10.0 ** abs(decimals)
         return self.rint(x * by) / by if decimals > 0 else self.rint(x / by) * by  # type: ignore[no-any-return]
 
@@ -117,13 +117,22 @@ class Numbers(Shapes):
     def nan_to_num(self, x: Array, /, copy: bool = True, nan: float = 0.0, posinf: Optional[float] = None,
                    neginf: Optional[float] = None) -> Array:
         """x with numbers in place of NaN and the infinities."""
+        if dt.is_complex(x.dtype):
+            r = self._hosted("nan_to_num", np.nan_to_num)(x, True, nan, posinf, neginf)
+            return r if copy else self._into(x, r)
         if not dt.is_real_floating(x.dtype):
-            return self._hosted("nan_to_num", np.nan_to_num)(x, copy, nan, posinf, neginf) if dt.is_complex(x.dtype) else self._copied(x)
+            return self._copied(x) if copy else x
         limits = np.finfo(x.dtype)
         r = self.where(self.isnan(x), nan, x)
         r = self.where(x == math.inf, float(limits.max) if posinf is None else posinf, r)
         r = self.where(x == -math.inf, float(limits.min) if neginf is None else neginf, r)
         return r if copy else self._into(x, r)
+
+    def real_if_close(self, a: Any, tol: float = 100) -> Array:
+        """Without the imaginary part, where that is nearly 0 (in this process)."""
+        x = self._taken(a)
+        r: Array = self._hosted("real_if_close", np.real_if_close)(x, tol) if dt.is_complex(x.dtype) else x
+        return x if r.dtype == x.dtype else r
 
     @spelled
     def isposinf(self, x: Array, /, out: Any = None) -> Array:
@@ -216,15 +225,25 @@ class Numbers(Shapes):
 
     def select(self, condlist: Any, choicelist: Any, default: Any = 0) -> Any:
         """Of the first condition that holds, its choice."""
-        r = default
-        for c, x in reversed(list(zip(condlist, choicelist))):
-            r = self.where(c, x, r)
+        if len(condlist) != len(choicelist) or not len(condlist):
+            raise ValueError(f"select: {len(condlist)} conditions, and {len(choicelist)} choices: as many are wanted, and one or more")
+        conditions = [self._taken(c) for c in condlist]
+        if any(c.dtype != dt.BOOL for c in conditions):
+            raise TypeError("select: conditions are arrays of bools")
+        *choices, last = self._beside(*choicelist, default)
+        t = dt.result_type([n.dtype for n in (*choices, last)], [])
+        r: Any = self._wrap(self._cast(last, t))
+        for c, x in zip(conditions[::-1], choices[::-1]):
+            r = self.where(c, self._wrap(self._cast(x, t)), r)
         return r
 
     def piecewise(self, x: Any, condlist: Any, funclist: Any, *args: Any, **more: Any) -> Array:
-        """Of the last condition that holds, its function of x."""
+        """Of the last condition that holds, its function of those elements (in this process), or its number."""
         x = self._taken(x)
-        conditions = [self._taken(c) for c in (condlist if isinstance(condlist, (list, tuple)) else [condlist])]
+        one = not isinstance(condlist, (list, tuple)) or not isinstance(condlist[0], (list, tuple, Array, np.ndarray)) and x.ndim
+        conditions = [self.astype(self._taken(c), dt.BOOL) for c in ([condlist] if one else condlist)]
+        if len(funclist) not in (len(conditions), len(conditions) + 1):
+            raise ValueError(f"piecewise: {len(conditions)} conditions, and {len(funclist)} functions: as many are wanted, or one more")
         if len(funclist) == len(conditions) + 1:
             anywhere = conditions[0]
             for c in conditions[1:]:
@@ -232,8 +251,11 @@ class Numbers(Shapes):
             conditions.append(self.logical_not(anywhere))
         r: Array = self.zeros_like(x)
         for c, f in zip(conditions, funclist):
-            r = self.where(c, f(x, *args, **more) if callable(f) else f, r)
-        return self.astype(r, x.dtype, copy=False)
+            if not callable(f):
+                r[c] = f
+            elif (part := x[c]).size:
+                r[c] = f(part, *args, **more)
+        return r
 
     def put(self, a: Array, ind: Any, v: Any, mode: str = "raise") -> None:
         """a.flat[ind] = v (in this process)."""
@@ -324,14 +346,21 @@ class Numbers(Shapes):
             count = a.size // builtins.max(r.size, 1)
             return (r, self.full(r.shape, count, r.dtype)) if returned else r
         w = self._taken(weights)
+        known, along = w._node.value, axis
         if w.shape != a.shape:
-            if not isinstance(axis, int) or w.ndim != 1 or w.shape[0] != a.shape[axis]:
+            if axis is None:
                 raise TypeError("Axis must be specified when shapes of a and weights differ.")
-            w = self.moveaxis(self.broadcast_to(w, (*a.shape[:axis % a.ndim], *a.shape[axis % a.ndim + 1:], w.size)), -1, axis)
-        t = dt.floating(dt.promote(a.dtype, w.dtype))
+            axes, along = self._axes(axis, a.ndim), None
+            if w.shape != tuple(a.shape[k] for k in axes):
+                raise ValueError("Shape of weights must be consistent with shape of a along specified axis.")
+            w = self.permute_dims(w, tuple(int(k) for k in np.argsort(axes))).reshape(tuple(n if k in axes else 1 for k, n in enumerate(a.shape)))
+        t = dt.promote(a.dtype, w.dtype)
+        t = t if dt.is_floating(a.dtype) else dt.promote(t, dt.FLOAT64)
         total = self.sum(w, axis, t, keepdims=keepdims)
-        r = self.sum(self.multiply(a, w), axis, t, keepdims=keepdims) / total
-        return (r, total) if returned else r
+        if known is not None and not np.sum(dt.plain(known), tuple(self._axes(along, known.ndim))).all():
+            raise ZeroDivisionError("average: weights sum to 0")
+        r = self.sum(self.multiply(self.astype(a, t, copy=False), w), axis, t, keepdims=keepdims) / total
+        return (r, self._copied(self.broadcast_to(total, r.shape))) if returned else r
 
     @spelled
     def trapezoid(self, y: Array, /, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:

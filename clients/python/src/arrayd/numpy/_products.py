@@ -55,7 +55,9 @@ class Products(Numbers):
         """Of one array, where nothing is summed: a view, as NumPy's. None for the rest."""
         if not isinstance(subscripts, str) or not isinstance(x, Array):
             return None
-        letters, _, to = subscripts.replace(" ", "").partition("->")
+        letters, arrow, to = subscripts.replace(" ", "").partition("->")
+        if not arrow and len(set(letters)) == len(letters) and letters.isalpha():
+            to = "".join(sorted(letters))
         if letters == to * 2 and len(to) == 1 and x.ndim == 2 and x.shape[0] == x.shape[1]:
             return self._elements(x)[::x.shape[0] + 1]
         of = _terms(f"{letters}->{to}", [x.ndim])

@@ -45,7 +45,7 @@ class Ndarray:
     def __init__(self, client: Any):
         self._client = client
 
-    def __call__(self, shape: Any, dtype: Any = None, *_: Any, **more: Any) -> Array:
+    def __call__(self, shape: Any, dtype: Any = float, *, order: str = "C") -> Array:
         made: Array = self._client.empty(shape, dtype)
         return made
 
@@ -64,23 +64,27 @@ class Shapes(Statistics, Hosting):
         x = self.asarray(object, dtype)
         if copy and x is object:
             x = self._copied(x)
+        x = self._ordered(object, x, order)
         return self.reshape(x, (1,) * (ndmin - x.ndim) + x.shape) if ndmin > x.ndim else x
 
     def asanyarray(self, a: Any, dtype: Any = None, order: Optional[str] = None, *, device: Any = None, copy: Optional[bool] = None,
                    like: Any = None) -> Array:
         """The same as asarray."""
-        return self.asarray(a, dtype, device=device, copy=copy)
+        return self.asarray(a, dtype, order, device=device, copy=copy)
 
-    ascontiguousarray = asanyarray
+    def ascontiguousarray(self, a: Any, dtype: Any = None, *, like: Any = None) -> Array:
+        """The same as asarray, with one axis at least. A copy where NumPy's is one: of what is not in C's order."""
+        return self.atleast_1d(self._ordered(a, self.asarray(a, dtype), "C"))  # type: ignore[no-any-return]
 
     def asfortranarray(self, a: Any, dtype: Any = None, *, like: Any = None) -> Array:
         """The same as asarray. A copy where NumPy's is one: of what is not in Fortran's order."""
-        x = self.asarray(a, dtype)
-        return self._copied(x) if x is a and not x._ghost.flags.f_contiguous else x
+        return self._ordered(a, self.asarray(a, dtype), "F")
 
     def require(self, a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = None) -> Array:
-        """The same as asarray."""
-        return self.asarray(a, dtype)
+        """The same as asarray. A copy where NumPy's is one: of a view, and of what is not in the order that is required."""
+        wanted = {str(r).upper()[0] for r in ([requirements] if isinstance(requirements, str) else requirements or ())}
+        x = self.asarray(a, dtype, "C" if "C" in wanted else "F" if "F" in wanted else None)
+        return self._copied(x) if x is a and "O" in wanted and x._view is not None else x
 
     def copy(self, a: Any, order: str = "K", subok: bool = False) -> Array:
         """An independent array with the current values."""
@@ -91,8 +95,10 @@ class Shapes(Statistics, Hosting):
         if not isinstance(dst, Array):
             self._hosted("copyto", np.copyto)(dst, src, casting=casting, where=where)
             return
-        src = self._taken(src)
-        dst[...] = src if where is True else self.where(where, src, dst)
+        plain = type(src) in (bool, int, float, complex)
+        t = dt.scalar_with(src, dst.dtype) if plain else self._taken(src).dtype
+        dt.check_cast("copyto:", t, dst.dtype, casting)
+        dst[...] = src if where is True else self.astype(self.where(where, src, dst), dst.dtype)
 
     def identity(self, n: int, dtype: Any = None, *, like: Any = None) -> Array:
         """1 on the diagonal of a square matrix, else 0."""
@@ -195,6 +201,9 @@ class Shapes(Statistics, Hosting):
     @spelled
     def ravel(self, a: Array, /, order: str = "C") -> Array:
         """The elements in one axis: a view where NumPy's is one."""
+        if order == "K":  # as they are in memory
+            strides = a._ghost.strides
+            a, order = self.permute_dims(a, tuple(sorted(range(a.ndim), key=lambda k: -builtins.abs(strides[k])))), "C"
         return self.reshape(a, (a.size,), order)
 
     @spelled
@@ -221,7 +230,8 @@ class Shapes(Statistics, Hosting):
         """numpy.broadcast_arrays; matplotlib has None and text among the arrays, which remain NumPy's."""
         numbers = [isinstance(a, Array) or np.asarray(a).dtype in dt.NAME_OF for a in args]
         shape = np.broadcast_shapes(*(self.shape(a) for a in args))
-        made = tuple(self.broadcast_to(a, shape) if n else np.broadcast_to(a, shape) for a, n in zip(args, numbers))
+        made = tuple(a if isinstance(a, Array) and a.shape == shape else self.broadcast_to(a, shape) if n else np.broadcast_to(a, shape)
+                     for a, n in zip(args, numbers))
         return made if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else list(made)
 
     def _least(self, arrays: Tuple[Any, ...], key: Callable[[Array], Any]) -> Any:
@@ -259,8 +269,10 @@ class Shapes(Statistics, Hosting):
         return self.flip(m, 0)
 
     @spelled
-    def sliding_window_view(self, x: Array, /, window_shape: Any, axis: Any = None, **_: Any) -> Array:
+    def sliding_window_view(self, x: Array, /, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False) -> Array:
         """The windows at each position, in new last axes (not a view)."""
+        if writeable:
+            raise NotImplementedError("sliding_window_view: windows cannot be written to: they are copies")
         windows = [int(n) for n in np.atleast_1d(window_shape)]
         axes = list(range(x.ndim)) if axis is None else [self._axis(k, x.ndim) for k in np.atleast_1d(axis)]
         if len(axes) != len(windows):
@@ -270,18 +282,18 @@ class Shapes(Statistics, Hosting):
                 raise ValueError(f"a window of {w} in an axis of {x.shape[k]}")
             places = np.arange(x.shape[k] - w + 1)[:, None] + np.arange(w)
             x = self.moveaxis(self.take(x, self._from_host(places), axis=k), k + 1, -1)
-        return x
+        return self.broadcast_to(x, x.shape)  # which is not written to
 
     # --- joining and splitting ---
 
     def hstack(self, tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
         """Arrays side by side: along the second axis, of one axis along that."""
         arrays = [self.atleast_1d(a) for a in tup]
-        return self.concat(arrays, 0 if arrays and arrays[0].ndim == 1 else 1, dtype=dtype)
+        return self.concat(arrays, 0 if arrays and arrays[0].ndim == 1 else 1, dtype=dtype, casting=casting)
 
     def vstack(self, tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
         """Arrays one below the other."""
-        return self.concat([self.atleast_2d(a) for a in tup], 0, dtype=dtype)
+        return self.concat([self.atleast_2d(a) for a in tup], 0, dtype=dtype, casting=casting)
 
     row_stack = vstack
 
@@ -317,7 +329,7 @@ class Shapes(Statistics, Hosting):
                 return x.reshape((1,) * (rank - x.ndim) + x.shape)
             return self.concat([joined(b, level + 1) for b in a], rank - deep + level)
 
-        return joined(arrays, 0)
+        return joined(arrays, 0) if deep else self._copied(self._taken(arrays))
 
     def _blocks(self, arrays: Any) -> List[Array]:
         return [b for a in arrays for b in self._blocks(a)] if isinstance(arrays, list) else [self._taken(arrays)]
@@ -368,6 +380,8 @@ class Shapes(Statistics, Hosting):
         widths = [(int(a), int(b)) for a, b in np.broadcast_to(np.asarray(pad_width), (array.ndim, 2))]
         if any(n < 0 for w in widths for n in w):
             raise ValueError("nothing is padded by less than 0")
+        if not any(n for w in widths for n in w):
+            return self._copied(array)
         if mode in BY_PLACES:
             for k, w in enumerate(widths):
                 if w != (0, 0):
