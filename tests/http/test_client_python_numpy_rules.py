@@ -103,6 +103,13 @@ np.hstack([f, f], dtype="int8") | np.vstack([f, f], dtype="float32", casting="no
 np.sum(x=a) | np.sum(arr=a) | np.clip(arr=a, a_min=0, a_max=1) | np.sort(x=a) | np.round(x=a) | np.fix(z=a) | np.reshape(b=a, shape=3) | np.take(arr=a, indices=[0]) | np.tile(a=a, reps=2)
 np.max(b=a) | np.mean(axis=0) | np.roll(x=a, shift=1) | np.isclose(x=a, b=a) | np.diag(k=1) | np.lib.stride_tricks.sliding_window_view(v=a, window_shape=2) | np.nan_to_num(a=a)
 np.lib.stride_tricks.sliding_window_view(i, 2, nonsense=True) | np.ndarray((2,), float, nonsense=1) | np.reshape(a, 12, "X") | np.compress(cond=m, a=i) | np.cumsum(b=i)
+u == -1 | u > -1 | u < 300 | u != 10**30 | i < 2**63 | -1 < u | u / -1 | u / 300 | np.equal(u, -1) | u + 300 | np.maximum(u, -1)
+np.rint(i) | np.rint(m).astype(int) | np.round(i) | np.round(f) | np.round(a, 1.5) | np.sinc(f.astype("float16")) | np.deg2rad(a * 1j) | np.fabs(a * 1j)
+np.max(i, initial=3.5) | np.max(i, initial=9.5) | np.max(m, initial=3) | np.max(u, initial=300) | np.sum(i8, initial=1.5) | np.sum(f[:3], initial=np.float64(1)) | np.max(i8, initial=2, where=i8 < 0)
+np.sum(i[2], axis=0) | np.sum(np.array(3), axis=0) | np.max(np.array(3), axis=-1) | np.argmax(np.array(3), axis=0) | np.all(np.array(3), axis=0) | np.argmax(a, (0, 1)) | np.sum(np.array(3), axis=1)
+np.asarray([1 + 2j], float) | np.array(1 + 2j, dtype=int) | np.array([1j], bool) | np.zeros(2.5) | np.zeros((2.0, 3)) | np.eye(2.5) | np.identity(3.0) | np.sqrt(i, dtype="int64") | np.add(i, 1, dtype="int8", casting="unsafe")
+np.take(a, [True, False], 1) | np.take(a, []) | np.permute_dims(a) | np.block((a, a)) | np.asfortranarray(3.0) | np.gradient(m) | np.gradient(u, u[:4]) | np.gradient(u[::-1])
+np.add(i[1], 1, out=np.zeros(())) | np.sum(u, out=np.zeros(())) | np.sum(i, out=np.array(0))
 """
 
 

@@ -483,7 +483,7 @@ class Array(Held, Methods):
                 return self._view.parent._assigning_region(inner, v)  # type: ignore[no-any-return]
             return self._becoming(c._engine.assigned(with_part(node, index, v)))
         if self._stays:
-            return self._written(v, index.text)
+            return self._written(v, index.text) if index.text else self._written(c._cast(v, self.dtype))
         if node.handle is None:
             here = node.value is not None or node.nbytes <= 4096
         else:  # it has been fetched to be read by single elements

@@ -16,6 +16,7 @@ from ._requests import Steps
 Axis = Union[None, int, Tuple[int, ...]]
 
 FITS = 65504.0  # into every floating dtype, that is, into float16
+AxisError = getattr(np, "exceptions", np).AxisError  # an IndexError and a ValueError
 PLAIN = (bool, int, float, complex)
 COUNTED = (int, float)
 MANY = 4096
@@ -205,7 +206,7 @@ class Base:
         except TypeError:
             raise TypeError(f"an axis is an integer, or None; not {axis!r}") from None
         if not -rank <= i < rank:
-            raise IndexError(f"axis {i} is out of range for an array of rank {rank}")
+            raise AxisError(f"axis {i} is out of range for an array of rank {rank}")
         return i % rank
 
     def _axes(self, axis: Axis, rank: int) -> List[int]:
@@ -222,7 +223,7 @@ class Base:
 
     @staticmethod
     def _shape(shape: Any) -> Shape:
-        s = tuple(int(n) for n in shape) if isinstance(shape, (tuple, list)) or getattr(shape, "ndim", 0) else (int(shape),)
+        s = tuple(operator.index(n) for n in shape) if isinstance(shape, (tuple, list)) or getattr(shape, "ndim", False) else (operator.index(shape),)
         if any(n < 0 for n in s):
             raise ValueError(f"a shape has no negative extents: {shape}")
         return s

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import secrets
 from typing import Any, List, Literal, Optional, Sequence, Tuple, Union
 
@@ -49,6 +50,8 @@ class Creation(Base):
         if _holds_arrays(obj):
             obj = _fetched(obj)
         value = np.asarray(obj)
+        if t is not None and value.dtype.kind == "c" and not dt.is_complex(t) and t != dt.BOOL:
+            raise TypeError("complex numbers cannot be cast to real ones: use real(x) or imag(x)")
         if t is not None and t.kind in "iu" and value.dtype.kind == "f" and not isinstance(obj, (np.ndarray, float)):
             value = np.asarray(obj, dtype=t)  # NumPy takes integers on both sides of 2**63 for floats
         if value.dtype == object:
@@ -159,8 +162,8 @@ class Creation(Base):
         """1 on the k-th diagonal, else 0."""
         self._check_device(device)
         t = dt.FLOAT64 if dtype is None else dt.dtype_of(dtype)
-        n_rows = int(N)
-        m = n_rows if M is None else int(M)
+        n_rows = operator.index(N)
+        m = n_rows if M is None else operator.index(M)
         if n_rows * m * t.itemsize <= SMALL:
             return self._from_host(np.eye(n_rows, m, k), t)
         return self._wrap(create({"eye": {"n": n_rows, "m": m, "k": k}}, (n_rows, m), t))

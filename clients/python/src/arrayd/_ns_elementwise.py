@@ -1,6 +1,7 @@
 """Elementwise functions of the standard, and arrayd's own beside them."""
 from __future__ import annotations
 
+import math
 from typing import Any, Callable, Dict, Optional, Tuple, Union
 
 import numpy as np
@@ -48,7 +49,13 @@ def _binary(name: str, kinds: str, rule: Rule, text: str) -> Ufunc:
         return types.setdefault((a.dtype, b.dtype), rule(t))
 
     def f(self: Base, x1: Union[Array, Number], x2: Union[Array, Number], /) -> Array:
-        a, b = self._pair(name, x1, x2)
+        try:
+            a, b = self._pair(name, x1, x2)
+        except OverflowError:  # a number beyond what an integer type holds, which can be compared with that, or divided
+            if rule is not _bool and rule is not dt.floating:
+                raise
+            x1, x2 = ((math.copysign(math.inf, v) if rule is _bool else float(v)) if type(v) is int else v for v in (x1, x2))
+            a, b = self._pair(name, x1, x2)
         t = types.get((a.dtype, b.dtype))
         if t is None:
             t = type_of(a, b)
@@ -74,6 +81,12 @@ def _power(self: Base, x1: Union[Array, Number], x2: Union[Array, Number], /) ->
 
 
 _plain_power = _binary("pow", "biufc", _counted, "x1 ** x2.")
+
+
+def _rint(self: Base, x: Array, /) -> Array:
+    only("biufc", "rint", self._check(x)._node)
+    t = dt.floating(x.dtype)
+    return self._array("round", (self._cast(x._node, t),), x.shape, t)
 
 
 class Elementwise(Base):
@@ -112,7 +125,7 @@ class Elementwise(Base):
     logical_not = _unary("logical_not", "biufc", _bool, "not, of each element as a bool.")
     negative = _unary("negative", "iufc", _same, "-x.")
     positive = _unary("positive", "iufc", _same, "+x.")
-    rint = _unary("rint", "biufc", _same, "Nearest integer, halves to even.", op="round")
+    rint = Ufunc("rint", _rint, 1, "Nearest integer, halves to even, as a floating number.")
     sign = _unary("sign", "iufc", _same, "-1, 0 or 1; x/|x| of complex numbers.")
     signbit = _unary("signbit", "f", _bool, "The sign bit is set.")
     square = _unary("square", "biufc", _counted, "x*x.")

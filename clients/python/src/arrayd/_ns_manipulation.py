@@ -105,8 +105,10 @@ class Manipulation(Elementwise, Creation):
 
     @spelled
     def permute_dims(self, x: Array, /, axes: Optional[Tuple[int, ...]] = None) -> Array:
-        """x with its axes in another order; without one, reversed."""
-        order = self._axes(tuple(range(x.ndim))[::-1] if axes is None else tuple(axes), self._check(x).ndim)
+        """x with its axes in another order: in reverse, if no other is named."""
+        if axes is None:
+            return self._turned(x)
+        order = self._axes(tuple(axes), self._check(x).ndim)
         if len(order) != x.ndim:
             raise ValueError(f"{x.ndim} axes are to be named, not {len(order)}")
         back = [order.index(k) for k in range(x.ndim)]
@@ -279,6 +281,8 @@ class Manipulation(Elementwise, Creation):
             x, axis = self.reshape(x, (x.size,)), 0
         k = self._axis(axis, x.ndim)
         indices = self._taken(indices)
+        if indices.dtype == dt.BOOL or not indices.size:
+            indices = self.astype(indices, dt.INT64)
         if not dt.is_integer(indices.dtype):
             raise TypeError("indices are integers")
         how = {} if mode == "raise" else {"mode": mode}

@@ -14,7 +14,7 @@ from ._spelling import spelled
 
 class Statistics(Manipulation):
     def _reduce(self, op: str, x: Array, axis: Axis, keepdims: bool, dtype: dt.DType, /, **attrs: Any) -> Array:
-        axes = self._axes(axis, self._check(x).ndim)
+        axes = [] if not x.ndim and axis in (0, -1) else self._axes(axis, self._check(x).ndim)  # NumPy: a number has an axis here
         shape = self._reduced(x.shape, axes, keepdims)
         if not axes and x.ndim:  # of each element by itself
             one = self.expand_dims(x, axis=0)
@@ -26,6 +26,10 @@ class Statistics(Manipulation):
     def _where(self, x: Array, where: Any, neutral: Any) -> Array:
         """x with a number that does not count, where it is not to count."""
         return x if where is None or where is True else self.where(self._taken(where), x, neutral)
+
+    def _initial(self, value: Any, dtype: dt.DType) -> Array:
+        """What is there before the elements, in their dtype."""
+        return self.astype(value, dtype, copy=False) if isinstance(value, Array) else self.full((), value, dtype)
 
     def _numbers(self, name: str, kinds: str, x: Array) -> None:
         only(kinds, name, self._check(x)._node)
@@ -40,8 +44,8 @@ class Statistics(Manipulation):
         x = self._where(x, where, 1 if op == "prod" else 0)
         if initial is not None:
             then = self.multiply if op == "prod" else self.add
-            r = then(self._sum(op, x, axis, dtype, keepdims, None, None), initial)
-            return r if dtype is None else self.astype(r, dtype, copy=False)
+            r = self._sum(op, x, axis, dtype, keepdims, None, None)
+            return then(r, self._initial(initial, r.dtype))  # type: ignore[no-any-return]
         if dtype is not None:
             t = dt.dtype_of(dtype)
             r = self._reduce(op, self.astype(x, t), axis, keepdims, dt.summed(t))
@@ -78,6 +82,7 @@ class Statistics(Manipulation):
             if where is not None and where is not True:
                 raise ValueError(f"{op}: `where` wants an `initial`, of which the result is where nothing counts")
             return self._reduce(op, x, axis, keepdims, x.dtype)
+        initial = self._initial(initial, x.dtype)
         x = self._where(x, where, initial)
         axes = self._axes(axis, x.ndim)
         if any(x.shape[k] == 0 for k in axes):
@@ -197,11 +202,12 @@ class Statistics(Manipulation):
 
     def _arg(self, op: str, x: Array, axis: Optional[int], keepdims: bool) -> Array:
         self._numbers(op, "biuf", x)
-        axes = self._axes(axis, x.ndim)
+        axes = [] if axis is None or not x.ndim and axis in (0, -1) else [self._axis(axis, x.ndim)]
+        axes = list(range(x.ndim)) if axis is None else axes
         if any(x.shape[k] == 0 for k in axes):
             raise ValueError(f"{op} of nothing")
         shape = self._reduced(x.shape, axes, keepdims)
-        return self._array(op, (x._node,), shape, dt.INT64, axis=None if axis is None else axes[0], keepdims=bool(keepdims))
+        return self._array(op, (x._node,), shape, dt.INT64, axis=axes[0] if axis is not None and axes else None, keepdims=bool(keepdims))
 
     @spelled
     def cumulative_sum(self, x: Array, /, *, axis: Optional[int] = None, dtype: Any = None, out: Any = None, include_initial: bool = False) -> Array:

@@ -67,6 +67,8 @@ class Bound:
                 dt.check_cast(f"{of.name}:", dt.scalar_with(a, t) if isinstance(a, (bool, int, float, complex)) else c._taken(a).dtype, t, casting)
             args = tuple(c._taken(a).astype(t) if not isinstance(a, PLAIN) else a for a in args)
         r = of.core(c, *args)
+        if dtype is not None and dt.is_integer(t) and not dt.is_integer(r.dtype) and r.dtype != dt.BOOL:
+            raise TypeError(f"{of.name}: not defined for results of {dt.name_of(t)}")
         if where is not True:
             base: Any = 0 if out is None else out[0] if isinstance(out, tuple) else out
             r = c.where(c._taken(where), r, base)  # type: ignore[attr-defined]

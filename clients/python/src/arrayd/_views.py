@@ -118,6 +118,8 @@ def with_part(node: Node, index: Basic, v: Node) -> Node:
     """The values of `node` with `v` in a part of them."""
     if index.is_all and v.shape == node.shape and v.dtype == node.dtype:
         return v
+    if not node.shape and not v.shape:  # a number has no index
+        return Node("astype", (v,), (), node.dtype, {"dtype": dt.name_of(node.dtype)})
     made = Node("setitem", (node, v), node.shape, node.dtype, index.attrs)
     made.picked = node.picked  # whose elements are read will be read again
     return made

@@ -3,12 +3,14 @@ from __future__ import annotations
 
 import builtins
 import math
+import operator
 from typing import Any, Optional, Tuple
 
 import numpy as np
 
 from .. import _dtypes as dt
 from .._array import Array
+from .._base import only
 from .._spelling import spelled
 from ._shapes import Shapes
 
@@ -19,10 +21,11 @@ class Numbers(Shapes):
     @spelled
     def round(self, x: Array, /, decimals: int = 0, out: Any = None) -> Array:
         """To so many decimals, halves to even."""
+        decimals = operator.index(decimals)
+        if not dt.is_floating(x.dtype):
+            return self._hosted("round", np.round)(x, decimals) if decimals < 0 else self._copied(x)
         if decimals == 0:
             return self.rint(x)  # type: ignore[no-any-return]
-        if dt.is_integer(x.dtype):
-            return self._hosted("round", np.round)(x, decimals) if decimals < 0 else self._copied(x)
         by = 10.0 ** abs(decimals)
         return self.rint(x * by) / by if decimals > 0 else self.rint(x / by) * by  # type: ignore[no-any-return]
 
@@ -36,11 +39,13 @@ class Numbers(Shapes):
     @spelled
     def deg2rad(self, x: Array, /, out: Any = None) -> Array:
         """Degrees in radians."""
+        only("biuf", "deg2rad", x._node)
         return self.multiply(x, math.pi / 180)  # type: ignore[no-any-return]
 
     @spelled
     def rad2deg(self, x: Array, /, out: Any = None) -> Array:
         """Radians in degrees."""
+        only("biuf", "rad2deg", x._node)
         return self.multiply(x, 180 / math.pi)  # type: ignore[no-any-return]
 
     radians, degrees = deg2rad, rad2deg
@@ -59,6 +64,7 @@ class Numbers(Shapes):
     @spelled
     def fabs(self, x: Array, /, out: Any = None) -> Array:
         """Absolute value, as a floating number."""
+        only("biuf", "fabs", x._node)
         return self.abs(self.astype(x, dt.floating(x.dtype), copy=False))  # type: ignore[no-any-return]
 
     @spelled
@@ -104,8 +110,8 @@ class Numbers(Shapes):
     @spelled
     def sinc(self, x: Array, /) -> Array:
         """sin(pi x)/(pi x)."""
-        y = math.pi * self.where(x == 0, 1e-20, x)
-        return self.sin(y) / y  # type: ignore[no-any-return]
+        y = math.pi * x
+        return self.where(x == 0, 1.0, self.sin(y) / y)  # type: ignore[no-any-return]
 
     @spelled
     def angle(self, z: Array, /, deg: bool = False) -> Array:

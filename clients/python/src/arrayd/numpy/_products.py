@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import _dtypes as dt
 from .._array import Array
+from .._base import only
 from .._spelling import spelled
 from ._numbers import Numbers
 
@@ -129,6 +130,8 @@ class Products(Numbers):
 
     @spelled
     def _np_gradient(self, f: Array, /, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+        only("iufc", "gradient", f._node)
+        f = self.astype(f, dt.floating(f.dtype), copy=False)
         axes = self._axes(axis, f.ndim)
         steps: List[Any] = list(varargs) * len(axes) if len(varargs) == 1 else list(varargs) or [1.0] * len(axes)
         if edge_order != 1 or any(self.ndim(s) > 1 for s in steps) or len(steps) != len(axes) or any(f.shape[k] < 2 for k in axes):

@@ -78,7 +78,7 @@ class Shapes(Statistics, Hosting):
 
     def asfortranarray(self, a: Any, dtype: Any = None, *, like: Any = None) -> Array:
         """The same as asarray. A copy where NumPy's is one: of what is not in Fortran's order."""
-        return self._ordered(a, self.asarray(a, dtype), "F")
+        return self.atleast_1d(self._ordered(a, self.asarray(a, dtype), "F"))  # type: ignore[no-any-return]
 
     def require(self, a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = None) -> Array:
         """The same as asarray. A copy where NumPy's is one: of a view, and of what is not in the order that is required."""
@@ -317,6 +317,9 @@ class Shapes(Statistics, Hosting):
 
     def block(self, arrays: Any) -> Array:
         """An array of blocks, as nested lists have them."""
+        if isinstance(arrays, tuple):
+            raise TypeError("block: blocks are arranged in lists, not tuples")
+
         def depth(a: Any) -> int:
             return 1 + depth(a[0]) if isinstance(a, list) else 0
 
