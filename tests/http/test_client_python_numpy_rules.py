@@ -110,6 +110,9 @@ np.sum(i[2], axis=0) | np.sum(np.array(3), axis=0) | np.max(np.array(3), axis=-1
 np.asarray([1 + 2j], float) | np.array(1 + 2j, dtype=int) | np.array([1j], bool) | np.zeros(2.5) | np.zeros((2.0, 3)) | np.eye(2.5) | np.identity(3.0) | np.sqrt(i, dtype="int64") | np.add(i, 1, dtype="int8", casting="unsafe")
 np.take(a, [True, False], 1) | np.take(a, []) | np.permute_dims(a) | np.block((a, a)) | np.asfortranarray(3.0) | np.gradient(m) | np.gradient(u, u[:4]) | np.gradient(u[::-1])
 np.add(i[1], 1, out=np.zeros(())) | np.sum(u, out=np.zeros(())) | np.sum(i, out=np.array(0))
+np.isposinf(a * 1j) | np.putmask(a, [True], 1) | np.reshape(a, (3.0, 4)) | np.tile(i, 1.5) | np.tile(i, -1) | np.repeat(i, 1.5) | np.repeat(i, [1, 0, 2.0, 1]) | np.repeat(i, [True, False, True, True]) | np.repeat(i, f)
+np.take_along_axis(i, m, 0) | np.tril(a, None) | np.indices((2.5,)) | np.indices((-1,)) | np.split(i, [1.5]) | np.transpose(i, 0) | np.pad(i, 0.5) | np.heaviside(a * 1j, 1)
+np.heaviside(f, 2) | np.heaviside(u, f[:1]) | np.logaddexp2(m, f) | np.logaddexp2(f, 300) | np.trapezoid(a, a * 2, axis=0) | np.trapezoid([1, 2, 3, 4], a) | np.compress(a > 1, a)
 """
 
 
@@ -122,8 +125,8 @@ def test_rules(xp, case, monkeypatch):  # noqa: F811
     try:
         with numpy.errstate(all="ignore"):
             want = eval(case, {"np": numpy, **theirs})  # noqa: S307
-    except (TypeError, ValueError, OverflowError, ZeroDivisionError) as e:
-        kind = next(k for k in (OverflowError, ZeroDivisionError, ValueError, TypeError) if isinstance(e, k))
+    except (TypeError, ValueError, IndexError, OverflowError, ZeroDivisionError) as e:
+        kind = next(k for k in (OverflowError, ZeroDivisionError, IndexError, ValueError, TypeError) if isinstance(e, k))
         with pytest.raises(kind):
             eval(case, {"np": arrayd.numpy, **ours})  # noqa: S307
     else:

@@ -211,7 +211,7 @@ class Creation(Base):
             return self._triangle(op, self._array("broadcast_to", (x._node,), (x.size, x.size), x.dtype, shape=[x.size, x.size]), k)
         if not x.ndim:
             raise ValueError(f"{op} is of arrays of rank 1 and more")
-        return self._array(op, (x._node,), x.shape, x.dtype, k=k)
+        return self._array(op, (x._node,), x.shape, x.dtype, k=operator.index(k))
 
 
 def _holds_arrays(obj: Any) -> bool:

@@ -74,8 +74,9 @@ def _power(self: Base, x1: Union[Array, Number], x2: Union[Array, Number], /) ->
     """Integers to negative integer powers are a ValueError, as in NumPy, where the exponents are known in this process. Nobody waits for
     those that are on the server: there the powers are 0, but for those of 1 and -1."""
     power = _plain_power.core(self, x1, x2)
-    exponents = power._node.args[1]
-    if dt.is_integer(power.dtype) and exponents.dtype.kind == "i" and exponents.value is not None and np.any(exponents.value < 0):
+    node = power._own
+    assert node is not None
+    if node.dtype.kind in "iu" and (exponents := node.args[1]).dtype.kind == "i" and exponents.value is not None and np.any(exponents.value < 0):
         raise ValueError("integers to negative integer powers are not integers: convert them with astype first")
     return power
 
@@ -190,7 +191,9 @@ class Elementwise(Base):
         if not bounds:
             return self.positive(x)  # type: ignore[no-any-return]
         node, *limits = self._beside(x, *bounds.values())
-        t = dt.result_type([node.dtype, *(b.dtype for b in limits)], [])
+        t = node.dtype
+        if any(b.dtype is not t for b in limits):
+            t = dt.result_type([t, *(b.dtype for b in limits)], [])
         for op, b in zip(bounds, limits):
             node = Node(op, (node, b), self._broadcast("clip", node, b), dt.promote(node.dtype, b.dtype))
         return self._wrap(self._cast(node, t))

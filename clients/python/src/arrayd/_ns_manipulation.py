@@ -1,6 +1,7 @@
 """Manipulation, indexing and stencils: all of them expressions."""
 from __future__ import annotations
 
+import operator
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
@@ -64,7 +65,7 @@ class Manipulation(Elementwise, Creation):
 
     def _extents(self, x: Array, shape: Any) -> List[int]:
         """A shape that may have one extent of -1, for x's elements."""
-        s = [int(n) for n in (shape if isinstance(shape, (tuple, list)) else np.atleast_1d(shape))]
+        s = [operator.index(n) for n in (shape if isinstance(shape, (tuple, list)) else np.atleast_1d(shape))]
         if s.count(-1) == 1:
             rest = int(np.prod([n for n in s if n != -1], dtype=object))
             if rest == 0 or x.size % rest:
@@ -248,7 +249,10 @@ class Manipulation(Elementwise, Creation):
         if axis is None:
             x, axis = self.reshape(x, (x.size,)), 0
         k = self._axis(axis, self._check(x).ndim)
-        counts = [int(n) for n in np.ravel(repeats._values() if isinstance(repeats, Array) else np.asarray(repeats))]
+        given = np.ravel(repeats._values() if isinstance(repeats, Array) else np.asarray(repeats))
+        if given.dtype.kind not in "biu" and isinstance(repeats, (Array, np.ndarray)):
+            raise TypeError(f"repeat: counts are integers, not {given.dtype}")
+        counts = [int(n) for n in given]
         if len(counts) not in (1, x.shape[k]):
             raise ValueError(f"{len(counts)} repeats for {x.shape[k]} elements")
         if any(n < 0 for n in counts):
@@ -264,7 +268,9 @@ class Manipulation(Elementwise, Creation):
     @spelled
     def tile(self, x: Array, /, reps: Union[int, Tuple[int, ...]]) -> Array:
         """The array side by side with itself."""
-        r = [int(n) for n in np.atleast_1d(np.asarray(reps))]
+        r = [operator.index(n) for n in np.atleast_1d(np.asarray(reps, int if np.size(reps) == 0 else None))]
+        if any(n < 0 for n in r):
+            raise ValueError("nothing is repeated less than 0 times")
         rank = max(len(r), self._check(x).ndim)
         r = [1] * (rank - len(r)) + r
         s = (1,) * (rank - x.ndim) + x.shape
@@ -297,6 +303,8 @@ class Manipulation(Elementwise, Creation):
         k = self._axis(axis, self._check(x).ndim)
         if self._check(indices).ndim != x.ndim:
             raise ValueError(f"take_along_axis: indices have the rank of x: {x.shape} and {indices.shape}")
+        if not dt.is_integer(indices.dtype):
+            raise IndexError("take_along_axis: indices are integers")
         a, b = list(x.shape), list(indices.shape)
         a[k] = b[k] = 1
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 import builtins
 import math
 import operator
-from typing import Any, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 import numpy as np
 
@@ -55,11 +55,20 @@ class Numbers(Shapes):
         """2 to the power of x."""
         return self.pow(2.0, x)  # type: ignore[no-any-return]
 
-    @spelled
-    def logaddexp2(self, x1: Array, x2: Any, /, out: Any = None) -> Array:
+    def logaddexp2(self, x1: Any, x2: Any, /, out: Any = None) -> Array:
         """log2(2**x1 + 2**x2)."""
         two = math.log(2)
-        return self.logaddexp(x1 * two, self._taken(x2) * two) / two  # type: ignore[no-any-return]
+        x1, x2 = self._real_floating("logaddexp2", x1, x2)
+        r: Array = self.logaddexp(x1 * two, x2 * two) / two
+        return r if out is None else self._into(out, r)
+
+    def _real_floating(self, name: str, *given: Any) -> List[Array]:
+        """Real numbers as functions of floating ones take them, of the dtype that they have together."""
+        given = tuple(float(x) if type(x) is int else x for x in given)
+        nodes = self._beside(*given) if any(isinstance(x, Array) for x in given) else [self._taken(x)._node for x in given]
+        only("biuf", name, *nodes)
+        t = dt.floating(dt.result_type([n.dtype for n in nodes], []))
+        return [self._wrap(self._cast(n, t)) for n in nodes]
 
     @spelled
     def fabs(self, x: Array, /, out: Any = None) -> Array:
@@ -93,9 +102,8 @@ class Numbers(Shapes):
 
     def heaviside(self, x1: Any, x2: Any, /) -> Array:
         """0 below 0, x2 at 0, else 1."""
-        x = self._taken(x1)
-        x = self.astype(x, dt.floating(x.dtype), copy=False)
-        return self.where(x < 0, 0.0, self.where(x == 0, x2, self.where(x > 0, 1.0, x)))  # type: ignore[no-any-return]
+        x, y = self._real_floating("heaviside", x1, x2)
+        return self.where(x < 0, 0.0, self.where(x == 0, y, self.where(x > 0, 1.0, x)))  # type: ignore[no-any-return]
 
     def divmod(self, x1: Any, x2: Any, /) -> Tuple[Any, Any]:
         """(x1 // x2, x1 % x2)."""
@@ -143,11 +151,13 @@ class Numbers(Shapes):
     @spelled
     def isposinf(self, x: Array, /, out: Any = None) -> Array:
         """Infinite, and positive."""
+        only("biuf", "isposinf", x._node)
         return self.equal(x, math.inf)  # type: ignore[no-any-return]
 
     @spelled
     def isneginf(self, x: Array, /, out: Any = None) -> Array:
         """Infinite, and negative."""
+        only("biuf", "isneginf", x._node)
         return self.equal(x, -math.inf)  # type: ignore[no-any-return]
 
     @spelled
@@ -222,6 +232,8 @@ class Numbers(Shapes):
     @spelled
     def compress(self, condition: Array, /, a: Any, axis: Optional[int] = None, out: Any = None) -> Array:
         """The parts along an axis for which the condition holds (in this process)."""
+        if condition.ndim != 1:
+            raise ValueError("compress: the condition has one axis")
         return self.take(self._taken(a), self.nonzero(condition)[0], axis)
 
     @spelled
@@ -274,6 +286,8 @@ class Numbers(Shapes):
     def putmask(self, a: Array, mask: Any, values: Any) -> None:
         """Writes values where the mask holds."""
         values = self._taken(values)
+        if self.size(mask) != a.size:
+            raise ValueError(f"putmask: a mask of {self.size(mask)} elements for an array of {a.size}")
         if values.shape not in ((), (1,), a.shape):
             self._changing("putmask", np.putmask, a, mask, values)
             return
@@ -374,11 +388,11 @@ class Numbers(Shapes):
         k = self._axis(axis, y.ndim)
         step: Any = dx
         if x is not None:
-            step = self.diff(x, axis=-1 if self.ndim(x) == 1 else k)
+            step = self.diff(x, axis=-1 if self.ndim(x) == 1 else axis)
             if step.ndim == 1:
                 step = step.reshape((-1,) + (1,) * (y.ndim - k - 1))
         front = (slice(None),) * k
-        return self.sum(step * (y[(*front, slice(1, None))] + y[(*front, slice(0, -1))]) / 2.0, k)
+        return self.sum(step * (y[(*front, slice(1, None))] + y[(*front, slice(0, -1))]) / 2.0, axis)
 
     trapz = trapezoid
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import builtins
+import operator
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -138,7 +139,7 @@ class Shapes(Statistics, Hosting):
 
     def indices(self, dimensions: Sequence[int], dtype: Any = int, sparse: bool = False) -> Any:
         """The positions of the elements of an array of that shape, an array an axis."""
-        extents = [int(n) for n in dimensions]
+        extents = list(self._shape(tuple(dimensions)))
         rank = len(extents)
         columns = [np.arange(n, dtype=dtype).reshape((1,) * k + (n,) + (1,) * (rank - k - 1)) for k, n in enumerate(extents)]
         return self._grid(columns, sparse) if rank else self.zeros((0,), dtype)
@@ -209,7 +210,7 @@ class Shapes(Statistics, Hosting):
     @spelled
     def transpose(self, a: Array, /, axes: Any = None) -> Array:
         """The axes in another order: in reverse, if no other is named."""
-        return self._turned(a) if axes is None else self.permute_dims(a, tuple(axes))
+        return self._turned(a) if axes is None else self.permute_dims(a, (axes,) if isinstance(axes, int) else tuple(axes))
 
     @spelled
     def swapaxes(self, a: Array, /, axis1: int, axis2: int) -> Array:
@@ -343,7 +344,7 @@ class Shapes(Statistics, Hosting):
         k = self._axis(axis, ary.ndim)
         n = ary.shape[k]
         if np.ndim(indices_or_sections):
-            ends = [int(i) for i in indices_or_sections]
+            ends = [operator.index(i) for i in indices_or_sections]
         else:
             sections = int(indices_or_sections)
             if sections < 1:
@@ -380,6 +381,8 @@ class Shapes(Statistics, Hosting):
         if isinstance(pad_width, dict):
             axes = {self._axis(k, array.ndim): v for k, v in pad_width.items()}
             pad_width = [np.broadcast_to(axes.get(k, 0), 2) for k in range(array.ndim)]
+        if np.asarray(pad_width).dtype.kind not in "iu":
+            raise TypeError("pad: widths are integers")
         widths = [(int(a), int(b)) for a, b in np.broadcast_to(np.asarray(pad_width), (array.ndim, 2))]
         if any(n < 0 for w in widths for n in w):
             raise ValueError("nothing is padded by less than 0")
