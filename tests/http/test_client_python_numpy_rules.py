@@ -113,6 +113,7 @@ np.add(i[1], 1, out=np.zeros(())) | np.sum(u, out=np.zeros(())) | np.sum(i, out=
 np.isposinf(a * 1j) | np.putmask(a, [True], 1) | np.reshape(a, (3.0, 4)) | np.tile(i, 1.5) | np.tile(i, -1) | np.repeat(i, 1.5) | np.repeat(i, [1, 0, 2.0, 1]) | np.repeat(i, [True, False, True, True]) | np.repeat(i, f)
 np.take_along_axis(i, m, 0) | np.tril(a, None) | np.indices((2.5,)) | np.indices((-1,)) | np.split(i, [1.5]) | np.transpose(i, 0) | np.pad(i, 0.5) | np.heaviside(a * 1j, 1)
 np.heaviside(f, 2) | np.heaviside(u, f[:1]) | np.logaddexp2(m, f) | np.logaddexp2(f, 300) | np.trapezoid(a, a * 2, axis=0) | np.trapezoid([1, 2, 3, 4], a) | np.compress(a > 1, a)
+np.tensordot(a=a, b=a, axes=2) | np.heaviside(a, 1, out=a) | np.tensordot(a, b=a.T, axes=1)
 """
 
 

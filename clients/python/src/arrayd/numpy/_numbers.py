@@ -100,10 +100,11 @@ class Numbers(Shapes):
                 r = other
         return r if out is None else self._into(out, r)
 
-    def heaviside(self, x1: Any, x2: Any, /) -> Array:
+    def heaviside(self, x1: Any, x2: Any, /, out: Any = None) -> Array:
         """0 below 0, x2 at 0, else 1."""
         x, y = self._real_floating("heaviside", x1, x2)
-        return self.where(x < 0, 0.0, self.where(x == 0, y, self.where(x > 0, 1.0, x)))  # type: ignore[no-any-return]
+        r: Array = self.where(x < 0, 0.0, self.where(x == 0, y, self.where(x > 0, 1.0, x)))
+        return r if out is None else self._into(out, r)
 
     def divmod(self, x1: Any, x2: Any, /) -> Tuple[Any, Any]:
         """(x1 // x2, x1 % x2)."""

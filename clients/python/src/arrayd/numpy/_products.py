@@ -93,14 +93,14 @@ class Products(Numbers):
         product = self.broadcast_to(product, tuple(extents[name] for name in order))
         return self.sum(product, tuple(range(len(to), len(order))), t) if inner else self.astype(product, t, copy=False)
 
-    def tensordot(self, x1: Any, x2: Any, /, axes: Any = 2) -> Array:
+    def tensordot(self, a: Any, b: Any, axes: Any = 2) -> Array:
         """Products summed over axes: where einsum computes them."""
-        x, y = self._taken(x1), self._taken(x2)
-        a, b = (range(x.ndim - axes, x.ndim), range(axes)) if isinstance(axes, int) else (np.atleast_1d(k).tolist() for k in axes)
-        if len(a) == len(b) and all(-x.ndim <= k < x.ndim for k in a) and all(-y.ndim <= k < y.ndim for k in b):
+        x, y = self._taken(a), self._taken(b)
+        mine_at, theirs_at = (range(x.ndim - axes, x.ndim), range(axes)) if isinstance(axes, int) else (np.atleast_1d(k).tolist() for k in axes)
+        if len(mine_at) == len(theirs_at) and all(-x.ndim <= k < x.ndim for k in mine_at) and all(-y.ndim <= k < y.ndim for k in theirs_at):
             mine = [chr(97 + k) for k in range(x.ndim)]
             theirs = [chr(97 + x.ndim + k) for k in range(y.ndim)]
-            for i, k in zip(a, b):
+            for i, k in zip(mine_at, theirs_at):
                 theirs[k] = mine[i]
             to = [c for c in mine if c not in theirs] + [c for c in theirs if c not in mine]
             there = self._einsum((f"{''.join(mine)},{''.join(theirs)}->{''.join(to)}", x, y)) if x.ndim + y.ndim <= 26 else None
