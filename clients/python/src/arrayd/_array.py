@@ -266,7 +266,7 @@ class Array(Held, Methods):
         value = self._values()
         if dtype is not None and np.dtype(dtype) != value.dtype:
             return dt.cast(value, np.dtype(dtype))
-        return value.copy() if copy or (copy is None and not value.flags.writeable) else value
+        return value.copy() if copy else dt.read_only(value)
 
     def _number(self, kinds: str, what: str) -> Any:
         if self.ndim:

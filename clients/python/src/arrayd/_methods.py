@@ -158,7 +158,7 @@ class Methods:
         t = dt.dtype_of(dtype)
         if dt.is_complex(self.dtype) and not dt.is_complex(t) and t != dt.BOOL:
             raise TypeError("complex numbers cannot be cast to real ones: use x.real or x.imag")
-        return self._client.astype(self, t, copy=copy)  # type: ignore[no-any-return]
+        return self._client.astype(self if copy else self._client._in_order(self, order), t, copy=copy)  # type: ignore[no-any-return]
 
     def copy(self: Self, order: str = "C") -> Self:
         """An independent array with the current values."""
@@ -177,7 +177,7 @@ class Methods:
         return self._client.round(self, decimals, out)  # type: ignore[no-any-return]
 
     def conj(self: Self) -> Self:
-        return self._client.conj(self)  # type: ignore[no-any-return]
+        return self._client.conj(self) if dt.is_complex(self.dtype) else self  # type: ignore[no-any-return]
 
     conjugate = conj
 

@@ -28,7 +28,10 @@ class Creation(Base):
         t = None if dtype is None else dt.dtype_of(dtype)
         if isinstance(a, Array):
             if t is None or t == a.dtype:
-                return self._copied(a) if copy else a
+                x: Array = self._in_order(a, order)  # type: ignore[attr-defined]
+                if copy is False and x is not a:
+                    raise ValueError(f"another order than {order} needs a copy")
+                return self._copied(a) if copy and x is a else x
             if copy is False:
                 raise ValueError("another dtype needs a copy")
             return self._wrap(self._cast(self._check(a)._node, t))
@@ -183,8 +186,9 @@ class Creation(Base):
         for i, a in enumerate(arrays):
             s = [1] * n
             s[order.index(i)] = a.size
-            column = self._array("reshape", (a._node,), tuple(s), a.dtype, shape=s)
-            out.append(column if sparse else self._array("broadcast_to", (column._node,), shape, a.dtype, shape=list(shape)))
+            column = self.reshape(a, tuple(s))  # type: ignore[attr-defined]
+            whole = column if sparse or column.shape == shape else self.broadcast_to(column, shape)  # type: ignore[attr-defined]
+            out.append(self._copied(whole) if copy else whole)
         return out
 
     @spelled

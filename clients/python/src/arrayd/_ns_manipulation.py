@@ -51,7 +51,7 @@ class Manipulation(Elementwise, Creation):
     def reshape(self, x: Array, /, shape: Tuple[int, ...], order: str = "C", *, copy: Optional[bool] = None) -> Array:
         """x's elements in another shape; one extent may be -1. A view where NumPy's is one."""
         s = self._extents(x, shape)
-        if order == "F":
+        if order == "F" or (order == "A" and x._ghost.flags.fnc):
             return self._turned(self.reshape(self._turned(x), tuple(s[::-1]), copy=copy))
         ghost = reshaped(x._ghost, tuple(s)) if copy is not True else None
         if ghost is not None:
@@ -79,9 +79,17 @@ class Manipulation(Elementwise, Creation):
             raise AttributeError(f"the shape of this view cannot become {tuple(s)} without a copy: use reshape")
         return View(x, ghost, _in_shape(s), _in_shape(x.shape))
 
+    def _in_order(self, x: Array, order: Optional[str]) -> Array:
+        """x, or a copy where NumPy makes one: of what is not in that order."""
+        flags = x._ghost.flags if order in ("C", "F") else None
+        return x if flags is None or (flags.c_contiguous if order == "C" else flags.f_contiguous) else self._copied(x)
+
     def _elements(self, x: Array) -> Array:
         """The elements in C order, in one axis: a view, also where `ravel` copies."""
-        return Array._of_view(View(x, ghost_of((x.size,)), _in_shape((x.size,)), _in_shape(x.shape)))
+        return self._reshaped_whole(x, (x.size,))
+
+    def _reshaped_whole(self, x: Array, shape: Shape) -> Array:
+        return Array._of_view(View(x, ghost_of(shape), _in_shape(shape), _in_shape(x.shape)))
 
     def _turned(self, x: Array) -> Array:
         return self.permute_dims(x, tuple(range(x.ndim - 1, -1, -1)))

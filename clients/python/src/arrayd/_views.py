@@ -116,8 +116,8 @@ def part(index: Basic, node: Node) -> Node:
 
 def with_part(node: Node, index: Basic, v: Node) -> Node:
     """The values of `node` with `v` in a part of them."""
-    if index.is_all and v.shape == node.shape and v.dtype == node.dtype:
-        return v
+    if index.is_all and v.shape == node.shape:  # of rank 0, too, where no text is an index
+        return v if v.dtype == node.dtype else Node("astype", (v,), v.shape, node.dtype, {"dtype": dt.name_of(node.dtype)})
     made = Node("setitem", (node, v), node.shape, node.dtype, index.attrs)
     made.picked = node.picked  # whose elements are read will be read again
     return made
@@ -127,5 +127,5 @@ def check_writable(view: Optional[View]) -> None:
     """ValueError where it, or what it is a view of, is read-only."""
     while view is not None:
         if view.is_read_only:
-            raise ValueError("an assignment: this is a view that is read-only (by broadcast_to or diagonal)")
+            raise ValueError("an assignment: this is a view that is read-only (by broadcast_to, diagonal or the like)")
         view = view.parent._view

@@ -103,8 +103,8 @@ class _NdarrayType(type):
 
         return isinstance(x, Array)
 
-    def __call__(cls, shape: Any, dtype: Any = None, *_: Any, **more: Any) -> Any:
-        return _client().empty(shape, dtype)
+    def __call__(cls, shape: Any, dtype: Any = None, **more: Any) -> Any:
+        return _client().empty(shape, dtype, **more)
 
 
 class ndarray(metaclass=_NdarrayType):

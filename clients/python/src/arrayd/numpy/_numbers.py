@@ -22,7 +22,7 @@ class Numbers(Shapes):
         if decimals == 0:
             return self.rint(x)  # type: ignore[no-any-return]
         if dt.is_integer(x.dtype):
-            return self._hosted("round", np.round)(x, decimals) if decimals < 0 else x
+            return self._hosted("round", np.round)(x, decimals) if decimals < 0 else self._copied(x)
         by = 10.0 ** abs(decimals)
         return self.rint(x * by) / by if decimals > 0 else self.rint(x / by) * by  # type: ignore[no-any-return]
 
@@ -117,8 +117,11 @@ class Numbers(Shapes):
     def nan_to_num(self, x: Array, /, copy: bool = True, nan: float = 0.0, posinf: Optional[float] = None,
                    neginf: Optional[float] = None) -> Array:
         """x with numbers in place of NaN and the infinities."""
+        if dt.is_complex(x.dtype):
+            made: Array = self._hosted("nan_to_num", np.nan_to_num)(x, True, nan, posinf, neginf)
+            return made if copy else self._into(x, made)
         if not dt.is_real_floating(x.dtype):
-            return self._hosted("nan_to_num", np.nan_to_num)(x, copy, nan, posinf, neginf) if dt.is_complex(x.dtype) else self._copied(x)
+            return self._copied(x) if copy else x
         limits = np.finfo(x.dtype)
         r = self.where(self.isnan(x), nan, x)
         r = self.where(x == math.inf, float(limits.max) if posinf is None else posinf, r)
@@ -158,6 +161,24 @@ class Numbers(Shapes):
         return isinstance(a, Array) and isinstance(b, Array) and _owner(a) is _owner(b)
 
     shares_memory = may_share_memory
+
+    @spelled
+    def real_if_close(self, a: Array, /, tol: float = 100) -> Array:
+        """The real parts, where the imaginary ones are as good as 0, which is waited for."""
+        if not dt.is_complex(a.dtype):
+            return a
+        tol = tol * float(np.finfo(a.dtype).eps) if tol > 1 else tol
+        return self.real(a) if builtins.bool(self.all(self.abs(self.imag(a)) < tol)) else a
+
+    @spelled
+    def trim_zeros(self, filt: Array, /, trim: str = "fb", axis: Any = None) -> Array:
+        """A view of what lies between zeros at the ends, which are looked for in this process."""
+        taken = self._hosted("trim_zeros", lambda v: [[int(k.min()), int(k.max()) + 1] if k.size else [0, 0] for k in np.nonzero(v)])(filt)
+        axes = self._axes(axis, filt.ndim)
+        key = [slice(None)] * filt.ndim
+        for k in axes:
+            key[k] = slice(taken[k][0] if "f" in trim.lower() or taken[k][1] == 0 else None, taken[k][1] if "b" in trim.lower() else None)
+        return filt[tuple(key)]
 
     # --- comparisons ---
 

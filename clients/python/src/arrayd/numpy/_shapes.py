@@ -45,8 +45,8 @@ class Ndarray:
     def __init__(self, client: Any):
         self._client = client
 
-    def __call__(self, shape: Any, dtype: Any = None, *_: Any, **more: Any) -> Array:
-        made: Array = self._client.empty(shape, dtype)
+    def __call__(self, shape: Any, dtype: Any = None, **more: Any) -> Array:
+        made: Array = self._client.empty(shape, dtype, **more)
         return made
 
     def __instancecheck__(self, x: Any) -> bool:
@@ -61,7 +61,7 @@ class Shapes(Statistics, Hosting):
 
     def _array_of(self, object: Any, dtype: Any = None, *, copy: Optional[bool] = True, order: str = "K", subok: bool = False, ndmin: int = 0,
                   like: Any = None) -> Array:
-        x = self.asarray(object, dtype)
+        x = self.asarray(object, dtype, order)
         if copy and x is object:
             x = self._copied(x)
         return self.reshape(x, (1,) * (ndmin - x.ndim) + x.shape) if ndmin > x.ndim else x
@@ -69,18 +69,21 @@ class Shapes(Statistics, Hosting):
     def asanyarray(self, a: Any, dtype: Any = None, order: Optional[str] = None, *, device: Any = None, copy: Optional[bool] = None,
                    like: Any = None) -> Array:
         """The same as asarray."""
-        return self.asarray(a, dtype, device=device, copy=copy)
+        return self.asarray(a, dtype, order, device=device, copy=copy)
 
-    ascontiguousarray = asanyarray
+    def ascontiguousarray(self, a: Any, dtype: Any = None, *, like: Any = None) -> Array:
+        """The same as asarray, with an axis or more. A copy where NumPy's is one: of what is not in C order."""
+        return self.atleast_1d(self.asarray(a, dtype, "C"))  # type: ignore[no-any-return]
 
     def asfortranarray(self, a: Any, dtype: Any = None, *, like: Any = None) -> Array:
         """The same as asarray. A copy where NumPy's is one: of what is not in Fortran's order."""
-        x = self.asarray(a, dtype)
-        return self._copied(x) if x is a and not x._ghost.flags.f_contiguous else x
+        return self.asarray(a, dtype, "F")
 
     def require(self, a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = None) -> Array:
-        """The same as asarray."""
-        return self.asarray(a, dtype)
+        """The same as asarray. A copy where NumPy's is one."""
+        wanted = {r[0].upper() for r in requirements or ()}
+        x = self.asarray(a, dtype, "F" if "F" in wanted else "C" if "C" in wanted else None)
+        return self._copied(x) if ("O" in wanted and x._view is not None) or ("W" in wanted and not x.flags.writeable) else x
 
     def copy(self, a: Any, order: str = "K", subok: bool = False) -> Array:
         """An independent array with the current values."""
@@ -91,7 +94,9 @@ class Shapes(Statistics, Hosting):
         if not isinstance(dst, Array):
             self._hosted("copyto", np.copyto)(dst, src, casting=casting, where=where)
             return
-        src = self._taken(src)
+        src = self._wrap(self._operand(src, dst.dtype))
+        if casting != "unsafe" and not dt.goes_into(src.dtype, dst.dtype):
+            raise TypeError(f"copyto: {dt.name_of(src.dtype)} does not go into {dt.name_of(dst.dtype)}")
         dst[...] = src if where is True else self.where(where, src, dst)
 
     def identity(self, n: int, dtype: Any = None, *, like: Any = None) -> Array:
@@ -195,7 +200,11 @@ class Shapes(Statistics, Hosting):
     @spelled
     def ravel(self, a: Array, /, order: str = "C") -> Array:
         """The elements in one axis: a view where NumPy's is one."""
-        return self.reshape(a, (a.size,), order)
+        if order == "K":
+            a = self.permute_dims(a, tuple(sorted(range(a.ndim), key=lambda k: -abs(a._ghost.strides[k]))))
+        elif order == "F" or (order == "A" and a._ghost.flags.fnc):
+            a = self._turned(a)
+        return self.reshape(a, (a.size,), copy=None if a._ghost.flags.c_contiguous else True)
 
     @spelled
     def transpose(self, a: Array, /, axes: Any = None) -> Array:
@@ -221,7 +230,8 @@ class Shapes(Statistics, Hosting):
         """numpy.broadcast_arrays; matplotlib has None and text among the arrays, which remain NumPy's."""
         numbers = [isinstance(a, Array) or np.asarray(a).dtype in dt.NAME_OF for a in args]
         shape = np.broadcast_shapes(*(self.shape(a) for a in args))
-        made = tuple(self.broadcast_to(a, shape) if n else np.broadcast_to(a, shape) for a, n in zip(args, numbers))
+        made = tuple(a if isinstance(a, Array) and a.shape == shape else self.broadcast_to(a, shape) if n else np.broadcast_to(a, shape)
+                     for a, n in zip(args, numbers))
         return made if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else list(made)
 
     def _least(self, arrays: Tuple[Any, ...], key: Callable[[Array], Any]) -> Any:
@@ -260,17 +270,22 @@ class Shapes(Statistics, Hosting):
 
     @spelled
     def sliding_window_view(self, x: Array, /, window_shape: Any, axis: Any = None, **_: Any) -> Array:
-        """The windows at each position, in new last axes (not a view)."""
+        """The windows at each position, in new last axes: a view that cannot be written to, because windows overlap."""
         windows = [int(n) for n in np.atleast_1d(window_shape)]
         axes = list(range(x.ndim)) if axis is None else [self._axis(k, x.ndim) for k in np.atleast_1d(axis)]
         if len(axes) != len(windows):
             raise ValueError("as many windows as axes")
-        for k, w in zip(axes, windows):
-            if not 0 < w <= x.shape[k]:
-                raise ValueError(f"a window of {w} in an axis of {x.shape[k]}")
-            places = np.arange(x.shape[k] - w + 1)[:, None] + np.arange(w)
-            x = self.moveaxis(self.take(x, self._from_host(places), axis=k), k + 1, -1)
-        return x
+        if any(not 0 < w <= x.shape[k] for k, w in zip(axes, windows)):
+            raise ValueError(f"windows of {windows} in axes {axes} of an array of shape {x.shape}")
+
+        def make(node: Node) -> Node:
+            y = self._wrap(node)
+            for k, w in zip(axes, windows):
+                places = np.arange(y.shape[k] - w + 1)[:, None] + np.arange(w)
+                y = self.moveaxis(self.take(y, self._from_host(places), axis=k), k + 1, -1)
+            return y._node
+
+        return Array._of_view(View(x, np.lib.stride_tricks.sliding_window_view(x._ghost, windows, axes), make))
 
     # --- joining and splitting ---
 
@@ -305,6 +320,9 @@ class Shapes(Statistics, Hosting):
 
     def block(self, arrays: Any) -> Array:
         """An array of blocks, as nested lists have them."""
+        if not isinstance(arrays, list):
+            return self.copy(arrays)
+
         def depth(a: Any) -> int:
             return 1 + depth(a[0]) if isinstance(a, list) else 0
 
@@ -368,6 +386,8 @@ class Shapes(Statistics, Hosting):
         widths = [(int(a), int(b)) for a, b in np.broadcast_to(np.asarray(pad_width), (array.ndim, 2))]
         if any(n < 0 for w in widths for n in w):
             raise ValueError("nothing is padded by less than 0")
+        if not any(map(any, widths)):
+            return self._copied(array)
         if mode in BY_PLACES:
             for k, w in enumerate(widths):
                 if w != (0, 0):
