@@ -99,6 +99,22 @@ def test_writing_to_a_shared_array(xp, write, by):  # noqa: F811
     xp.delete("shared")
 
 
+@pytest.mark.parametrize("n", [3, 20000])
+def test_a_pickle_is_a_reference_and_nothing_else_is(xp, n):  # noqa: F811
+    """Neither copies and expressions of what is pickled, nor what a pickled view is of."""
+    x = (xp.zeros(n) + 0).compute()
+    copied, made, view = x.copy(), x + 1, x[...]
+    of_view = pickle.loads(pickle.dumps(view))
+    of_view[0] = 4
+    assert (float(x[0]), float(view[0]), float(of_view[0])) == (0, 0, 4)
+    again = pickle.loads(pickle.dumps(x))
+    again[0] = 5
+    assert [float(v[0]) for v in (x, again, view, copied, made, of_view)] == [5, 5, 5, 0, 1, 4]
+    x[1] = 6
+    assert (float(again[1]), float(copied[1])) == (6, 0)
+    xp.delete(x), xp.delete(of_view)
+
+
 def test_writing_in_place_is_one_request(xp, api):  # noqa: F811
     xp.save("shared", np.zeros(100000))
     f = xp.array("shared")

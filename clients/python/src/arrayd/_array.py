@@ -331,14 +331,15 @@ class Array(Held, Methods):
         return f"arrayd.array({text}, {head})"
 
     def __reduce__(self) -> Any:
-        """A reference. The array is shared from now on, and remains until it is deleted, because the number of pickles is unknown."""
-        if self._view is not None:
-            return self._client._copied(self).__reduce__()
-        handle = self._place()
+        """A reference (of a view: to a copy). It is shared from now on, and remains until it is deleted: the number of pickles is unknown."""
+        x = self if self._view is None else self._client._copied(self)
+        if not x._shared:
+            self._client._run(x._owning(x is self))
+        handle = x._place()
         handle.keep()
-        self._node.share()
-        self._shared = True
-        return self._client._by_reference, (handle.id, self.shape, dt.name_of(self.dtype))
+        x._node.share()
+        x._shared = True
+        return self._client._by_reference, (handle.id, x.shape, dt.name_of(x.dtype))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """On a dask cluster, where each worker has its own daemon: the values."""
