@@ -468,10 +468,6 @@ class Array(Held, Methods):
             return view.parent._assigning_region(view.index, node)  # type: ignore[no-any-return]
         return view.parent._becoming(view.back(node))  # type: ignore[no-any-return]
 
-    def _written(self, node: Node, index: Optional[str] = None) -> Steps[None]:
-        """In place."""
-        self._set((yield from self._client._engine.assign(self, node, index)))
-
     def _assigning_region(self, index: Basic, v: Node) -> Optional[Steps[None]]:
         c, node = self._client, self._node
         if 0 in index.shape:
@@ -484,7 +480,7 @@ class Array(Held, Methods):
                 return self._view.parent._assigning_region(inner, v)  # type: ignore[no-any-return]
             return self._becoming(c._engine.assigned(with_part(node, index, v)))
         if self._stays:
-            return self._written(v, index.text)
+            return self._written(v, index)
         if node.handle is None:
             here = node.value is not None or node.nbytes <= 4096
         else:  # it has been fetched to be read by single elements

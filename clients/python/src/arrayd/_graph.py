@@ -228,6 +228,16 @@ def union(roots: Sequence[Node]) -> List[Node]:
 number_of = operator.attrgetter("number")
 
 
+def stream_of(root: Node, most: int) -> List[Node]:
+    """Its operations; [] where they are more than so many."""
+    found: List[Node] = [root] if root.args else []
+    for n in found:
+        found += [a for a in n.args if a.args and a not in found]
+        if len(found) > most:
+            return []
+    return found
+
+
 # --- as JSON ---
 
 
