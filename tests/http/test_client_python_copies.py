@@ -384,6 +384,12 @@ CALLS = {
     "trim_zeros f": (lambda: np.array([0, 0, 1, 0, 2, 0]), lambda np, a: np.trim_zeros(a, "f")),
     "einsum diagonal of a part": (cub, lambda np, a: np.einsum("iji->ji", a[:, :, 1:3])),
     "einsum diagonal of three": (lambda: np.arange(27.).reshape(3, 3, 3), lambda np, a: np.einsum("iii->i", a)),
+    "a copy in Fortran's order": (two, lambda np, a: np.asfortranarray(a).ravel("K")),
+    "view of a copy in Fortran's order": (two, lambda np, a: [f := np.asfortranarray(a), f.reshape(-1), f.T.reshape(-1)]),
+    "view of a copy of a transposed one": (cub, lambda np, a: [c := np.copy(a.transpose(1, 2, 0)), c.reshape(-1), c.ravel("K")]),
+    "view of a copy in C's order": (two, lambda np, a: [c := a.T.copy(), c.reshape(-1), c.ravel("F")]),
+    "ravel K of what is repeated": (one, lambda np, a: np.broadcast_to(a, (2, 1, 6)).ravel("K")),
+    "more axes of 1": (two, lambda np, a: a[0].__setitem__(..., a[None, 1:2])),
     "copy.copy": (two, lambda np, a: copy.copy(a[1:])),
     "copy.deepcopy": (two, lambda np, a: copy.deepcopy(a[1:])),
 }

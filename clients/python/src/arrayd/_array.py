@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         def _reshaped_view(self, x: Array, shape: Any) -> View: ...
         def _from_host(self, value: Any, dtype: Optional[dt.DType]) -> Array: ...
         def _copied(self, x: Array) -> Array: ...
+        def _copied_in(self, x: Array) -> Array: ...
         def _by_reference(self, id_: str, shape: Any, dtype: str) -> Array: ...
         def _check_version(self, api_version: Optional[str]) -> None: ...
         def _check_device(self, device: Any) -> None: ...
@@ -359,10 +360,10 @@ class Array(Held, Methods):
 
     def __copy__(self) -> "Array":
         """An independent array with the current values."""
-        return self._client._copied(self)
+        return self._client._copied_in(self)
 
     def __deepcopy__(self, _: Any) -> "Array":
-        return self._client._copied(self)
+        return self._client._copied_in(self)
 
     # --- the standard's protocols ---
 
@@ -439,6 +440,8 @@ class Array(Held, Methods):
             return None
         if index is None:
             return self._scattering([mask] if mask is not None else _tuple(key), v)
+        if (extra := len(v.shape) - len(index.shape)) > 0 and set(v.shape[:extra]) == {1}:
+            v = Node("reshape", (v,), v.shape[extra:], v.dtype, {"shape": list(v.shape[extra:])})
         if v.shape and v.shape != index.shape and not broadcasts(v.shape if v.size != 1 else (), index.shape):
             raise ValueError(f"an assignment: values of shape {v.shape} do not fit a region of shape {index.shape}\n    {describe(v)}")
         return self._assigning_region(index, v)

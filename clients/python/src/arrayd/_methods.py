@@ -162,7 +162,7 @@ class Methods:
 
     def copy(self: Self, order: str = "C") -> Self:
         """An independent array with the current values."""
-        return self._client._copied(self)  # type: ignore[no-any-return]
+        return self._client._copied_in(self, order)  # type: ignore[no-any-return]
 
     def fill(self, value: Any) -> None:
         """`value` everywhere."""

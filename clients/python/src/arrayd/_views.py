@@ -6,7 +6,7 @@ array without memory (`ghost`) that has the same shape and strides.
 """
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+from typing import Any, Callable, List, Optional
 
 import numpy as np
 
@@ -85,6 +85,20 @@ def ghost_of(shape: Shape) -> "np.ndarray[Any, Any]":
         strides.append(n)
         n *= max(extent, 1)
     return np.lib.stride_tricks.as_strided(np.empty(1, np.int8), shape, strides[::-1], writeable=False)
+
+
+def memory_order(ghost: "np.ndarray[Any, Any]") -> List[int]:
+    """Its axes as NumPy goes through the memory: those whose elements are farthest from each other first."""
+    strides, order = [abs(s) for s in ghost.strides], []
+    for k in reversed(range(ghost.ndim)):
+        place = len(order)
+        for i in reversed(range(len(order))):
+            if strides[k] and strides[order[i]]:  # those of repetitions stay where they are
+                if strides[order[i]] <= strides[k]:
+                    break
+                place = i
+        order.insert(place, k)
+    return order[::-1]
 
 
 def reshaped(ghost: "np.ndarray[Any, Any]", shape: Shape) -> "Optional[np.ndarray[Any, Any]]":

@@ -11,7 +11,7 @@ from .._array import Array
 from .._graph import Node
 from .._ns_statistics import Statistics
 from .._spelling import spelled
-from .._views import View
+from .._views import View, memory_order
 from ._hosted import Hosting
 
 BY_PLACES = ("edge", "reflect", "symmetric", "wrap")  # of `pad`: each element is one of the array's
@@ -63,7 +63,7 @@ class Shapes(Statistics, Hosting):
                   like: Any = None) -> Array:
         x = self.asarray(object, dtype, order)
         if copy and x is object:
-            x = self._copied(x)
+            x = self._copied_in(x, order)
         return self.reshape(x, (1,) * (ndmin - x.ndim) + x.shape) if ndmin > x.ndim else x
 
     def asanyarray(self, a: Any, dtype: Any = None, order: Optional[str] = None, *, device: Any = None, copy: Optional[bool] = None,
@@ -87,7 +87,7 @@ class Shapes(Statistics, Hosting):
 
     def copy(self, a: Any, order: str = "K", subok: bool = False) -> Array:
         """An independent array with the current values."""
-        return self._copied(a) if isinstance(a, Array) else self.asarray(a)
+        return self._copied_in(a, order) if isinstance(a, Array) else self.asarray(a)
 
     def copyto(self, dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
         """Writes src to dst, where the condition holds."""
@@ -201,7 +201,7 @@ class Shapes(Statistics, Hosting):
     def ravel(self, a: Array, /, order: str = "C") -> Array:
         """The elements in one axis: a view where NumPy's is one."""
         if order == "K":
-            a = self.permute_dims(a, tuple(sorted(range(a.ndim), key=lambda k: -abs(a._ghost.strides[k]))))
+            a = self.permute_dims(a, tuple(memory_order(a._ghost)))
         elif order == "F" or (order == "A" and a._ghost.flags.fnc):
             a = self._turned(a)
         return self.reshape(a, (a.size,), copy=None if a._ghost.flags.c_contiguous else True)
@@ -321,7 +321,7 @@ class Shapes(Statistics, Hosting):
     def block(self, arrays: Any) -> Array:
         """An array of blocks, as nested lists have them."""
         if not isinstance(arrays, list):
-            return self.copy(arrays)
+            return self.copy(arrays, "A")
 
         def depth(a: Any) -> int:
             return 1 + depth(a[0]) if isinstance(a, list) else 0
