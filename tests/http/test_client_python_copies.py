@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "clients" / "python" / "src"))
-import arrayd  # noqa: E402
 from test_client_python import xp  # noqa: E402,F401
 
 pytestmark = pytest.mark.release_only  # it is the client that is tested here

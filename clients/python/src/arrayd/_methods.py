@@ -177,7 +177,7 @@ class Methods:
         return self._client.round(self, decimals, out)  # type: ignore[no-any-return]
 
     def conj(self: Self) -> Self:
-        return self._client.conj(self) if dt.is_complex(self.dtype) else self  # type: ignore[no-any-return]
+        return self._client.conj(self) if dt.is_complex(self.dtype) else self
 
     conjugate = conj
 

@@ -31,7 +31,7 @@ class Creation(Base):
                 x: Array = self._in_order(a, order)  # type: ignore[attr-defined]
                 if copy is False and x is not a:
                     raise ValueError(f"another order than {order} needs a copy")
-                return self._copied_in(a, order) if copy and x is a else x  # type: ignore[attr-defined,no-any-return]
+                return self._copied_in(a, order) if copy and x is a else x  # type: ignore[attr-defined]
             if copy is False:
                 raise ValueError("another dtype needs a copy")
             return self._wrap(self._cast(self._check(a)._node, t))

@@ -207,7 +207,7 @@ class Elementwise(Base):
     @spelled
     def imag(self, x: Array, /) -> Array:
         """Imaginary part, which is 0 of real numbers."""
-        return self._part("imag", x) if dt.is_complex(x.dtype) else self.broadcast_to(self._zeros(x), x.shape)  # type: ignore[attr-defined,no-any-return]
+        return self._part("imag", x) if dt.is_complex(x.dtype) else self.broadcast_to(self._zeros(x), x.shape)  # type: ignore[attr-defined]
 
     def _part(self, op: str, x: Array) -> Array:
         return Array._of_view(PartView(x, op, dt.real_of(x.dtype)))

@@ -89,7 +89,8 @@ def ghost_of(shape: Shape) -> "np.ndarray[Any, Any]":
 
 def memory_order(ghost: "np.ndarray[Any, Any]") -> List[int]:
     """Its axes as NumPy goes through the memory: those whose elements are farthest from each other first."""
-    strides, order = [abs(s) for s in ghost.strides], []
+    strides = [abs(s) for s in ghost.strides]
+    order: List[int] = []
     for k in reversed(range(ghost.ndim)):
         place = len(order)
         for i in reversed(range(len(order))):

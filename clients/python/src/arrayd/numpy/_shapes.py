@@ -285,7 +285,7 @@ class Shapes(Statistics, Hosting):
                 y = self.moveaxis(self.take(y, self._from_host(places), axis=k), k + 1, -1)
             return y._node
 
-        return Array._of_view(View(x, np.lib.stride_tricks.sliding_window_view(x._ghost, windows, axes), make))
+        return Array._of_view(View(x, np.lib.stride_tricks.sliding_window_view(x._ghost, windows, tuple(axes)), make))
 
     # --- joining and splitting ---
 
@@ -387,7 +387,7 @@ class Shapes(Statistics, Hosting):
         if any(n < 0 for w in widths for n in w):
             raise ValueError("nothing is padded by less than 0")
         if not any(map(any, widths)):
-            return self._copied(array)
+            return self._copied_in(array, "A")
         if mode in BY_PLACES:
             for k, w in enumerate(widths):
                 if w != (0, 0):
