@@ -267,6 +267,7 @@ def test_shares(two):
     assert theirs.numpy().tolist() == [5, 0, 0] and later.numpy().tolist() == [1, 1, 1]
     with pytest.raises(arrayd.Denied):
         theirs[1] = 6.0
+        bob.sync()
     ann.share(x, "b.o@b", "write")
     theirs[1] = 6.0
     assert x.numpy().tolist() == [5, 6, 0]

@@ -26,7 +26,7 @@ def test_alone(xp, other, x):  # noqa: F811
     assert float(other.sum(y)) == 15
     with x.leased() as lease:
         assert lease.token and "held" in repr(lease)
-        for refused in (lambda: float(other.max(y)), lambda: y.__setitem__(0, 1.0), lambda: y.leased("read").__enter__(),
+        for refused in (lambda: float(other.max(y)), lambda: (y.__setitem__(0, 1.0), other.sync()), lambda: y.leased("read").__enter__(),
                         lambda: x.leased().__enter__(), lambda: other.delete("shared")):
             with pytest.raises(arrayd.Conflict):
                 refused()
@@ -51,6 +51,7 @@ def test_for_reading(xp, other, x):  # noqa: F811
         assert float(other.sum(y)) == 15
         with pytest.raises(arrayd.Conflict):
             y[0] = 1.0
+            other.sync()
         x[0] = 1.0  # it is alone
         with y.leased("read"):
             with pytest.raises(arrayd.Conflict):
@@ -84,6 +85,7 @@ def test_its_time_is_over(xp, other, x):  # noqa: F811
         while True:
             try:
                 y[0] = 1.0
+                other.sync()
                 break
             except arrayd.Conflict:
                 assert time.monotonic() < deadline
@@ -93,6 +95,7 @@ def test_its_time_is_over(xp, other, x):  # noqa: F811
         assert lease.token != was and list(xp._transport.leases) == [lease.token]
         with pytest.raises(arrayd.Conflict):
             y[0] = 2.0
+            other.sync()
         xp.delete("shared")
     assert lease.token is None and not xp._transport.leases
     with pytest.raises(ValueError, match="mode"):
@@ -109,11 +112,13 @@ def test_asynchronously(api, daemon, other):
             async with x.leased() as lease:
                 with pytest.raises(arrayd.Conflict):
                     y[0] = 1.0
+                    other.sync()
                 await x.assign(0, 5.0)
                 await lease.renew()
                 assert await axp.sum(x).item() == 11
             assert lease.token is None
             y[0] = 1.0
+            other.sync()
             assert await axp.sum(await axp.array("theirs")).item() == 7
 
     asyncio.run(asyncio.wait_for(steps(), 60))

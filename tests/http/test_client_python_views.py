@@ -250,10 +250,26 @@ def test_what_several_look_at_is_written_once(xp, daemon):  # noqa: F811
 
 
 def test_an_error_of_a_write_says_which(xp):  # noqa: F811
-    u = xp.asarray(np.ones(100)).compute()
-    u[1:] = xp.take(u, xp.asarray(np.full(99, 500)))
-    with pytest.raises(IndexError):
-        np.asarray(u)
+    """And where it was written."""
+    def here():
+        return f"{__file__}:{sys._getframe(1).f_lineno - 1}"
+
+    u, v, far = xp.asarray(np.ones(100)).compute(), xp.asarray(np.ones(20_000)).compute(), xp.asarray(np.full(99, 500))
+    u[1:] = xp.take(u, far)
+    of_u = here()
+    v[0] = 5
+    rows = v.reshape(200, 100)
+    rows[3, 1:] += xp.take(v, xp.asarray(np.full(99, 20_000)))
+    of_v = here()
+    rows[4] = 1
+    for x, line in ((u, of_u), (v, of_v)):
+        with pytest.raises(IndexError, match=f"in the assignment at {line} "):
+            np.asarray(x)
+    w = xp.zeros(20_000).compute()
+    xp.request("DELETE", f"/v1/arrays/{w.id}")
+    w[5] = 1
+    with pytest.raises(arrayd.NotFound, match=f"in the assignment at {here()[:-3]}"):
+        np.asarray(w)
 
 
 @pytest.mark.parametrize("steps", [10, 400])

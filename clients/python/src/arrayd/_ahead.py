@@ -16,7 +16,7 @@ import math
 import weakref
 from collections import deque
 from threading import get_ident, local
-from typing import Any, Deque, Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Any, Deque, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         def _reshaped_view(self, x: Array, shape: Any) -> View: ...
         def _from_host(self, value: Any, dtype: Optional[dt.DType]) -> Array: ...
         def _copied(self, x: Array) -> Array: ...
+        def _copied_in(self, x: Array) -> Array: ...
         def _by_reference(self, id_: str, shape: Any, dtype: str) -> Array: ...
         def _check_version(self, api_version: Optional[str]) -> None: ...
         def _check_device(self, device: Any) -> None: ...
@@ -266,7 +267,7 @@ class Array(Held, Methods):
         value = self._values()
         if dtype is not None and np.dtype(dtype) != value.dtype:
             return dt.cast(value, np.dtype(dtype))
-        return value.copy() if copy or (copy is None and not value.flags.writeable) else value
+        return value.copy() if copy else dt.read_only(value)
 
     def _number(self, kinds: str, what: str) -> Any:
         if self.ndim:
@@ -331,14 +332,15 @@ class Array(Held, Methods):
         return f"arrayd.array({text}, {head})"
 
     def __reduce__(self) -> Any:
-        """A reference. The array is shared from now on, and remains until it is deleted, because the number of pickles is unknown."""
-        if self._view is not None:
-            return self._client._copied(self).__reduce__()
-        handle = self._place()
+        """A reference (of a view: to a copy). It is shared from now on, and remains until it is deleted: the number of pickles is unknown."""
+        x = self if self._view is None else self._client._copied(self)
+        if not x._shared:
+            self._client._run(x._owning(x is self))
+        handle = x._place()
         handle.keep()
-        self._node.share()
-        self._shared = True
-        return self._client._by_reference, (handle.id, self.shape, dt.name_of(self.dtype))
+        x._node.share()
+        x._shared = True
+        return self._client._by_reference, (handle.id, x.shape, dt.name_of(x.dtype))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """On a dask cluster, where each worker has its own daemon: the values."""
@@ -358,10 +360,10 @@ class Array(Held, Methods):
 
     def __copy__(self) -> "Array":
         """An independent array with the current values."""
-        return self._client._copied(self)
+        return self._client._copied_in(self)
 
     def __deepcopy__(self, _: Any) -> "Array":
-        return self._client._copied(self)
+        return self._client._copied_in(self)
 
     # --- the standard's protocols ---
 
@@ -438,6 +440,8 @@ class Array(Held, Methods):
             return None
         if index is None:
             return self._scattering([mask] if mask is not None else _tuple(key), v)
+        if (extra := len(v.shape) - len(index.shape)) > 0 and set(v.shape[:extra]) == {1}:
+            v = Node("reshape", (v,), v.shape[extra:], v.dtype, {"shape": list(v.shape[extra:])})
         if v.shape and v.shape != index.shape and not broadcasts(v.shape if v.size != 1 else (), index.shape):
             raise ValueError(f"an assignment: values of shape {v.shape} do not fit a region of shape {index.shape}\n    {describe(v)}")
         return self._assigning_region(index, v)
@@ -467,10 +471,6 @@ class Array(Held, Methods):
             return view.parent._assigning_region(view.index, node)  # type: ignore[no-any-return]
         return view.parent._becoming(view.back(node))  # type: ignore[no-any-return]
 
-    def _written(self, node: Node, index: Optional[str] = None) -> Steps[None]:
-        """In place."""
-        self._set((yield from self._client._engine.assign(self, node, index)))
-
     def _assigning_region(self, index: Basic, v: Node) -> Optional[Steps[None]]:
         c, node = self._client, self._node
         if 0 in index.shape:
@@ -483,7 +483,7 @@ class Array(Held, Methods):
                 return self._view.parent._assigning_region(inner, v)  # type: ignore[no-any-return]
             return self._becoming(c._engine.assigned(with_part(node, index, v)))
         if self._stays:
-            return self._written(v, index.text) if index.text else self._written(c._cast(v, self.dtype))
+            return self._written(v, index)
         if node.handle is None:
             here = node.value is not None or node.nbytes <= 4096
         else:  # it has been fetched to be read by single elements

@@ -25,6 +25,7 @@ from ._replies import INFO, JOB, SESSION
 from ._requests import Request, Response, Steps
 from ._stream import stream
 from ._transport import Transport, done
+from ._writes import Writes, waiting
 
 MANY = 20000  # operations that are not sent yet: then they are, so that their graph does not grow without end
 LARGE = 1 << 20  # bytes: values that are not kept here until they are needed
@@ -43,6 +44,8 @@ class Client(Calls):
 
     def __init__(self, transport: Transport, session: Optional[str] = None, owns: str = ""):
         self._transport = transport
+        if transport.writes is None:
+            transport.writes = Writes(transport.run)
         self._releaser = Releaser(transport)
         self._engine = Engine(session, self._releaser, transport)
         self._owns = owns
@@ -52,6 +55,8 @@ class Client(Calls):
         _clients[transport.key, session] = self
 
     def _run(self, steps: Steps[Any]) -> Any:
+        if waiting or self._transport.writes.is_due:
+            self._transport.writes.send_all()
         return done(self._transport.running(steps, self._send))
 
     def _send(self, r: Request) -> Response:
@@ -103,6 +108,8 @@ class Client(Calls):
         return done(moves)
 
     def _carry(self, steps: Steps[T]) -> T:
+        if waiting or self._transport.writes.is_due:
+            self._transport.writes.send_all()
         return self._transport.run(steps)
 
     def _aside(self, function: Callable[..., Any], *args: Any) -> None:
@@ -164,6 +171,13 @@ class Client(Calls):
         closes the connections; later requests, including those for its arrays and of its sessions, raise ConnectionLost. In
         a forked child the session is the parent's and remains."""
         owns, self._owns = self._owns, ""
+        try:
+            if self._transport.writes.is_due:
+                self._transport.writes.send()
+        finally:
+            self._close(owns)
+
+    def _close(self, owns: str) -> None:
         if self._engine.flow is not None:
             self._engine.flow.leave()
         if owns == "session":

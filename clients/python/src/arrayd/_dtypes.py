@@ -80,6 +80,12 @@ def is_floating(t: DType) -> bool:
     return kind(t) in "fc"
 
 
+def read_only(value: Any) -> Any:
+    """Values that NumPy takes for the array's own: what was written there would be lost."""
+    value.flags.writeable = False
+    return value
+
+
 def plain(value: Any) -> Any:
     """An array that NumPy can compute with and show: bfloat16 as float32."""
     if value.dtype != bfloat16:

@@ -27,6 +27,7 @@ from ._replies import JOB, MADE, VALUE
 from ._requests import OCTETS, Request, Response, Steps, ask
 from ._statements import Statements
 from ._stream import Piece, Writer, halves, kept, pieces, stream, wants
+from ._transfers import code_of_user
 
 SMALL = 1 << 16  # bytes: such results come with the reply and are kept here
 TOGETHER = 4 << 20  # bytes that are given in one request at most: statements copy their results, which takes longer than a request beyond
@@ -151,6 +152,7 @@ class Engine:
     def assigned(self, node: Node) -> Node:
         """An assignment, which is sent with the next value that is wanted, or by `write`."""
         if node.op == "setitem":
+            node.line = code_of_user()
             self._unwritten.append(weakref.ref(node))
             if len(self._unwritten) > 8:
                 forget_the_dead(self._unwritten)
@@ -238,7 +240,7 @@ class Engine:
             if not e.status:
                 piece.lose()
             at = re.match(r"/statements/(\d+)", e.pointer or "")
-            raise e.with_expression(describe(piece.places[int(at[1])])) if at else e from None
+            raise piece.said(e, int(at[1]) if at else None) from None
         except BaseException:
             piece.lose()
             raise

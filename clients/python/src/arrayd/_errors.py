@@ -37,6 +37,10 @@ class ArraydError(Exception):
         return type(self)(self.status, self.code, self.detail, self.pointer, self.offset, expression, self.request_id,
                           self.retry_after)
 
+    def with_line(self, line: str) -> "ArraydError":
+        return type(self)(self.status, self.code, f"{self.detail}, in the assignment at {line}", self.pointer, self.offset, self.expression,
+                          self.request_id, self.retry_after)
+
     def __reduce__(self) -> Any:
         return type(self), (self.status, self.code, self.detail, self.pointer, self.offset, self.expression, self.request_id,
                             self.retry_after)

@@ -70,12 +70,13 @@ _numbers = itertools.count()
 
 
 class Node:
-    __slots__ = ("op", "args", "attrs", "shape", "dtype", "value", "handle", "users", "key", "picked", "look", "at_look", "met", "number", "__weakref__")
+    __slots__ = ("op", "args", "attrs", "shape", "dtype", "value", "handle", "users", "key", "picked", "look", "at_look", "met", "number", "line", "__weakref__")
     # compared and hashed by identity
 
     op: str
     value: Optional["np.ndarray[Any, Any]"]
     handle: Optional[Handle]
+    line: Any  # of an assignment: where the user has written it
 
     def __init__(self, op: str, args: Tuple["Node", ...], shape: Shape, dtype: DType, attrs: Optional[Dict[str, Any]] = None):
         self.op, self.args, self.shape, self.dtype = op, args, shape, dtype
@@ -225,6 +226,16 @@ def union(roots: Sequence[Node]) -> List[Node]:
 
 
 number_of = operator.attrgetter("number")
+
+
+def stream_of(root: Node, most: int) -> List[Node]:
+    """Its operations; [] where they are more than so many."""
+    found: List[Node] = [root] if root.args else []
+    for n in found:
+        found += [a for a in n.args if a.args and a not in found]
+        if len(found) > most:
+            return []
+    return found
 
 
 # --- as JSON ---

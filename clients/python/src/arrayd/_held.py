@@ -16,6 +16,7 @@ from . import _dtypes as dt
 from ._engine import bytes_of
 from ._errors import BadReply
 from ._graph import Node, stored
+from ._indexing import Basic, basic_index
 from ._numbers import wire
 from ._replies import PLACE
 from ._requests import OCTETS, Request, Steps
@@ -162,6 +163,16 @@ class Held:
         return self._client.unshare(self, principal)
 
     # --- in common ---
+
+    def _written(self, node: Node, index: Optional[Basic] = None) -> Optional[Steps[None]]:
+        """In place: what there is to ask for it now, if anything."""
+        writes = getattr(self._client._transport, "writes", None)  # None: of a client that does not wait
+        if writes is not None and writes.take(self, node, index or basic_index((), self._node.shape), self._client._engine):
+            return None
+        return self._written_now(node, None if index is None else index.text)
+
+    def _written_now(self, node: Node, index: Optional[str]) -> Steps[None]:
+        self._set((yield from self._client._engine.assign(self, node, index)))
 
     @property
     def _base(self) -> Any:

@@ -26,6 +26,7 @@ WORTH = 48  # operations in which loops are looked for
 NEARLY = 0.9  # of a stream: if one loop is that much, no other is looked for
 LONGEST = 1500  # operations of a step
 PERIODS = 12  # that are tried
+BACK = 64  # steps that a value is carried, at most: of a list that is gone through, each step has an element that was made long before
 LATELY = 500  # operations in which periods are looked for first
 TEXTS = 4096
 
@@ -219,6 +220,8 @@ class Stream:
                     if self.place.get(b, -1) - at != p:
                         return None
                     back = (start - at + p - 1) // p
+                    if back > BACK:
+                        return None
                     for i in range(1, back + 1):
                         place = start - i * p + (at + back * p - start)
                         if place < 0:

@@ -159,11 +159,11 @@ class Methods:
         if dt.is_complex(self.dtype) and not dt.is_complex(t) and t != dt.BOOL:
             raise TypeError("complex numbers cannot be cast to real ones: use x.real or x.imag")
         dt.check_cast("astype:", self.dtype, t, casting)
-        return self._client.astype(self, t, copy=copy)  # type: ignore[no-any-return]
+        return self._client.astype(self if copy else self._client._in_order(self, order), t, copy=copy)  # type: ignore[no-any-return]
 
     def copy(self: Self, order: str = "C") -> Self:
         """An independent array with the current values."""
-        return self._client._copied(self)  # type: ignore[no-any-return]
+        return self._client._copied_in(self, order)  # type: ignore[no-any-return]
 
     def fill(self, value: Any) -> None:
         """`value` everywhere."""

@@ -29,7 +29,10 @@ class Creation(Base):
         t = None if dtype is None else dt.dtype_of(dtype)
         if isinstance(a, Array):
             if t is None or t == a.dtype:
-                return self._copied(a) if copy else self._ordered(a, a, order)
+                x: Array = self._in_order(a, order)  # type: ignore[attr-defined]
+                if copy is False and x is not a:
+                    raise ValueError(f"another order than {order} needs a copy")
+                return self._copied_in(a, order) if copy and x is a else x  # type: ignore[attr-defined]
             if copy is False:
                 raise ValueError("another dtype needs a copy")
             return self._wrap(self._cast(self._check(a)._node, t))
@@ -39,11 +42,6 @@ class Creation(Base):
             whole = self.stack([self.asarray(o) for o in a])  # type: ignore[attr-defined]
             return whole if t is None else self._wrap(self._cast(whole._node, t))
         return self._given(*self._values_of(a, t))
-
-    def _ordered(self, a: Any, x: Array, order: Optional[str]) -> Array:
-        """x, which a has been made to: a copy where they are one, and in another order of elements than the one that is asked for."""
-        flags = x._ghost.flags if order in ("C", "F") and x is a else None
-        return x if flags is None or (flags.c_contiguous if order == "C" else flags.f_contiguous) else self._copied(x)
 
     def _values_of(self, obj: Any, t: Optional[dt.DType] = None) -> Tuple["np.ndarray[Any, Any]", dt.DType]:
         """Values of this process as NumPy's, in memory of theirs where that has them already, and their dtype: t, or their own."""
@@ -191,9 +189,9 @@ class Creation(Base):
         for i, a in enumerate(arrays):
             s = [1] * n
             s[order.index(i)] = a.size
-            column: Array = self.reshape(a, s)  # type: ignore[attr-defined]
-            whole = column if sparse or n == 1 else self.broadcast_to(column, shape)  # type: ignore[attr-defined]
-            out.append(self._wrap(whole._node) if copy else whole)
+            column = self.reshape(a, tuple(s))  # type: ignore[attr-defined]
+            whole = column if sparse or column.shape == shape else self.broadcast_to(column, shape)  # type: ignore[attr-defined]
+            out.append(self._copied(whole) if copy else whole)
         return out
 
     @spelled

@@ -14,7 +14,7 @@ from ._indexing import INDICES, KNOWN, broadcasts
 from ._ns_creation import Creation, Number
 from ._ns_elementwise import Elementwise
 from ._spelling import spelled
-from ._views import View, ghost_of, reshaped
+from ._views import View, ghost_of, memory_order, reshaped
 
 TOGETHER = 16  # arrays of one concat or stack
 
@@ -82,9 +82,28 @@ class Manipulation(Elementwise, Creation):
             raise AttributeError(f"the shape of this view cannot become {tuple(s)} without a copy: use reshape")
         return View(x, ghost, _in_shape(s), _in_shape(x.shape))
 
+    def _in_order(self, x: Array, order: Optional[str]) -> Array:
+        """x, or a copy where NumPy makes one: of what is not in that order."""
+        flags = x._ghost.flags if order in ("C", "F") else None
+        return x if flags is None or (flags.c_contiguous if order == "C" else flags.f_contiguous) else self._copied_in(x, order)
+
+    def _copied_in(self, x: Array, order: Optional[str] = "K") -> Array:
+        """A copy in that order, which is NumPy's for what is a view of it; "K": x's own."""
+        axes = list(range(x.ndim))
+        if order == "F" or (order == "A" and x._ghost.flags.fnc):
+            axes.reverse()
+        elif order in ("K", None) and x._view is not None:
+            axes = memory_order(x._ghost)
+        if axes == sorted(axes):
+            return self._copied(x)
+        return self.permute_dims(self._copied(self.permute_dims(x, tuple(axes))), tuple(int(k) for k in np.argsort(axes)))
+
     def _elements(self, x: Array) -> Array:
         """The elements in C order, in one axis: a view, also where `ravel` copies."""
-        return Array._of_view(View(x, ghost_of((x.size,)), _in_shape((x.size,)), _in_shape(x.shape)))
+        return self._reshaped_whole(x, (x.size,))
+
+    def _reshaped_whole(self, x: Array, shape: Shape) -> Array:
+        return Array._of_view(View(x, ghost_of(shape), _in_shape(shape), _in_shape(x.shape)))
 
     def _turned(self, x: Array) -> Array:
         return self.permute_dims(x, tuple(range(x.ndim - 1, -1, -1)))

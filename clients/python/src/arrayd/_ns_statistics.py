@@ -244,6 +244,8 @@ class Statistics(Manipulation):
         k = self._axis(axis, self._check(x).ndim)
         if n < 0:
             raise ValueError("n is not negative")
+        if n == 0:
+            return x
         one = (*x.shape[:k], 1, *x.shape[k + 1:])
         parts = [a if a is x else self._taken(a) for a in (prepend, x, append) if a is not None]
         if len(parts) > 1:

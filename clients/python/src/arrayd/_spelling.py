@@ -10,12 +10,14 @@ import numpy as np
 from ._array import Array
 
 F = TypeVar("F", bound=Callable[..., Any])
+UNSAFE = frozenset("all any cumprod cumsum cumulative_prod cumulative_sum max mean min nanmax nanmin nanprod nansum prod sum trace var".split())  # into `out`
 
 
 def spelled(f: F) -> F:
     """A function of a namespace, of an array. Where it names `out`, that is seen to here. The first one may be named
     where NumPy's may, by NumPy's name: a, m, arr, …"""
     names = list(inspect.signature(f).parameters)
+    casting = "unsafe" if f.__name__ in UNSAFE else "same_kind"  # as NumPy's ufuncs reduce
     at = names.index("out") - 2 if "out" in names else None  # behind the namespace and the array
 
     @functools.wraps(f)
@@ -34,7 +36,7 @@ def spelled(f: F) -> F:
         if len(args) > at:
             out, args = args[at], (*args[:at], None, *args[at + 1:])
         r = f(self, x, *args, **more)
-        return r if out is None else self._into(out, r)
+        return r if out is None else self._into(out, r, casting)
 
     return cast(F, g)
 

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
-from ._errors import ConnectionLost
-from ._graph import DEEP, INPUTS, Node, const_json, signed, union
+from ._errors import ArraydError, ConnectionLost
+from ._graph import DEEP, INPUTS, Node, const_json, describe, signed, union
 from ._kept import THROUGH
 from ._statements import NAMES, call_text
+from ._transfers import line_of
 
 STATEMENTS = 200  # of one request: the daemon's own limit is 256
 NODES = 1500  # of one request, where there are more: so many that its plan is kept
@@ -33,6 +34,13 @@ class Piece(NamedTuple):
     written: List[Tuple[Node, Any]]  # what is afterwards in the memory of a handle that was there before
     places: List[Node]  # of each statement the node
     order: List[Tuple[Node, Any]]  # nodes, and their handles, which must be held until the reply
+
+    def said(self, e: ArraydError, at: Optional[int]) -> ArraydError:
+        """The refusal, with the expression of that statement, and the line of the assignment that it is for, or of the only one there is."""
+        if at is not None:
+            e = e.with_expression(describe(self.places[at]))
+        writes = [n for n in self.places[at or 0:] if n.op == "setitem" and (at is None or self.places[at] in union([n]))]
+        return e.with_line(line_of(*writes[0].line)) if writes and (at is not None or len({n.line for n in writes}) == 1) else e
 
     def lose(self) -> None:
         """There is no reply. Nobody knows whether what it writes to has been written to, and a second time could add a second time."""

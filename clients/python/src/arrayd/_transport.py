@@ -110,6 +110,8 @@ class Sent:
 class Transport(Endpoint):
     """Connections to one daemon."""
 
+    writes: Any = None  # that wait for the next request (see `_writes.py`)
+
     def __init__(self, url: str, token: Optional[str] = None, timeout: Optional[float] = None,
                  context: Optional[ssl.SSLContext] = None):
         super().__init__(url, token, timeout, context, KEPT)
@@ -138,11 +140,15 @@ class Transport(Endpoint):
 
     def send(self, r: Request, last: bool = False) -> Response:
         """The reply; an ArraydError where it is none of success. `last`: also where this is closed."""
+        if self.writes is not None and self.writes.is_due:
+            self.writes.send()
         return done(self.sending(r, last))
 
     def begin(self, r: Request) -> Sent:
         """Sends it, and does not wait."""
         self._check_open()
+        if self.writes is not None and self.writes.is_due:
+            self.writes.send()
         wire: Wire = self._used() or self._connect()
         try:
             wire.write(self.head_of(r), r.body)
@@ -159,6 +165,8 @@ class Transport(Endpoint):
 
     def stream(self, r: Request) -> Reply:
         """A reply that is read as it comes, on a connection of its own."""
+        if self.writes is not None and self.writes.is_due:
+            self.writes.send()
         return Reply(*done(self.opening(r)))
 
     def delete_all(self, paths: List[str]) -> None:

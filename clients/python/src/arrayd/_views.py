@@ -6,7 +6,7 @@ array without memory (`ghost`) that has the same shape and strides.
 """
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+from typing import Any, Callable, List, Optional
 
 import numpy as np
 
@@ -87,6 +87,21 @@ def ghost_of(shape: Shape) -> "np.ndarray[Any, Any]":
     return np.lib.stride_tricks.as_strided(np.empty(1, np.int8), shape, strides[::-1], writeable=False)
 
 
+def memory_order(ghost: "np.ndarray[Any, Any]") -> List[int]:
+    """Its axes as NumPy goes through the memory: those whose elements are farthest from each other first."""
+    strides = [abs(s) for s in ghost.strides]
+    order: List[int] = []
+    for k in reversed(range(ghost.ndim)):
+        place = len(order)
+        for i in reversed(range(len(order))):
+            if strides[k] and strides[order[i]]:  # those of repetitions stay where they are
+                if strides[order[i]] <= strides[k]:
+                    break
+                place = i
+        order.insert(place, k)
+    return order[::-1]
+
+
 def reshaped(ghost: "np.ndarray[Any, Any]", shape: Shape) -> "Optional[np.ndarray[Any, Any]]":
     """The same memory in another shape, or None where NumPy would copy."""
     if ghost.flags.c_contiguous or ghost.size == 0:
@@ -116,10 +131,8 @@ def part(index: Basic, node: Node) -> Node:
 
 def with_part(node: Node, index: Basic, v: Node) -> Node:
     """The values of `node` with `v` in a part of them."""
-    if index.is_all and v.shape == node.shape and v.dtype == node.dtype:
-        return v
-    if not node.shape and not v.shape:  # a number has no index
-        return Node("astype", (v,), (), node.dtype, {"dtype": dt.name_of(node.dtype)})
+    if index.is_all and v.shape == node.shape:  # of rank 0, too, where no text is an index
+        return v if v.dtype == node.dtype else Node("astype", (v,), v.shape, node.dtype, {"dtype": dt.name_of(node.dtype)})
     made = Node("setitem", (node, v), node.shape, node.dtype, index.attrs)
     made.picked = node.picked  # whose elements are read will be read again
     return made
@@ -129,5 +142,5 @@ def check_writable(view: Optional[View]) -> None:
     """ValueError where it, or what it is a view of, is read-only."""
     while view is not None:
         if view.is_read_only:
-            raise ValueError("an assignment: this is a view that is read-only (by broadcast_to or diagonal)")
+            raise ValueError("an assignment: this is a view that is read-only (by broadcast_to, diagonal or the like)")
         view = view.parent._view

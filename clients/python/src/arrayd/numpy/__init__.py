@@ -135,7 +135,7 @@ class _NdarrayType(type):
         return isinstance(x, Array)
 
     def __call__(cls, shape: Any, dtype: Any = float, *, order: str = "C") -> Any:
-        return _client().empty(shape, dtype)
+        return _client().empty(shape, dtype, order)
 
 
 class ndarray(metaclass=_NdarrayType):

@@ -21,7 +21,7 @@ HOSTED: Dict[str, Tuple[str, ...]] = {part: tuple(names.split()) for part, names
         geomspace hamming hanning histogram histogram2d histogram_bin_edges histogramdd i0 in1d insert interp intersect1d ix_
         kaiser kron lcm ldexp lexsort load loadtxt logspace mask_indices matvec median nanmedian nanpercentile nanquantile
         packbits partition percentile poly polyadd polyder polydiv polyfit polyint polymul polysub polyval quantile ravel_multi_index
-        resize roots setdiff1d setxor1d sort_complex spacing tril_indices tril_indices_from trim_zeros triu_indices triu_indices_from
+        resize roots setdiff1d setxor1d sort_complex spacing tril_indices tril_indices_from triu_indices triu_indices_from
         union1d unique unpackbits unravel_index unwrap vander vecmat""",
     "linalg": """
         cholesky cond cross det eig eigh eigvals eigvalsh inv lstsq matrix_norm matrix_power matrix_rank multi_dot norm pinv qr slogdet solve
@@ -72,24 +72,28 @@ class Hosted:
         nin = getattr(self.__wrapped__, "nin", len(args))
         if len(args) == nin + 1 and out is None and getattr(self.__wrapped__, "nout", 0) == 1:
             args, out = args[:nin], args[nin]
-        result = self.__wrapped__(*_here(args), **_here(more))
+        more.pop("overwrite_input", None)  # what is here is a copy anyway
+        here: Dict[int, np.ndarray[Any, Any]] = {id(x): dt.plain(dt.read_only(x._values())) for x in arrays}
+        result = self.__wrapped__(*_here(args, here), **_here(more, here))
         back: List[int] = []
-        r = self._back(result, back)
+        r = self._back(result, back, [*here.values()])
         if self.__name__ not in ASKED:
             guard(self.__name__, moved + sum(back))
         return r if out is None else self._client._into(out, r)
 
-    def _back(self, r: Any, nbytes: List[int]) -> Any:
+    def _back(self, r: Any, nbytes: List[int], given: List[Any]) -> Any:
+        """What is a view of something `given` cannot be written to: it would have to be written there, too."""
         if isinstance(r, (np.ndarray, np.generic)):
             if r.dtype not in dt.NAME_OF:
                 return r
             nbytes.append(r.nbytes)
-            return self._client._from_host(r)
+            back = self._client._from_host(r)
+            return self._client.broadcast_to(back, r.shape) if any(np.may_share_memory(r, v) for v in given) else back
         if isinstance(r, tuple):
-            values = [self._back(v, nbytes) for v in r]
+            values = [self._back(v, nbytes, given) for v in r]
             return type(r)._make(values) if hasattr(r, "_make") else tuple(values)
         if isinstance(r, list):
-            return [self._back(v, nbytes) for v in r]
+            return [self._back(v, nbytes, given) for v in r]
         return r
 
 
@@ -104,18 +108,17 @@ def _find(value: Any, arrays: List[Array]) -> None:
             _find(v, arrays)
 
 
-def _here(value: Any) -> Any:
-    """With values for arrays."""
+def _here(value: Any, of: Dict[int, "np.ndarray[Any, Any]"]) -> Any:
+    """With these values for arrays."""
     if isinstance(value, Array):
-        v = dt.plain(value._values()).view()
-        v.flags.writeable = False  # what is written there would be lost
+        v = of[id(value)]
         return v if v.ndim else v[()]
     if isinstance(value, tuple) and hasattr(value, "_make"):
-        return type(value)._make([_here(v) for v in value])
+        return type(value)._make([_here(v, of) for v in value])
     if isinstance(value, (list, tuple)):
-        return type(value)(_here(v) for v in value)
+        return type(value)(_here(v, of) for v in value)
     if isinstance(value, dict):
-        return {k: _here(v) for k, v in value.items()}
+        return {k: _here(v, of) for k, v in value.items()}
     return value
 
 

@@ -133,8 +133,8 @@ class Numbers(Shapes):
                    neginf: Optional[float] = None) -> Array:
         """x with numbers in place of NaN and the infinities."""
         if dt.is_complex(x.dtype):
-            r = self._hosted("nan_to_num", np.nan_to_num)(x, True, nan, posinf, neginf)
-            return r if copy else self._into(x, r)
+            made: Array = self._hosted("nan_to_num", np.nan_to_num)(x, True, nan, posinf, neginf)
+            return made if copy else self._into(x, made)
         if not dt.is_real_floating(x.dtype):
             return self._copied(x) if copy else x
         limits = np.finfo(x.dtype)
@@ -142,12 +142,6 @@ class Numbers(Shapes):
         r = self.where(x == math.inf, float(limits.max) if posinf is None else posinf, r)
         r = self.where(x == -math.inf, float(limits.min) if neginf is None else neginf, r)
         return r if copy else self._into(x, r)
-
-    def real_if_close(self, a: Any, tol: float = 100) -> Array:
-        """Without the imaginary part, where that is nearly 0 (in this process)."""
-        x = self._taken(a)
-        r: Array = self._hosted("real_if_close", np.real_if_close)(x, tol) if dt.is_complex(x.dtype) else x
-        return x if r.dtype == x.dtype else r
 
     @spelled
     def isposinf(self, x: Array, /, out: Any = None) -> Array:
@@ -184,6 +178,24 @@ class Numbers(Shapes):
         return isinstance(a, Array) and isinstance(b, Array) and _owner(a) is _owner(b)
 
     shares_memory = may_share_memory
+
+    @spelled
+    def real_if_close(self, a: Array, /, tol: float = 100) -> Array:
+        """The real parts, where the imaginary ones are as good as 0, which is waited for."""
+        if not dt.is_complex(a.dtype):
+            return a
+        tol = tol * float(np.finfo(a.dtype).eps) if tol > 1 else tol
+        return self.real(a) if builtins.bool(self.all(self.abs(self.imag(a)) < tol)) else a
+
+    @spelled
+    def trim_zeros(self, filt: Array, /, trim: str = "fb", axis: Any = None) -> Array:
+        """A view of what lies between zeros at the ends, which are looked for in this process."""
+        taken = self._hosted("trim_zeros", lambda v: [[int(k.min()), int(k.max()) + 1] if k.size else [0, 0] for k in np.nonzero(v)])(filt)
+        axes = self._axes(axis, filt.ndim)
+        key = [slice(None)] * filt.ndim
+        for k in axes:
+            key[k] = slice(taken[k][0] if "f" in trim.lower() or taken[k][1] == 0 else None, taken[k][1] if "b" in trim.lower() else None)
+        return filt[tuple(key)]
 
     # --- comparisons ---
 

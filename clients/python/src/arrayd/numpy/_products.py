@@ -1,6 +1,7 @@
 """NumPy's products and derivatives: expressions where the server has sums for them, else by NumPy in this process."""
 from __future__ import annotations
 
+import string
 import types
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -12,6 +13,7 @@ from .._base import only
 from .._spelling import spelled
 from ._numbers import Numbers
 
+LETTERS = string.ascii_uppercase + string.ascii_lowercase  # NumPy's, of numbers
 FEW = 32  # elements that each are compared with
 
 
@@ -45,24 +47,38 @@ class Products(Numbers):
 
     def einsum(self, *operands: Any, out: Any = None, **more: Any) -> Any:
         """numpy.einsum. On the server where the products are no more than the largest operand has elements; else in this process."""
-        if len(operands) == 2 and out is None and (view := self._rearranged(*operands)) is not None:
+        if out is None and not set(more) - {"optimize"} and (view := self._rearranged(*operands)) is not None:
             return view
         there = self._einsum(operands) if not more or set(more) == {"optimize"} else None
         if there is None:
             return self._hosted("einsum", np.einsum)(*operands, out=out, **more)
         return there if out is None else self._into(out, there)
 
-    def _rearranged(self, subscripts: Any, x: Any) -> Optional[Array]:
+    def _rearranged(self, *operands: Any) -> Optional[Array]:
         """Of one array, where nothing is summed: a view, as NumPy's. None for the rest."""
-        if not isinstance(subscripts, str) or not isinstance(x, Array):
+        x, *axes = operands if isinstance(operands[0], Array) else operands[1:]
+        if not isinstance(x, Array) or len(axes) not in ((1, 2) if x is operands[0] else (0,)):
             return None
+        subscripts = operands[0] if x is not operands[0] else "->".join("".join("..." if k is Ellipsis else LETTERS[k] for k in part) for part in axes)
         letters, arrow, to = subscripts.replace(" ", "").partition("->")
-        if not arrow and len(set(letters)) == len(letters) and letters.isalpha():
-            to = "".join(sorted(letters))
-        if letters == to * 2 and len(to) == 1 and x.ndim == 2 and x.shape[0] == x.shape[1]:
-            return self._elements(x)[::x.shape[0] + 1]
-        of = _terms(f"{letters}->{to}", [x.ndim])
-        return self.permute_dims(x, tuple(of[0][0].index(name) for name in of[1])) if of is not None and len(of[1]) == x.ndim else None
+        if "..." in letters:
+            rest = "".join(c for c in LETTERS if c not in letters)[:max(x.ndim - len(letters) + 3, 0)]
+            letters, to = letters.replace("...", rest), to.replace("...", rest) if arrow else rest + "..."
+        if not arrow:  # in alphabetical order, those that are there once
+            to = to.replace("...", "") + "".join(c for c in sorted(subscripts) if c.isalpha() and subscripts.count(c) == 1)
+        if len(letters) != x.ndim or set(letters) != set(to) or len(set(to)) != len(to) or not to.isalpha():
+            return None
+        for c in to:
+            at = [k for k, name in enumerate(letters) if name == c]
+            n, times = x.shape[at[0]], len(at)
+            if any(x.shape[k] != n for k in at):
+                return None
+            if times > 1:  # elements of a diagonal are as far from each other
+                front = self.moveaxis(x, tuple(at), tuple(range(times)))
+                step = sum(n**k for k in range(times))
+                x = self.moveaxis(self._reshaped_whole(front, (n**times, *front.shape[times:]))[::step], 0, at[0])
+                letters = letters[:at[0] + 1] + letters[at[0] + 1:].replace(c, "")
+        return self.permute_dims(x, tuple(letters.index(c) for c in to))
 
     def _einsum(self, operands: Tuple[Any, ...]) -> Optional[Array]:
         if not isinstance(operands[0], str):

@@ -12,7 +12,7 @@ from .._array import Array
 from .._graph import Node
 from .._ns_statistics import Statistics
 from .._spelling import spelled
-from .._views import View
+from .._views import View, memory_order
 from ._hosted import Hosting
 
 BY_PLACES = ("edge", "reflect", "symmetric", "wrap")  # of `pad`: each element is one of the array's
@@ -47,7 +47,7 @@ class Ndarray:
         self._client = client
 
     def __call__(self, shape: Any, dtype: Any = float, *, order: str = "C") -> Array:
-        made: Array = self._client.empty(shape, dtype)
+        made: Array = self._client.empty(shape, dtype, order)
         return made
 
     def __instancecheck__(self, x: Any) -> bool:
@@ -62,10 +62,9 @@ class Shapes(Statistics, Hosting):
 
     def _array_of(self, object: Any, dtype: Any = None, *, copy: Optional[bool] = True, order: str = "K", subok: bool = False, ndmin: int = 0,
                   like: Any = None) -> Array:
-        x = self.asarray(object, dtype)
+        x = self.asarray(object, dtype, order)
         if copy and x is object:
-            x = self._copied(x)
-        x = self._ordered(object, x, order)
+            x = self._copied_in(x, order)
         return self.reshape(x, (1,) * (ndmin - x.ndim) + x.shape) if ndmin > x.ndim else x
 
     def asanyarray(self, a: Any, dtype: Any = None, order: Optional[str] = None, *, device: Any = None, copy: Optional[bool] = None,
@@ -74,22 +73,22 @@ class Shapes(Statistics, Hosting):
         return self.asarray(a, dtype, order, device=device, copy=copy)
 
     def ascontiguousarray(self, a: Any, dtype: Any = None, *, like: Any = None) -> Array:
-        """The same as asarray, with one axis at least. A copy where NumPy's is one: of what is not in C's order."""
-        return self.atleast_1d(self._ordered(a, self.asarray(a, dtype), "C"))  # type: ignore[no-any-return]
+        """The same as asarray, with an axis or more. A copy where NumPy's is one: of what is not in C order."""
+        return self.atleast_1d(self.asarray(a, dtype, "C"))  # type: ignore[no-any-return]
 
     def asfortranarray(self, a: Any, dtype: Any = None, *, like: Any = None) -> Array:
-        """The same as asarray. A copy where NumPy's is one: of what is not in Fortran's order."""
-        return self.atleast_1d(self._ordered(a, self.asarray(a, dtype), "F"))  # type: ignore[no-any-return]
+        """The same as asarray, with an axis or more. A copy where NumPy's is one: of what is not in Fortran's order."""
+        return self.atleast_1d(self.asarray(a, dtype, "F"))  # type: ignore[no-any-return]
 
     def require(self, a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = None) -> Array:
-        """The same as asarray. A copy where NumPy's is one: of a view, and of what is not in the order that is required."""
+        """The same as asarray. A copy where NumPy's is one."""
         wanted = {str(r).upper()[0] for r in ([requirements] if isinstance(requirements, str) else requirements or ())}
-        x = self.asarray(a, dtype, "C" if "C" in wanted else "F" if "F" in wanted else None)
-        return self._copied(x) if x is a and "O" in wanted and x._view is not None else x
+        x = self.asarray(a, dtype, "F" if "F" in wanted else "C" if "C" in wanted else None)
+        return self._copied(x) if ("O" in wanted and x._view is not None) or ("W" in wanted and not x.flags.writeable) else x
 
     def copy(self, a: Any, order: str = "K", subok: bool = False) -> Array:
         """An independent array with the current values."""
-        return self._copied(a) if isinstance(a, Array) else self.asarray(a)
+        return self._copied_in(a, order) if isinstance(a, Array) else self.asarray(a)
 
     def copyto(self, dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
         """Writes src to dst, where the condition holds."""
@@ -202,10 +201,11 @@ class Shapes(Statistics, Hosting):
     @spelled
     def ravel(self, a: Array, /, order: str = "C") -> Array:
         """The elements in one axis: a view where NumPy's is one."""
-        if order == "K":  # as they are in memory
-            strides = a._ghost.strides
-            a, order = self.permute_dims(a, tuple(sorted(range(a.ndim), key=lambda k: -builtins.abs(strides[k])))), "C"
-        return self.reshape(a, (a.size,), order)
+        if order == "K":
+            a = self.permute_dims(a, tuple(memory_order(a._ghost)))
+        elif order == "F" or (order == "A" and a._ghost.flags.fnc):
+            a = self._turned(a)
+        return self.reshape(a, (a.size,), copy=None if a._ghost.flags.c_contiguous else True)
 
     @spelled
     def transpose(self, a: Array, /, axes: Any = None) -> Array:
@@ -271,19 +271,24 @@ class Shapes(Statistics, Hosting):
 
     @spelled
     def sliding_window_view(self, x: Array, /, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False) -> Array:
-        """The windows at each position, in new last axes (not a view)."""
+        """The windows at each position, in new last axes: a view that cannot be written to, because windows overlap."""
         if writeable:
-            raise NotImplementedError("sliding_window_view: windows cannot be written to: they are copies")
+            raise NotImplementedError("sliding_window_view: windows cannot be written to, because they overlap")
         windows = [int(n) for n in np.atleast_1d(window_shape)]
         axes = list(range(x.ndim)) if axis is None else [self._axis(k, x.ndim) for k in np.atleast_1d(axis)]
         if len(axes) != len(windows):
             raise ValueError("as many windows as axes")
-        for k, w in zip(axes, windows):
-            if not 0 < w <= x.shape[k]:
-                raise ValueError(f"a window of {w} in an axis of {x.shape[k]}")
-            places = np.arange(x.shape[k] - w + 1)[:, None] + np.arange(w)
-            x = self.moveaxis(self.take(x, self._from_host(places), axis=k), k + 1, -1)
-        return self.broadcast_to(x, x.shape)  # which is not written to
+        if any(not 0 < w <= x.shape[k] for k, w in zip(axes, windows)):
+            raise ValueError(f"windows of {windows} in axes {axes} of an array of shape {x.shape}")
+
+        def make(node: Node) -> Node:
+            y = self._wrap(node)
+            for k, w in zip(axes, windows):
+                places = np.arange(y.shape[k] - w + 1)[:, None] + np.arange(w)
+                y = self.moveaxis(self.take(y, self._from_host(places), axis=k), k + 1, -1)
+            return y._node
+
+        return Array._of_view(View(x, np.lib.stride_tricks.sliding_window_view(x._ghost, windows, tuple(axes)), make))
 
     # --- joining and splitting ---
 
@@ -320,6 +325,8 @@ class Shapes(Statistics, Hosting):
         """An array of blocks, as nested lists have them."""
         if isinstance(arrays, tuple):
             raise TypeError("block: blocks are arranged in lists, not tuples")
+        if not isinstance(arrays, list):
+            return self.copy(arrays, "A")
 
         def depth(a: Any) -> int:
             return 1 + depth(a[0]) if isinstance(a, list) else 0
@@ -386,8 +393,8 @@ class Shapes(Statistics, Hosting):
         widths = [(int(a), int(b)) for a, b in np.broadcast_to(np.asarray(pad_width), (array.ndim, 2))]
         if any(n < 0 for w in widths for n in w):
             raise ValueError("nothing is padded by less than 0")
-        if not any(n for w in widths for n in w):
-            return self._copied(array)
+        if not any(map(any, widths)):
+            return self._copied_in(array, "A")
         if mode in BY_PLACES:
             for k, w in enumerate(widths):
                 if w != (0, 0):

@@ -1,0 +1,176 @@
+"""Assignments to arrays that others share, by name say: they wait for the next request, whatever it is for, some milliseconds at most,
+and go together, in their order and in place.
+"""
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any, Callable, List, Optional, Set, Tuple
+
+from ._errors import ArraydError
+from ._graph import Node, stored, stream_of
+from ._indexing import Basic
+from ._requests import Steps
+from ._stream import Piece, Writer, pieces, stream
+from ._transfers import code_of_user
+
+if TYPE_CHECKING:
+    from ._engine import Engine
+
+PAUSE_S = 0.005  # that they wait
+MOST = 64  # that wait
+OPERATIONS = 16  # of a value: a longer one is computed at once
+
+_all: "weakref.WeakSet[Writes]" = weakref.WeakSet()
+waiting: "Set[Writes]" = set()  # those that have something to send
+
+
+@atexit.register
+def _at_exit() -> None:
+    """Before what is this process' is deleted."""
+    for writes in list(_all):
+        writes.send()
+
+
+def _in_child() -> None:
+    waiting.clear()
+    for writes in list(_all):
+        writes.in_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
+
+
+class InPlace(Writer):
+    """Writes assignments to arrays themselves, whoever sees it."""
+
+    def may_write(self, base: Node, name: str) -> bool:
+        self.written[name] = base.handle
+        return True
+
+    def piece(self) -> Optional[Piece]:
+        """What is written to is no node's memory afterwards: the array's own node, made before, is that."""
+        piece = super().piece()
+        return None if piece is None else piece._replace(written=[])
+
+
+def _steps(engine: "Engine", writes: List[Node], before: List[Node]) -> Steps[None]:
+    """Makes the assignments; what else is made of the arrays' values keeps those that they had before: some of it is in `before`."""
+    nodes = stream([*writes, *before])
+    inside, written = set(nodes), {w.args[0].handle for w in writes}
+    wanted, of_them = set(writes), set()
+    for n in nodes:
+        if n.op != "setitem" and any(a in of_them or a.handle in written for a in n.args):
+            of_them.add(n)
+            if _is_asked_for(n) or any(d not in inside for d in n.dependents()):
+                wanted.add(n)
+    for part, needed in pieces(nodes, wanted):
+        for a in dict.fromkeys(a for n in part for a in n.args):
+            if not a.args and a.handle is None and a.op != "const":
+                yield from engine.place(a)
+        piece = InPlace(part, needed, set(), True).piece()
+        if piece is not None:
+            yield from engine.settle_piece(piece)
+            continue
+        for n in part:  # which no text can say
+            if n.op != "setitem":
+                yield from (engine.compute(n) if n in needed else ())
+                continue
+            base, value = n.args
+            assert base.handle is not None
+            yield from engine.evaluate((yield from engine.request_of(value, False)), out=base.handle.id, index=n.attrs["index"])
+
+
+def _is_asked_for(n: Node) -> bool:
+    """By an array that has it of its own: views are made anew."""
+    return any(a._view is None for a in n.arrays())
+
+
+class Writes:
+    """Those of one connection's clients. `run` makes the requests."""
+
+    def __init__(self, run: Callable[[Any], Any]):
+        self._run = run
+        self.in_child()
+        _all.add(self)
+
+    def in_child(self) -> None:
+        """What waits is the parent's."""
+        self._waiting: List[Tuple[Engine, Node, "List[weakref.ref[Node]]"]] = []
+        self._lock = threading.RLock()
+        self._is_sending = False
+        self._late: Optional[ArraydError] = None  # of what was sent when nobody asked for anything
+        self.is_due = False  # something waits, or is to be said
+
+    def take(self, x: Any, v: Node, index: Basic, engine: "Engine") -> bool:
+        """`v` is to be written to a part of the array. False where that cannot wait: something else is made of its values now."""
+        node: Node = x._node
+        handle = node.handle
+        if engine._endpoint.leases or not x._shared or handle is None or handle.stays or handle.writer is not None or handle.lent or not node.shape:
+            return False
+        inside = set(stream_of(v, OPERATIONS))
+        before = [d for d in node.dependents() if d not in inside and (_is_asked_for(d) or d.dependents())]
+        if (v.args and not inside) or any(a is not x and a._view is None for a in node.arrays()) or len(before) > OPERATIONS \
+                or any(n.op in ("setitem", "failed") for n in inside) or not all(stream_of(d, OPERATIONS) for d in before):
+            return False
+        made = Node("setitem", (node, v), node.shape, node.dtype, index.attrs)
+        made.line = code_of_user()
+        with self._lock:
+            self._waiting.append((engine, made, [weakref.ref(d) for d in before]))
+            many, first, self.is_due = len(self._waiting) >= MOST, len(self._waiting) == 1, True
+            waiting.add(self)
+        x._set(stored(handle, node.shape, node.dtype))
+        if many:
+            self.send()
+        elif first:
+            timer = threading.Timer(PAUSE_S, self.in_time)
+            timer.daemon = True
+            timer.start()
+        return True
+
+    def in_time(self) -> None:
+        """When nobody of this connection's has asked for anything; what goes wrong is said when he does."""
+        try:
+            self.send()
+        except ArraydError as e:
+            self._late, self.is_due = e, True
+
+    def send_all(self) -> None:
+        """Also those of this process' other connections, whose arrays may be the same."""
+        for others in [w for w in waiting if w is not self]:
+            others.in_time()
+        self.send()
+
+    def send(self) -> None:
+        """Now. What went wrong is said here, also of what has been sent meanwhile."""
+        with self._lock:
+            if self._is_sending:  # this is its own request
+                return
+            late, self._late, self._is_sending = self._late, None, True
+            try:
+                while self._waiting:
+                    engine = self._waiting[0][0]
+                    n = next((k for k, w in enumerate(self._waiting) if w[0] is not engine), len(self._waiting))
+                    some, self._waiting = self._waiting[:n], self._waiting[n:]
+                    before = [d for d in (ref() for _, _, refs in some for ref in refs) if d is not None]
+                    late = self._made(engine, [made for _, made, _ in some], before) or late
+            finally:
+                self._is_sending, self.is_due = False, bool(self._waiting)
+                if not self.is_due:
+                    waiting.discard(self)
+        if late is not None:
+            raise late
+
+    def _made(self, engine: "Engine", writes: List[Node], before: List[Node]) -> Optional[ArraydError]:
+        """What is wrong with one of them: then none has been made, and the others are."""
+        try:
+            self._run(_steps(engine, writes, before))
+        except ArraydError as e:
+            if len(writes) == 1 or not e.status:
+                return e
+            wrong = [self._made(engine, [made], before if made is writes[0] else []) for made in writes]
+            return next((w for w in wrong if w is not None), None)
+        return None
