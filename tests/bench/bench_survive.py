@@ -33,6 +33,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
 import statistics
 import sys
@@ -270,6 +271,9 @@ class Bench:
                "midst_s": self.midst_was, "different": len(self.different), "users": total, "pardons": self.daemon.pardons,
                "jobs": self.options.jobs, "memory": [before[0], after[0]], "descriptors": [before[1], after[1]],
                "seconds": round(time.monotonic() - self.begun, 1), "wrong": wrong}
+        compared = sorted(float(t) for t in re.findall(r"idle memory compared .*seconds=([0-9.]+)", self.daemon.log()))
+        if compared:
+            row["compared"] = {"n": len(compared), "p50_s": statistics.median(compared), "most_s": compared[-1]}
         print(json.dumps(row), flush=True)
         said = "; ".join(f"{k} {v['n']} times, p50 {v['p50_s']} s, p99 {v['p99_s']} s" for k, v in figures.items())
         print(f"| {row['arrays']} arrays, {self.bytes / 2**30:.2f} GiB, {row['rounds']} of {row['asked']} rounds: {len(self.different)} differ; "
@@ -300,6 +304,7 @@ def main():
     parser.add_argument("--slack", type=size, default="64MiB", help="by which the memory in use may differ at the end")
     parser.add_argument("--kernel-cache", help="a folder; by default a new one")
     parser.add_argument("--jobs", action="store_true")
+    parser.add_argument("--log", help="a file that gets the daemons' log")
     options = parser.parse_args()
     options.kinds = options.kinds or ["kill", "segv", "upgrade"] + ["fault"] * (options.backend == "cuda")
     with tempfile.TemporaryDirectory(prefix="arrayd-survive-") as folder:
@@ -315,6 +320,8 @@ def main():
                 ended = bench.daemon.proc.wait(PATIENCE)
                 wrong = wrong or (f"the keeper's exit status is {ended}" if ended else None)
                 bench.report(wrong, *figures)
+            if bench and options.log:
+                pathlib.Path(options.log).write_text(bench.daemon.log())
             if wrong:
                 print((bench.daemon.log() if bench else "")[-6000:], file=sys.stderr)
     if wrong:

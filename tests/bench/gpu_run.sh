@@ -186,7 +186,7 @@ step_survive() {
     ninja -j"$jobs" -C "$hooked" server/arrayd >/dev/null || return 1
     "$python" "$root/tests/bench/bench_survive.py" "$hooked/server/arrayd" --seed "${SEED:-1}" --rounds "${ROUNDS:-40}" \
         --arrays "${ARRAYS:-1000}" --bytes "${BYTES:-100GiB}" --elements "${ELEMENTS:-16777216}" --kernel-cache "$work/kernels-hooked" \
-        --seconds $(($(limit_of survive) - SECONDS - 60)) ${JOBS:+--jobs}
+        --seconds $(($(limit_of survive) - SECONDS - 60)) --log "$out/survive-${SEED:-1}.log" ${JOBS:+--jobs}
 }
 
 # What it costs that arrays outlive the daemon.
