@@ -4,6 +4,7 @@
 come while they wait: on a daemon that lets a session have so much on the device at once. Where that work was over
 before the test had done what it does meanwhile, it begins anew with more of it."""
 import functools
+import os
 import re
 import threading
 import time
@@ -265,6 +266,8 @@ def test_on_a_device(gpu_with):
 
 def test_the_look_is_part_of_the_plan(api):
     """Nothing is planned again for it."""
+    if os.environ.get("ARRAYD_REAL_GPU"):
+        pytest.skip("idle arrays are summed there, by plans of their own")
     api.upload(U, "v")
     api.upload(np.array([1, 2]), "k")
 

@@ -14,7 +14,7 @@ def two(daemon_with, accounts, tmp_path):
         accounts.add(name, role="operator")
 
     def start(*args):
-        d = daemon_with("--state-dir", tmp_path / "state", "--accounts", accounts.path, *args)
+        d = daemon_with("--backend", "cpu", "--state-dir", tmp_path / "state", "--accounts", accounts.path, *args)  # a GPU is not busy for long
         ann, bob = (accounts.client(d, name) for name in ("ann", "bob"))
         if bob.get("/v1/arrays/s").status == 404:
             bob.upload(np.ones(1000), "s")

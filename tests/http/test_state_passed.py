@@ -95,7 +95,7 @@ def test_no_room(start, tmp_path):
     mine.close()
     tight = "--memory-limit", "20KiB"
     d, c = start(d, c, *tight)
-    assert names(c) == ["small"] and c.info()["bytes_in_use"] == 4096  # a page of its own
+    assert names(c) == ["small"] and 800 <= c.info()["bytes_in_use"] <= 4096  # on the CPU a page of its own
     assert sum("no memory for an array" in line for line in d.log().splitlines()) == 4
     c.fails(404, "not_found", c.get(f"/v1/arrays/{large}"))
     c.upload(np.ones(3), "large")  # another one takes the name

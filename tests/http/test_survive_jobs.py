@@ -349,7 +349,7 @@ def test_deaths_while_it_takes_over(daemon_with):
 
 
 def one_that_never_gets_further(d, deaths, sig):
-    """The daemon dies in the midst of its first step, while another job waits for its turn; returns both, and a client."""
+    """The daemon dies in the midst of its first step (long on a CPU), while another job waits for its turn; returns both, and a client."""
     api = d.client()
     hold(api, "x", np.linspace(0, 1, 3_000_000))
     hold(api, "y", np.zeros(3))
@@ -365,7 +365,7 @@ def one_that_never_gets_further(d, deaths, sig):
 
 def test_one_that_crashes_the_daemon(daemon_with):
     """A job that the daemon crashes of again and again ends, after which it can be resumed; those beside it go on."""
-    d = keeping(daemon_with, "--job-restarts", 1, "--max-cost", 10**15)
+    d = keeping(daemon_with, "--backend", "cpu", "--job-restarts", 1, "--max-cost", 10**15)
     ref, other, api = one_that_never_gets_further(d, 2, signal.SIGSEGV)
     assert api.info()["limits"]["job_restarts"] == 1
     j = job(api, ref)
@@ -381,7 +381,7 @@ def test_one_that_crashes_the_daemon(daemon_with):
 
 def test_one_whose_daemon_is_killed(daemon_with):
     """That says nothing about the job, however often it happens in one step."""
-    d = keeping(daemon_with, "--job-restarts", 1, "--max-cost", 10**15)
+    d = keeping(daemon_with, "--backend", "cpu", "--job-restarts", 1, "--max-cost", 10**15)
     ref, other, api = one_that_never_gets_further(d, 4, signal.SIGKILL)
     assert ended(api, ref)["state"] == "done" and under_way(job(api, other))
     api.expect(200, api.delete(f"/v1/jobs/{other}"))
