@@ -425,6 +425,12 @@ def whole_run(config):
 
 @pytest.hookimpl(trylast=True)  # after -m and -k
 def pytest_collection_modifyitems(config, items):
+    if half := os.environ.get("ARRAYD_HALF"):  # any text: which half of the tests
+        both = [], []
+        for item in items:
+            both[hashlib.sha256((half + item.nodeid).encode()).digest()[0] & 1].append(item)
+        config.hook.pytest_deselected(items=both[1])
+        items[:] = both[0]
     items.sort(key=lambda item: item.get_closest_marker("last") is not None)
     for item in items:
         if item.get_closest_marker("slow") and not os.environ.get("ARRAYD_LONG"):

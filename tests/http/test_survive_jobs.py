@@ -109,6 +109,7 @@ def test_what_a_name_meant(daemon_with):
     api.close()
 
 
+SLOWER = 5 if os.environ.get("ARRAYD_SUBSET") else 1  # under sanitizers
 HEAVY = "".join(f" + 0*sin(x*{k})" for k in range(60))
 
 
@@ -203,7 +204,7 @@ def test_snapshots(daemon_with):
     d = keeping(daemon_with, "--job-restarts", 100)
     api = d.client()
     chance = random.Random(3)
-    hold(api, "x", np.zeros(300_000))
+    hold(api, "x", np.zeros(300_000 // SLOWER))
     ref = start(api, ["x += 1"], 6_000, snapshot={"x": 300})
     kills = 0
     while under_way(job(api, ref)) and kills < 12:
@@ -351,7 +352,7 @@ def test_deaths_while_it_takes_over(daemon_with):
 def one_that_never_gets_further(d, deaths, sig):
     """The daemon dies in the midst of its first step (long on a CPU), while another job waits for its turn; returns both, and a client."""
     api = d.client()
-    hold(api, "x", np.linspace(0, 1, 3_000_000))
+    hold(api, "x", np.linspace(0, 1, 3_000_000 // SLOWER))
     hold(api, "y", np.zeros(3))
     other = start(api, ["y += 1"], 10**12)
     ref = start(api, ["x = x" + 8*HEAVY], 2)
