@@ -314,7 +314,7 @@ def test_loops_that_are_awaited(daemon):
             few = longest[0]
             await asyncio.gather(*(loop(k, 40) for k in range(4)))
             await xp.release()
-            assert longest[0] <= few + 100  # bytes
+            assert longest[0] <= 2 * few  # bytes: not one more with each step
             return [m async for m in xp.arrays()]
 
     assert not asyncio.run(steps())

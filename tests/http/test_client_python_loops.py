@@ -74,7 +74,7 @@ def test_random_loops_sent_while_they_are_built(xp, monkeypatch):  # noqa: F811
         got = f(xp)
         with arrayd.config(loops=False):
             assert bits(got) == bits(f(xp)), f"seed {seed}\n{program.source}"
-    assert len(begun) > PROGRAMS // 2
+    assert len(begun) > PROGRAMS // 4
 
 
 def laplacian(xp, z):  # noqa: F811
