@@ -23,7 +23,7 @@ import numpy as np
 from ._dtypes import cast, kind
 from ._flow import Flow
 from ._graph import Node, detached, number_of, stored
-from ._loops import LONGEST, Carried, last_step, leaf_key, loops_of, numbers_of, text_of
+from ._loops import LONGEST, Carried, Stream, last_step, leaf_key, numbers_of, text_of
 from ._numbers import unwired
 
 CYCLE = 16  # looks of one step
@@ -415,7 +415,7 @@ class Ahead(local):
 def _inner(whole: Start) -> Optional[Start]:
     """Where there are several steps of a loop from look to look: a program of such a step."""
     step = whole.step
-    loop = next((loop for loop in loops_of(step) if loop.start == 0), None)
+    loop = next((loop for loop in Stream(step).loops if loop.start == 0), None)
     if loop is None or len(step) - loop.end > TAIL or numbers_of(loop, step):
         return None
     first = loop.end - loop.period

@@ -19,6 +19,7 @@ from ._errors import ArraydError, NotFound, OutOfMemory
 from ._flow import Flow
 from ._graph import Node
 from ._jobs import Job
+from ._loops import Stream
 from ._namespace import Bound, Ref
 from ._releases import Releaser
 from ._replies import INFO, JOB, SESSION
@@ -95,7 +96,7 @@ class Client(Calls):
         nodes = stream([node])
         if len(nodes) >= MANY // 2:
             with contextlib.suppress(ArraydError):  # it is said of the value that somebody asks for
-                self._run(self._engine.settle(node, nodes))
+                self._run(self._engine.settle(node, Stream(nodes, self._engine.period)))
 
     def _given(self, value: Any, dtype: Any) -> Array:
         """Large arrays are uploaded at once, without a copy."""

@@ -17,16 +17,16 @@ from ._dtypes import DType, cast, dtype_of, name_of
 from ._endpoint import Endpoint
 from ._errors import ENDED, ArraydError, BadReply, BadValue, Busy, ConnectionLost, OutOfMemory, ended_early
 from ._flow import Flow
-from ._graph import Handle, Node, Shape, Written, describe, forget_the_dead, postorder, stored, union
+from ._graph import Handle, Node, Shape, Written, describe, forget_the_dead, number_of, postorder, stored, union
 from ._kept import met_again, picked_again, settled_by
 from ._known import follows
-from ._loops import Body, Carried, Loop, Segment, apart, explained, last_step, may_repeat, numbers_of, operations, segments
+from ._loops import WORTH, Body, Carried, Loop, Segment, Stream, apart, explained, last_step, may_repeat, numbers_of, operations, segments
 from ._numbers import unwired
 from ._releases import Releases
 from ._replies import JOB, MADE, VALUE
 from ._requests import OCTETS, Request, Response, Steps, ask
 from ._statements import Statements
-from ._stream import Piece, Writer, halves, kept, pieces, stream, wants
+from ._stream import Piece, Writer, beside, halves, kept, of_use, pieces, stream, wants
 from ._transfers import code_of_user
 
 SMALL = 1 << 16  # bytes: such results come with the reply and are kept here
@@ -121,9 +121,11 @@ class Engine:
                     if n.op == "getitem" and not n.shape and n.args and n.args[0] is of and of.value is not None:
                         n.set_value(np.array(of.value[n.key]))
                 continue
-            if wants(order) or (self.loops and may_repeat(order)):
-                yield from self.settle(node, [n for n in order if n.args])
-                continue
+            if wants(order) or (self.loops and len(order) >= WORTH):
+                s = Stream(sorted([n for n in order if n.args] + beside(order, self.period), key=number_of), self.period)
+                if wants(order) or may_repeat(s):
+                    yield from self.settle(node, s)
+                    continue
             if keeps:
                 keeps = False
                 if (yield from self.keep(order, given)):  # a number itself comes with it
@@ -139,11 +141,11 @@ class Engine:
         self._wait()
         if node.value is not None or node.handle is not None or not node.args:
             return "nothing is to be computed"
-        order, nodes, loops = postorder(node), stream([node]), self.loops
-        if not wants(order) and not (loops and may_repeat(order)):
-            return f"one expression of {operations(len(nodes))}"
-        lines = [explained(s, nodes) for s in segments(nodes, kept(nodes, node)[0], loops, self.period)]
-        return "\n".join(lines + (self.ahead.explained(nodes) if self.ahead is not None else []))
+        s = Stream(stream([node]), self.period)
+        if not wants(postorder(node)) and not (self.loops and may_repeat(s)):
+            return f"one expression of {operations(len(s.nodes))}"
+        lines = [explained(part, s.nodes) for part in segments(s, kept(s.nodes, node)[0], self.loops)]
+        return "\n".join(lines + (self.ahead.explained(s.nodes) if self.ahead is not None else []))
 
     def _wait(self) -> None:
         if self.flow is not None:
@@ -166,20 +168,20 @@ class Engine:
                 yield from self.place(node)
         self._unwritten.clear()
 
-    def settle(self, node: Node, nodes: List[Node]) -> Steps[None]:
+    def settle(self, node: Node, s: Stream) -> Steps[None]:
         """Computes a long expression, or one that writes to parts of arrays (see `_stream.py`), of these operations."""
         with self._endpoint.alone or contextlib.nullcontext():
-            if not all(n.args for n in nodes):  # another thread has done some of it meanwhile
-                nodes = stream([node])
-            yield from self._settling(node, nodes)
+            if not all(n.args for n in s.nodes):  # another thread has done some of it meanwhile
+                s = Stream(stream([node]), self.period)
+            yield from self._settling(node, s)
 
-    def _settling(self, node: Node, nodes: List[Node]) -> Steps[None]:
-        wanted, again = kept(nodes, node)
-        for s in segments(nodes, wanted, self.loops, self.period):
-            if s.loop is not None:
-                self.period = s.loop.period
-            if s.loop is None or (yield from self.settle_loop(s.loop, nodes)) is None:
-                yield from self.settle_pieces(nodes[s.begin:s.end], s.needed, again)
+    def _settling(self, node: Node, s: Stream) -> Steps[None]:
+        wanted, again = kept(s.nodes, node)
+        for part in segments(s, wanted, self.loops):
+            if part.loop is not None:
+                self.period = part.loop.period
+            if part.loop is None or (yield from self.settle_loop(part.loop, s.nodes)) is None:
+                yield from self.settle_pieces(of_use(s.nodes[part.begin:part.end], part.needed), part.needed, again)
 
     def under_way(self, node: Node, flow: Flow) -> int:
         """Where a loop is built, what there is of it is sent (see `_flow.py`). After how many operations that is to be seen to again."""
@@ -188,7 +190,7 @@ class Engine:
             return rests or _flow.OFTEN
         nodes = stream([node])
         wanted, again = kept(nodes, node)
-        parts = [*segments(nodes, wanted, True, self.period, True)]
+        parts = [*segments(Stream(nodes, self.period), wanted, True, True)]
         while parts and parts[-1].loop is None:
             parts.pop()
         loop = parts[-1].loop if parts else None
@@ -452,8 +454,7 @@ class Engine:
             assert self.ahead is not None
             if not self.ahead.look(node):
                 return (yield from self.looked(node, self.ahead))
-            assert node.value is not None
-            return node.value
+            return node.value  # type: ignore[return-value]
         if self.ahead is not None and self.loops and together(node):
             yield from self.fetch(node.args[0])
         elif node.args and self.ahead is not None:

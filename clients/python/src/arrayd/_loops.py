@@ -1,7 +1,7 @@
 """Loops: what a stream of operations repeats becomes a program, which the daemon runs step by step by itself. Without I/O.
 
 A loop that a program has written in Python makes the same operations again and again, each time of the results of the time before.
-`segments` finds that in the stream: a period, and where it begins. Between two steps lies what one leaves to the next (what is
+`Stream` finds that: a period, and where it begins. Between two steps lies what one leaves to the next (what is
 `carried`); where a step begins is chosen so that this is the least. A step becomes the program's body, each carried value an array
 that the body assigns; values from before the loop are bound to names.
 
@@ -90,10 +90,11 @@ _texts: Dict[int, Tuple[Dict[str, Any], str]] = {}
 
 
 class Stream:
-    """A stream of operations, as what repeats is looked for in it."""
+    """A stream of operations, as what repeats is looked for in it. `period`: what a step was before, perhaps."""
 
-    def __init__(self, nodes: List[Node]):
-        self.nodes = nodes
+    def __init__(self, nodes: List[Node], period: int = 0):
+        self.nodes, self._period = nodes, period
+        self._loops: Optional[List[Loop]] = None
         self.place: Places = {n: k for k, n in enumerate(nodes)}
         self.last = [*range(len(nodes))]  # where each is used for the last time
         for k, n in enumerate(nodes):
@@ -274,10 +275,28 @@ class Stream:
             return None
         return Loop(start, p, loop.steps + 1, before)
 
+    @property
+    def loops(self) -> List[Loop]:
+        """What repeats, in its order; parts do not overlap."""
+        if self._loops is None:
+            self._loops = self._found() if len(self.nodes) >= WORTH else []
+        return self._loops
 
-def loops_of(nodes: List[Node]) -> List[Loop]:
-    """What repeats in a stream, in its order; parts do not overlap."""
-    return _loops_in(Stream(nodes)) if len(nodes) >= WORTH else []
+    def _found(self) -> List[Loop]:
+        nodes, period = self.nodes, self._period
+        found: List[Loop] = []
+        for p in itertools.chain([period] if period else [], (p for p in self.periods() if p != period)):
+            if any(p % loop.period == 0 and p <= loop.period * loop.steps for loop in found):  # several steps of one
+                continue
+            found += [loop for loop in (self.loop(p, run) for run in self.runs(p)) if loop is not None and loop.steps >= LEAST]
+            if any(loop.period * loop.steps > NEARLY * len(nodes) for loop in found):
+                break
+        found.sort(key=lambda loop: (-loop.period * loop.steps, bool(numbers_of(loop, nodes)), loop.period))
+        taken: List[Loop] = []
+        for loop in found:
+            if all(loop.end <= t.start or t.end <= loop.start for t in taken):
+                taken.append(loop)
+        return sorted(taken)
 
 
 def numbers_of(loop: Loop, nodes: List[Node]) -> Dict[Tuple[int, int], List[Node]]:
@@ -292,27 +311,9 @@ def numbers_of(loop: Loop, nodes: List[Node]) -> Dict[Tuple[int, int], List[Node
     return found
 
 
-def _loops_in(s: Stream, period: int = 0) -> List[Loop]:
-    """`period` is tried first, if it is not 0."""
-    found: List[Loop] = []
-    for p in itertools.chain([period] if period else [], (p for p in s.periods() if p != period)):
-        if any(p % loop.period == 0 and p <= loop.period * loop.steps for loop in found):  # several steps of one
-            continue
-        found += [loop for loop in (s.loop(p, run) for run in s.runs(p)) if loop is not None and loop.steps >= LEAST]
-        if any(loop.period * loop.steps > NEARLY * len(s.nodes) for loop in found):
-            break
-    found.sort(key=lambda loop: (-loop.period * loop.steps, bool(numbers_of(loop, s.nodes)), loop.period))
-    taken: List[Loop] = []
-    for loop in found:
-        if all(loop.end <= t.start or t.end <= loop.start for t in taken):
-            taken.append(loop)
-    return sorted(taken)
-
-
-def may_repeat(order: List[Node]) -> bool:
-    """Whether loops are looked for in an expression, given in postorder, that would go as a whole."""
-    nodes = sorted((n for n in order if n.args), key=lambda n: n.number)
-    return len(nodes) >= WORTH and any(not is_elementwise(nodes[loop.start:loop.start + loop.period]) for loop in loops_of(nodes))
+def may_repeat(s: Stream) -> bool:
+    """Whether an expression that would go as a whole, given as its operations, is worth to go in steps."""
+    return any(not is_elementwise(s.nodes[loop.start:loop.start + loop.period]) for loop in s.loops)
 
 
 def is_elementwise(step: List[Node]) -> bool:
@@ -454,17 +455,17 @@ class Segment(NamedTuple):
     loop: Optional[Loop]
 
 
-def segments(nodes: List[Node], wanted: Set[Node], loops: bool = True, period: int = 0, keeps: bool = False) -> Iterator[Segment]:
-    """A stream, in parts that are sent one after the other: loops, where these are wanted, and what lies between them. `period`: what
-    a step was before, perhaps. `keeps`: what steps carry and some array has is wanted, too."""
-    s = Stream(nodes)
+def segments(s: Stream, wanted: Set[Node], loops: bool = True, keeps: bool = False) -> Iterator[Segment]:
+    """A stream, in parts that are sent one after the other: loops, where these are wanted, and what lies between them. `keeps`: what
+    steps carry and some array has is wanted, too."""
+    nodes = s.nodes
     last = [len(nodes) if n in wanted else k for n, k in zip(nodes, s.last)]
 
     def segment(begin: int, end: int, loop: Optional[Loop] = None) -> Segment:
         return Segment(begin, end, {nodes[k] for k in range(begin, end) if last[k] >= end}, loop)
 
     at = 0
-    for whole in _loops_in(s, period) if loops and len(nodes) >= WORTH else ():
+    for whole in s.loops if loops else ():
         inside = {nodes[k] for k in range(whole.start, whole.end) if last[k] >= whole.end}
         if keeps:
             inside.update(nodes[k] for c in whole.before for k in range(whole.start + c.at, whole.end, whole.period) if nodes[k].arrays())

@@ -13,6 +13,7 @@ linear in the number of operations.
 """
 from __future__ import annotations
 
+import itertools
 from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from ._errors import ArraydError, ConnectionLost
@@ -63,6 +64,30 @@ def wants(order: List[Node]) -> bool:
 def stream(roots: List[Node]) -> List[Node]:
     """What has to be computed for them, in the order in which it was made."""
     return [n for n in union(roots) if n.args]
+
+
+def beside(order: List[Node], period: int) -> List[Node]:
+    """What else has been made with an expression's last step, of so many operations, and is there: a loop that is looked at leaves half of its
+    last step to the next look, else."""
+    if not period:
+        return []
+    inside = set(order)
+    found: List[Node] = []
+    for n in itertools.chain(order[-2 * period:], found):
+        for other in itertools.chain((ref() for ref in n.users), n.args):
+            if other.__class__ is Node and other not in inside and other.args:
+                inside.add(other)
+                found.append(other)
+    return found if len(found) <= period else []
+
+
+def of_use(nodes: List[Node], needed: Set[Node]) -> List[Node]:
+    """Those that what is needed afterwards is made of."""
+    used = set(needed)
+    for n in reversed(nodes):
+        if n in used:
+            used.update(n.args)
+    return [n for n in nodes if n in used]
 
 
 def kept(nodes: List[Node], root: Node) -> Tuple[Set[Node], Set[Node]]:
