@@ -20,6 +20,7 @@ from ._lease import Lease
 from ._methods import Methods
 from ._requests import Steps
 from ._transfers import guard, guard_asked, to_fetch
+from ._turns import turns
 from ._views import View, check_writable, ghost_of, part, with_part
 
 if TYPE_CHECKING:
@@ -211,7 +212,8 @@ class Array(Held, Methods):
 
     def explain(self) -> str:
         """How it would be computed now, in words: what was recognised as a loop is a program."""
-        return self._client._engine.explain(self._node)
+        with turns.take():
+            return self._client._engine.explain(self._node)
 
     def numpy(self) -> "np.ndarray[Any, Any]":
         """The values; read-only if they are small and kept in this process."""

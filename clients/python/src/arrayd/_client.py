@@ -25,7 +25,8 @@ from ._replies import INFO, JOB, SESSION
 from ._requests import Request, Response, Steps
 from ._stream import stream
 from ._transport import Transport, done
-from ._writes import Writes, waiting
+from ._turns import turns
+from ._writes import Writes
 
 MANY = 20000  # operations that are not sent yet: then they are, so that their graph does not grow without end
 LARGE = 1 << 20  # bytes: values that are not kept here until they are needed
@@ -55,8 +56,7 @@ class Client(Calls):
         _clients[transport.key, session] = self
 
     def _run(self, steps: Steps[Any]) -> Any:
-        if waiting or self._transport.writes.is_due:
-            self._transport.writes.send_all()
+        self._transport.send_writes()
         return done(self._transport.running(steps, self._send))
 
     def _send(self, r: Request) -> Response:
@@ -72,23 +72,27 @@ class Client(Calls):
         return self._transport.send(r)
 
     def _wrap(self, node: Node, shared: bool = False) -> Array:
-        if node.number >= self._due:
+        if node.number >= self._due and not turns.are_taken:
             self._send_some(node)
         return Array._of(node, self, shared)
 
     def _fetched(self, node: Node) -> "np.ndarray[Any, Any]":
-        if self._engine.is_look(node):
-            ahead = self._engine.ahead
-            assert ahead is not None
-            if not ahead.look(node):
-                value: "np.ndarray[Any, Any]" = self._run(self._engine.looked(node, ahead))
-                return value
-        return super()._fetched(node) if node.value is None else node.value
+        ahead = self._engine.ahead
+        assert ahead is not None
+        if node.value is not None:
+            return node.value
+        with turns.take(turns.begin()):
+            looked = self._engine.is_look(node) and not ahead.look(node)
+        if node.value is not None:
+            return node.value
+        value: "np.ndarray[Any, Any]" = self._run(self._engine.looked(node, ahead) if looked else self._engine.fetch(node))
+        return value
 
     def _send_some(self, node: Node) -> None:
         flow = self._engine.flow
         assert flow is not None
-        self._due = node.number + self._engine.under_way(node, flow)
+        with turns.take():
+            self._due = node.number + self._engine.under_way(node, flow)
         if node.number < self._many:
             return
         self._many = node.number + MANY
@@ -108,8 +112,7 @@ class Client(Calls):
         return done(moves)
 
     def _carry(self, steps: Steps[T]) -> T:
-        if waiting or self._transport.writes.is_due:
-            self._transport.writes.send_all()
+        self._transport.send_writes()
         return self._transport.run(steps)
 
     def _aside(self, function: Callable[..., Any], *args: Any) -> None:
@@ -123,6 +126,7 @@ class Client(Calls):
         return x.compute()
 
     def _ask(self, method: str, path: str, value: Any = None, **more: Any) -> Any:
+        self._transport.send_writes()
         return self._transport.send(self._engine.ask(method, path, value, **more))
 
     # --- the daemon ---
