@@ -22,7 +22,7 @@ from ._statements import call_text
 from ._stream import Writer
 
 LEAST = 4  # steps of a program: of fewer, statements are as quick
-WORTH = 48  # operations in which loops are looked for
+WORTH = 48  # operations in which loops are looked for, and that a loop has
 NEARLY = 0.9  # of a stream: if one loop is that much, no other is looked for
 LONGEST = 1500  # operations of a step
 PERIODS = 12  # that are tried
@@ -465,6 +465,8 @@ def segments(nodes: List[Node], wanted: Set[Node], loops: bool = True, period: i
 
     at = 0
     for whole in _loops_in(s, period) if loops and len(nodes) >= WORTH else ():
+        if whole.end - whole.start < WORTH:  # a program is some requests, and what lies before and behind it is one more each
+            continue
         inside = {nodes[k] for k in range(whole.start, whole.end) if last[k] >= whole.end}
         if keeps:
             inside.update(nodes[k] for c in whole.before for k in range(whole.start + c.at, whole.end, whole.period) if nodes[k].arrays())
