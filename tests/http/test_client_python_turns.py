@@ -1,5 +1,6 @@
 """Threads, signal handlers, interrupts and forks at the worst moment: what is read is right, or it is an error."""
 import concurrent.futures
+import multiprocessing
 import os
 import pathlib
 import random
@@ -86,19 +87,37 @@ def test_a_signal_handler_looks(xp, during):  # noqa: F811
 
 
 def test_a_finalizer_looks_as_expressions_are_read(xp, monkeypatch):  # noqa: F811
+    """Also at what is just being written down, and at what has assignments."""
     from arrayd import _engine
-    x, y, said, written = xp.ones(5000) + 1, xp.ones(5000), [], _engine.Written
+    x, y, z, said, written = xp.ones(5000) + 1, xp.ones(5000), xp.zeros(5000).compute(), [], _engine.Written
+    y[:5] = 7
+    z[:3] += 1
 
     def finalizer(order):
-        with pytest.raises(RuntimeError, match="finalizer"):
-            float(xp.sum(y))
-        said.append(1)
+        monkeypatch.undo()
+        said.extend([float(xp.sum(x)), float(xp.sum(y)), np.asarray(z)[:4].tolist()])
         return written(order)
 
     monkeypatch.setattr(_engine, "Written", finalizer)
-    total = float(xp.sum(x))
-    monkeypatch.undo()
-    assert said and total == 10000 and float(xp.sum(y)) == 5000
+    assert float(xp.sum(x)) == 10000 and said == [10000, 5030, [1, 1, 1, 0]]
+    assert float(xp.sum(y)) == 5030 and float(xp.sum(z)) == 3 and z[0] == 1
+
+
+def test_a_worker_of_multiprocessing_s_sends_what_waits(xp):  # noqa: F811
+    """At its end, which comes without Python's exit hooks."""
+    s = xp.save("workers", xp.zeros(8))
+
+    def work(k):
+        s[k] = k + 1
+
+    context = multiprocessing.get_context("fork")
+    workers = [context.Process(target=work, args=(k,)) for k in range(4)]
+    for w in workers:
+        w.start()
+    for w in workers:
+        w.join()
+    assert np.asarray(s).tolist() == [1, 2, 3, 4, 0, 0, 0, 0] and [w.exitcode for w in workers] == [0]*4
+    xp.delete("workers")
 
 
 @pytest.mark.parametrize("when", range(12, 30))

@@ -2,8 +2,8 @@
 next, it does alone. So threads are to each other what an event loop's tasks are: what another has done is seen after a request, and at no
 other time. While a request is waited for it is anybody's turn.
 
-A signal handler and a finalizer interrupt their thread at any moment. Where that has its turn, a run of theirs is an error: they would see
-expressions of which half has been noted, and cannot wait.
+A signal handler and a finalizer interrupt their thread at any moment. Where that has its turn, they get values by copies of expressions, so
+that it finds its own as they were; what is being written in place, and whatever else they ask for, is an error then, as they cannot wait.
 """
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ class Turns:
         self.lock: Any = threading.RLock()
         self._changed = threading.Condition(self.lock)
         self.run: Optional[Run] = None
+        self.is_interrupted = False
 
     @property
     def are_taken(self) -> bool:
@@ -40,9 +41,18 @@ class Turns:
 
     def begin(self) -> "Run":
         """Another run, outside all others."""
-        if self.are_taken:
+        if self.are_taken and not self.is_interrupted:
             raise again()
         return Run()
+
+    @contextlib.contextmanager
+    def interrupted(self) -> Iterator[None]:
+        """For a run within another's turn, which changes nothing that the other sees."""
+        run, before, self.is_interrupted = self.run, self.is_interrupted, True
+        try:
+            yield
+        finally:
+            self.run, self.is_interrupted = run, before
 
     @contextlib.contextmanager
     def take(self, run: "Optional[Run]" = None) -> Iterator[None]:
@@ -66,6 +76,8 @@ class Turns:
 
     def wait(self) -> None:
         """For another's `changed`, some time."""
+        if self.is_interrupted:
+            raise again()
         run = self.run
         self._changed.wait(PAUSE_S)
         self.run = run
@@ -103,6 +115,11 @@ class Writing:
         """Until no other thread has any."""
         while any(w.thread != threading.get_ident() and not w.run.has_ended for w in self._now):
             turns.wait()
+
+    def check(self, nodes: Collection[Any]) -> None:
+        """For who cannot wait: none of these nodes is being computed where something is written in place."""
+        if any(not w.run.has_ended and any(n in w.nodes and n.args for n in nodes) for w in self._now):
+            raise again()
 
     def waits_for(self, nodes: Collection[Any]) -> bool:
         """Where some of these nodes are another run's: until something has changed. What was computed of them meanwhile would be of memory

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Callable, List, Optional, Set, Tuple
@@ -33,6 +34,19 @@ def _at_exit() -> None:
     """Before what is this process' is deleted."""
     for writes in list(_all):
         writes.send()
+
+
+_at_worker_exit = 0  # the process that sends at its end as a worker
+
+
+def _at_exit_of_worker() -> None:
+    """The same in a child of multiprocessing's, which ends without exit hooks."""
+    global _at_worker_exit
+    util: Any = sys.modules.get("multiprocessing.util")
+    if util is not None and _at_worker_exit != os.getpid():
+        _at_worker_exit = os.getpid()
+        if sys.modules["multiprocessing.process"].parent_process() is not None:
+            util.Finalize(None, _at_exit, exitpriority=0)
 
 
 def _in_child() -> None:
@@ -126,6 +140,7 @@ class Writes:
         if many:
             self.send()
         elif first:
+            _at_exit_of_worker()
             timer = threading.Timer(PAUSE_S, self.in_time)
             timer.daemon = True
             timer.start()
