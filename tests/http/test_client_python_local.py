@@ -178,6 +178,15 @@ def test_a_long_folder_s_name_is_no_obstacle(here, monkeypatch):
     deep.rmdir()
 
 
+def test_a_relative_folder_is_as_good(here, monkeypatch):
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(_local.tempfile, "mkdtemp", lambda prefix, dir=".": tempfile.mkdtemp(prefix=prefix, dir=dir))
+    with arrayd.local() as xp:
+        monkeypatch.chdir("/")
+        with arrayd.local() as again:
+            assert again.url == xp.url == f"unix:{here}/{pathlib.Path(xp.url).parent.name}/arrayd.sock"
+
+
 def test_the_run_time_compiler_of_another_package_is_found(here, tmp_path, monkeypatch):
     fake = fake_gpu() or pytest.skip("no fake driver in this build, or no g++")
     folder = tmp_path / "site/nvidia/cuda_nvrtc/lib"
@@ -215,6 +224,10 @@ def test_what_is_wrong_is_said(tmp_path, monkeypatch):
     (tmp_path / "text").write_text("no program")
     (tmp_path / "text").chmod(0o755)
     with pytest.raises(arrayd.ConnectionLost, match="Exec format error"):
+        arrayd.local(program=str(tmp_path / "text"))
+    (tmp_path / "text").write_text("#!/bin/sh\nexec sleep 1000\n")
+    monkeypatch.setattr(_local, "START_S", 0.3)
+    with pytest.raises(arrayd.ConnectionLost, match="text does not listen after 0.3 s: is it arrayd's daemon"):
         arrayd.local(program=str(tmp_path / "text"))
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(arrayd.ConnectionLost, match=r"_program/arrayd does not exist, nor is there an 'arrayd' on PATH.*deploy/build --wheel"):

@@ -86,3 +86,17 @@ def test_looks_back_at_what_a_loop_has_left(xp):  # noqa: F811
         return [np.asarray(x) for x in (b, a, *kept)]
 
     assert bits(left(xp)) == bits(left(np))
+
+
+def test_what_only_seems_to_repeat(xp, api):  # noqa: F811
+    """Four steps that happen to be the same are no loop: a program for each would be some requests."""
+    def walk(xp, y):
+        rng = np.random.default_rng(1)
+        for _ in range(6000):
+            c = float(rng.random())
+            y = y*c + 1 if rng.random() < 0.5 else abs(y - c)
+        return np.asarray(y)
+
+    before = requests(api)
+    assert np.array_equal(walk(xp, xp.asarray(np.ones(100))), walk(np, np.ones(100)))
+    assert requests(api) - before < 60

@@ -322,3 +322,19 @@ def test_a_write_without_a_reply_is_not_made_twice(xp, monkeypatch, lost):  # no
             for x in (u, u + 1):
                 with pytest.raises(arrayd.ConnectionLost, match="had no reply"):
                     np.asarray(x)
+
+
+@pytest.mark.parametrize("keys", [(np.s_[1:],), (np.s_[::-1], np.s_[1:], np.s_[:-1]), (np.s_[2:, None], np.s_[:, 0], np.s_[...])], ids=str)
+def test_views_of_views_as_many_as_a_loop_makes(xp, keys):  # noqa: F811
+    """`x = x[1:]` may go on as long as there are elements."""
+    a = np.arange(6000.)
+    x = xp.asarray(a.copy())
+    v, w = x, a
+    for k in range(2500):
+        v, w = v[keys[k % len(keys)]], w[keys[k % len(keys)]]
+        if k % 97 == 0:
+            v += k
+            w += k
+        if k % 101 == 0:
+            v[7] = w[7] = k
+    assert np.array_equal(np.asarray(v), w) and np.array_equal(np.asarray(x), a)

@@ -121,6 +121,14 @@ def test_replies_that_are_none(raw):
         assert not t._idle
 
 
+def test_a_greeting_of_another_service():
+    """It waits for an answer; nobody waits with it."""
+    with Server([[b"SS", b"H-2.0-OpenSSH_9.2\r\n"], reply(b"late")]) as server:
+        t = Transport(server.url)
+        with pytest.raises(arrayd.ConnectionLost, match="not an HTTP/1.1 reply: 'SS"):
+            t.send(Request("GET", "/x"))
+
+
 def test_into_memory():
     """A body goes where it is wanted if it has the right size, and nowhere else."""
     data = np.arange(100_000, dtype=np.uint8)

@@ -158,11 +158,21 @@ class Ahead(local):
 
     def look(self, node: Node) -> bool:
         """A number is wanted. Whether it was foreseen: then the node has it."""
+        try:
+            return self._looking(node)
+        except BaseException:  # an interrupt: it is not known which look would be the next
+            self._forget()
+            raise
+
+    def _forget(self) -> None:
+        self.looks = deque(maxlen=LOOKS)
+        self.leave()
+
+    def _looking(self, node: Node) -> bool:
         nodes = self._operations(node)
         self.last = max(nodes[-1].number if nodes else node.number, self.last)
         if not nodes:
-            self.looks = deque(maxlen=LOOKS)
-            self.leave()
+            self._forget()
             return False
         self.looks.append(self._look(node, nodes))
         return self._foreseen(node)
@@ -355,9 +365,13 @@ class Ahead(local):
         self.steps = min(MOST, 2 * start.steps, int(SECONDS / per_step) if per_step else MOST)
         if self.steps < 2:
             self.refuse()
-        self._hold(Run(start, values, states))
-        self.run_ahead = self.unseen = len(values) * start.steps
-        return self._foreseen(node)
+        try:
+            self._hold(Run(start, values, states))
+            self.run_ahead = self.unseen = len(values) * start.steps
+            return self._foreseen(node)
+        except BaseException:
+            self._forget()
+            raise
 
     def next(self, start: Start, states: Dict[Carried, Any], flow: Flow) -> Optional[Next]:
         """What is to be run after these steps, whose looks the program makes meanwhile. It goes with their run, and then with the arrays."""

@@ -20,7 +20,8 @@ from ._lease import Lease
 from ._methods import Methods
 from ._requests import Steps
 from ._transfers import guard, guard_asked, to_fetch
-from ._views import View, check_writable, ghost_of, part, with_part
+from ._turns import turns
+from ._views import View, check_writable, ghost_of, part, with_part, within
 
 if TYPE_CHECKING:
     from ._endpoint import Endpoint
@@ -126,11 +127,11 @@ class Array(Held, Methods):
 
     def _changed(self) -> None:
         """Its views are of the new values, and nothing is kept of the old ones."""
-        for r in self._views:
-            x = r()
-            if x is not None and x._view is not None:
+        changed = [self]
+        for x in changed:
+            changed += [v for v in (r() for r in x._views) if v is not None and v._view is not None]
+            if x._view is not None and x is not self:
                 x._own = x._view.of = None
-                x._changed()
 
     @property
     def _ghost(self) -> "np.ndarray[Any, Any]":
@@ -211,7 +212,8 @@ class Array(Held, Methods):
 
     def explain(self) -> str:
         """How it would be computed now, in words: what was recognised as a loop is a program."""
-        return self._client._engine.explain(self._node)
+        with turns.take():
+            return self._client._engine.explain(self._node)
 
     def numpy(self) -> "np.ndarray[Any, Any]":
         """The values; read-only if they are small and kept in this process."""
@@ -402,7 +404,7 @@ class Array(Held, Methods):
             index = basic_index(key, self.shape)
         if index is None:
             return c._gather(self, with_places(c._unmasked(key, self), self.shape))
-        return Array._of_view(View(self, None, index=index)) if index.is_view else c._wrap(part(index, node))
+        return Array._of_view(within(self, index)) if index.is_view else c._wrap(part(index, node))
 
     def __setitem__(self, key: Any, value: Any, /) -> None:
         with self._one_writer():

@@ -10,7 +10,6 @@ from urllib.parse import quote
 
 from . import _dtypes as dt
 from ._array import Array
-from ._engine import described
 from ._graph import Handle, stored
 from ._held import json_of
 from ._namespace import Bound, Namespace, Ref
@@ -48,7 +47,7 @@ class Calls(Namespace):
         m = (yield self._engine.ask("POST" if name is None else "PUT", path, body)).json(ARRAY)
         handle = self._engine.own(m) if name is None else Handle(m["id"], name)
         handle.stays = True
-        return self._wrap(stored(handle, *described(m)), shared=name is not None)
+        return self._wrap(stored(handle, *dt.described(m)), shared=name is not None)
 
     def layout(self, shapes: Sequence[Sequence[int]], ghosts: Optional[Sequence[Sequence[int]]] = None) -> Any:
         """Extents of memory that fit several shapes, for the `padded` of grids: `{"padded": …, "strides": …, "pads": …}`."""

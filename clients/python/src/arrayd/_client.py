@@ -17,7 +17,7 @@ from ._endpoint import Moves, endpoint_of
 from ._engine import Engine
 from ._errors import ArraydError, NotFound, OutOfMemory
 from ._flow import Flow
-from ._graph import Node
+from ._graph import Handle, Node, detached, postorder
 from ._jobs import Job
 from ._loops import Stream
 from ._namespace import Bound, Ref
@@ -26,7 +26,8 @@ from ._replies import INFO, JOB, SESSION
 from ._requests import Request, Response, Steps
 from ._stream import stream
 from ._transport import Transport, done
-from ._writes import Writes, waiting
+from ._turns import turns
+from ._writes import Writes
 
 MANY = 20000  # operations that are not sent yet: then they are, so that their graph does not grow without end
 LARGE = 1 << 20  # bytes: values that are not kept here until they are needed
@@ -56,8 +57,7 @@ class Client(Calls):
         _clients[transport.key, session] = self
 
     def _run(self, steps: Steps[Any]) -> Any:
-        if waiting or self._transport.writes.is_due:
-            self._transport.writes.send_all()
+        self._transport.send_writes()
         return done(self._transport.running(steps, self._send))
 
     def _send(self, r: Request) -> Response:
@@ -73,23 +73,42 @@ class Client(Calls):
         return self._transport.send(r)
 
     def _wrap(self, node: Node, shared: bool = False) -> Array:
-        if node.number >= self._due:
+        if node.number >= self._due and not turns.are_taken:
             self._send_some(node)
         return Array._of(node, self, shared)
 
     def _fetched(self, node: Node) -> "np.ndarray[Any, Any]":
-        if self._engine.is_look(node):
-            ahead = self._engine.ahead
-            assert ahead is not None
-            if not ahead.look(node):
-                value: "np.ndarray[Any, Any]" = self._run(self._engine.looked(node, ahead))
-                return value
-        return super()._fetched(node) if node.value is None else node.value
+        ahead = self._engine.ahead
+        assert ahead is not None
+        if node.value is not None:
+            return node.value
+        if turns.are_taken:
+            return self._fetched_within(node)
+        with turns.take(turns.begin()):
+            looked = self._engine.is_look(node) and not ahead.look(node)
+        if node.value is not None:
+            return node.value
+        value: "np.ndarray[Any, Any]" = self._run(self._engine.looked(node, ahead) if looked else self._engine.fetch(node))
+        return value
+
+    def _fetched_within(self, node: Node) -> "np.ndarray[Any, Any]":
+        """For a signal handler or a finalizer that interrupts its thread as that reads and notes expressions (see `_turns.py`)."""
+        order = postorder(node)
+        copies: Dict[Node, Node] = {}
+        assert self._transport.writing is not None
+        self._transport.writing.check(order)
+        for n in order:
+            copy = copies[n] = detached(n.op, tuple(copies[a] for a in n.args), n.shape, n.dtype, n.attrs, n.value)
+            copy.key, copy.handle = n.key, None if n.handle is None else Handle(n.handle.id)  # nobody's, so that it is not written to
+        with turns.interrupted():
+            value: "np.ndarray[Any, Any]" = self._transport.run(self._engine.fetched(copies[node]))
+        return value
 
     def _send_some(self, node: Node) -> None:
         flow = self._engine.flow
         assert flow is not None
-        self._due = node.number + self._engine.under_way(node, flow)
+        with turns.take():
+            self._due = node.number + self._engine.under_way(node, flow)
         if node.number < self._many:
             return
         self._many = node.number + MANY
@@ -109,8 +128,7 @@ class Client(Calls):
         return done(moves)
 
     def _carry(self, steps: Steps[T]) -> T:
-        if waiting or self._transport.writes.is_due:
-            self._transport.writes.send_all()
+        self._transport.send_writes()
         return self._transport.run(steps)
 
     def _aside(self, function: Callable[..., Any], *args: Any) -> None:
@@ -124,6 +142,7 @@ class Client(Calls):
         return x.compute()
 
     def _ask(self, method: str, path: str, value: Any = None, **more: Any) -> Any:
+        self._transport.send_writes()
         return self._transport.send(self._engine.ask(method, path, value, **more))
 
     # --- the daemon ---

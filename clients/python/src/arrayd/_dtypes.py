@@ -4,11 +4,16 @@ A dtype is NumPy's. bfloat16 is ml_dtypes' where that package is installed, else
 """
 from __future__ import annotations
 
-from typing import Any, Dict, List, Tuple, Union
+import math
+from typing import TYPE_CHECKING, Any, Dict, List, Tuple, Union
 
 import numpy as np
 
+from ._errors import BadReply
 from ._numbers import DTYPES
+
+if TYPE_CHECKING:
+    from ._requests import Response
 
 DType = np.dtype[Any]
 Scalar = Union[bool, int, float, complex]
@@ -204,3 +209,19 @@ def result_type(arrays: List[DType], scalars: List[Scalar]) -> DType:
     for s in scalars:
         t = scalar_with(s, t)
     return t
+
+
+def bytes_of(value: np.ndarray[Any, Any]) -> memoryview:
+    """The memory of an array that is contiguous and not empty."""
+    return memoryview(value.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
+
+
+def from_bytes(r: Response, shape: Tuple[int, ...], dtype: DType) -> "np.ndarray[Any, Any]":
+    if len(r.body) != math.prod(shape) * dtype.itemsize:
+        raise BadReply(r.status, "bad_reply", f"{r.request.method} {r.request.path}: the reply has {len(r.body)} bytes, not {name_of(dtype)} of shape {shape}")
+    return np.frombuffer(r.body, dtype).reshape(shape)
+
+
+def described(metadata: Dict[str, Any]) -> Any:
+    """Shape and dtype of metadata (of the form LAID)."""
+    return tuple(metadata["shape"]), dtype_of(metadata["dtype"])

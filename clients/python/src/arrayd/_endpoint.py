@@ -20,6 +20,7 @@ from ._errors import ArraydError, ConnectionLost, NotFound, after_restart, error
 from ._http import Body, Garbled, Gone, Head, Inbox, Reading, head_from, length_of
 from ._replies import PROCESS
 from ._requests import Request, Response, Steps
+from ._turns import Writing, turns
 from ._version import __version__
 
 IDLE_S = 30.0  # a connection unused for longer is not used again: the server closes them after 75 s
@@ -79,9 +80,10 @@ class Endpoint:
         self.closed = False
         self.daemon: Any = None  # where it is this process' own
         self.open: "weakref.WeakSet[Any]" = weakref.WeakSet()  # its connections, idle or in use, and those of exports
-        # a lock that whoever writes to arrays in place holds until the reply; None: nothing is written in place, so that what two ask for at
-        # once is computed twice, and right both times
+        # a lock of whoever assigns to arrays; None: nothing is written in place, so that what two ask for at once is computed twice, and right
+        # both times
         self.alone: Any = None
+        self.writing: Optional[Writing] = None  # what is being written in place, where that is done
         self.leases: Dict[str, None] = {}  # of exports, and taken: each request is their holder's; any thread puts in and takes out
         self._kept = kept
         self._idle: Deque[Tuple[Any, float]] = collections.deque()  # and since when
@@ -207,19 +209,29 @@ class Endpoint:
 
     def running(self, steps: Steps[T], send: Callable[..., Any], *more: Any) -> Moves[T]:
         """What the steps come to, each request made by `send`, a move."""
+        run = turns.begin()
         try:
-            r = next(steps)
+            with turns.lock:
+                turns.run = run
+                r = next(steps)
             while True:
                 try:
                     response = yield send, r, *more
                 except Exception as e:
-                    r = steps.throw(e)
+                    with turns.lock:
+                        turns.run = run
+                        r = steps.throw(e)
                 else:
-                    r = steps.send(response)
+                    with turns.lock:
+                        turns.run = run
+                        r = steps.send(response)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
         finally:
-            steps.close()
+            with turns.lock:
+                turns.run = run
+                steps.close()
+                run.has_ended = True
 
     def opening(self, r: Request) -> Moves[Tuple[Any, Head, Body]]:
         """A connection on which the body of a successful reply is next: one of its own."""

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import re
 import time
 import weakref
@@ -13,9 +12,9 @@ import numpy as np
 
 from . import _config, _flow
 from ._ahead import Ahead, Next, Ran, Start, is_few, together
-from ._dtypes import DType, cast, dtype_of, name_of
+from ._dtypes import DType, bytes_of, cast, from_bytes, name_of
 from ._endpoint import Endpoint
-from ._errors import ENDED, ArraydError, BadReply, BadValue, Busy, ConnectionLost, OutOfMemory, ended_early
+from ._errors import ENDED, ArraydError, BadValue, Busy, ConnectionLost, OutOfMemory, ended_early
 from ._flow import Flow
 from ._graph import Handle, Node, Shape, Written, describe, forget_the_dead, number_of, postorder, stored, union
 from ._kept import met_again, picked_again, settled_by
@@ -114,6 +113,8 @@ class Engine:
             if self.flow is not None and self.flow.has(order):
                 self.flow.wait()
                 continue
+            if self._endpoint.writing is not None and self._endpoint.writing.waits_for(order):
+                continue
             of = picked_again(order, counted, SMALL)
             if of is not None:
                 yield from self.fetched(of)
@@ -170,9 +171,14 @@ class Engine:
 
     def settle(self, node: Node, s: Stream) -> Steps[None]:
         """Computes a long expression, or one that writes to parts of arrays (see `_stream.py`), of these operations."""
-        with self._endpoint.alone or contextlib.nullcontext():
-            if not all(n.args for n in s.nodes):  # another thread has done some of it meanwhile
-                s = Stream(stream([node]), self.period)
+        writing = self._endpoint.writing
+        if writing is None:
+            yield from self._settling(node, s)
+            return
+        writing.wait()
+        if not all(n.args for n in s.nodes):  # another thread has done some of it meanwhile
+            s = Stream(stream([node]), self.period)
+        with writing.of(s.nodes):
             yield from self._settling(node, s)
 
     def _settling(self, node: Node, s: Stream) -> Steps[None]:
@@ -238,23 +244,23 @@ class Engine:
         form = {"results": {name: {"value": VALUE} if n.shape == () else MADE for name, n in piece.results.items()}}
         try:
             results = (yield self.ask("POST", "/v1/evaluate", piece.request)).json(form)["results"]
+            for n, handle in piece.written:
+                n.set_handle(handle)
+            for name, n in piece.results.items():
+                if n.shape:
+                    n.set_handle(self.own(results[name]))
+                else:
+                    n.set_value(cast(unwired(results[name]["value"]), n.dtype))
+            for n, _ in piece.order:
+                n.met = True
         except ArraydError as e:
-            if not e.status:
+            if e.status < 400 or e.code == "unknown":  # not the daemon's refusal
                 piece.lose()
             at = re.match(r"/statements/(\d+)", e.pointer or "")
             raise piece.said(e, int(at[1]) if at else None) from None
         except BaseException:
             piece.lose()
             raise
-        for n, _ in piece.order:
-            n.met = True
-        for n, handle in piece.written:
-            n.set_handle(handle)
-        for name, n in piece.results.items():
-            if n.shape:
-                n.set_handle(self.own(results[name]))
-            else:
-                n.set_value(cast(unwired(results[name]["value"]), n.dtype))
 
     def settle_loop(self, loop: Loop, nodes: List[Node]) -> Steps[Optional[Dict[str, Any]]]:
         """Runs it as a program, on copies of what it begins with: its job's status. None where that cannot be, and nothing has changed then."""
@@ -564,7 +570,7 @@ class Engine:
                 kept = stored((yield from self.copy(handle)), node.shape, node.dtype)
                 for a in same:
                     a._set(kept)
-        elif not node.is_only_of(user) or not handle.ours:
+        elif not node.is_only_of(user) or not handle.unseen:
             handle = yield from self.copy(handle)
         return stored(handle, node.shape, node.dtype)
 
@@ -581,20 +587,3 @@ class Engine:
         region = {} if index is None else {"index": index}
         yield from self.evaluate((yield from self.request_of(value, False)), out=target.handle.id, **region)
         return target
-
-
-def bytes_of(value: "np.ndarray[Any, Any]") -> memoryview:
-    """The memory of an array that is contiguous and not empty."""
-    return memoryview(value.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
-
-
-def from_bytes(r: Response, shape: Shape, dtype: DType) -> "np.ndarray[Any, Any]":
-    if len(r.body) != math.prod(shape) * dtype.itemsize:
-        raise BadReply(r.status, "bad_reply", f"{r.request.method} {r.request.path}: the reply has {len(r.body)} bytes, not {name_of(dtype)} of shape {shape}")
-    return np.frombuffer(r.body, dtype).reshape(shape)
-
-
-def described(metadata: Dict[str, Any]) -> Any:
-    """Shape and dtype of metadata (of the form LAID)."""
-    return tuple(metadata["shape"]), dtype_of(metadata["dtype"])
-

@@ -17,6 +17,7 @@ from ._graph import Node
 from ._loops import Loop
 from ._requests import Steps
 from ._transport import Sent, Transport
+from ._turns import Run, turns
 
 OFTEN = 128  # operations after which it is seen what has come
 FIRST = 250  # operations in which a loop is looked for
@@ -45,6 +46,7 @@ class Flow(threading.local):
         _all.add(self)
         self._steps: Optional[Steps[None]] = None
         self._sent: Optional[Sent] = None
+        self._run = Run()
         self._what: List[Node] = []
         self._nodes: Set[Node] = set()
         self._is_left = False
@@ -96,7 +98,9 @@ class Flow(threading.local):
 
     def begin(self, steps: Steps[None], nodes: List[Node]) -> None:
         """`nodes`: what they compute."""
-        self._steps, self._what, self._nodes, self._process = steps, nodes, set(nodes), os.getpid()
+        with turns.apart():
+            self._transport.send_writes()
+        self._steps, self._run, self._what, self._nodes, self._process = steps, Run(), nodes, set(nodes), os.getpid()
         self._next()
 
     def wait(self, enough: Callable[[], bool] = lambda: False) -> None:
@@ -111,22 +115,24 @@ class Flow(threading.local):
         if self._goes_on:  # this is some finalizer's
             self._is_left = True
             return
-        steps, sent, self._steps, self._sent = self._steps, self._sent, None, None
+        steps, sent, run, self._steps, self._sent = self._steps, self._sent, self._run, None, None
         self._what, self._nodes, self._is_left = [], set(), False
         if steps is None:
             return
         if self._process != os.getpid():
             _forsaken.append(steps)  # the parent's: to close it would stop its job
             return
-        if sent is not None:
-            try:
-                if sent.makes_nothing:
-                    sent.abort()
-                else:  # what it makes is to be known, so that it can go
-                    steps.send(sent.reply(LEAVE_S))
-            except (StopIteration, ArraydError):
-                pass
-        steps.close()
+        with turns.take(run):
+            if sent is not None:
+                try:
+                    if sent.makes_nothing:
+                        sent.abort()
+                    else:  # what it makes is to be known, so that it can go
+                        steps.send(sent.reply(LEAVE_S))
+                except (StopIteration, ArraydError):
+                    pass
+            steps.close()
+        run.has_ended = True
 
     def _next(self) -> None:
         """Takes a reply, and sends what is asked for then. What goes wrong is said of the values that somebody asks for."""
@@ -137,13 +143,16 @@ class Flow(threading.local):
         assert steps is not None
         self._goes_on = True
         try:
-            try:
-                request = steps.send(None if sent is None else sent.reply())  # type: ignore[arg-type]
-            except ArraydError as e:
-                if sent is None:
-                    raise
-                request = steps.throw(e)
-            self._sent = self._transport.begin(request)
+            with turns.take(self._run):
+                try:
+                    with turns.apart():
+                        reply = None if sent is None else sent.reply()
+                except ArraydError as e:
+                    request = steps.throw(e)
+                else:
+                    request = steps.send(reply)  # type: ignore[arg-type]
+                with turns.apart():
+                    self._sent = self._transport.begin(request)
         except (StopIteration, ArraydError):
             self._is_left = True
         except BaseException:

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import itertools
 import operator
+import os
+import threading
 import weakref
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
@@ -29,16 +31,32 @@ MANY = 4000  # nodes of one request
 INPUTS = 48  # arrays of one request
 
 
+_forks = 0  # of this process, so far
+
+
+def _forked() -> None:
+    global _forks
+    _forks += 1
+
+
+_forgetting = threading.Lock()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_forgetting.acquire, after_in_parent=_forgetting.release, after_in_child=_forgetting.release)
+    os.register_at_fork(after_in_parent=_forked)
+
+
 class Handle:
     """An array of the server, deleted when nobody refers to it any more (if it is ours)."""
 
-    __slots__ = ("id", "name", "lent", "writer", "stays", "_releases", "__weakref__")
+    __slots__ = ("id", "name", "lent", "writer", "stays", "_releases", "_forks", "__weakref__")
 
     def __init__(self, id_: str, name: Optional[str] = None, releases: Optional[Releases] = None):
         self.id, self.name, self._releases = id_, name, releases
         self.lent = False  # to the server, which may write to it
         self.stays = False  # assignments are written to it: it has ghost cells, say, which other memory would not have
         self.writer: Any = None  # the array whose memory this process has, or has leased, and may write to
+        self._forks = _forks
         if releases is not None:
             releases.watch(self, self._path)
 
@@ -50,6 +68,11 @@ class Handle:
     def ours(self) -> bool:
         """Nobody else counts on it: it goes when we let it go."""
         return self._releases is not None and self._releases.owns(self._path)
+
+    @property
+    def unseen(self) -> bool:
+        """Ours, and a write to it is seen nowhere else: no forked child has expressions of it, of values before."""
+        return self.ours and self._forks == _forks
 
     @property
     def steady(self) -> bool:
@@ -175,8 +198,11 @@ class Node:
 def forget_the_dead(references: "List[weakref.ref[Any]]") -> None:
     """Now and then, so that there are never many more than are alive."""
     n = len(references) - 1
-    if n & (n - 1) == 0:
-        references[:] = [r for r in references if r() is not None]
+    if n & (n - 1) == 0 and _forgetting.acquire(False):
+        try:  # another thread adds to the end meanwhile
+            references[:n] = [r for r in references[:n] if r() is not None]
+        finally:
+            _forgetting.release()
 
 
 def host(value: "np.ndarray[Any, Any]", dtype: DType) -> Node:

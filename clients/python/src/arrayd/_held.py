@@ -13,7 +13,6 @@ from urllib.parse import quote
 import numpy as np
 
 from . import _dtypes as dt
-from ._engine import bytes_of
 from ._errors import BadReply
 from ._graph import Node, stored
 from ._indexing import Basic, basic_index
@@ -81,7 +80,7 @@ class Held:
         data = np.ascontiguousarray(dt.cast((yield from engine.fetch(v)), t))
         yield from self._owning(True)
         assert self._node.handle is not None
-        yield Request("PUT", f"/v1/arrays/{self._node.handle.id}/data{_region(index, ghost)}", bytes_of(data) if data.size else b"", OCTETS,
+        yield Request("PUT", f"/v1/arrays/{self._node.handle.id}/data{_region(index, ghost)}", dt.bytes_of(data) if data.size else b"", OCTETS,
                       headers=engine.headers)
         return self._anew()
 

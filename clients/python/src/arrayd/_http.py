@@ -43,7 +43,7 @@ def head_of(raw: bytes, method: str) -> Head:
     first, *lines = raw.decode("latin-1").split("\r\n")
     version, code = first[:9], first[9:12]
     if version not in ("HTTP/1.1 ", "HTTP/1.0 ") or not _is_number(code):
-        raise Garbled(f"this is not an HTTP/1.1 reply: {first[:40]!r}")
+        raise no_reply(first[:40])
     headers: Dict[str, str] = {}
     for line in lines:
         name, _, value = line.partition(":")
@@ -63,6 +63,10 @@ def head_of(raw: bytes, method: str) -> Head:
     if not _is_number(length) or len(length) > DIGITS:
         raise Garbled(f"the reply's length is not a number: {length[:40]!r}")
     return Head(status, headers, False, int(length), stays)
+
+
+def no_reply(first: str) -> Garbled:
+    return Garbled(f"this is not an HTTP/1.1 reply: {first!r}")
 
 
 def _is_number(text: str) -> bool:
@@ -173,6 +177,10 @@ class Inbox:
 
     # --- by who reads ---
 
+    def begin(self, n: int) -> bytes:
+        """The first bytes, so many at most, which remain."""
+        return bytes(self._view[self._start:min(self._start + n, self._end)])
+
     def next(self, n: int) -> Optional[bytes]:
         """So many bytes, if they are here already."""
         if self._end - self._start < n:
@@ -236,6 +244,8 @@ def head_from(inbox: Inbox, method: str) -> Reading[Head]:
     """The head of the next reply, behind those that are for the time being."""
     for _ in range(PROVISIONAL):
         while (raw := inbox.find(b"\r\n\r\n")) is None:
+            if not b"HTTP/".startswith(inbox.begin(5)):  # it may be another service's greeting, behind which nothing comes
+                raise no_reply(inbox.begin(40).decode("latin-1"))
             yield
         head = head_of(raw, method)
         if head.status >= 200:

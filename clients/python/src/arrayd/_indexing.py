@@ -133,6 +133,8 @@ def composed(outer: Basic, inner: Basic, shape: Shape) -> Optional[Basic]:
             out.append(keys.pop(0))
         own = keys.pop(0)
         if k is None:
+            if isinstance(own, int):  # the axis goes again
+                continue
             if not isinstance(own, slice) or len(range(*own.indices(1))) != 1:
                 return None
             out.append(None)

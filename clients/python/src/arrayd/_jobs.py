@@ -285,10 +285,11 @@ class Job(JobStatus):
 
     def cancel(self) -> "Job":
         """Stops the job after a whole step. A job that has ended stays as it is."""
-        self._client._transport.run(self._cancelling())
+        self._client._carry(self._cancelling())
         return self
 
     def resume(self) -> "Job":
         """Continues from the last whole step."""
+        self._client._transport.send_writes()
         self.status = self._client._transport.send(self._request("POST", "/resume")).json(JOB)
         return self

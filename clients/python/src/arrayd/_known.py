@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional
 import numpy as np
 
 from ._graph import Node
+from ._turns import turns
 
 MOST = 64  # operations
 
@@ -27,6 +28,13 @@ def follows(n: Node) -> bool:
         return True
     if n.shape or n.op not in FUNCTIONS:  # nearly always
         return False
+    with turns.take():
+        return _follows(n)
+
+
+def _follows(n: Node) -> bool:
+    if n.value is not None:
+        return True
     order = _operations(n)
     if order is None:
         return False

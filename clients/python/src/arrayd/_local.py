@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import math
 import os
 import shutil
 import socket
@@ -29,6 +30,7 @@ from ._transport import Transport
 # where a daemon is by itself, and where the configuration of its packages has its socket
 USUAL = ("http://127.0.0.1:7411", "unix:/run/arrayd/arrayd.sock")
 ANSWER_S = 15.0  # for which a daemon that is being started again may not answer: its keeper does after 10 s
+START_S = 60.0  # in which it listens, where it restores nothing
 END_S = 30.0  # for which the end is waited for
 LONGEST = 80  # bytes of a folder's path: a socket's has at most 107
 LINES = 10  # of the log that an error shows
@@ -81,12 +83,15 @@ class Daemon:
         return False
 
     def _wait(self) -> None:
-        """Until it listens."""
+        """Until it listens. One that reads what it has saved may take its time."""
         assert self._process is not None
-        pause = 0.001
+        pause, until = 0.001, time.monotonic() + (START_S if self._patience is not None else math.inf)
         while not self.listens:
             if self._process.poll() is not None:
                 raise self._failed()
+            if time.monotonic() > until:
+                self._process.kill()
+                raise ConnectionLost(0, "not_started", f"{self._program} does not listen after {START_S:g} s: is it arrayd's daemon?")
             time.sleep(pause)
             pause = min(pause * 1.2, 0.05)
 
@@ -135,7 +140,7 @@ class Daemon:
 
 def _new_folder() -> str:
     """That only this user can look into: not in XDG_RUNTIME_DIR, which is emptied when the user logs out, while a script may run on."""
-    folder = tempfile.mkdtemp(prefix="arrayd-")
+    folder = os.path.abspath(tempfile.mkdtemp(prefix="arrayd-"))  # TMPDIR may be "."
     if len(os.fsencode(folder)) > LONGEST:
         os.rmdir(folder)
         folder = tempfile.mkdtemp(prefix="arrayd-", dir="/tmp")

@@ -22,7 +22,7 @@ from ._statements import call_text
 from ._stream import Writer
 
 LEAST = 4  # steps of a program: of fewer, statements are as quick
-WORTH = 48  # operations in which loops are looked for
+WORTH = 48  # operations in which loops are looked for, and that a loop has
 NEARLY = 0.9  # of a stream: if one loop is that much, no other is looked for
 LONGEST = 1500  # operations of a step
 PERIODS = 12  # that are tried
@@ -288,7 +288,7 @@ class Stream:
         for p in itertools.chain([period] if period else [], (p for p in self.periods() if p != period)):
             if any(p % loop.period == 0 and p <= loop.period * loop.steps for loop in found):  # several steps of one
                 continue
-            found += [loop for loop in (self.loop(p, run) for run in self.runs(p)) if loop is not None and loop.steps >= LEAST]
+            found += [loop for loop in (self.loop(p, run) for run in self.runs(p)) if loop is not None and loop.steps >= LEAST and p * loop.steps >= WORTH]
             if any(loop.period * loop.steps > NEARLY * len(nodes) for loop in found):
                 break
         found.sort(key=lambda loop: (-loop.period * loop.steps, bool(numbers_of(loop, nodes)), loop.period))

@@ -9,7 +9,7 @@ import numpy as np
 from . import _dtypes as dt
 from ._array import Array
 from ._endpoint import Endpoint
-from ._engine import Engine, described
+from ._engine import Engine
 from ._errors import ArraydError, place_of
 from ._graph import Handle, const, const_json, stored
 from ._ns_exchange import Exchange
@@ -68,7 +68,7 @@ class Namespace(Own, Protocols, Inspection, Exchange):
 
     def _finding(self, ref: str) -> Steps[Array]:
         m = (yield from self._asking("GET", (yield from self._path(ref)))).json(ARRAY)
-        shape, dtype = described(m)
+        shape, dtype = dt.described(m)
         return self._wrap(stored(Handle(m["id"], m.get("name")), shape, dtype), shared=True)
 
     def _page(self, after: str) -> Steps[Tuple[List[Dict[str, Any]], str]]:
@@ -134,7 +134,7 @@ class Namespace(Own, Protocols, Inspection, Exchange):
         if fast_math:
             body["fast_math"] = True
         m = (yield from self._asking_about("POST", "/v1/evaluate", body, {"/expr": expr})).json(RESULT)
-        shape, t = described(m)
+        shape, t = dt.described(m)
         if "id" in m:
             return self._wrap(stored(self._engine.own(m), shape, t))
         return self._wrap(const(unwired(m["value"]), t))

@@ -140,8 +140,8 @@ class Releaser(Releases):
     def _reset(self) -> None:
         super()._reset()
         self._wake: "queue.SimpleQueue[bool]" = queue.SimpleQueue()  # for the thread; True: it may end
-        self._flushing = threading.Lock()
-        self._starting = threading.Lock()
+        self._flushing = threading.RLock()  # a finalizer may ask while its thread has them
+        self._starting = threading.RLock()
         self._thread: Optional[threading.Thread] = None
 
     def watch(self, user: object, path: str) -> None:

@@ -40,7 +40,7 @@ class Statements:
             if n.handle is not None:
                 bind[name], text = n.handle.id, name
             elif not n.args:
-                if n.value is None:
+                if n.value is None or n.shape:  # fetched meanwhile, say
                     return None
                 text = name
                 bind[name] = const_json(n.value, n.dtype)

@@ -272,7 +272,7 @@ class Writer:
         if base in self.inside:
             return True
         handle = base.handle
-        if not self.in_place or handle is None or not handle.ours or not handle.steady or base.arrays() or \
+        if not self.in_place or handle is None or not handle.unseen or not handle.steady or base.arrays() or \
                 any(d not in self.inside or d in self.again for d in base.dependents()):
             return False
         self.written[name] = handle

@@ -10,6 +10,7 @@ from ._endpoint import Endpoint, Moves, lost, told
 from ._errors import ConnectionLost
 from ._http import Body, Garbled, Head, Lines
 from ._requests import Request, Response, Steps
+from ._turns import Writing
 from ._wire import Wire
 
 KEPT = 8  # idle connections
@@ -102,9 +103,7 @@ class Sent:
         if seconds is None or (usual is not None and usual <= seconds):
             return done(self._transport.receiving(self._wire, self._request))
         sock.settimeout(seconds)
-        response = done(self._transport.receiving(self._wire, self._request))
-        sock.settimeout(usual)
-        return response
+        return done(self._transport.receiving(self._wire, self._request))
 
 
 class Transport(Endpoint):
@@ -115,7 +114,7 @@ class Transport(Endpoint):
     def __init__(self, url: str, token: Optional[str] = None, timeout: Optional[float] = None,
                  context: Optional[ssl.SSLContext] = None):
         super().__init__(url, token, timeout, context, KEPT)
-        self.alone = threading.RLock()
+        self.alone, self.writing = threading.RLock(), Writing()
 
     def _connect(self) -> Wire:
         a = self.address
@@ -128,27 +127,33 @@ class Transport(Endpoint):
 
     def in_child(self) -> None:
         idle = list(self._idle)
-        self.alone = threading.RLock()  # a thread that the child has not may hold the parent's
+        self.alone, self.writing = threading.RLock(), Writing()  # a thread that the child has not may have the parent's
         super().in_child()
         for wire, _ in idle:
             wire.close()
+
+    def give(self, wire: Any, stays: bool = True) -> None:
+        if wire.sock.gettimeout() != self.timeout:  # of a reply that was not to be waited for as long
+            wire.sock.settimeout(self.timeout)
+        super().give(wire, stays)
 
     def close(self) -> None:
         self._close_all()
         if self.daemon is not None:
             self.daemon.leave(self)
 
+    def send_writes(self) -> None:
+        """Those that wait, before a run: within one their thread may hold up what they wait for."""
+        if self.writes is not None:
+            self.writes.send_all()
+
     def send(self, r: Request, last: bool = False) -> Response:
         """The reply; an ArraydError where it is none of success. `last`: also where this is closed."""
-        if self.writes is not None and self.writes.is_due:
-            self.writes.send()
         return done(self.sending(r, last))
 
     def begin(self, r: Request) -> Sent:
         """Sends it, and does not wait."""
         self._check_open()
-        if self.writes is not None and self.writes.is_due:
-            self.writes.send()
         wire: Wire = self._used() or self._connect()
         try:
             wire.write(self.head_of(r), r.body)
@@ -165,8 +170,7 @@ class Transport(Endpoint):
 
     def stream(self, r: Request) -> Reply:
         """A reply that is read as it comes, on a connection of its own."""
-        if self.writes is not None and self.writes.is_due:
-            self.writes.send()
+        self.send_writes()
         return Reply(*done(self.opening(r)))
 
     def delete_all(self, paths: List[str]) -> None:

@@ -12,19 +12,22 @@ import numpy as np
 
 from . import _dtypes as dt
 from ._graph import Node, Shape, const, host
-from ._indexing import Basic
+from ._indexing import Basic, composed
+
+DEEP = 16  # views of views: each look and each write goes through all of them
 
 
 class View:
     """Of `parent`, an array: the part `index` of it, or else what `make` makes of its node; `put` gives the parent's node from what
     the view is to be, None: it cannot be written to. The ghost of a part is made when it is asked for."""
 
-    __slots__ = ("parent", "make", "put", "index", "of", "_ghost")
+    __slots__ = ("parent", "make", "put", "index", "of", "depth", "_ghost")
 
     def __init__(self, parent: Any, ghost: "Optional[np.ndarray[Any, Any]]", make: Optional[Callable[[Node], Node]] = None,
                  put: Optional[Callable[[Node], Node]] = None, index: Optional[Basic] = None):
         self.parent, self.make, self.put, self.index = parent, make, put, index
         self.of: Optional[Node] = None  # the parent's node that the view's was made from
+        self.depth: int = 1 if parent._view is None else parent._view.depth + 1  # views, up to the array that is none
         self._ghost = ghost
 
     @property
@@ -49,6 +52,17 @@ class View:
         """The parent's node, where this view is to be `node`."""
         assert self.put is not None
         return self.put(node)
+
+
+def within(x: Any, index: Basic) -> View:
+    """A part of the array. Of a part of a part, and so on, it is one of what they are parts of, so that a loop may do `x = x[1:]` as often as
+    it likes."""
+    view = x._view
+    if view is not None and view.depth >= DEEP and view.index is not None:
+        inner = composed(view.index, index, view.parent.shape)
+        if inner is not None:
+            return View(view.parent, None, index=inner)
+    return View(x, None, index=index)
 
 
 class PartView(View):

@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Callable, List, Optional, Set, Tuple
 
-from ._errors import ArraydError
+from ._errors import ArraydError, ConnectionLost
 from ._graph import Node, stored, stream_of
 from ._indexing import Basic
 from ._requests import Steps
 from ._stream import Piece, Writer, pieces, stream
-from ._transfers import code_of_user
+from ._transfers import code_of_user, line_of
+from ._turns import again
 
 if TYPE_CHECKING:
     from ._engine import Engine
@@ -32,6 +34,19 @@ def _at_exit() -> None:
     """Before what is this process' is deleted."""
     for writes in list(_all):
         writes.send()
+
+
+_at_worker_exit = 0  # the process that sends at its end as a worker
+
+
+def _at_exit_of_worker() -> None:
+    """The same in a child of multiprocessing's, which ends without exit hooks."""
+    global _at_worker_exit
+    util: Any = sys.modules.get("multiprocessing.util")
+    if util is not None and _at_worker_exit != os.getpid():
+        _at_worker_exit = os.getpid()
+        if sys.modules["multiprocessing.process"].parent_process() is not None:
+            util.Finalize(None, _at_exit, exitpriority=0)
 
 
 def _in_child() -> None:
@@ -100,8 +115,7 @@ class Writes:
     def in_child(self) -> None:
         """What waits is the parent's."""
         self._waiting: List[Tuple[Engine, Node, "List[weakref.ref[Node]]"]] = []
-        self._lock = threading.RLock()
-        self._is_sending = False
+        self._lock: Any = threading.RLock()
         self._late: Optional[ArraydError] = None  # of what was sent when nobody asked for anything
         self.is_due = False  # something waits, or is to be said
 
@@ -126,6 +140,7 @@ class Writes:
         if many:
             self.send()
         elif first:
+            _at_exit_of_worker()
             timer = threading.Timer(PAUSE_S, self.in_time)
             timer.daemon = True
             timer.start()
@@ -139,30 +154,37 @@ class Writes:
             self._late, self.is_due = e, True
 
     def send_all(self) -> None:
-        """Also those of this process' other connections, whose arrays may be the same."""
-        for others in [w for w in waiting if w is not self]:
-            others.in_time()
-        self.send()
+        """If any wait: also those of this process' other connections, whose arrays may be the same."""
+        if waiting:
+            for others in [w for w in [*waiting] if w is not self]:
+                others.in_time()
+        if self.is_due:
+            self.send()
 
     def send(self) -> None:
         """Now. What went wrong is said here, also of what has been sent meanwhile."""
+        if self._lock._is_owned():  # this interrupts it
+            raise again()
         with self._lock:
-            if self._is_sending:  # this is its own request
-                return
-            late, self._late, self._is_sending = self._late, None, True
+            some: List[Any] = []
             try:
                 while self._waiting:
                     engine = self._waiting[0][0]
                     n = next((k for k, w in enumerate(self._waiting) if w[0] is not engine), len(self._waiting))
                     some, self._waiting = self._waiting[:n], self._waiting[n:]
                     before = [d for d in (ref() for _, _, refs in some for ref in refs) if d is not None]
-                    late = self._made(engine, [made for _, made, _ in some], before) or late
+                    self._late = self._made(engine, [made for _, made, _ in some], before) or self._late
+                    some = []
             finally:
-                self._is_sending, self.is_due = False, bool(self._waiting)
-                if not self.is_due:
+                if some:
+                    self._late = ConnectionLost(0, "contents_unknown", "assignments to shared arrays were interrupted: whether they have been made is not "
+                                                f"known, the first at {line_of(*some[0][1].line)}")
+                self.is_due = bool(self._waiting) or self._late is not None
+                if not self._waiting:
                     waiting.discard(self)
-        if late is not None:
-            raise late
+            if self._late is not None:
+                late, self._late, self.is_due = self._late, None, bool(self._waiting)
+                raise late
 
     def _made(self, engine: "Engine", writes: List[Node], before: List[Node]) -> Optional[ArraydError]:
         """What is wrong with one of them: then none has been made, and the others are."""
