@@ -22,6 +22,7 @@ from ._http import Inbox, Lines, Reading, pieces_of
 from ._releases import EXIT_S, PAUSE_S, Releases
 from ._requests import Request, Response, Steps
 from ._wire import forsake
+from ._writes import send_waiting, waiting
 
 PIECE = 1 << 18  # bytes that are written before it is looked whether they go
 
@@ -250,6 +251,8 @@ class AsyncTransport(Endpoint):
     async def send(self, r: Request, beside: bool = False, last: bool = False) -> Response:
         """The reply; an ArraydError where it is none of success. `beside` the others, without a turn, goes what waits for something
         that they may have to bring about; `last`: also where this is closed."""
+        if waiting:  # assignments of the process' synchronous clients
+            await asyncio.to_thread(send_waiting)
         if beside:
             return await done(self.sending(r, last))
         async with self._turns:

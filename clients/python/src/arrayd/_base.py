@@ -62,8 +62,8 @@ class Base:
 
     def _copied(self, x: Array) -> Array:
         """An array of its own. It shares memory that nobody writes to while it is shared."""
-        node = x._node
-        if node.handle is None or node.handle.steady:
+        node, memory = x._node, x._base._node.handle
+        if memory is None or memory.steady:
             return self._wrap(node)
         return self._settled(self._array("astype", (node,), node.shape, node.dtype, dtype=dt.name_of(node.dtype)))
 

@@ -26,6 +26,7 @@ from ._errors import ArraydError, BadReply, BadValue, ConnectionLost
 from ._replies import PROCESS
 from ._requests import Request
 from ._transport import Transport
+from ._writes import finish
 
 # where a daemon is by itself, and where the configuration of its packages has its socket
 USUAL = ("http://127.0.0.1:7411", "unix:/run/arrayd/arrayd.sock")
@@ -249,6 +250,7 @@ _running: Dict[Tuple[str, Tuple[str, ...], Optional[str]], Daemon] = {}
 
 @atexit.register
 def _at_exit() -> None:
+    finish()
     for daemon in list(_all):
         daemon.end()
 

@@ -395,7 +395,8 @@ class Body(Writer):
                 self.places.append(n)
             self.texts[n], self.depth[n], self.mentions[n] = names[column], 0, set()
 
-    def may_write(self, base: Node, name: str) -> bool:
+    def may_write(self, n: Node, name: str) -> bool:
+        base = n.args[0]
         ours = base in self.inside or name in self.states.values()
         return ours and self.named.get(name) is base and self.left[base] <= 1 and base not in self.needed
 

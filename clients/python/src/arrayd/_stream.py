@@ -255,7 +255,7 @@ class Writer:
     def assign(self, n: Node) -> None:
         base, value = n.args
         target = self.texts[base]
-        if not self.may_write(base, target):
+        if not self.may_write(n, target):
             target = self.fresh()
             self.body.append(f"{target} = {self.texts[base]}")
             self.places.append(base)
@@ -265,8 +265,9 @@ class Writer:
         self.texts[n], self.depth[n], self.named[target] = target, 0, n
         self.mentions[n] = {target}
 
-    def may_write(self, base: Node, name: str) -> bool:
-        """Whether nobody reads the name's memory as it is now."""
+    def may_write(self, n: Node, name: str) -> bool:
+        """Whether nobody but the assignment `n` reads the name's memory as it is now."""
+        base = n.args[0]
         if self.named.get(name) is not base or self.left[base] > 1 or base in self.needed:
             return False
         if base in self.inside:

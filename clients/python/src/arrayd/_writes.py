@@ -21,6 +21,8 @@ from ._turns import again
 if TYPE_CHECKING:
     from ._engine import Engine
 
+Waiting = Tuple["Engine", Node, "List[weakref.ref[Node]]"]  # whose, the assignment, and what is to have the values before it
+
 PAUSE_S = 0.005  # that they wait
 MOST = 64  # that wait
 OPERATIONS = 16  # of a value: a longer one is computed at once
@@ -30,10 +32,19 @@ waiting: "Set[Writes]" = set()  # those that have something to send
 
 
 @atexit.register
-def _at_exit() -> None:
-    """Before what is this process' is deleted."""
+def finish() -> None:
+    """At the interpreter's end, before what is this process' is deleted, and before its daemons end."""
     for writes in list(_all):
-        writes.send()
+        try:
+            writes.send()
+        except ArraydError as e:
+            print(f"arrayd: an assignment may not have been made: {e}", file=sys.stderr)
+
+
+def send_waiting() -> None:
+    """Those of all this process' connections. What goes wrong is said when one of theirs asks for something."""
+    for writes in list(waiting):
+        writes.in_time()
 
 
 _at_worker_exit = 0  # the process that sends at its end as a worker
@@ -46,7 +57,7 @@ def _at_exit_of_worker() -> None:
     if util is not None and _at_worker_exit != os.getpid():
         _at_worker_exit = os.getpid()
         if sys.modules["multiprocessing.process"].parent_process() is not None:
-            util.Finalize(None, _at_exit, exitpriority=0)
+            util.Finalize(None, finish, exitpriority=0)
 
 
 def _in_child() -> None:
@@ -60,10 +71,17 @@ if hasattr(os, "register_at_fork"):
 
 
 class InPlace(Writer):
-    """Writes assignments to arrays themselves, whoever sees it."""
+    """Makes `writes` to the arrays themselves, whoever sees it. Other assignments, to arrays that have a part of the old values, are to
+    copies."""
 
-    def may_write(self, base: Node, name: str) -> bool:
-        self.written[name] = base.handle
+    def __init__(self, part: List[Node], needed: Set[Node], writes: Set[Node]):
+        super().__init__(part, needed, set(), False)
+        self._writes = writes
+
+    def may_write(self, n: Node, name: str) -> bool:
+        if n not in self._writes:
+            return super().may_write(n, name)
+        self.written[name] = n.args[0].handle
         return True
 
     def piece(self) -> Optional[Piece]:
@@ -75,10 +93,10 @@ class InPlace(Writer):
 def _steps(engine: "Engine", writes: List[Node], before: List[Node]) -> Steps[None]:
     """Makes the assignments; what else is made of the arrays' values keeps those that they had before: some of it is in `before`."""
     nodes = stream([*writes, *before])
-    inside, written = set(nodes), {w.args[0].handle for w in writes}
+    inside, made, written = set(nodes), set(writes), {w.args[0].handle for w in writes}
     wanted, of_them = set(writes), set()
     for n in nodes:
-        if n.op != "setitem" and any(a in of_them or a.handle in written for a in n.args):
+        if n not in made and any(a in of_them or a.handle in written for a in n.args):
             of_them.add(n)
             if _is_asked_for(n) or any(d not in inside for d in n.dependents()):
                 wanted.add(n)
@@ -86,17 +104,18 @@ def _steps(engine: "Engine", writes: List[Node], before: List[Node]) -> Steps[No
         for a in dict.fromkeys(a for n in part for a in n.args):
             if not a.args and a.handle is None and a.op != "const":
                 yield from engine.place(a)
-        piece = InPlace(part, needed, set(), True).piece()
+        piece = InPlace(part, needed, made).piece()
         if piece is not None:
             yield from engine.settle_piece(piece)
             continue
         for n in part:  # which no text can say
-            if n.op != "setitem":
-                yield from (engine.compute(n) if n in needed else ())
+            if n not in made:
+                yield from (engine.settle_one(n) if n.op == "setitem" else engine.compute(n) if n in needed else ())
                 continue
             base, value = n.args
             assert base.handle is not None
             yield from engine.evaluate((yield from engine.request_of(value, False)), out=base.handle.id, index=n.attrs["index"])
+            n.met = True
 
 
 def _is_asked_for(n: Node) -> bool:
@@ -114,7 +133,7 @@ class Writes:
 
     def in_child(self) -> None:
         """What waits is the parent's."""
-        self._waiting: List[Tuple[Engine, Node, "List[weakref.ref[Node]]"]] = []
+        self._waiting: List[Waiting] = []
         self._lock: Any = threading.RLock()
         self._late: Optional[ArraydError] = None  # of what was sent when nobody asked for anything
         self.is_due = False  # something waits, or is to be said
@@ -130,6 +149,7 @@ class Writes:
         if (v.args and not inside) or any(a is not x and a._view is None for a in node.arrays()) or len(before) > OPERATIONS \
                 or any(n.op in ("setitem", "failed") for n in inside) or not all(stream_of(d, OPERATIONS) for d in before):
             return False
+        self._send_others()  # which come before: either may read what the other writes
         made = Node("setitem", (node, v), node.shape, node.dtype, index.attrs)
         made.line = code_of_user()
         with self._lock:
@@ -155,11 +175,14 @@ class Writes:
 
     def send_all(self) -> None:
         """If any wait: also those of this process' other connections, whose arrays may be the same."""
-        if waiting:
-            for others in [w for w in [*waiting] if w is not self]:
-                others.in_time()
+        self._send_others()
         if self.is_due:
             self.send()
+
+    def _send_others(self) -> None:
+        for others in [*waiting] if waiting else ():
+            if others is not self:
+                others.in_time()
 
     def send(self) -> None:
         """Now. What went wrong is said here, also of what has been sent meanwhile."""
@@ -172,8 +195,7 @@ class Writes:
                     engine = self._waiting[0][0]
                     n = next((k for k, w in enumerate(self._waiting) if w[0] is not engine), len(self._waiting))
                     some, self._waiting = self._waiting[:n], self._waiting[n:]
-                    before = [d for d in (ref() for _, _, refs in some for ref in refs) if d is not None]
-                    self._late = self._made(engine, [made for _, made, _ in some], before) or self._late
+                    self._late = self._made(engine, some) or self._late
                     some = []
             finally:
                 if some:
@@ -186,13 +208,13 @@ class Writes:
                 late, self._late, self.is_due = self._late, None, bool(self._waiting)
                 raise late
 
-    def _made(self, engine: "Engine", writes: List[Node], before: List[Node]) -> Optional[ArraydError]:
-        """What is wrong with one of them: then none has been made, and the others are."""
+    def _made(self, engine: "Engine", some: List[Waiting]) -> Optional[ArraydError]:
+        """What is wrong with one of them: then those that have not been made with others are made each by itself."""
         try:
-            self._run(_steps(engine, writes, before))
+            self._run(_steps(engine, [made for _, made, _ in some], [d for d in (ref() for _, _, refs in some for ref in refs) if d is not None]))
         except ArraydError as e:
-            if len(writes) == 1 or not e.status:
+            if len(some) == 1 or not e.status:
                 return e
-            wrong = [self._made(engine, [made], before if made is writes[0] else []) for made in writes]
+            wrong = [self._made(engine, [one]) for one in some if not one[1].met]
             return next((w for w in wrong if w is not None), None)
         return None
