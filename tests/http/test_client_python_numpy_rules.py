@@ -113,6 +113,13 @@ np.add(i[1], 1, out=np.zeros(())) | np.sum(u, out=np.zeros(())) | np.sum(i, out=
 np.isposinf(a * 1j) | np.putmask(a, [True], 1) | np.reshape(a, (3.0, 4)) | np.tile(i, 1.5) | np.tile(i, -1) | np.repeat(i, 1.5) | np.repeat(i, [1, 0, 2.0, 1]) | np.repeat(i, [True, False, True, True]) | np.repeat(i, f)
 np.take_along_axis(i, m, 0) | np.tril(a, None) | np.indices((2.5,)) | np.indices((-1,)) | np.split(i, [1.5]) | np.transpose(i, 0) | np.pad(i, 0.5) | np.heaviside(a * 1j, 1)
 np.heaviside(f, 2) | np.heaviside(u, f[:1]) | np.logaddexp2(m, f) | np.logaddexp2(f, 300) | np.trapezoid(a, a * 2, axis=0) | np.trapezoid([1, 2, 3, 4], a) | np.compress(a > 1, a)
+np.mean(i8, dtype=int) | np.mean(a, 0, "int8") | np.mean(f[:3], dtype="int64") | np.mean(i, dtype=int, where=m) | np.nanmean(i, dtype=int) | np.nanmean(f, dtype=int)
+np.var(i, dtype=int) | np.var(a, 0, int) | np.var(i, dtype=int, where=m) | np.nanvar(f, dtype=int) | np.var(a, 0, complex) | np.std(i, dtype="int8") | np.std(a, 0, int)
+np.var(a, 0, ddof=3) | np.std(a[:1], 0, ddof=1) | np.var(i, ddof=9) | np.nanvar(i, ddof=4) | np.nanvar(a, 0, ddof=3) | np.var(i[:0]) | np.std(np.zeros(2), ddof=2)
+np.linspace(-1, 1, 4, dtype=int) | np.linspace(-3.7, 2.2, 9, dtype="int8") | np.linspace(np.float32(0), np.float32(1), 5) | np.linspace(np.float32(0), 1, 5)
+np.linspace(np.float32(0), np.float64(1), 5) | np.linspace(-1, 0, 3, False, dtype="int64") | np.add(i, u.astype("uint64"), out=i, where=m) | np.add(f, 1, out=i, where=m)
+np.sum(np.full(3, 2.0**24 + 2, "float32"), out=np.zeros(())) | np.cumsum(np.full(3, 2.0**24 + 2, "float32"), 0, None, np.zeros(3)) | np.sum(f[:3], 0, None, np.array(0))
+np.mean(np.full(3, 2.0**24 + 2, "float32") + f[:3], 0, None, np.zeros(())) | np.prod(i8, out=np.zeros(())) | np.sum(u.astype("uint64"), out=np.array(0, "int8"))
 np.tensordot(a=a, b=a, axes=2) | np.heaviside(a, 1, out=a) | np.tensordot(a, b=a.T, axes=1)
 """
 

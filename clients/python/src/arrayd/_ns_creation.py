@@ -145,13 +145,15 @@ class Creation(Base):
         self._check_device(device)
         if retstep or np.ndim(start) or np.ndim(stop):
             return self._hosted("linspace", np.linspace)(start, stop, num, endpoint, retstep, dtype, axis)
+        typed = [dt.dtype_of(v.dtype) for v in (start, stop) if isinstance(v, (Array, np.ndarray, np.generic))]
+        plain = [v for v in (start, stop) if not isinstance(v, (Array, np.ndarray, np.generic))]
         start, stop = (v.item() if isinstance(v, (Array, np.ndarray, np.generic)) else v for v in (start, stop))
         if num < 0:
             raise ValueError("num is not negative")
-        t = (dt.COMPLEX128 if isinstance(start, complex) or isinstance(stop, complex) else dt.FLOAT64) if dtype is None \
-            else dt.dtype_of(dtype)
+        t = dt.floating(dt.result_type(typed, plain)) if dtype is None else dt.dtype_of(dtype)
         if num * t.itemsize <= SMALL or dt.is_complex(t):
-            return self._from_host(np.linspace(start, stop, num, endpoint=endpoint), t)
+            values = np.linspace(start, stop, num, endpoint=endpoint)
+            return self._from_host(np.floor(values) if dt.is_integer(t) else values, t)
         spec = {"start": wire(start), "stop": wire(stop), "num": int(num), "endpoint": bool(endpoint)}
         return self._wrap(create({"linspace": spec}, (num,), t))
 

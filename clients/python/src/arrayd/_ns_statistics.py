@@ -68,6 +68,8 @@ class Statistics(Manipulation):
     def mean(self, x: Array, /, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *,
              where: Any = None) -> Array:
         """The mean."""
+        if dtype is not None and not dt.is_floating(t := dt.dtype_of(dtype)):
+            return self._whole_mean(x, axis, t, keepdims, where)
         x = self._computed_in("mean", x, dtype)
         if where is not None and where is not True:
             mask = self.broadcast_to(self._taken(where), x.shape)
@@ -75,6 +77,29 @@ class Statistics(Manipulation):
             total, count = self.sum(x, axis, t, keepdims=keepdims, where=mask), self.count_nonzero(mask, axis, keepdims=keepdims)
             return total / self.astype(count, t)
         return self._reduce("mean", x, axis, keepdims, dt.floating(x.dtype))
+
+    def _counted_in(self, x: Array, axis: Axis, keepdims: bool, where: Any) -> Any:
+        """How many elements go into each number of the result: an int, or with `where` an array."""
+        if where is None or where is True:
+            axes = [] if not x.ndim else self._axes(axis, x.ndim)
+            return int(np.prod([x.shape[k] for k in axes], dtype=np.int64))
+        return self.count_nonzero(self.broadcast_to(self._taken(where), x.shape), axis, keepdims=keepdims)
+
+    def _whole_mean(self, x: Array, axis: Axis, t: dt.DType, keepdims: bool, where: Any) -> Array:
+        """In integers or bools, as NumPy computes when it is told to: their sum, which is divided and cast again."""
+        total = self.sum(x, axis, t, keepdims=keepdims, where=where)
+        return self.astype(self.divide(total, self._counted_in(x, axis, keepdims, where)), t)
+
+    def _whole_spread(self, op: str, x: Array, axis: Axis, t: dt.DType, keepdims: bool, correction: float, where: Any) -> Array:
+        away = x - self._whole_mean(x, axis, t, True, where)
+        count = self._counted_in(x, axis, keepdims, where) - correction
+        count = max(count, 0) if isinstance(count, (int, float)) else self.maximum(count, 0)
+        r = self.astype(self.divide(self.sum(self.square(away), axis, t, keepdims=keepdims, where=where), count), t)
+        if op == "var":
+            return r
+        if r.ndim:
+            raise TypeError(f"std: square roots are no numbers of {dt.name_of(t)}")
+        return self.astype(self.sqrt(r), t)
 
     def _extreme(self, op: str, x: Array, axis: Axis, keepdims: bool, initial: Any, where: Any) -> Array:
         self._numbers(op, "biuf", x)
@@ -103,6 +128,14 @@ class Statistics(Manipulation):
         return self._extreme("max", x, axis, keepdims, initial, where)
 
     def _spread(self, op: str, x: Array, axis: Axis, dtype: Any, keepdims: bool, correction: float, where: Any) -> Array:
+        t = None if dtype is None else dt.dtype_of(dtype)
+        if op.startswith("nan") and not dt.is_floating(x.dtype):
+            op = op[3:]
+        if t is not None and not dt.is_floating(t):
+            self._not_in(op, t)
+            return self._whole_spread(op, x, axis, t, keepdims, correction, where)
+        if t is not None and dt.is_complex(t):
+            return self.astype(self._spread(op, self.astype(x, t), axis, None, keepdims, correction, where), t)
         x = self._computed_in(op, x, dtype)
         if where is not None and where is not True:
             if not op.startswith("nan"):
@@ -112,7 +145,13 @@ class Statistics(Manipulation):
                 r = self.sum(away * away, axis, t, keepdims=keepdims, where=mask) / self.maximum(count, 0.0)
                 return r if op == "var" else self.sqrt(r)  # type: ignore[no-any-return]
             x = self._where(x, where, float("nan"))
-        return self._reduce(op, x, axis, keepdims, dt.real_of(dt.floating(x.dtype)), correction=correction)
+        whole = not op.startswith("nan") and self._counted_in(x, axis, keepdims, None) <= correction  # then it is divided by 0
+        r = self._reduce(op, x, axis, keepdims, dt.real_of(dt.floating(x.dtype)), correction=0 if whole else correction)
+        return self.divide(r, 0.0) if whole else r
+
+    def _not_in(self, op: str, t: dt.DType) -> None:
+        if op.startswith("nan"):
+            raise TypeError(f"{op}: of floating numbers it is not computed in {dt.name_of(t)}")
 
     @spelled
     def var(self, x: Array, /, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: Union[int, float] = 0.0,
@@ -157,6 +196,10 @@ class Statistics(Manipulation):
     def nanmean(self, x: Array, /, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *,
                 where: Any = None) -> Array:
         """The mean of what is not NaN."""
+        if not dt.is_floating(x.dtype):
+            return self.mean(x, axis, dtype, keepdims=keepdims, where=where)
+        if dtype is not None and not dt.is_floating(t := dt.dtype_of(dtype)):
+            self._not_in("nanmean", t)
         x = self._where(self._computed_in("nanmean", x, dtype), where, float("nan"))
         return self._reduce("nanmean", x, axis, keepdims, dt.floating(x.dtype))
 

@@ -7,10 +7,13 @@ from typing import Any, Callable, Optional, TypeVar, cast
 
 import numpy as np
 
+from . import _dtypes as dt
 from ._array import Array
 
 F = TypeVar("F", bound=Callable[..., Any])
 UNSAFE = frozenset("all any cumprod cumsum cumulative_prod cumulative_sum max mean min nanmax nanmin nanprod nansum prod sum trace var".split())  # into `out`
+MEANS = ("mean", "nanmean")
+SUMS = frozenset(("cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "nansum", "prod", "sum", "trace", *MEANS))  # computed in the dtype that x and `out` have together
 
 
 def spelled(f: F) -> F:
@@ -19,6 +22,7 @@ def spelled(f: F) -> F:
     names = list(inspect.signature(f).parameters)
     casting = "unsafe" if f.__name__ in UNSAFE else "same_kind"  # as NumPy's ufuncs reduce
     at = names.index("out") - 2 if "out" in names else None  # behind the namespace and the array
+    dtype_at = names.index("dtype") - 2 if f.__name__ in SUMS else None
 
     @functools.wraps(f)
     def g(self: Any, /, *args: Any, **more: Any) -> Any:
@@ -35,6 +39,12 @@ def spelled(f: F) -> F:
         out = more.pop("out", None)
         if len(args) > at:
             out, args = args[at], (*args[:at], None, *args[at + 1:])
+        if dtype_at is not None and isinstance(out, Array) and (dt.is_floating(x.dtype) or (dt.is_floating(out.dtype) and f.__name__ not in MEANS)):
+            t = dt.promote(x.dtype, out.dtype)
+            if len(args) > dtype_at:
+                args = (*args[:dtype_at], t if args[dtype_at] is None else args[dtype_at], *args[dtype_at + 1:])
+            elif more.get("dtype") is None:
+                more["dtype"] = t
         r = f(self, x, *args, **more)
         return r if out is None else self._into(out, r, casting)
 

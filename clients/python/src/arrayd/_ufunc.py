@@ -71,6 +71,9 @@ class Bound:
             raise TypeError(f"{of.name}: not defined for results of {dt.name_of(t)}")
         if where is not True:
             base: Any = 0 if out is None else out[0] if isinstance(out, tuple) else out
+            if isinstance(base, Array):
+                dt.check_cast("out: a result of", r.dtype, base.dtype, casting)
+                r = c._wrap(c._cast(r._node, base.dtype))
             r = c.where(c._taken(where), r, base)  # type: ignore[attr-defined]
         return r if out is None else c._into(out, r, casting)
 
