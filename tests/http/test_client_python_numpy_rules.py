@@ -120,6 +120,7 @@ np.linspace(-1, 1, 4, dtype=int) | np.linspace(-3.7, 2.2, 9, dtype="int8") | np.
 np.linspace(np.float32(0), np.float64(1), 5) | np.linspace(-1, 0, 3, False, dtype="int64") | np.add(i, u.astype("uint64"), out=i, where=m) | np.add(f, 1, out=i, where=m)
 np.sum(np.full(3, 2.0**24 + 2, "float32"), out=np.zeros(())) | np.cumsum(np.full(3, 2.0**24 + 2, "float32"), 0, None, np.zeros(3)) | np.sum(f[:3], 0, None, np.array(0))
 np.mean(np.full(3, 2.0**24 + 2, "float32") + f[:3], 0, None, np.zeros(())) | np.prod(i8, out=np.zeros(())) | np.sum(u.astype("uint64"), out=np.array(0, "int8"))
+np.pad(i, (1, 0), "reflect", reflect_type="odd") | np.pad(a, 2, "symmetric", reflect_type="odd") | np.pad(i, 3, "reflect", reflect_type="even")
 np.tensordot(a=a, b=a, axes=2) | np.heaviside(a, 1, out=a) | np.tensordot(a, b=a.T, axes=1)
 """
 

@@ -395,7 +395,7 @@ class Shapes(Statistics, Hosting):
             raise ValueError("nothing is padded by less than 0")
         if not any(map(any, widths)):
             return self._copied_in(array, "A")
-        if mode in BY_PLACES:
+        if mode in BY_PLACES and more.get("reflect_type", "even") == "even":
             for k, w in enumerate(widths):
                 if w != (0, 0):
                     array = self.take(array, self._from_host(np.pad(np.arange(array.shape[k]), w, mode, **more)), axis=k)
