@@ -209,7 +209,7 @@ class Endpoint:
 
     def running(self, steps: Steps[T], send: Callable[..., Any], *more: Any) -> Moves[T]:
         """What the steps come to, each request made by `send`, a move."""
-        run = turns.begin()
+        run = turns.begin().started()
         try:
             with turns.lock:
                 turns.run = run
@@ -231,7 +231,7 @@ class Endpoint:
             with turns.lock:
                 turns.run = run
                 steps.close()
-                run.has_ended = True
+                run.end()
 
     def opening(self, r: Request) -> Moves[Tuple[Any, Head, Body]]:
         """A connection on which the body of a successful reply is next: one of its own."""

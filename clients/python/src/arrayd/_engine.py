@@ -27,6 +27,7 @@ from ._requests import OCTETS, Request, Response, Steps, ask
 from ._statements import Statements
 from ._stream import Piece, Writer, beside, halves, kept, of_use, pieces, stream, wants
 from ._transfers import code_of_user
+from ._turns import turns
 
 SMALL = 1 << 16  # bytes: such results come with the reply and are kept here
 TOGETHER = 4 << 20  # bytes that are given in one request at most: statements copy their results, which takes longer than a request beyond
@@ -221,11 +222,8 @@ class Engine:
 
     def settle_pieces(self, nodes: List[Node], wanted: Set[Node], again: Set[Node], in_place: bool = True) -> Steps[None]:
         for whole, needed in pieces(nodes, wanted):
-            part = [n for n in whole if n.args]
-            for a in dict.fromkeys(a for n in part for a in n.args):
-                if not a.args and a.handle is None and a.op != "const":
-                    yield from self.place(a)
-            piece = Writer(part, needed, again, in_place and self._endpoint.alone is not None).piece()
+            part = yield from self.placed_for(whole)
+            piece = Writer(part, needed, again, in_place and self._endpoint.alone is not None and turns.have_no_others).piece()
             try:
                 if piece is not None:
                     yield from self.settle_piece(piece)
@@ -240,7 +238,19 @@ class Engine:
                 if n.args:
                     yield from self.settle_one(n)
 
+    def placed_for(self, nodes: List[Node]) -> Steps[List[Node]]:
+        """Those that are still to be computed, now that what they are computed of is on the server."""
+        while True:  # other threads compute some of it meanwhile
+            part = [n for n in nodes if n.args]
+            missing = {a: None for n in part for a in n.args if not a.args and a.handle is None and a.op != "const"}
+            if not missing:
+                return part
+            for a in missing:
+                yield from self.place(a)
+
     def settle_piece(self, piece: Piece) -> Steps[None]:
+        if not piece.request["statements"]:  # another thread has computed all of it
+            return
         form = {"results": {name: {"value": VALUE} if n.shape == () else MADE for name, n in piece.results.items()}}
         try:
             results = (yield self.ask("POST", "/v1/evaluate", piece.request)).json(form)["results"]

@@ -100,7 +100,7 @@ class Flow(threading.local):
         """`nodes`: what they compute."""
         with turns.apart():
             self._transport.send_writes()
-        self._steps, self._run, self._what, self._nodes, self._process = steps, Run(), nodes, set(nodes), os.getpid()
+        self._steps, self._run, self._what, self._nodes, self._process = steps, Run().started(), nodes, set(nodes), os.getpid()
         self._next()
 
     def wait(self, enough: Callable[[], bool] = lambda: False) -> None:
@@ -132,7 +132,7 @@ class Flow(threading.local):
                 except (StopIteration, ArraydError):
                     pass
             steps.close()
-        run.has_ended = True
+        run.end()
 
     def _next(self) -> None:
         """Takes a reply, and sends what is asked for then. What goes wrong is said of the values that somebody asks for."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from typing import Any, Collection, FrozenSet, Iterator, List, NamedTuple, Optional
+from typing import Any, Collection, FrozenSet, Iterator, List, NamedTuple, Optional, Set
 
 
 PAUSE_S = 1.0  # after which it is seen whether what an interrupt has ended is gone
@@ -24,6 +24,14 @@ class Run:
     def __init__(self) -> None:
         self.has_ended = False
 
+    def started(self) -> "Run":
+        turns.under_way.add(self)
+        return self
+
+    def end(self) -> None:
+        self.has_ended = True
+        turns.under_way.discard(self)
+
 
 class Turns:
     """The turns of this process' threads. `run`: whose turn it is, where `lock` is held."""
@@ -32,7 +40,17 @@ class Turns:
         self.lock: Any = threading.RLock()
         self._changed = threading.Condition(self.lock)
         self.run: Optional[Run] = None
+        self.under_way: Set[Run] = set()  # those that have not ended
         self.is_interrupted = False
+
+    def in_child(self) -> None:
+        self.under_way.clear()  # the parent's
+        self.lock.release()
+
+    @property
+    def have_no_others(self) -> bool:
+        """No run but that whose turn it is: no request of another one, which may read memory that this one would write to in place."""
+        return all(run is self.run for run in [*self.under_way])
 
     @property
     def are_taken(self) -> bool:
@@ -94,7 +112,7 @@ def again() -> RuntimeError:
 turns = Turns()
 
 if hasattr(os, "register_at_fork"):  # a child has the expressions as no other thread is just changing them
-    os.register_at_fork(before=turns.lock.acquire, after_in_parent=turns.lock.release, after_in_child=turns.lock.release)
+    os.register_at_fork(before=turns.lock.acquire, after_in_parent=turns.lock.release, after_in_child=turns.in_child)
 
 
 class Written(NamedTuple):

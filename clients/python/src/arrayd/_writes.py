@@ -100,10 +100,8 @@ def _steps(engine: "Engine", writes: List[Node], before: List[Node]) -> Steps[No
             of_them.add(n)
             if _is_asked_for(n) or any(d not in inside for d in n.dependents()):
                 wanted.add(n)
-    for part, needed in pieces(nodes, wanted):
-        for a in dict.fromkeys(a for n in part for a in n.args):
-            if not a.args and a.handle is None and a.op != "const":
-                yield from engine.place(a)
+    for whole, needed in pieces(nodes, wanted):
+        part = yield from engine.placed_for(whole)
         piece = InPlace(part, needed, made).piece()
         if piece is not None:
             yield from engine.settle_piece(piece)
