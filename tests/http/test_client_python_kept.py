@@ -352,3 +352,31 @@ def test_what_nobody_has_makes_room(daemon_with, monkeypatch):
         with pytest.raises(arrayd.OutOfMemory):
             own.random((1536, 1024), seed=2).compute()
         assert float(kept.min()) >= 0
+
+
+@pytest.mark.parametrize("shape", [(8,), (2, 4)])
+def test_parts_of_small_arrays_travel_together(xp, api, shape):  # noqa: F811
+    """Values of this process' that are each used once, as the columns of a small array are in a loop over pairs of them."""
+    a, b = FIELD[:40, :8], FIELD[8:48, 32:]
+    ours, theirs = xp.asarray(a), xp.asarray(b)
+    found, right = xp.zeros((40, 40)), np.zeros((40, 40))
+    before = requests(api)
+    for i in range(40):
+        for k in range(40):
+            found[i, k] = xp.sqrt(xp.sum((xp.reshape(ours[i], shape) - xp.reshape(theirs[k], shape)) ** 2))
+            right[i, k] = np.sqrt(np.sum((a[i] - b[k]) ** 2))
+    np.testing.assert_allclose(np.asarray(found), right, rtol=1e-12)
+    assert requests(api) - before < 100  # one for each part would be 3,200
+
+
+def test_parts_used_again_stay(xp, api):  # noqa: F811
+    w = [xp.asarray(v) for v in FIELD[:3, :4]]
+    u, right = xp.zeros((4, 4)), np.zeros((4, 4))
+    for step in range(12):
+        u[step % 4] = u[(step + 1) % 4] / 2 + w[step % 3] * w[(step + 1) % 3]
+        right[step % 4] = right[(step + 1) % 4] / 2 + FIELD[step % 3, :4] * FIELD[(step + 1) % 3, :4]
+        if step % 4 == 1:
+            np.testing.assert_allclose(np.asarray(u), right, rtol=1e-12)
+    before = requests(api)
+    u[0] = w[0] - w[1]
+    assert np.allclose(np.asarray(u)[0], FIELD[0, :4] - FIELD[1, :4]) and requests(api) - before <= 2

@@ -26,7 +26,7 @@ from ._releases import Releases
 from ._replies import JOB, MADE, VALUE
 from ._requests import OCTETS, Request, Response, Steps, ask
 from ._statements import Statements
-from ._stream import Piece, Writer, halves, kept, pieces, stream, wants
+from ._stream import Piece, Writer, halves, kept, packs, pieces, stream, wants
 from ._transfers import code_of_user
 
 SMALL = 1 << 16  # bytes: such results come with the reply and are kept here
@@ -214,10 +214,11 @@ class Engine:
     def settle_pieces(self, nodes: List[Node], wanted: Set[Node], again: Set[Node], in_place: bool = True) -> Steps[None]:
         for whole, needed in pieces(nodes, wanted):
             part = [n for n in whole if n.args]
-            for a in dict.fromkeys(a for n in part for a in n.args):
-                if not a.args and a.handle is None and a.op != "const":
-                    yield from self.place(a)
-            piece = Writer(part, needed, again, in_place and self._endpoint.alone is not None).piece()
+            leaves = [a for a in dict.fromkeys(a for n in part for a in n.args) if not a.args and a.handle is None and a.op != "const"]
+            packed = packs(leaves)
+            for a in dict.fromkeys(packed[a].pack if a in packed else a for a in leaves):
+                yield from self.place(a)
+            piece = Writer(part, needed, again, in_place and self._endpoint.alone is not None, packed).piece()
             try:
                 if piece is not None:
                     yield from self.settle_piece(piece)
