@@ -380,3 +380,20 @@ def test_parts_used_again_stay(xp, api):  # noqa: F811
     before = requests(api)
     u[0] = w[0] - w[1]
     assert np.allclose(np.asarray(u)[0], FIELD[0, :4] - FIELD[1, :4]) and requests(api) - before <= 2
+
+
+def test_elements_of_what_is_here(xp, api):  # noqa: F811
+    """Single positions of an array that this process has need no request, and one that is not there is an error at once."""
+    x, v = xp.asarray(FIELD[:6, :5]), FIELD[:6, :5]
+    before = requests(api)
+    for key in ([5, 0, -1], (slice(None), [1, 1]), ([0, 2], [1, -1]), (slice(1, 3), [[0], [4]]), ([0, 1], slice(None, None, 2)), (0, [1, 2])):
+        got = x[tuple(xp.asarray(k) if isinstance(k, list) else k for k in key) if isinstance(key, tuple) else xp.asarray(key)]
+        assert np.array_equal(np.asarray(got), v[key]) and got.shape == v[key].shape, key
+    assert requests(api) == before
+    for wrong in ([6], ([0], [5]), ([-7], slice(None))):
+        with pytest.raises(IndexError, match="out of bounds"):
+            x[wrong]
+    y = x[[1, 2]]
+    y[0] = 0
+    x[3] = 1
+    assert float(x[1, 1]) == v[1, 1] and np.array_equal(np.asarray(x[[3, 1]]), [[1] * 5, v[1]])
