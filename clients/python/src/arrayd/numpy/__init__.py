@@ -109,7 +109,8 @@ def _asserting(function: Any) -> Any:
     """A function of `testing`, of values: some take only NumPy's own arrays for arrays. What calls something gets the arrays."""
     @functools.wraps(function)
     def f(*args: Any, **more: Any) -> Any:
-        return function(*args, **more) if any(map(callable, args)) else function(*_values_of(args), **_values_of(more))
+        calls = [a for a in args if callable(a)]  # `any` may be NumPy's here
+        return function(*args, **more) if calls else function(*_values_of(args), **_values_of(more))
 
     return f
 
