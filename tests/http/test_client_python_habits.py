@@ -51,6 +51,10 @@ a, b = np.broadcast_arrays(np.zeros((2, 2)), 1.0); r = [a, b]""",
     "a mask beside other indices": """
 x = np.arange(24).reshape(2, 3, 4); m = np.array([True, False, True]); n = np.array([[1, 0, 0, 1]] * 3, bool)
 r = [x[:, m, 1], x[0, m], x[..., m, :], x[:, m, None], x[[0, 1], m], x[1, m, ::-1], x[:, [True, False, True], 0], x[0, n], x[..., n]]""",
+    "no number is None, or text": """
+x = np.arange(3.); y = np.zeros((2, 0))
+r = [x == None, x != None, None == x, x[x != None], x == 'a', 'a' != x, y == None, x[0] == None, x[0] != 'a', None in x]""",
+    "flags by name": "f = np.arange(6).reshape(2, 3).T.flags; r = [f['C_CONTIGUOUS'], f['F'], f['WRITEABLE'], f['OWNDATA']]",
     "a list of as many as a number says": "n = np.arange(4).max(); r = [[0] * n, n * [1, 2], [len((1,) * n)], [len('ab' * n)]]",
     "a shape that is an array": "r = [np.zeros(np.array([3, 4]) // 2), np.ones(np.array([2])), np.zeros(np.arange(3)[2])]",
     "ranges": "r = [np.sum(range(3)), *np.meshgrid(range(3), range(2))]",
@@ -171,3 +175,20 @@ def test_names_that_are_numpys_alone():
         arrayd.numpy.asmatrix  # noqa: B018
     with pytest.raises(AttributeError, match="has no attribute 'nothing'$"):
         arrayd.numpy.nothing  # noqa: B018
+
+
+def test_numpys_assertions(xp):  # noqa: F811
+    np = arrayd.numpy
+    x = xp.asarray([1.0, 2.0, numpy.nan])
+    for t in (np.testing, __import__("importlib").import_module("arrayd.numpy.testing")):
+        t.assert_equal(x, [1, 2, numpy.nan])
+        t.assert_equal({"x": [x, 3]}, {"x": [x + 0, 3]})
+        t.assert_almost_equal(x[:2], numpy.array([1.0, 2.0]))
+        t.assert_almost_equal(x[0], 1.0)
+        t.assert_allclose(x, x)
+        for wrong in (t.assert_equal, t.assert_almost_equal, t.assert_array_equal):
+            with pytest.raises(AssertionError):
+                wrong(x, x + 1)
+        given = []
+        t.assert_raises(TypeError, lambda y: given.append(y) or hash(y), x)
+        assert given[0] is x

@@ -352,3 +352,48 @@ def test_what_nobody_has_makes_room(daemon_with, monkeypatch):
         with pytest.raises(arrayd.OutOfMemory):
             own.random((1536, 1024), seed=2).compute()
         assert float(kept.min()) >= 0
+
+
+@pytest.mark.parametrize("shape", [(8,), (2, 4)])
+def test_parts_of_small_arrays_travel_together(xp, api, shape):  # noqa: F811
+    """Values of this process' that are each used once, as the columns of a small array are in a loop over pairs of them."""
+    a, b = FIELD[:40, :8], FIELD[8:48, 32:]
+    ours, theirs = xp.asarray(a), xp.asarray(b)
+    found, right = xp.zeros((40, 40)), np.zeros((40, 40))
+    before = requests(api)
+    for i in range(40):
+        for k in range(40):
+            found[i, k] = xp.sqrt(xp.sum((xp.reshape(ours[i], shape) - xp.reshape(theirs[k], shape)) ** 2))
+            right[i, k] = np.sqrt(np.sum((a[i] - b[k]) ** 2))
+    np.testing.assert_allclose(np.asarray(found), right, rtol=1e-12)
+    assert requests(api) - before < 100  # one for each part would be 3,200
+
+
+def test_parts_used_again_stay(xp, api):  # noqa: F811
+    w = [xp.asarray(v) for v in FIELD[:3, :4]]
+    u, right = xp.zeros((4, 4)), np.zeros((4, 4))
+    for step in range(12):
+        u[step % 4] = u[(step + 1) % 4] / 2 + w[step % 3] * w[(step + 1) % 3]
+        right[step % 4] = right[(step + 1) % 4] / 2 + FIELD[step % 3, :4] * FIELD[(step + 1) % 3, :4]
+        if step % 4 == 1:
+            np.testing.assert_allclose(np.asarray(u), right, rtol=1e-12)
+    before = requests(api)
+    u[0] = w[0] - w[1]
+    assert np.allclose(np.asarray(u)[0], FIELD[0, :4] - FIELD[1, :4]) and requests(api) - before <= 2
+
+
+def test_elements_of_what_is_here(xp, api):  # noqa: F811
+    """Single positions of an array that this process has need no request, and one that is not there is an error at once."""
+    x, v = xp.asarray(FIELD[:6, :5]), FIELD[:6, :5]
+    before = requests(api)
+    for key in ([5, 0, -1], (slice(None), [1, 1]), ([0, 2], [1, -1]), (slice(1, 3), [[0], [4]]), ([0, 1], slice(None, None, 2)), (0, [1, 2])):
+        got = x[tuple(xp.asarray(k) if isinstance(k, list) else k for k in key) if isinstance(key, tuple) else xp.asarray(key)]
+        assert np.array_equal(np.asarray(got), v[key]) and got.shape == v[key].shape, key
+    assert requests(api) == before
+    for wrong in ([6], ([0], [5]), ([-7], slice(None))):
+        with pytest.raises(IndexError, match="out of bounds"):
+            x[wrong]
+    y = x[[1, 2]]
+    y[0] = 0
+    x[3] = 1
+    assert float(x[1, 1]) == v[1, 1] and np.array_equal(np.asarray(x[[3, 1]]), [[1] * 5, v[1]])

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         def _wrap(self, node: Node, shared: bool = False) -> Array: ...
         def _reshaped_view(self, x: Array, shape: Any) -> View: ...
         def _from_host(self, value: Any, dtype: Optional[dt.DType]) -> Array: ...
+        def full(self, shape: Any, fill_value: Any) -> Array: ...
         def _copied(self, x: Array) -> Array: ...
         def _copied_in(self, x: Array) -> Array: ...
         def _by_reference(self, id_: str, shape: Any, dtype: str) -> Array: ...
@@ -441,7 +442,7 @@ class Array(Held, Methods):
                 return self._becoming(Node("where", (mask._node, c._cast(v, self.dtype), self._node), self.shape, self.dtype))
             return None
         if index is None:
-            return self._scattering([mask] if mask is not None else _tuple(key), v)
+            return self._scattering([mask] if mask is not None else (key if isinstance(key, tuple) else (key,)), v)
         if (extra := len(v.shape) - len(index.shape)) > 0 and set(v.shape[:extra]) == {1}:
             v = Node("reshape", (v,), v.shape[extra:], v.dtype, {"shape": list(v.shape[extra:])})
         if v.shape and v.shape != index.shape and not broadcasts(v.shape if v.size != 1 else (), index.shape):
@@ -566,9 +567,6 @@ def _takes(x: Array, op: str, other: Any) -> bool:
     return isinstance(other, OPERANDS) and not (op == "multiply" and isinstance(other, (list, tuple)) and not x.ndim and dt.is_integer(x.dtype))
 
 
-def _tuple(key: Any) -> Tuple[Any, ...]:
-    return key if isinstance(key, tuple) else (key,)
-
 
 def _operators() -> None:
     table = {"add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide",
@@ -583,9 +581,10 @@ def _operators() -> None:
 
     def binary(op: str) -> Any:  # `_binary`, without a call more
         def f(self: Array, other: Any, /) -> Any:
-            if other.__class__ is not self.__class__ and not _takes(self, op, other):
-                return NotImplemented
             c = self._client
+            if other.__class__ is not self.__class__ and not _takes(self, op, other):
+                never = op in ("equal", "not_equal") and self.shape and (other is None or isinstance(other, (str, bytes)))
+                return c.full(self.shape, op == "not_equal") if never else NotImplemented  # no number is text, or None
             return c._cores[op](c, self, other)
 
         return f

@@ -41,7 +41,7 @@ def dtype_of(x: Any) -> DType:
     if t.byteorder == ">":
         t = t.newbyteorder("<")
     if t not in NAME_OF:
-        raise TypeError(f"arrayd has no dtype {x}")
+        raise TypeError(f"arrayd has no dtype {x}: its arrays are of numbers; text, dates, objects and records are NumPy's own, by `import numpy`")
     return BY_NAME[NAME_OF[t]]
 
 

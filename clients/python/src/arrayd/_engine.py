@@ -25,7 +25,7 @@ from ._releases import Releases
 from ._replies import JOB, MADE, VALUE
 from ._requests import OCTETS, Request, Response, Steps, ask
 from ._statements import Statements
-from ._stream import Piece, Writer, beside, halves, kept, of_use, pieces, stream, wants
+from ._stream import Packed, Piece, Writer, beside, halves, kept, of_use, packs, pieces, stream, wants
 from ._transfers import code_of_user
 from ._turns import turns
 
@@ -222,8 +222,8 @@ class Engine:
 
     def settle_pieces(self, nodes: List[Node], wanted: Set[Node], again: Set[Node], in_place: bool = True) -> Steps[None]:
         for whole, needed in pieces(nodes, wanted):
-            part = yield from self.placed_for(whole)
-            piece = Writer(part, needed, again, in_place and self._endpoint.alone is not None and turns.have_no_others).piece()
+            part, packed = yield from self.placed_for(whole)
+            piece = Writer(part, needed, again, in_place and self._endpoint.alone is not None and turns.have_no_others, packed).piece()
             try:
                 if piece is not None:
                     yield from self.settle_piece(piece)
@@ -238,14 +238,16 @@ class Engine:
                 if n.args:
                     yield from self.settle_one(n)
 
-    def placed_for(self, nodes: List[Node]) -> Steps[List[Node]]:
-        """Those that are still to be computed, now that what they are computed of is on the server."""
+    def placed_for(self, nodes: List[Node]) -> Steps[Tuple[List[Node], Dict[Node, Packed]]]:
+        """Those that are still to be computed, now that what they are computed of is on the server, some of it packed."""
+        packed: Dict[Node, Packed] = {}
         while True:  # other threads compute some of it meanwhile
             part = [n for n in nodes if n.args]
-            missing = {a: None for n in part for a in n.args if not a.args and a.handle is None and a.op != "const"}
-            if not missing:
-                return part
-            for a in missing:
+            leaves = {a: None for n in part for a in n.args if not a.args and a.handle is None and a.op != "const" and a not in packed}
+            if not leaves:
+                return part, packed
+            packed.update(packs([*leaves]))
+            for a in dict.fromkeys(packed[a].pack if a in packed else a for a in leaves):
                 yield from self.place(a)
 
     def settle_piece(self, piece: Piece) -> Steps[None]:
@@ -468,9 +470,7 @@ class Engine:
             return node.value
         if self.is_look(node):
             assert self.ahead is not None
-            if not self.ahead.look(node):
-                return (yield from self.looked(node, self.ahead))
-            return node.value  # type: ignore[return-value]
+            return node.value if self.ahead.look(node) else (yield from self.looked(node, self.ahead))  # type: ignore[return-value]
         if self.ahead is not None and self.loops and together(node):
             yield from self.fetch(node.args[0])
         elif node.args and self.ahead is not None:

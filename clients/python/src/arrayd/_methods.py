@@ -11,7 +11,7 @@ Self = TypeVar("Self", bound="Methods")
 
 
 class Flags(NamedTuple):
-    """An array's `flags`, which only tell: setting one is an AttributeError."""
+    """An array's `flags`, which only tell: setting one is an AttributeError. `flags["C_CONTIGUOUS"]` is `flags.c_contiguous`."""
 
     c_contiguous: bool
     f_contiguous: bool
@@ -20,6 +20,15 @@ class Flags(NamedTuple):
     writeable: bool
     owndata: bool
     aligned: bool
+
+    def __getitem__(self, name: Any) -> Any:
+        if not isinstance(name, str):
+            return tuple.__getitem__(self, name)
+        short = {"C": "C_CONTIGUOUS", "F": "F_CONTIGUOUS", "W": "WRITEABLE", "O": "OWNDATA", "A": "ALIGNED"}
+        name = short.get(name, name)
+        if name.lower() not in self._fields or not name.isupper():
+            raise KeyError("Unknown flag")
+        return getattr(self, name.lower())
 
 
 class Methods:

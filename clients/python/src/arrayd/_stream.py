@@ -16,14 +16,17 @@ from __future__ import annotations
 import itertools
 from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
+import numpy as np
+
 from ._errors import ArraydError, ConnectionLost
-from ._graph import DEEP, INPUTS, Node, const_json, describe, signed, union
+from ._graph import DEEP, INPUTS, Node, const_json, describe, host, signed, union
 from ._kept import THROUGH
 from ._statements import NAMES, call_text
 from ._transfers import line_of
 
 STATEMENTS = 200  # of one request: the daemon's own limit is 256
 NODES = 1500  # of one request, where there are more: so many that its plan is kept
+PACKED = 1 << 13  # bytes: smaller values from this process travel together
 
 
 NOBODY: Any = object()
@@ -152,7 +155,7 @@ def _fitting(nodes: List[Node], begin: int) -> int:
     first = nodes[begin].number
     for k in range(begin, len(nodes)):
         n = nodes[k]
-        leaves.update(a for a in n.args if (a.number < first or not a.args) and a.op != "const")
+        leaves.update(a for a in n.args if (a.number < first or not a.args) and a.op != "const" and not _is_packed(a))
         statements += 2 if n.op == "setitem" else 0
         for a in n.args:
             if a in used and a.args:  # used twice: a statement of its own
@@ -163,11 +166,37 @@ def _fitting(nodes: List[Node], begin: int) -> int:
     return len(nodes)
 
 
+class Packed(NamedTuple):
+    pack: Node  # an array of rank 1
+    part: str  # where in it the values are: an index
+
+
+def _is_packed(n: Node) -> bool:
+    return n.op == "host" and n.handle is None and not n.met and 0 < n.nbytes <= PACKED
+
+
+def packs(leaves: List[Node]) -> Dict[Node, Packed]:
+    """Values of this process' that are few, each used for the first time, such as the columns that a loop takes from a small array: one
+    array of all that have a dtype, so that they are one upload. What is used again is worth an array of its own, as is what is alone."""
+    found: Dict[Any, List[Node]] = {}
+    for n in leaves:
+        if _is_packed(n):
+            found.setdefault(n.dtype, []).append(n)
+    packed: Dict[Node, Packed] = {}
+    for dtype, nodes in found.items():
+        if len(nodes) > 1:
+            pack, begin = host(np.concatenate([np.ravel(n.value) for n in nodes if n.value is not None]), dtype), 0
+            for n in nodes:
+                packed[n] = Packed(pack, f"{begin}:{begin + n.size}")
+                begin += n.size
+    return packed
+
+
 class Writer:
     """Writes one piece."""
 
-    def __init__(self, part: List[Node], needed: Set[Node], again: Set[Node], in_place: bool):
-        self.part, self.needed, self.again, self.in_place = part, needed, again, in_place
+    def __init__(self, part: List[Node], needed: Set[Node], again: Set[Node], in_place: bool, packed: Dict[Node, Packed] = {}):
+        self.part, self.needed, self.again, self.in_place, self.packed = part, needed, again, in_place, packed
         self.inside = set(part)
         self.left: Dict[Node, int] = {}  # uses that are still to come
         for n in part:
@@ -211,6 +240,12 @@ class Writer:
             self.mentions[n] = set()
             if signed(n.value, n.dtype) != self.bind[name]:
                 name = f"negative({name})"
+        elif n in self.packed:
+            pack, part = self.packed[n]
+            of = self.texts.get(pack) or self.leaf(pack)
+            name = f"{of}[{part}]" if len(n.shape) == 1 else f"reshape({of}[{part}], shape={list(n.shape)})"
+            self.mentions[n] = self.mentions[pack]
+            self.order.append((n, pack.handle))
         else:
             return None
         self.texts[n], self.depth[n] = name, 0

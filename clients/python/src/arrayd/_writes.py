@@ -8,13 +8,13 @@ import os
 import sys
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
 from ._errors import ArraydError, ConnectionLost
 from ._graph import Node, stored, stream_of
 from ._indexing import Basic
 from ._requests import Steps
-from ._stream import Piece, Writer, pieces, stream
+from ._stream import Packed, Piece, Writer, pieces, stream
 from ._transfers import code_of_user, line_of
 from ._turns import again
 
@@ -74,8 +74,8 @@ class InPlace(Writer):
     """Makes `writes` to the arrays themselves, whoever sees it. Other assignments, to arrays that have a part of the old values, are to
     copies."""
 
-    def __init__(self, part: List[Node], needed: Set[Node], writes: Set[Node]):
-        super().__init__(part, needed, set(), False)
+    def __init__(self, part: List[Node], needed: Set[Node], writes: Set[Node], packed: Dict[Node, Packed]):
+        super().__init__(part, needed, set(), False, packed)
         self._writes = writes
 
     def may_write(self, n: Node, name: str) -> bool:
@@ -101,8 +101,8 @@ def _steps(engine: "Engine", writes: List[Node], before: List[Node]) -> Steps[No
             if _is_asked_for(n) or any(d not in inside for d in n.dependents()):
                 wanted.add(n)
     for whole, needed in pieces(nodes, wanted):
-        part = yield from engine.placed_for(whole)
-        piece = InPlace(part, needed, made).piece()
+        part, packed = yield from engine.placed_for(whole)
+        piece = InPlace(part, needed, made, packed).piece()
         if piece is not None:
             yield from engine.settle_piece(piece)
             continue

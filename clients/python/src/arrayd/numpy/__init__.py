@@ -4,6 +4,7 @@ Functions are those of the client of their arrays, else of the one that `arrayd.
 one that needs it. dtypes, constants and the like are NumPy's own. `np.sum`, `np.random`, … are looked up when they are used."""
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 import threading
@@ -15,7 +16,7 @@ import numpy as _numpy
 from ._hosted import OWN, TOLD, told
 
 newaxis = None
-_OWN = (*OWN, "can_cast", "dtype", "emath", "exceptions", "finfo", "iinfo", "isdtype", "ma", "poly1d", "polynomial", "testing", "typing", "version")
+_OWN = (*OWN, "can_cast", "dtype", "emath", "exceptions", "finfo", "iinfo", "isdtype", "ma", "poly1d", "polynomial", "typing", "version")
 _CONSTANTS = ("e", "euler_gamma", "inf", "nan", "pi", "little_endian", "True_", "False_", "ScalarType", "sctypeDict", "typecodes", "__version__")
 _OBJECTS = ("c_", "mgrid", "ogrid", "r_")  # are indexed
 _PARTS = ("fft", "lib", "lib.stride_tricks", "linalg", "random")  # modules whose functions are a client's
@@ -94,6 +95,26 @@ class _Object:
         return f"<arrayd.numpy.{self._name}>"
 
 
+def _values_of(x: Any) -> Any:
+    from .._array import Array
+
+    if type(x) in (list, tuple):
+        return type(x)(_values_of(v) for v in x)
+    if type(x) is dict:
+        return {k: _values_of(v) for k, v in x.items()}
+    return _numpy.asarray(x)[()] if isinstance(x, Array) else x
+
+
+def _asserting(function: Any) -> Any:
+    """A function of `testing`, of values: some take only NumPy's own arrays for arrays. What calls something gets the arrays."""
+    @functools.wraps(function)
+    def f(*args: Any, **more: Any) -> Any:
+        calls = [a for a in args if callable(a)]  # `any` may be NumPy's here
+        return function(*args, **more) if calls else function(*_values_of(args), **_values_of(more))
+
+    return f
+
+
 class _Part(types.ModuleType):
     """A module of NumPy's, with a client's functions."""
 
@@ -114,6 +135,8 @@ class _Part(types.ModuleType):
         if self._path[0] == "lib" and name != "sliding_window_view":
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         value = getattr(numpys, name)  # AttributeError where there is none
+        if self._path == ["testing"] and name.startswith("assert_"):
+            return _asserting(value)
         ours = self._path[0] not in _NUMPYS and callable(value) and (name == "RandomState" or not isinstance(value, type))
         return _Function(*self._path, name) if ours else value
 
@@ -157,7 +180,7 @@ def __getattr__(name: str) -> Any:
     numpys = getattr(_numpy, name, None)
     if name in _OBJECTS:
         value = _Object(name)
-    elif name in _PARTS:
+    elif name in _PARTS or name == "testing":
         value = sys.modules[f"{__name__}.{name}"]
     elif name in _OWN or name in _CONSTANTS or (isinstance(numpys, type) and (issubclass(numpys, _numpy.generic) or name in ("bool", "ufunc"))):
         value = getattr(_numpy, name)
