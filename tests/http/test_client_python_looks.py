@@ -100,3 +100,22 @@ def test_what_only_seems_to_repeat(xp, api):  # noqa: F811
     before = requests(api)
     assert np.array_equal(walk(xp, xp.asarray(np.ones(100))), walk(np, np.ones(100)))
     assert requests(api) - before < 60
+
+
+def test_the_step_that_is_looked_at_is_whole(xp, api):  # noqa: F811
+    """Also what the number is not made of: a step's other half is not left to statements before the next steps."""
+    def reaction(xp, u, v, looked):  # noqa: F811
+        for i in range(400):
+            r = u * v * v
+            u, v = u + 0.1 * laplacian(xp, u) - r, v + 0.05 * laplacian(xp, v) + r
+            if i % 80 == 79:
+                looked.append(float(xp.max(v)))
+        return np.asarray(u), np.asarray(v)
+
+    before, got, want = requests(api), [], []
+    fields = reaction(xp, xp.asarray(field()), xp.asarray(field() / 3), got)
+    sent = requests(api) - before
+    for x, y in zip(fields, reaction(np, field(), field() / 3, want)):
+        assert np.allclose(x, y, rtol=1e-11)
+    assert np.allclose(got, want, rtol=1e-11)
+    assert sent <= 5 * 3 + 5  # copies, a program, its number; at first two uploads; the fields in the end
