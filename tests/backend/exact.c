@@ -388,6 +388,10 @@ static int finish_batch(struct expression *batch, int which, int *n)
     return failed;
 }
 
+/* Seeds that have found something; they come first. */
+static const uint64_t found[] = {50681};
+#define N_FOUND ((int)(sizeof found / sizeof *found))
+
 int main(int argc, char **argv)
 {
     const char *const backends[] = {"cpu", argc > 1 ? argv[1] : "cpu"};
@@ -410,7 +414,7 @@ int main(int argc, char **argv)
     }
     int failed = 0, at = 0, n[2] = {0};
     for (int i = 0; i < count && failed < 5; i++) {
-        submit(&batches[at][n[at]++], at, seed + (uint64_t)i);
+        submit(&batches[at][n[at]++], at, i < N_FOUND ? found[i] : seed + (uint64_t)i);
         if (n[at] == BATCH) {
             at = !at;
             failed += finish_batch(batches[at], at, &n[at]);

@@ -6,6 +6,11 @@
 #else
 #define AR_OPAQUE(x) (x)
 #endif
+#if AR_WIDTH == 32
+#define AR_NEGATED(x) ar_own_instruction((ar_u32)(x))
+#else
+#define AR_NEGATED(x) AR_OPAQUE(x)
+#endif
 
 AR_FN AR_R AR_NAME(ADD)(AR_R a, AR_R b)
 {
@@ -21,7 +26,7 @@ AR_FN AR_R AR_NAME(MULTIPLY)(AR_R a, AR_R b)
 }
 AR_FN AR_R AR_NAME(NEGATIVE)(AR_R a)
 {
-    return (AR_R)AR_OPAQUE((AR_W)0 - (AR_W)a);
+    return (AR_R)AR_NEGATED((AR_W)0 - (AR_W)a);
 }
 AR_FN AR_R AR_NAME(POSITIVE)(AR_R a)
 {
@@ -242,6 +247,7 @@ AR_FN ar_bool AR_NAME(ISFINITE)(AR_R a)
 }
 
 #undef AR_OPAQUE
+#undef AR_NEGATED
 #undef AR_T
 #undef AR_R
 #undef AR_U

@@ -63,6 +63,17 @@ AR_FN ar_i32 ar_opaque(ar_i32 v)
     return v;
 }
 
+/* v, as an instruction of its own. The assembler of NVRTC 13.0 lets a maximum or minimum of three
+ * negate one of them, which is wrong for the least int32: max(-maximum(a, b)) was the greatest one
+ * where it was among them. It sees through everything else that does nothing. */
+AR_FN ar_u32 ar_own_instruction(ar_u32 v)
+{
+#if defined(__CUDACC_RTC__) && !defined(ARRAYD_FAKE_DEVICE)
+    asm("prmt.b32 %0, %0, 0, 0x3210;" : "+r"(v));
+#endif
+    return v;
+}
+
 AR_FN ar_u32 ar_bits_F32(ar_f32 x)
 {
 #if defined(__CUDACC_RTC__)
