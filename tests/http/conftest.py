@@ -336,11 +336,12 @@ def until(condition, seconds=TIMEOUT):
 
 
 def settle(c, want, seconds=TIMEOUT):
-    """Waits until the bytes in use are `want`: work in flight may hold memory a moment longer."""
-    deadline = time.monotonic() + seconds
+    """Waits until the bytes in use are `want`: work in flight may hold memory a moment longer. Fewer stay fewer."""
+    deadline, fewer = time.monotonic() + seconds, 0
     while True:
         used = c.info()["bytes_in_use"]
-        if used == want or time.monotonic() > deadline:
+        fewer = fewer + 1 if 0 <= used < want else 0
+        if used == want or fewer > 100 or time.monotonic() > deadline:
             return used
         time.sleep(0.01)
 

@@ -89,6 +89,8 @@ def run(np, program):
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_as_numpy_does_it(xp, name):  # noqa: F811
+    if name == "no number is None, or text" and numpy.lib.NumpyVersion(numpy.__version__) < "1.25.0":
+        pytest.skip("NumPy compares element by element with text since 1.25")
     wanted, got = run(numpy, PROGRAMS[name]), run(xp, PROGRAMS[name])
     assert len(wanted) == len(got)
     for a, b in zip(wanted, got):

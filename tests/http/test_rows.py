@@ -83,7 +83,7 @@ def test_random_rows(daemon_with, threads):
             again = c.expect(200, c.post("/v1/evaluate", {"expr": expr, "let": lets, "out": "new"})) and c.download("new")
             assert got.tobytes() == again.tobytes(), said
             c.expect(204, c.delete("/v1/arrays/new"))
-        tolerance = 2e-4 if dtype == "float32" else 1e-11
+        tolerance = 2e-4 if dtype == "float32" else 1e-9  # the deviation of equal numbers is what their mean is rounded by
         assert got.dtype == dtype and np.allclose(got, want, rtol=tolerance, atol=tolerance), said
         for name in ("up", "down", "whole"):
             c.expect(204, c.delete(f"/v1/arrays/{name}"))
