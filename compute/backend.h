@@ -51,6 +51,10 @@ struct backend_fault {
     bool of_kernels; /* the error is one that kernels make, and nothing else was there */
 };
 
+/* Whether kernels are interpreted: never; until they are compiled; or all that can be, for tests.
+ */
+enum interpret { INTERPRET_NEVER, INTERPRET_FIRST, INTERPRET_ONLY };
+
 struct backend_config {
     int threads;                /* CPU: worker threads, 0 = one per core this process may use */
     int64_t memory_limit;       /* bytes on each device, scratch included; 0 = all */
@@ -62,7 +66,12 @@ struct backend_config {
     int64_t kernel_cache_entries; /* CUDA: kernels kept in memory */
     int64_t slab_memory;          /* CUDA: bytes of pinned host memory per device */
     int compile_threads;          /* CUDA: 0 = one per two cores, at most 8 */
-    bool shareable;               /* memory may be exported to other processes (export.h) */
+    enum interpret interpret;     /* CUDA */
+    /* CUDA: a command, NULL at its end, that gets the kernel cache's folder and an architecture as
+     * further arguments and calls backend_precompile: a process of its own, because the interpreter
+     * takes a minute to compile. NULL: it is compiled here. */
+    const char *const *precompile;
+    bool shareable; /* memory may be exported to other processes (export.h) */
     int64_t
         shareable_least; /* bytes: arrays of that size and more are shareable from their creation;
                             with a keeper from engine_config.chunk_own on, if that is less */
@@ -116,6 +125,7 @@ struct kernel_explanation {
     struct strb source; /* generated text, or the interpreter's listing; the caller frees it */
     const char *form;   /* "flat", "rows", …; static text */
     bool cached;        /* compiled already, in memory or on disk */
+    bool interpreted;   /* as long as it is not compiled, if the backend has an interpreter */
     int registers, shared, local; /* per thread, bytes per block, bytes per thread; −1: unknown */
 };
 
@@ -355,6 +365,11 @@ struct backend {
 enum err_code backend_open(const char *name, const struct backend_config *config,
                            struct backend **ret, char *note, size_t n, struct err *e) must_check;
 void backend_close(struct backend *b);
+
+/* Compiles what opening a GPU's backend needs, and its interpreter, for an architecture ("sm_90")
+ * into a folder of compiled kernels, as far as it is not there. Needs no GPU. */
+enum err_code backend_precompile(const char *kernel_cache, const char *architecture,
+                                 struct err *e) must_check;
 
 /* The state of one thing that a GPU backend needs, for a person: `what` ("driver"), a sentence, and
  * advice ("": the sentence says it, or nothing can be done). */

@@ -4,6 +4,7 @@
 
 #include "compute/backend.h"
 #include "compute/gpu/api/diagnose.h"
+#include "compute/gpu/cuda/machines.h"
 
 enum err_code backend_open(const char *name, const struct backend_config *config,
                            struct backend **ret, char *note, size_t n, struct err *e)
@@ -24,6 +25,11 @@ enum err_code backend_open(const char *name, const struct backend_config *config
         return backend_cpu_ops.open(config, ret, e);
     }
     return err_set(e, ERR_BAD_FIELD, "unknown backend \"%s\": it must be auto, cpu or cuda", name);
+}
+
+enum err_code backend_precompile(const char *kernel_cache, const char *architecture, struct err *e)
+{
+    return machines_precompile(kernel_cache, architecture, e);
 }
 
 void backend_diagnose(finding_fn *say, void *user)

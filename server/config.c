@@ -131,6 +131,9 @@ const struct setting config_settings[] = {
      "CUDA: pinned host memory per device, for transfers of array data; at least 5 MiB"},
     {"compile-threads", SET_COUNT, false, AT(compile_threads), "0", 0, 256, "N",
      "CUDA: threads that compile kernels; 0: one for every two cores, at most 8"},
+    {"interpreter", SET_FLAG, false, AT(interpreter), "yes", 0, 0, NULL,
+     "CUDA: run new kernels by an interpreter until they are compiled; its own kernels are "
+     "compiled once, in the background, into kernel-cache"},
     {"lost-exit-delay", SET_SECONDS, false, AT(lost_exit_delay), "2", 0, 4, "SECONDS",
      "CUDA: time from the loss of a device until exit with status 75; with a keeper 0"},
     {"no-keeper", SET_FLAG, false, AT(no_keeper), "no", 0, 0, NULL,
@@ -316,12 +319,14 @@ void config_help(struct strb *out)
              "usage: arrayd [option]...\n"
              "       arrayd doctor [option]...\n"
              "       arrayd upgrade [PID]\n"
+             "       arrayd precompile FOLDER ARCHITECTURE...\n"
              "       arrayd token add|list|remove ...\n"
              "       arrayd account remove ...\n"
              "\n"
              "doctor checks whether the machine has what these options need; upgrade replaces a\n"
-             "running daemon by the installed program; token and account change the file\n"
-             "given by --accounts: see 'arrayd token help'.\n"
+             "running daemon by the installed program; precompile puts the kernels of the\n"
+             "interpreter, for GPUs (sm_90), into a folder for --kernel-cache; token and account\n"
+             "change the file given by --accounts: see 'arrayd token help'.\n"
              "Every option can also be a line 'name = value' in the file given by --config.\n"
              "\n");
     for (size_t i = 0; i < config_n_settings; i++) {

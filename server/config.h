@@ -44,6 +44,7 @@ struct config {
     char *kernel_cache;      /* CUDA: folder of compiled kernels; NULL: none on disk */
     int64_t kernel_cache_size, kernel_cache_entries;
     int64_t slab_memory, compile_threads;
+    bool interpreter;
     double lost_exit_delay; /* seconds */
 
     /* the keeper */

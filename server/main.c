@@ -27,6 +27,7 @@
 #include "server/blame.h"
 #include "server/check.h"
 #include "server/config.h"
+#include "server/device.h"
 #include "server/doctor.h"
 #include "server/front.h"
 #include "server/http/http.h"
@@ -77,15 +78,7 @@ static enum err_code open_engine(const struct config *c, struct server *s, struc
     ec.keep.shared = c->accounts;
     ec.max_chunks = c->max_chunks;
     ec.max_kept = (uint32_t)c->max_kept_arrays;
-    ec.device.threads = (int)c->threads;
-    ec.device.memory_limit = c->memory_limit;
-    ec.device.host_memory = c->host_memory;
-    ec.device.inline_elements = c->inline_elements;
-    ec.device.kernel_cache = c->kernel_cache;
-    ec.device.kernel_cache_bytes = c->kernel_cache_size;
-    ec.device.kernel_cache_entries = c->kernel_cache_entries;
-    ec.device.slab_memory = c->slab_memory;
-    ec.device.compile_threads = (int)c->compile_threads;
+    device_configure(c, &ec.device);
     ec.device.shareable = exports_memory(c);
     ec.device.shareable_least = c->export_threshold;
     ec.device.shareable_keep_bytes = c->reuse_memory;
@@ -556,10 +549,8 @@ static const struct {
     const char *name;
     int (*main)(int argc, char **argv);
 } commands[] = {
-    {"doctor", doctor_main},
-    {"token", token_main},
-    {"account", account_main},
-    {"upgrade", upgrade_main},
+    {"doctor", doctor_main},   {"token", token_main},           {"account", account_main},
+    {"upgrade", upgrade_main}, {"precompile", precompile_main},
 };
 
 int main(int argc, char **argv)

@@ -207,6 +207,7 @@ static bool put_kernel(struct json_writer *w, struct engine_stream *stream,
     json_put_member_i64(w, "bytes_read", ir_bytes_read(k));
     json_put_member_i64(w, "bytes_written", ir_bytes_written(k));
     json_put_member_bool(w, "cached", how.cached);
+    json_put_member_bool(w, "interpreted", how.interpreted);
     put_known(w, "registers", how.registers);
     put_known(w, "shared_bytes", how.shared);
     put_known(w, "local_bytes", how.local);

@@ -463,6 +463,8 @@ int main(int argc, char **argv)
     struct engine_config config = ENGINE_CONFIG_DEFAULT;
     config.backend = argc > 1 ? argv[1] : "cpu";
     config.device.compile_threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (getenv("ARRAYD_INTERPRET"))
+        config.device.interpret = INTERPRET_ONLY;
     int every = argc > 2 ? atoi(argv[2]) : 1;
     struct err e = ERR_INIT;
     if (engine_open(&config, &t.g, &e) != ERR_OK) {

@@ -404,6 +404,8 @@ int main(int argc, char **argv)
         struct err e = ERR_INIT;
         config.backend = backends[k];
         config.device.compile_threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
+        if (getenv("ARRAYD_INTERPRET"))
+            config.device.interpret = INTERPRET_ONLY;
         if (engine_open(&config, &sides[k].g, &e) != ERR_OK) {
             fprintf(stderr, "skipped: %s\n", e.message);
             return 77;

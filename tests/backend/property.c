@@ -38,6 +38,8 @@ int main(int argc, char **argv)
     struct engine_config config = ENGINE_CONFIG_DEFAULT;
     config.backend = backend;
     config.device.compile_threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (getenv("ARRAYD_INTERPRET"))
+        config.device.interpret = INTERPRET_ONLY;
     struct err e = ERR_INIT;
     if (engine_open(&config, &common.g, &e) != ERR_OK) {
         fprintf(stderr, "skipped: %s\n", e.message);

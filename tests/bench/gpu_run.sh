@@ -105,6 +105,10 @@ step_backend() {
     on_cuda golden "$checked/tests/backend/golden_suite" cuda || failed=1
     on_cuda property "$checked/tests/backend/property" cuda "${PROPERTY:-3000}" || failed=1
     on_cuda exact "$checked/tests/backend/exact" cuda "${EXACT:-2000}" || failed=1
+    for suite in "golden_suite cuda" "property cuda ${PROPERTY:-3000}" "exact cuda ${EXACT:-2000}" "array_suite cuda 23"; do
+        # shellcheck disable=SC2086
+        ARRAYD_INTERPRET=only on_cuda "$suite, interpreted" "$checked/tests/backend/"$suite || failed=1
+    done
     on_cuda "property, as released" "$release/tests/backend/property" cuda 500 100000 || failed=1
     return "$failed"
 }

@@ -1,4 +1,4 @@
-/* compute/gpu/cuda/share_fd: whose descriptor is handed out, and how many are kept. Pipes stand
+/* compute/gpu/api/share_fd: whose descriptor is handed out, and how many are kept. Pipes stand
  * for the driver's descriptors. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "compute/gpu/cuda/share_fd.h"
+#include "compute/gpu/api/share_fd.h"
 #include "tests/descriptors.h"
 
 /* One of its own; *ret_inode says which. */

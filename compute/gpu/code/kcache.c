@@ -520,6 +520,18 @@ enum err_code kcache_get(struct kcache *c, const char *arch, const char *source,
     return code;
 }
 
+bool kcache_has(struct kcache *c, const char *arch, const char *source, bool fast_math)
+{
+    const struct code_key key = kcache_key(c, arch, source, fast_math);
+    struct kcache_entry *there = kcache_find(c, &key);
+    kcache_unref(there);
+    void *bytes = NULL;
+    size_t n;
+    const bool has = there || kcache_disk_load(&c->disk, &key, &bytes, &n);
+    mem_free(bytes);
+    return has;
+}
+
 bool kcache_reject(struct kcache *c, const struct kcache_entry *entry)
 {
     struct node *n = (struct node *)(uintptr_t)entry;

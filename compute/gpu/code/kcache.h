@@ -63,6 +63,9 @@ struct code_key kcache_key(const struct kcache *c, const char *arch, const char 
 /* The entry with one more reference if it is in memory, else NULL. Does not block. */
 struct kcache_entry *kcache_find(struct kcache *c, const struct code_key *key);
 
+/* Whether the code is in memory or on disk: kcache_get does not compile it then. Reads the file. */
+bool kcache_has(struct kcache *c, const char *arch, const char *source, bool fast_math);
+
 /* The code of the text (as compile_text takes it) from memory, from disk or compiled now; one more
  * reference in *ret. Concurrent callers of one text share one compilation, and its failure;
  * different texts are compiled in parallel. Errors: compile_text()'s; while a refusal is remembered

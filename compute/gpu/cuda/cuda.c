@@ -16,6 +16,7 @@
 #include "compute/gpu/api/gone.h"
 #include "compute/gpu/api/health.h"
 #include "compute/gpu/cuda/fault.h"
+#include "compute/gpu/cuda/machines.h"
 #include "compute/gpu/cuda/memory.h"
 #include "compute/gpu/cuda/pack.h"
 #include "compute/gpu/cuda/prepare.h"
@@ -161,7 +162,9 @@ static void cuda_close(struct backend *b)
 {
     struct cuda *c = cuda_of(b);
     health_close(c->health);
+    machines_close(c);
     cuda_compiler_close(c);
+    machines_free(c);
     for (int i = 0; i < c->n_devices; i++)
         device_close(&c->devices[i]);
     if (c->own_culprits)
@@ -280,7 +283,8 @@ static enum err_code open_all(struct cuda *c, struct err *e)
         return err_oom(e);
     culprits_folder(c->culprits, kcache_folder(c->kcache));
     TRY(cuda_compiler_open(c, e));
-    return open_devices(c, e);
+    TRY(open_devices(c, e));
+    return machines_open(c, e);
 }
 
 static struct health *watch_devices(const struct cuda *c)
@@ -411,6 +415,10 @@ static void cuda_metrics(struct backend *b, struct strb *out)
     line(out, "kernel_compile_seconds_total", "counter",
          "Time spent compiling kernels, in seconds.");
     strb_addf(out, "arrayd_cuda_kernel_compile_seconds_total %.6f\n", k.compile_ms * 1e-3);
+    line(out, "kernels_interpreted_total", "counter",
+         "Launches of kernels that were not compiled yet, by the interpreter.");
+    strb_addf(out, "arrayd_cuda_kernels_interpreted_total %lld\n",
+              (long long)atomic_load(&c->interpreted));
     line(out, "kernels_refused", "gauge",
          "Kernels and plans that are refused because a device faulted.");
     strb_addf(out, "arrayd_cuda_kernels_refused %d\n", culprits_count(c->culprits));

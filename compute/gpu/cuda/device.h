@@ -7,7 +7,7 @@
  *   stream.c                     streams
  *   slab.c  pack.c               pinned memory and its copies; kernels that gather views
  *   transfer.c  upload.c  download.c   bytes in and out
- *   prepare.c                    compiling and loading kernels
+ *   prepare.c  machines.c        compiling and loading kernels, and the interpreter
  *   launch.c  fault.c            a job onto its stream; what was on a lost device
  *   queue.c                      jobs: when they are launched, when they are done
  *   cuda.c                       opening, the vtable
@@ -28,13 +28,14 @@
 #include "compute/backend.h"
 #include "compute/culprit/alone.h"
 #include "compute/gpu/api/loader.h"
+#include "compute/gpu/api/share_fd.h"
 #include "compute/gpu/code/kcache.h"
-#include "compute/gpu/cuda/share_fd.h"
 
 struct cuda;
 struct slabs;
 struct launch;
 struct compiler;
+struct machines;
 struct backend_stream;
 struct fault;
 
@@ -97,7 +98,9 @@ struct cuda {
     struct backend_config config;
     struct kcache *kcache;
     struct compiler *compiler;
-    struct health *health; /* NULL: no figures from the GPUs' sensors */
+    struct machines *machines;   /* machines.c: the interpreter; NULL: none */
+    _Atomic int64_t interpreted; /* launches */
+    struct health *health;       /* NULL: no figures from the GPUs' sensors */
     struct cuda_device *devices;
     int n_devices;
     _Atomic bool lost;           /* a sticky error: every later call fails */

@@ -155,6 +155,8 @@ static enum err_code reserve(struct cuda_device *d, struct job *job, struct laun
             return ERR_OUT_OF_MEMORY;
         if (scratch_of(p->emitted) > most)
             most = scratch_of(p->emitted);
+        if (p->program && atomic_load(&p->state) != PREPARED_READY && scratch_of(p->program) > most)
+            most = scratch_of(p->program);
         params += p->emitted->indirect ? p->emitted->params_size : 0;
         code_key_add(&l->plan, &p->key);
         l->n_plan++;
@@ -278,11 +280,14 @@ bool launch_settled(struct cuda_device *d, const struct job *job, struct launch 
         if (prepare_is_empty(job->kernels[i]))
             continue;
         struct prepared *p = atomic_load(&job->kernels[i]->prepared); /* loaded since launch_new */
+        struct launchable code;
+        if (prepared_code(p, &code))
+            continue;
         int state = atomic_load(&p->state);
+        if (state == PREPARED_READY) /* since just now */
+            continue;
         if (state == PREPARED_COMPILING)
             return false;
-        if (state == PREPARED_READY)
-            continue;
         l->result = (enum err_code)state;
         l->refusal = kcache_refusal(d->cuda->kcache, &p->key);
         return true;
@@ -290,33 +295,47 @@ bool launch_settled(struct cuda_device *d, const struct job *job, struct launch 
     return true;
 }
 
-static enum err_code launch_kernel(struct backend_stream *s, const struct job *job,
-                                   struct launch *l, uint32_t i, bool first)
+static enum err_code launch_code(struct backend_stream *s, const struct emitted *m,
+                                 CUfunction function, const struct job *job, struct launch *l,
+                                 uint32_t i, bool first)
 {
     lock_held(&s->device->lock);
-    struct cuda_device *d = s->device;
-    struct cuda *c = d->cuda;
-    struct prepared *p = atomic_load(&job->kernels[i]->prepared);
-    const struct emitted *m = p->emitted;
-    assert(slots_are_aligned(job->kernels[i], job_slots(job, i)));
+    struct cuda *c = s->device->cuda;
     TRY(make_params(s, m, job, l, i, first));
     TRY(zero_scratch(s, m, l));
     const struct form *g = m->form;
-    void *params[1] = {d->params};
+    void *params[1] = {s->device->params};
     enum err_code code = cuda_check(
         c,
-        c->driver->cuLaunchKernel(p->function, g->grid[0], g->grid[1], g->grid[2], g->block[0],
+        c->driver->cuLaunchKernel(function, g->grid[0], g->grid[1], g->grid[2], g->block[0],
                                   g->block[1], 1, (unsigned)g->shared, s->cu, params, NULL),
         "cuLaunchKernel", NULL);
     l->launched |= code == ERR_OK;
     if (code != ERR_OK)
         l->failing = i + 1;
-    else if (l->reached <= i)
-        l->reached = i + 1;
-    /* the first job to run it is the one that waited; d->lock is held */
-    l->compile_ms += p->compile_ms;
-    p->compile_ms = 0;
     return code;
+}
+
+static enum err_code launch_kernel(struct backend_stream *s, const struct job *job,
+                                   struct launch *l, uint32_t i, bool first)
+{
+    lock_held(&s->device->lock);
+    struct prepared *p = atomic_load(&job->kernels[i]->prepared);
+    struct launchable x;
+    if (!prepared_code(p, &x)) /* it could, in launch_settled */
+        return ERR_INTERNAL;
+    assert(slots_are_aligned(job->kernels[i], job_slots(job, i)));
+    for (int k = 0; k < x.n; k++)
+        TRY(launch_code(s, x.m[k], x.function[k], job, l, i, first));
+    if (l->reached <= i)
+        l->reached = i + 1;
+    if (x.m[0] != p->emitted) {
+        prepared_was_interpreted(p);
+    } else { /* the first job to run it is the one that waited; d->lock is held */
+        l->compile_ms += p->compile_ms;
+        p->compile_ms = 0;
+    }
+    return ERR_OK;
 }
 
 static enum err_code copy_block(struct backend_stream *s, const struct job_copy *b,

@@ -17,8 +17,10 @@
 #include "compute/base/mem.h"
 #include "compute/base/trace.h"
 #include "compute/base/worker.h"
+#include "compute/gpu/cuda/machines.h"
 
-#define SHARED_UNASKED 49152 /* bytes of shared memory per block by default */
+#define SHARED_UNASKED 49152      /* bytes of shared memory per block by default */
+#define LITTLE         (16 << 20) /* steps on points, which take the interpreter some 50 µs */
 
 struct compiler {
     pthread_mutex_t lock;
@@ -46,10 +48,12 @@ bool prepare_is_empty(const struct ir_kernel *k)
     return false;
 }
 
-static void prepared_unref(struct prepared *p)
+void prepared_unref(struct prepared *p)
 {
     if (atomic_fetch_sub(&p->refs, 1) != 1)
         return;
+    if (p->rest)
+        prepared_unref(p->rest);
     kcache_unref(p->entry);
     arena_free(p->arena);
 }
@@ -275,8 +279,9 @@ void cuda_compiler_close(struct cuda *c)
     c->compiler = NULL;
 }
 
-static void begin(struct compiler *q, struct prepared *p, const void *user)
+void prepared_compile(struct prepared *p, const void *user)
 {
+    struct compiler *q = p->cuda->compiler;
     atomic_fetch_add(&p->refs, 1);
     pthread_mutex_lock(&q->lock);
     p->user = user;
@@ -287,30 +292,89 @@ static void begin(struct compiler *q, struct prepared *p, const void *user)
 
 /* --- preparing --- */
 
-static struct prepared *prepared_new(struct cuda_device *d, const struct ir_kernel *k)
+struct prepared *prepared_of(struct cuda_device *d, struct arena *arena, struct emitted *emitted,
+                             bool fast_math)
 {
-    struct arena *arena = arena_new(0);
-    struct prepared *p = arena ? arena_alloc(arena, sizeof *p) : NULL;
-    if (p) {
-        arena_exempt(arena, true); /* freed with the kernel; the plan counts it */
-        atomic_init(&p->refs, 1);
-        p->arena = arena;
-        p->cuda = d->cuda;
-        p->device = d->index;
-        p->fast_math = k->fast_math;
-        p->emitted = emit_kernel(arena, k, SLOT_ALIGNMENT);
-    }
-    if (!p || !p->emitted) {
+    struct prepared *p = emitted ? arena_alloc(arena, sizeof *p) : NULL;
+    if (!p) {
         arena_free(arena);
         return NULL;
     }
-    if (trace_on(TRACE_EMIT))
-        trace_write(TRACE_EMIT, p->emitted->text, strlen(p->emitted->text));
-    p->key = kcache_key(d->cuda->kcache, d->arch, p->emitted->text, p->fast_math);
+    atomic_init(&p->refs, 1);
+    p->arena = arena;
+    p->cuda = d->cuda;
+    p->device = d->index;
+    p->fast_math = fast_math;
+    p->emitted = emitted;
+    p->key = kcache_key(d->cuda->kcache, d->arch, emitted->text, fast_math);
     p->entry = kcache_find(d->cuda->kcache, &p->key);
     atomic_init(&p->state,
                 p->entry && is_loaded(p) ? (int)PREPARED_READY : (int)PREPARED_COMPILING);
     return p;
+}
+
+/* How it is interpreted; without memory it is not. What is run behind a reduction's program has an
+ * arena of its own: it may outlive the kernel, in the compiler's queue. */
+static void make_program(struct cuda_device *d, struct prepared *p, const struct ir_kernel *k)
+{
+    const struct form *f = p->emitted->form;
+    struct arena *own = arena_new(0);
+    struct emitted *rest = NULL;
+    if (!own)
+        return;
+    arena_exempt(own, true);
+    struct emitted *program = interp_program(own, k, f, &p->machine, &rest);
+    if (program && rest) {
+        p->rest = prepared_of(d, own, rest, false);
+        p->program = p->rest ? program : NULL;
+        return;
+    }
+    arena_free(own);
+    if (program)
+        p->program = interp_program(p->arena, k, f, &p->machine, &rest);
+}
+
+static struct prepared *prepared_new(struct cuda_device *d, const struct ir_kernel *k,
+                                     const void *user)
+{
+    struct arena *arena = arena_new(0);
+    if (!arena)
+        return NULL;
+    arena_exempt(arena, true); /* freed with the kernel; the plan counts it */
+    struct prepared *p = prepared_of(d, arena, emit_kernel(arena, k, SLOT_ALIGNMENT), k->fast_math);
+    if (p && trace_on(TRACE_EMIT))
+        trace_write(TRACE_EMIT, p->emitted->text, strlen(p->emitted->text));
+    if (p && machines_are_wanted(d->cuda) && atomic_load(&p->state) == PREPARED_COMPILING)
+        make_program(d, p, k);
+    if (p)
+        p->user = user;
+    return p;
+}
+
+static bool can_be_interpreted(const struct prepared *p)
+{
+    return p->program && machines_function(p->cuda, p->device, p->machine) &&
+           (!p->rest || atomic_load(&p->rest->state) == PREPARED_READY);
+}
+
+/* Whether it is compiled only when it comes again: it is interpreted meanwhile, in no time. */
+static bool is_put_off(struct prepared *p)
+{
+    if (p->cuda->config.interpret == INTERPRET_ONLY)
+        return p->program != NULL;
+    if (!can_be_interpreted(p) || interp_work(p->program) > LITTLE)
+        return false;
+    atomic_store(&p->put_off, true);
+    return true;
+}
+
+void prepared_was_interpreted(struct prepared *p)
+{
+    atomic_fetch_add(&p->cuda->interpreted, 1);
+    if (p->cuda->config.interpret == INTERPRET_ONLY || !atomic_load(&p->put_off) || !p->again++)
+        return;
+    if (atomic_exchange(&p->put_off, false))
+        prepared_compile(p, p->user);
 }
 
 struct prepared *cuda_prepare(struct cuda_device *d, struct ir_kernel *k, const void *user)
@@ -318,7 +382,7 @@ struct prepared *cuda_prepare(struct cuda_device *d, struct ir_kernel *k, const 
     struct prepared *p = atomic_load(&k->prepared);
     if (p)
         return p;
-    p = prepared_new(d, k);
+    p = prepared_new(d, k, user);
     if (!p)
         return NULL;
     void *none = NULL;
@@ -326,9 +390,29 @@ struct prepared *cuda_prepare(struct cuda_device *d, struct ir_kernel *k, const 
         prepared_unref(p);
         return none;
     }
-    if (atomic_load(&p->state) == PREPARED_COMPILING)
-        begin(d->cuda->compiler, p, user);
+    if (atomic_load(&p->state) == PREPARED_COMPILING && !is_put_off(p))
+        prepared_compile(p, user);
+    if (p->rest && atomic_load(&p->rest->state) == PREPARED_COMPILING)
+        prepared_compile(p->rest, user); /* the next kernel like this will not wait */
     return p;
+}
+
+bool prepared_code(const struct prepared *p, struct launchable *ret)
+{
+    if (atomic_load(&p->state) == PREPARED_READY) {
+        *ret = (struct launchable){{p->emitted}, {p->function}, 1};
+        return true;
+    }
+    if (!can_be_interpreted(p))
+        return false;
+    *ret =
+        (struct launchable){{p->program}, {machines_function(p->cuda, p->device, p->machine)}, 1};
+    if (p->rest) {
+        ret->m[1] = p->rest->emitted;
+        ret->function[1] = p->rest->function;
+        ret->n = 2;
+    }
+    return true;
 }
 
 void cuda_prepare_op(struct backend *b, int device, struct ir_kernel *k, const void *user)
@@ -342,7 +426,7 @@ void cuda_prepare_op(struct backend *b, int device, struct ir_kernel *k, const v
         (void)cuda_prepare(&c->devices[device], k, user);
     else if (state > ERR_OK && kcache_refusal(c->kcache, &p->key) == 0 &&
              atomic_compare_exchange_strong(&p->state, &state, PREPARED_COMPILING))
-        begin(c->compiler, p, user);
+        prepared_compile(p, user);
 }
 
 /* Whether one of the kernels of `steps` steps, of half as many and so on, is refused or was part of
@@ -453,11 +537,12 @@ void cuda_explain(struct backend *b, int device, const struct ir_kernel *k,
         strb_add(&ret->source, "// nothing to do\n");
         return;
     }
-    struct prepared *p = prepared_new(d, k);
+    struct prepared *p = prepared_new(d, k, NULL);
     if (!p) {
         ret->source.failed = true;
         return;
     }
+    ret->interpreted = p->program != NULL;
     ret->form = form_name(p->emitted->form);
     describe(&ret->source, p->emitted->form);
     put_refusal(&ret->source, p);

@@ -8,6 +8,7 @@
 
 #include "compute/base/strb.h"
 #include "compute/gpu/cuda/device.h"
+#include "compute/gpu/interp/interp.h"
 #include "compute/gpu/text/emit.h"
 
 /* A slot's alignment in device memory; that of a single number is its own size. */
@@ -21,6 +22,9 @@ struct prepared {
     struct arena *arena; /* holds all of it */
     struct cuda *cuda;
     struct emitted *emitted;
+    struct emitted *program; /* what the machine runs while it is compiled; NULL: it waits */
+    struct prepared *rest;   /* and what is run behind that; NULL: nothing */
+    enum machine machine;
     bool fast_math;
     struct code_key key;
     int device; /* kernels are planned for one device */
@@ -31,8 +35,11 @@ struct prepared {
     double compile_ms; /* what compiling took, 0 if the code was found; the first launch takes it */
     struct kcache_entry *entry;
     CUfunction function;
+    _Atomic bool put_off; /* it is not compiled before it has come again; `again` is with the
+                             device's lock */
+    uint32_t again;
+    const void *user; /* who has asked for it first */
     /* in the compiler's queue */
-    const void *user;
     struct prepared *next;          /* user: the users in order, one entry each */
     struct prepared *behind, *last; /* the same user's; `last` only in its first entry */
 };
@@ -43,6 +50,25 @@ bool prepare_is_empty(const struct ir_kernel *k);
 /* Compilation threads. */
 enum err_code cuda_compiler_open(struct cuda *c, struct err *e) must_check;
 void cuda_compiler_close(struct cuda *c);
+
+/* A prepared text. Takes the arena, which has what was emitted; NULL: no memory for that. */
+struct prepared *prepared_of(struct cuda_device *d, struct arena *arena, struct emitted *emitted,
+                             bool fast_math);
+void prepared_unref(struct prepared *p);
+/* Queues it for a compiler's thread, in the turn of `user`. */
+void prepared_compile(struct prepared *p, const void *user);
+
+/* How a kernel can be launched now, and from then on: its code; or its program by a machine, and
+ * then perhaps the rest. False: it waits for the compiler, or has failed. */
+struct launchable {
+    const struct emitted *m[2];
+    CUfunction function[2];
+    int n;
+};
+bool prepared_code(const struct prepared *p, struct launchable *ret);
+
+/* It was launched as a program, with device->lock: it is compiled when it comes again. */
+void prepared_was_interpreted(struct prepared *p);
 
 /* k->prepared, created if missing, for `user` (see backend.h); NULL without memory. */
 struct prepared *cuda_prepare(struct cuda_device *d, struct ir_kernel *k, const void *user);

@@ -248,9 +248,14 @@ static bool assemble(struct emitter *m)
 
 struct emitted *emit_kernel(struct arena *arena, const struct ir_kernel *k, int slot_alignment)
 {
-    struct emitter m = {.arena = arena, .k = k};
-    m.f = form_of(arena, k, slot_alignment);
-    m.out = m.f ? arena_alloc(arena, sizeof *m.out) : NULL;
+    const struct form *f = form_of(arena, k, slot_alignment);
+    return f ? emit_in_form(arena, k, f) : NULL;
+}
+
+struct emitted *emit_in_form(struct arena *arena, const struct ir_kernel *k, const struct form *f)
+{
+    struct emitter m = {.arena = arena, .k = k, .f = f};
+    m.out = arena_alloc(arena, sizeof *m.out);
     if (!m.out)
         return NULL;
     m.out->form = m.f;

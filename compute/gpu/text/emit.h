@@ -34,10 +34,21 @@ struct emitted {
     int64_t zeroed;  /* how many of these, from the start, must be zeroed */
 };
 
+/* For dividing by d > 0: ar_div of common.cuh. */
+struct emit_divisor {
+    uint32_t multiplier, shift;
+    int64_t divisor;
+};
+struct emit_divisor emit_divisor_of(int64_t d);
+
 #define EMIT_PARAMS_MAX 4096 /* bytes of parameters that every driver passes by value */
 
 /* NULL without memory. */
 struct emitted *emit_kernel(struct arena *arena, const struct ir_kernel *k, int slot_alignment)
+    __attribute__((warn_unused_result));
+/* The same in a form that is given. An input may lie in the kernel's own memory: slot EMIT_SCRATCH.
+ */
+struct emitted *emit_in_form(struct arena *arena, const struct ir_kernel *k, const struct form *f)
     __attribute__((warn_unused_result));
 
 #endif

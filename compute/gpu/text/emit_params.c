@@ -85,17 +85,20 @@ void emit_address(struct emitter *m, uint32_t slot, int64_t displacement, const 
     emit_bytes(m, &(int64_t){0}, 8);
 }
 
-void emit_divisor(struct emitter *m, int64_t d, const char *type_and_name)
+struct emit_divisor emit_divisor_of(int64_t d)
 {
-    struct {
-        uint32_t multiplier, shift;
-        int64_t divisor;
-    } v = {.divisor = d};
+    struct emit_divisor v = {.divisor = d};
     if (d > 1 && d < 1ll << 31) {
         int l = 64 - __builtin_clzll((uint64_t)(d - 1)); /* ceil(log2 d) */
         v.multiplier = (uint32_t)(((1ull << (31 + l)) + (uint64_t)d - 1) / (uint64_t)d);
         v.shift = (uint32_t)(l - 1);
     }
+    return v;
+}
+
+void emit_divisor(struct emitter *m, int64_t d, const char *type_and_name)
+{
+    const struct emit_divisor v = emit_divisor_of(d);
     if (type_and_name)
         strb_addf(&m->fields, "    alignas(8) %s;\n", type_and_name);
     strb_addn(&m->values, (const char *)&v, sizeof v);

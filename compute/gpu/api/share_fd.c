@@ -1,6 +1,6 @@
 /* A short list, searched linearly: a driver call costs a thousand times as much. Nothing is closed
  * with the lock held, because closing may take long too. */
-#include "compute/gpu/cuda/share_fd.h"
+#include "compute/gpu/api/share_fd.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>

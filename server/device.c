@@ -1,0 +1,45 @@
+/* The interpreter's kernels take a minute to compile, so the daemon has them compiled by `arrayd
+ * precompile` in a process of its own: it can be ended at any time, has the least priority, and is
+ * what an image's build runs, too. It ends with the thread that started it. */
+#include "server/device.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+
+#define NICEST 19
+
+void device_configure(const struct config *c, struct backend_config *ret)
+{
+    static const char *const precompile[] = {"/proc/self/exe", "precompile", NULL};
+    ret->threads = (int)c->threads;
+    ret->memory_limit = c->memory_limit;
+    ret->host_memory = c->host_memory;
+    ret->inline_elements = c->inline_elements;
+    ret->kernel_cache = c->kernel_cache;
+    ret->kernel_cache_bytes = c->kernel_cache_size;
+    ret->kernel_cache_entries = c->kernel_cache_entries;
+    ret->slab_memory = c->slab_memory;
+    ret->compile_threads = (int)c->compile_threads;
+    ret->interpret = c->interpreter ? INTERPRET_FIRST : INTERPRET_NEVER;
+    ret->precompile = precompile;
+}
+
+int precompile_main(int argc, char **argv)
+{
+    if (argc < 3) {
+        fprintf(stderr, "usage: arrayd precompile FOLDER ARCHITECTURE...\n");
+        return 2;
+    }
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)setpriority(PRIO_PROCESS, 0, NICEST);
+    for (int i = 2; i < argc; i++) {
+        struct err e = ERR_INIT;
+        if (backend_precompile(argv[1], argv[i], &e) != ERR_OK) {
+            fprintf(stderr, "arrayd precompile: %s: %s\n", argv[i], e.message);
+            return 1;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,16 @@
+/* What the configuration says of devices, and `arrayd precompile`. Called by main.c. */
+#ifndef ARRAYD_SERVER_DEVICE_H
+#define ARRAYD_SERVER_DEVICE_H
+
+#include "compute/backend.h"
+#include "server/config.h"
+
+/* Sets how much of the machine the backend takes, and where it keeps kernels. `c` must outlive the
+ * backend. */
+void device_configure(const struct config *c, struct backend_config *ret);
+
+/* `arrayd precompile FOLDER ARCHITECTURE...`: what the daemon would compile at its first start, for
+ * GPUs of these architectures (sm_90). Exit status: 0, 1 where that failed, 2 for a usage error. */
+int precompile_main(int argc, char **argv);
+
+#endif

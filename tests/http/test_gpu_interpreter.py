@@ -1,0 +1,191 @@
+"""New expressions on a GPU do not wait for the compiler: the interpreter runs them, once its kernels are there."""
+import os
+import re
+import subprocess
+import time
+
+import numpy as np
+import pytest
+
+from conftest import Daemon, fake_gpu, find_binary, until
+
+ARCHITECTURE = "sm_90"
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory):
+    """A folder with the interpreter's kernels, as an image may have it."""
+    fake = fake_gpu()
+    if fake is None or os.environ.get("ARRAYD_REAL_GPU"):
+        pytest.skip("no fake driver in this build, or a real GPU")
+    folder = tmp_path_factory.mktemp("kernels")
+    ran = subprocess.run([find_binary(), "precompile", folder, ARCHITECTURE], env={**os.environ, **fake}, capture_output=True, text=True, timeout=600)
+    assert ran.returncode == 0 and not ran.stderr, ran.stderr
+    return folder
+
+
+def figure(api, line):
+    text = api.get("/metrics").body.decode()
+    return int(re.search(rf"^{re.escape(line)} (\d+)$", text, re.M)[1])
+
+
+def compiled(api):
+    return figure(api, 'arrayd_cuda_kernel_cache_total{from="compiler"}')
+
+
+def interpreted(api):
+    return figure(api, "arrayd_cuda_kernels_interpreted_total")
+
+
+def settled(api):
+    """What has been compiled when nothing is being compiled any more."""
+    last = -1
+    while (now := compiled(api)) != last:
+        last = now
+        time.sleep(1)
+    return now
+
+
+def loaded(api):
+    """Waits for the pack kernels and the three machines."""
+    until(lambda: figure(api, 'arrayd_cuda_kernel_cache_total{from="disk"}') >= 4)
+    time.sleep(0.2)
+
+
+def evaluate(api, expr):
+    r = api.expect(200, api.post("/v1/evaluate", {"expr": expr}, headers={"Accept": "application/octet-stream"}))
+    return np.frombuffer(r.body, "<f8"), r.headers.get("server-timing", "")
+
+
+def test_new_expressions_are_not_compiled_before_they_come_again(gpu_with, kernels):
+    api = gpu_with("--kernel-cache", kernels).client()
+    loaded(api)
+    x = np.linspace(-3, 3, 101)
+    api.create(name="x", data=x.tolist())
+    before = compiled(api)
+    for k, (expr, want) in enumerate({"x*2.5 + 1": x * 2.5 + 1, "sin(x) - x": np.sin(x) - x, "where(x > 0, x, -x)**2": x**2,
+                                      "roll(x, 3) - x": np.roll(x, 3) - x, "x[::-1] * x": x[::-1] * x,
+                                      "shift(x, [2], boundary=\"clamp\")": np.concatenate([x[2:], np.full(2, x[-1])])}.items()):
+        got, timing = evaluate(api, expr)
+        assert np.allclose(got, want, rtol=1e-14) and "compile;dur=0.000" in timing, expr
+        assert interpreted(api) == k + 1 and compiled(api) == before, expr
+    kernel, = api.expect(200, api.post("/v1/explain", {"expr": "cos(x)"})).json()["kernels"]
+    assert kernel["interpreted"]
+    for _ in range(2):
+        first = evaluate(api, "sin(x) - x")[0]
+    until(lambda: compiled(api) >= before + 2)  # that, and what was explained
+    runs = interpreted(api)
+    assert evaluate(api, "sin(x) - x")[0].tobytes() == first.tobytes()  # the same bits
+    assert interpreted(api) == runs
+    kernel, = api.expect(200, api.post("/v1/explain", {"expr": "cumulative_sum(x)"})).json()["kernels"]
+    assert not kernel["interpreted"]
+    api.close()
+
+
+def test_reductions(gpu_with, kernels):
+    """The first of a kind is compiled, as is what reduces values that are there, which all of that kind share."""
+    api = gpu_with("--kernel-cache", kernels).client()
+    loaded(api)
+    x = np.random.default_rng(5).random(4000)
+    api.create(name="x", data=x.tolist())
+    before = compiled(api)
+    for f in ("sum", "mean", "max", "argmin", "std"):
+        assert np.allclose(evaluate(api, f"{f}(x*x - x)")[0].view("<i8" if f == "argmin" else "<f8"), getattr(np, f)(x * x - x))
+    made, runs = settled(api), interpreted(api)
+    assert made > before + 5
+    first = {}
+    for f in ("sum", "mean", "max", "argmin", "std"):
+        first[f], timing = evaluate(api, f"{f}(x*3 - x)")
+        assert np.allclose(first[f].view("<i8" if f == "argmin" else "<f8"), getattr(np, f)(x * 3 - x)) and "compile;dur=0.000" in timing
+    assert interpreted(api) >= runs + 5 and compiled(api) == made
+    for f in first:
+        evaluate(api, f"{f}(x*3 - x)")
+    until(lambda: compiled(api) >= made + 5) or settled(api)
+    runs = interpreted(api)
+    assert all(evaluate(api, f"{f}(x*3 - x)")[0].tobytes() == first[f].tobytes() for f in first) and interpreted(api) == runs
+    api.close()
+
+
+def test_programs_begin_with_it(gpu_with, kernels):
+    api = gpu_with("--kernel-cache", kernels).client()
+    loaded(api)
+    u = np.random.default_rng(7).random((40, 50))
+    before, done = interpreted(api), []
+    for _ in range(3):
+        api.create(name="u", data=u.tolist())
+        job = api.expect(200, api.post("/v1/programs?wait=1", {"body": ["u = u + 0.1*laplacian(u) - 0.001*u*u*u"], "steps": 40, "bind": {"u": "u"},
+                                                              "record": {"top": "max(u)"}, "record_every": 10})).json()
+        assert job["state"] == "done", job
+        done.append((api.download("u").tobytes(), job["records"]["top"]))
+        api.delete("/v1/arrays/u")
+    assert interpreted(api) > before and done[0] == done[1] == done[2]
+    for _ in range(40):
+        u = u + 0.1 * (sum(np.take(u, np.clip(np.arange(n) + d, 0, n - 1), axis=a) - u for a, n in enumerate(u.shape) for d in (-1, 1))) - 0.001 * u**3
+    assert np.allclose(np.frombuffer(done[0][0]).reshape(u.shape), u, rtol=1e-12)
+    api.close()
+
+
+def test_what_is_large_is_compiled_at_once(gpu_with, kernels):
+    api = gpu_with("--kernel-cache", kernels).client()
+    loaded(api)
+    api.create(name="big", dtype="float64", shape=[4 << 20], fill=2)
+    before = compiled(api)
+    api.expect(201, api.post("/v1/evaluate", {"expr": "sqrt(big*8) + big*big - 3"}))
+    until(lambda: compiled(api) == before + 1)
+    assert evaluate(api, "(sqrt(big*8) + big*big - 3)[:2]")[0].tolist() == [5, 5]
+    api.close()
+
+
+def test_it_can_be_switched_off(gpu_with, kernels):
+    api = gpu_with("--kernel-cache", kernels, "--interpreter=no").client()
+    api.create(name="x", data=[1.0, 2.0])
+    assert evaluate(api, "x*7 - 2")[0].tolist() == [5, 12] and interpreted(api) == 0
+    kernel, = api.expect(200, api.post("/v1/explain", {"expr": "x + 1"})).json()["kernels"]
+    assert not kernel["interpreted"]
+    api.close()
+
+
+def processes(parent):
+    return [int(p) for p in subprocess.run(["pgrep", "-P", str(parent), "-f", "precompile"], capture_output=True, text=True).stdout.split()]
+
+
+def test_its_kernels_are_compiled_by_another_process(gpu_with, tmp_path):
+    """Which is there only as long as the daemon is, and in nobody's way."""
+    if os.environ.get("ARRAYD_REAL_GPU"):
+        pytest.skip("it takes a compiler that never ends")
+    compiler = tmp_path / "g++"
+    compiler.write_text(f"#!/bin/sh\ncase \"$*\" in *) [ -e {tmp_path}/slow ] && exec sleep 1000;; esac\n"
+                        f"exec {os.environ.get('ARRAYD_FAKE_CXX') or 'g++'} \"$@\"\n")
+    compiler.chmod(0o755)
+    fake = fake_gpu()
+    first = Daemon("--backend", "cuda", "--no-keeper", "--kernel-cache", tmp_path / "k", environment=fake)  # which makes what opening needs
+    first.stop()
+    for f in (tmp_path / "k").rglob("*"):
+        if f.is_file() and f.stat().st_size > 200000:
+            f.unlink()
+    (tmp_path / "slow").write_text("")
+    d = Daemon("--backend", "cuda", "--no-keeper", "--kernel-cache", tmp_path / "k",
+               environment={**fake, "ARRAYD_FAKE_CXX": str(compiler), "ARRAYD_FAKE_CACHE": str(tmp_path / "cache")})
+    until(lambda: processes(d.pid))
+    child, = processes(d.pid)
+    assert os.getpriority(os.PRIO_PROCESS, child) == 19
+    api = d.client()
+    (tmp_path / "slow").unlink()  # of kernels from now on; the child's compiler has begun
+    api.create(name="x", data=[1.0, 2.0])
+    assert evaluate(api, "x*11 - 4")[0].tolist() == [7, 18] and interpreted(api) == 0
+    api.close()
+    begun = time.monotonic()
+    d.stop()
+    assert time.monotonic() - begun < 10
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+
+
+def test_mistakes_of_precompile(tmp_path):
+    fake = fake_gpu()
+    if fake is None:
+        pytest.skip("no fake driver in this build")
+    (tmp_path / "file").write_text("")
+    for arguments, status, words in [([], 2, "usage"), ([tmp_path / "k"], 2, "usage"), ([tmp_path / "file", ARCHITECTURE], 1, "cannot keep")]:
+        ran = subprocess.run([find_binary(), "precompile", *arguments], env={**os.environ, **fake}, capture_output=True, text=True, timeout=60)
+        assert ran.returncode == status and words in ran.stderr, ran.stderr

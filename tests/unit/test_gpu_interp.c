@@ -1,0 +1,231 @@
+/* compute/gpu/interp: what becomes a program, and of which machine. That programs compute what they
+ * should is the suites' (tests/backend, ARRAYD_INTERPRET). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "compute/gpu/interp/interp_int.h"
+#include "compute/ir/ir_build.h"
+
+static struct arena *arena;
+
+static int setup(void **state)
+{
+    (void)state;
+    arena = arena_new(0);
+    return arena ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    arena_free(arena);
+    return 0;
+}
+
+/* A kernel over n points; arrays are contiguous. */
+struct world {
+    struct ir_kernel *k;
+    struct ir_builder b;
+    struct view v;
+};
+
+static struct world world_of(int64_t n)
+{
+    struct world w = {.k = arena_alloc(arena, sizeof *w.k), .v = {.rank = 1}};
+    w.v.shape[0] = n;
+    w.v.strides[0] = 1;
+    w.k->rank = 1;
+    w.k->shape[0] = n;
+    ir_builder_init(&w.b, arena, w.k);
+    struct ir_ctx c = {.rank = 1};
+    c.shape[0] = n;
+    c.step[0] = 1;
+    (void)ir_add_ctx(&w.b, &c);
+    return w;
+}
+
+static uint32_t op(struct world *w, enum op what, enum dtype t, uint32_t x, uint32_t y)
+{
+    const uint32_t args[] = {x, y};
+    return ir_emit_op(&w->b, what, t, args);
+}
+
+static void store(struct world *w, uint32_t node)
+{
+    const struct ir_output out = {
+        .node = node, .slot = 99, .dtype = (enum dtype)w->k->nodes[node].dtype, .view = w->v};
+    assert_true(ir_add_output(&w->b, &out));
+}
+
+static struct emitted *program(struct world *w, enum machine *ret, struct emitted **ret_rest)
+{
+    assert_null(ir_verify(w->k, arena));
+    struct form *f = form_of(arena, w->k, 256);
+    assert_non_null(f);
+    return interp_program(arena, w->k, f, ret, ret_rest);
+}
+
+static void the_least_machine_that_has_every_value(void **state)
+{
+    (void)state;
+    static const struct {
+        enum dtype t;
+        enum machine m;
+    } cases[] = {{DT_F32, MACHINE_4}, {DT_U8, MACHINE_4},  {DT_F64, MACHINE_8},
+                 {DT_I64, MACHINE_8}, {DT_C64, MACHINE_8}, {DT_C128, MACHINE_16}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct world w = world_of(1000);
+        const uint32_t x = ir_emit_load(&w.b, 0, cases[i].t, &w.v, 0);
+        store(&w, op(&w, OP_ADD, cases[i].t, x, ir_emit_load(&w.b, 1, cases[i].t, &w.v, 0)));
+        enum machine m = MACHINES;
+        struct emitted *rest, *p = program(&w, &m, &rest);
+        assert_non_null(p);
+        assert_null(rest);
+        assert_int_equal(m, cases[i].m);
+        assert_int_equal(p->n_addresses, 3); /* two arrays are read and one is written */
+        const struct interp_params *q = (const struct interp_params *)p->params;
+        assert_int_equal(q->points, 1000);
+        assert_int_equal(q->chunks * machines[m].elements, 1000);
+        assert_int_equal(q->n, 4);
+        /* a register is free from its value's last use on */
+        assert_int_equal(p->form->shared,
+                         2ll * INTERP_BLOCK * machines[m].word * machines[m].elements);
+        assert_int_equal(interp_work(p), 4000);
+    }
+}
+
+static void an_index_is_an_int64(void **state)
+{
+    (void)state;
+    struct world w = world_of(10);
+    store(&w, ir_emit_cast(&w.b, ir_emit_index(&w.b, 0, 0, 5, 2), DT_F32));
+    enum machine m;
+    struct emitted *rest;
+    assert_non_null(program(&w, &m, &rest));
+    assert_int_equal(m, MACHINE_8);
+}
+
+static void what_is_no_program(void **state)
+{
+    (void)state;
+    enum machine m;
+    struct emitted *rest;
+    struct world w = world_of(10);
+    store(&w, op(&w, OP_EXP, DT_F32, ir_emit_load(&w.b, 0, DT_F32, &w.v, 0), 0));
+    assert_non_null(program(&w, &m, &rest));
+    w.k->fast_math = true;
+    assert_null(program(&w, &m, &rest));
+    w.k->fast_math = false;
+    w.k->outputs[0].kind = OUT_SCAN;
+    w.k->outputs[0].reduce = REDUCE_SUM;
+    w.k->outputs[0].axes = 1;
+    assert_null(program(&w, &m, &rest));
+}
+
+/* More values at a time than there are registers, and more steps than fit. */
+static void what_does_not_fit(void **state)
+{
+    (void)state;
+    enum machine m;
+    struct emitted *rest;
+    for (int n = INTERP_REGISTERS - 1; n <= INTERP_REGISTERS + 1; n++) {
+        struct world w = world_of(10);
+        uint32_t at[INTERP_REGISTERS + 1], sum;
+        for (int i = 0; i < n; i++)
+            at[i] = op(&w, OP_EXP, DT_F32, ir_emit_load(&w.b, (uint32_t)i, DT_F32, &w.v, 0), 0);
+        sum = at[n - 1];
+        for (int i = n - 1; i-- > 0;)
+            sum = op(&w, OP_ADD, DT_F32, at[i], sum);
+        store(&w, sum);
+        assert_int_equal(program(&w, &m, &rest) != NULL, n <= INTERP_REGISTERS);
+    }
+    for (int n = 200; n <= 300; n += 100) {
+        struct world w = world_of(10);
+        uint32_t x = ir_emit_load(&w.b, 0, DT_F32, &w.v, 0);
+        for (int i = 0; i < n; i++)
+            x = op(&w, i % 2 ? OP_EXP : OP_SIN, DT_F32, x, 0);
+        store(&w, x);
+        assert_int_equal(program(&w, &m, &rest) != NULL, n < INTERP_STEPS);
+    }
+}
+
+static void reductions_leave_what_is_reduced(void **state)
+{
+    (void)state;
+    enum machine m;
+    struct emitted *rest[2];
+    for (int i = 0; i < 2; i++) {
+        struct world w = world_of(1000);
+        const uint32_t x = ir_emit_load(&w.b, 0, DT_F32, &w.v, 0);
+        const uint32_t node = op(&w, i ? OP_MULTIPLY : OP_SUBTRACT, DT_F32, x,
+                                 ir_emit_load(&w.b, 1, DT_F32, &w.v, 0));
+        store(&w, node);
+        struct ir_output *o = &w.k->outputs[0];
+        o->kind = OUT_REDUCE;
+        o->reduce = REDUCE_MAX;
+        o->axes = 1;
+        o->view.shape[0] = 1;
+        o->view.strides[0] = 0;
+        struct emitted *p = program(&w, &m, &rest[i]);
+        assert_non_null(p);
+        assert_non_null(rest[i]);
+        assert_true(p->scratch >= rest[i]->scratch + 4000);
+        assert_int_equal(p->addresses[p->n_addresses - 1].slot, EMIT_SCRATCH);
+        assert_true(p->addresses[p->n_addresses - 1].displacement >= rest[i]->scratch);
+    }
+    assert_string_equal(rest[0]->text, rest[1]->text); /* one text for all of the form */
+
+    struct world w = world_of(100000000);
+    store(&w, op(&w, OP_EXP, DT_F32, ir_emit_load(&w.b, 0, DT_F32, &w.v, 0), 0));
+    struct ir_output *o = &w.k->outputs[0];
+    o->kind = OUT_REDUCE;
+    o->reduce = REDUCE_MAX;
+    o->axes = 1;
+    o->view.shape[0] = 1;
+    o->view.strides[0] = 0;
+    assert_null(program(&w, &m, &rest[0])); /* 400 MB to leave */
+}
+
+/* Every operation and cast of its types, each by a number of its own. */
+static void machines_have_what_they_should(void **state)
+{
+    (void)state;
+    for (int m = 0; m < MACHINES; m++) {
+        const struct emitted *e = machine_emit(arena, (enum machine)m);
+        assert_non_null(e);
+        for (int t = 0; t < DT_COUNT; t++)
+            for (int o = 0; o < OP_COUNT; o++) {
+                char label[32];
+                snprintf(label, sizeof label, "    case %u: AR_",
+                         code_of_op((enum op)o, (enum dtype)t));
+                const char *at = strstr(e->text, label);
+                assert_int_equal(at != NULL,
+                                 machine_has_op((enum machine)m, (enum op)o, (enum dtype)t));
+                assert_null(at ? strstr(at + 1, label) : NULL);
+            }
+        assert_true(e->form->shared <= 96 << 10);
+    }
+    assert_false(machine_has_op(MACHINE_4, OP_ADD, DT_F64));
+    assert_true(machine_has_op(MACHINE_8, OP_ADD, DT_F64) &&
+                machine_has_op(MACHINE_16, OP_EXP, DT_C128));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_least_machine_that_has_every_value, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_index_is_an_int64, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_no_program, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_does_not_fit, setup, teardown),
+        cmocka_unit_test_setup_teardown(reductions_leave_what_is_reduced, setup, teardown),
+        cmocka_unit_test_setup_teardown(machines_have_what_they_should, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
