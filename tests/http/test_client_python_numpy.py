@@ -487,6 +487,10 @@ from arrayd.numpy import *""", names)
     same(names["norm"](x), numpy.linalg.norm(A), "norm")
     same(names["sliding_window_view"](x, 2, 0), numpy.lib.stride_tricks.sliding_window_view(A, 2, 0), "windows")
     assert names["tricks"] is arrayd.numpy.lib.stride_tricks
+    strided = arrayd.numpy.lib.stride_tricks.as_strided(x, (2, 2), (8, 8))
+    assert numpy.array_equal(strided, numpy.lib.stride_tricks.as_strided(A, (2, 2), (8, 8)))
+    with pytest.raises(ValueError, match="read-only"):
+        strided[0] = 1
     names["testing"].assert_allclose(x, A)
     for name in ("nonsense", "lib"):
         with pytest.raises(ImportError):

@@ -132,9 +132,11 @@ class _Part(types.ModuleType):
             return [n for n in getattr(numpys, name) if hasattr(self, n)]
         if f"{self.__name__}.{name}" in sys.modules:
             return sys.modules[f"{self.__name__}.{name}"]
-        if self._path[0] == "lib" and name != "sliding_window_view":
+        if self._path == ["lib"]:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         value = getattr(numpys, name)  # AttributeError where there is none
+        if name == "as_strided":  # of a copy here, which cannot be written to
+            return value
         if self._path == ["testing"] and name.startswith("assert_"):
             return _asserting(value)
         ours = self._path[0] not in _NUMPYS and callable(value) and (name == "RandomState" or not isinstance(value, type))
