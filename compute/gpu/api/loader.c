@@ -81,7 +81,7 @@ static enum err_code check_nvrtc(const char *name, struct err *e)
     if (nvrtc.major < LEAST_MAJOR)
         return err_set(e, ERR_BAD_FIELD, "%s is from CUDA %d.%d: %s", name, nvrtc.major,
                        nvrtc.minor, NEEDED_NVRTC);
-    if (nvrtc.major > driver_version / 1000)
+    if (have_driver && nvrtc.major > driver_version / 1000)
         return err_set(e, ERR_BAD_FIELD,
                        "%s is from CUDA %d.%d, but the driver supports CUDA %d.%d only: install a "
                        "newer driver, or an NVRTC of CUDA %d (set ARRAYD_LIBNVRTC to its path)",
@@ -211,6 +211,16 @@ enum err_code loader_open(const struct driver **ret_driver, const struct nvrtc *
     *ret_driver = &driver;
     *ret_nvrtc = &nvrtc;
     return ERR_OK;
+}
+
+enum err_code loader_nvrtc(const struct nvrtc **ret, struct err *e)
+{
+    pthread_mutex_lock(&lock);
+    enum err_code code = load_once(&nvrtc_library, &have_nvrtc, e);
+    pthread_mutex_unlock(&lock);
+    if (code == ERR_OK)
+        *ret = &nvrtc;
+    return code;
 }
 
 enum err_code loader_nvml(const struct nvml **ret, struct err *e)

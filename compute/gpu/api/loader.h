@@ -37,6 +37,9 @@ enum err_code loader_open(const struct driver **ret_driver, const struct nvrtc *
                           struct err *e) must_check;
 /* The driver alone, with the same errors. */
 enum err_code loader_driver(const struct driver **ret, struct err *e) must_check;
+/* NVRTC alone, on a machine that needs no driver: its version is held against none. The same
+ * errors. */
+enum err_code loader_nvrtc(const struct nvrtc **ret, struct err *e) must_check;
 /* NVML (libnvidia-ml.so.1, or the file ARRAYD_LIBNVML names), which only the health figures need.
  * ERR_BAD_FIELD. */
 enum err_code loader_nvml(const struct nvml **ret, struct err *e) must_check;

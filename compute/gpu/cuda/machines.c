@@ -160,7 +160,7 @@ enum err_code machines_precompile(const char *kernel_cache, const char *architec
     struct cuda c = {0};
     struct kcache_config config = {
         .dir = kernel_cache, .max_disk_bytes = INT64_MAX, .max_entries = 8};
-    TRY(loader_open(&c.driver, &c.nvrtc, e));
+    TRY(loader_nvrtc(&c.nvrtc, e));
     TRY(kcache_new(&config, c.nvrtc, &c.kcache, e));
     enum err_code code =
         kcache_folder(c.kcache) < 0
