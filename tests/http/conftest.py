@@ -340,7 +340,7 @@ def settle(c, want, seconds=TIMEOUT):
     deadline, fewer = time.monotonic() + seconds, 0
     while True:
         used = c.info()["bytes_in_use"]
-        fewer = fewer + 1 if 0 <= used < want else 0
+        fewer = fewer + 1 if want is not None and used < want else 0
         if used == want or fewer > 100 or time.monotonic() > deadline:
             return used
         time.sleep(0.01)
