@@ -25,7 +25,7 @@ from test_client_python import PACKAGE, requests, xp  # noqa: E402,F401
 
 pytestmark = pytest.mark.release_only  # it is the client that is tested here
 SEED = int(os.environ.get("ARRAYD_SEED") or time.time())
-PROGRAMS = int(os.environ.get("ARRAYD_PROGRAMS") or (5000 if os.environ.get("ARRAYD_LONG") else 90))
+PROGRAMS = int(os.environ.get("ARRAYD_PROGRAMS") or (5000 if os.environ.get("ARRAYD_LONG") else 50))
 
 
 def bits(values):
