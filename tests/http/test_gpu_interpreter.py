@@ -107,6 +107,19 @@ def test_reductions(gpu_with, kernels):
     api.close()
 
 
+def test_no_memory_for_what_a_program_leaves(gpu_with, kernels):
+    """Then the reduction waits for its own code, which needs none; it does not fail."""
+    api = gpu_with("--kernel-cache", kernels, "--memory-limit", "10MiB").client()
+    loaded(api)
+    api.create(name="x", dtype="float64", shape=[1 << 20], fill=2)  # 8 MiB
+    runs = interpreted(api)
+    for k in range(3):
+        got, _ = evaluate(api, f"sum(x*{k + 2} - x)" if k else "sum(x*x - x)")
+        assert got.tolist() == [2 * (1 << 20) * (k + 1)]
+    assert interpreted(api) == runs
+    api.close()
+
+
 def test_programs_begin_with_it(gpu_with, kernels):
     api = gpu_with("--kernel-cache", kernels).client()
     loaded(api)

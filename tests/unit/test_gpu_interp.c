@@ -64,6 +64,17 @@ static void store(struct world *w, uint32_t node)
     assert_true(ir_add_output(&w->b, &out));
 }
 
+/* The output becomes the largest of its values. */
+static void reduce_all(struct world *w)
+{
+    struct ir_output *o = &w->k->outputs[0];
+    o->kind = OUT_REDUCE;
+    o->reduce = REDUCE_MAX;
+    o->axes = 1;
+    o->view.shape[0] = 1;
+    o->view.strides[0] = 0;
+}
+
 static struct emitted *program(struct world *w, enum machine *ret, struct emitted **ret_rest)
 {
     assert_null(ir_verify(w->k, arena));
@@ -167,12 +178,7 @@ static void reductions_leave_what_is_reduced(void **state)
         const uint32_t node = op(&w, i ? OP_MULTIPLY : OP_SUBTRACT, DT_F32, x,
                                  ir_emit_load(&w.b, 1, DT_F32, &w.v, 0));
         store(&w, node);
-        struct ir_output *o = &w.k->outputs[0];
-        o->kind = OUT_REDUCE;
-        o->reduce = REDUCE_MAX;
-        o->axes = 1;
-        o->view.shape[0] = 1;
-        o->view.strides[0] = 0;
+        reduce_all(&w);
         struct emitted *p = program(&w, &m, &rest[i]);
         assert_non_null(p);
         assert_non_null(rest[i]);
@@ -184,12 +190,7 @@ static void reductions_leave_what_is_reduced(void **state)
 
     struct world w = world_of(100000000);
     store(&w, op(&w, OP_EXP, DT_F32, ir_emit_load(&w.b, 0, DT_F32, &w.v, 0), 0));
-    struct ir_output *o = &w.k->outputs[0];
-    o->kind = OUT_REDUCE;
-    o->reduce = REDUCE_MAX;
-    o->axes = 1;
-    o->view.shape[0] = 1;
-    o->view.strides[0] = 0;
+    reduce_all(&w);
     assert_null(program(&w, &m, &rest[0])); /* 400 MB to leave */
 }
 

@@ -143,9 +143,27 @@ uint32_t launch_keys(const struct job *job, uint32_t from, uint32_t to, struct c
 }
 
 /* One block of device memory for all the job's kernels that need some: they run one by one. */
+static enum err_code reserve_scratch(struct cuda_device *d, struct launch *l, int64_t size)
+{
+    if (size == 0)
+        return ERR_OK;
+    enum err_code code = cuda_alloc(&d->cuda->base, d->index, size, false, &l->scratch, NULL);
+    l->scratch_size = code == ERR_OK ? size : 0;
+    return code;
+}
+
+/* The compiler is waited for. */
+static void do_without_programs(const struct job *job, struct launch *l)
+{
+    l->compiled = true;
+    for (uint32_t i = 0; i < job->n_kernels; i++)
+        if (!prepare_is_empty(job->kernels[i]))
+            prepared_hurry(atomic_load(&job->kernels[i]->prepared));
+}
+
 static enum err_code reserve(struct cuda_device *d, struct job *job, struct launch *l)
 {
-    int64_t most = 0;
+    int64_t most = 0, with_programs = 0; /* bytes: what programs leave may be far more */
     size_t params = 0;
     for (uint32_t i = 0; i < job->n_kernels; i++) {
         if (prepare_is_empty(job->kernels[i]))
@@ -155,8 +173,9 @@ static enum err_code reserve(struct cuda_device *d, struct job *job, struct laun
             return ERR_OUT_OF_MEMORY;
         if (scratch_of(p->emitted) > most)
             most = scratch_of(p->emitted);
-        if (p->program && atomic_load(&p->state) != PREPARED_READY && scratch_of(p->program) > most)
-            most = scratch_of(p->program);
+        if (p->program && atomic_load(&p->state) != PREPARED_READY &&
+            scratch_of(p->program) > with_programs)
+            with_programs = scratch_of(p->program);
         params += p->emitted->indirect ? p->emitted->params_size : 0;
         code_key_add(&l->plan, &p->key);
         l->n_plan++;
@@ -164,11 +183,14 @@ static enum err_code reserve(struct cuda_device *d, struct job *job, struct laun
     enum err_code code = judge(d, job, l);
     if (code == ERR_OK && params > l->pinned_size)
         code = reserve_pinned(d, l, params);
-    if (code == ERR_OK && most > 0) {
-        code = cuda_alloc(&d->cuda->base, d->index, most, false, &l->scratch, NULL);
-        l->scratch_size = code == ERR_OK ? most : 0;
-        job->wanted = code == ERR_OUT_OF_MEMORY ? most : 0;
+    if (code != ERR_OK)
+        return code;
+    code = reserve_scratch(d, l, with_programs > most ? with_programs : most);
+    if (code == ERR_OUT_OF_MEMORY && with_programs > most) {
+        do_without_programs(job, l);
+        code = reserve_scratch(d, l, most);
     }
+    job->wanted = code == ERR_OUT_OF_MEMORY ? most : 0;
     return code;
 }
 
@@ -281,7 +303,7 @@ bool launch_settled(struct cuda_device *d, const struct job *job, struct launch 
             continue;
         struct prepared *p = atomic_load(&job->kernels[i]->prepared); /* loaded since launch_new */
         struct launchable code;
-        if (prepared_code(p, &code))
+        if (prepared_code(p, l->compiled, &code))
             continue;
         int state = atomic_load(&p->state);
         if (state == PREPARED_READY) /* since just now */
@@ -322,7 +344,7 @@ static enum err_code launch_kernel(struct backend_stream *s, const struct job *j
     lock_held(&s->device->lock);
     struct prepared *p = atomic_load(&job->kernels[i]->prepared);
     struct launchable x;
-    if (!prepared_code(p, &x)) /* it could, in launch_settled */
+    if (!prepared_code(p, l->compiled, &x)) /* it could, in launch_settled */
         return ERR_INTERNAL;
     assert(slots_are_aligned(job->kernels[i], job_slots(job, i)));
     for (int k = 0; k < x.n; k++)

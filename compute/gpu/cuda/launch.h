@@ -21,6 +21,7 @@ struct launch {
     uint32_t failing;     /* 1 + the number of the one whose launch failed; 0: none */
     struct code_key plan; /* of the job's kernels together, */
     uint32_t n_plan;      /* which are so many; those over an empty space are none */
+    bool compiled;        /* no memory for what programs leave: the compiler is waited for */
     bool launched;        /* a kernel, copy or memset was launched */
     bool touched;         /* a kernel that writes the last one's output was launched */
     bool timed;           /* both events are recorded */

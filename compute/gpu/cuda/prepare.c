@@ -313,25 +313,23 @@ struct prepared *prepared_of(struct cuda_device *d, struct arena *arena, struct 
     return p;
 }
 
-/* How it is interpreted; without memory it is not. What is run behind a reduction's program has an
- * arena of its own: it may outlive the kernel, in the compiler's queue. */
+/* How it is interpreted; without memory it is not. A reduction's program and what is run behind it
+ * have an arena of their own, because the latter may outlive the kernel in the compiler's queue. */
 static void make_program(struct cuda_device *d, struct prepared *p, const struct ir_kernel *k)
 {
     const struct form *f = p->emitted->form;
-    struct arena *own = arena_new(0);
     struct emitted *rest = NULL;
+    if (k->outputs[0].kind != OUT_REDUCE) {
+        p->program = interp_program(p->arena, k, f, &p->machine, &rest);
+        return;
+    }
+    struct arena *own = arena_new(0);
     if (!own)
         return;
     arena_exempt(own, true);
     struct emitted *program = interp_program(own, k, f, &p->machine, &rest);
-    if (program && rest) {
-        p->rest = prepared_of(d, own, rest, false);
-        p->program = p->rest ? program : NULL;
-        return;
-    }
-    arena_free(own);
-    if (program)
-        p->program = interp_program(p->arena, k, f, &p->machine, &rest);
+    p->rest = prepared_of(d, own, program ? rest : NULL, false);
+    p->program = p->rest ? program : NULL;
 }
 
 static struct prepared *prepared_new(struct cuda_device *d, const struct ir_kernel *k,
@@ -360,9 +358,8 @@ static bool can_be_interpreted(const struct prepared *p)
 /* Whether it is compiled only when it comes again: it is interpreted meanwhile, in no time. */
 static bool is_put_off(struct prepared *p)
 {
-    if (p->cuda->config.interpret == INTERPRET_ONLY)
-        return p->program != NULL;
-    if (!can_be_interpreted(p) || interp_work(p->program) > LITTLE)
+    const bool only = p->cuda->config.interpret == INTERPRET_ONLY && p->program;
+    if (!only && (!can_be_interpreted(p) || interp_work(p->program) > LITTLE))
         return false;
     atomic_store(&p->put_off, true);
     return true;
@@ -371,8 +368,13 @@ static bool is_put_off(struct prepared *p)
 void prepared_was_interpreted(struct prepared *p)
 {
     atomic_fetch_add(&p->cuda->interpreted, 1);
-    if (p->cuda->config.interpret == INTERPRET_ONLY || !atomic_load(&p->put_off) || !p->again++)
-        return;
+    if (p->has_run && p->cuda->config.interpret != INTERPRET_ONLY)
+        prepared_hurry(p);
+    p->has_run = true;
+}
+
+void prepared_hurry(struct prepared *p)
+{
     if (atomic_exchange(&p->put_off, false))
         prepared_compile(p, p->user);
 }
@@ -397,13 +399,13 @@ struct prepared *cuda_prepare(struct cuda_device *d, struct ir_kernel *k, const 
     return p;
 }
 
-bool prepared_code(const struct prepared *p, struct launchable *ret)
+bool prepared_code(const struct prepared *p, bool compiled, struct launchable *ret)
 {
     if (atomic_load(&p->state) == PREPARED_READY) {
         *ret = (struct launchable){{p->emitted}, {p->function}, 1};
         return true;
     }
-    if (!can_be_interpreted(p))
+    if (compiled || !can_be_interpreted(p))
         return false;
     *ret =
         (struct launchable){{p->program}, {machines_function(p->cuda, p->device, p->machine)}, 1};

@@ -35,10 +35,9 @@ struct prepared {
     double compile_ms; /* what compiling took, 0 if the code was found; the first launch takes it */
     struct kcache_entry *entry;
     CUfunction function;
-    _Atomic bool put_off; /* it is not compiled before it has come again; `again` is with the
-                             device's lock */
-    uint32_t again;
-    const void *user; /* who has asked for it first */
+    _Atomic bool put_off; /* it is compiled when it comes a second time */
+    bool has_run;         /* as a program; with the device's lock */
+    const void *user;     /* the user whose request came first */
     /* in the compiler's queue */
     struct prepared *next;          /* user: the users in order, one entry each */
     struct prepared *behind, *last; /* the same user's; `last` only in its first entry */
@@ -59,16 +58,19 @@ void prepared_unref(struct prepared *p);
 void prepared_compile(struct prepared *p, const void *user);
 
 /* How a kernel can be launched now, and from then on: its code; or its program by a machine, and
- * then perhaps the rest. False: it waits for the compiler, or has failed. */
+ * then perhaps the rest. False: it waits for the compiler, or has failed. `compiled`: only its code
+ * will do. */
 struct launchable {
     const struct emitted *m[2];
     CUfunction function[2];
     int n;
 };
-bool prepared_code(const struct prepared *p, struct launchable *ret);
+bool prepared_code(const struct prepared *p, bool compiled, struct launchable *ret);
 
-/* It was launched as a program, with device->lock: it is compiled when it comes again. */
+/* It was launched as a program, with device->lock. The second time it is compiled. */
 void prepared_was_interpreted(struct prepared *p);
+/* It is compiled now if that was put off. */
+void prepared_hurry(struct prepared *p);
 
 /* k->prepared, created if missing, for `user` (see backend.h); NULL without memory. */
 struct prepared *cuda_prepare(struct cuda_device *d, struct ir_kernel *k, const void *user);

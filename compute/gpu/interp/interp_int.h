@@ -58,12 +58,8 @@ struct virtual_step {
     bool has_result;
     uint32_t args[3];
     uint64_t x;
-    enum {
-        X_NUMBER,
-        X_ADDRESS,
-        X_CONSTANT
-    } kind; /* what x is: also a slot's address with this
-               displacement, a place among the constants */
+    /* what x is: a number; a displacement from the slot's address; a place among the constants */
+    enum { X_NUMBER, X_ADDRESS, X_CONSTANT } kind;
     uint32_t slot;
 };
 

@@ -1,11 +1,12 @@
 /* A node becomes a step, or a few: an operation or a cast is one; a load is the elements' offset in
  * its context and the access, or the access alone where the elements lie in the points' order.
- * Loads, constants and indices are made where they are first used, so that they take registers no
- * longer than they must; stores come last, behind every load, because a kernel may store to what it
- * loads. A
- * reduction is two: what is reduced goes to scratch memory, and is reduced from there by the code
- * of a kernel that does nothing else, in the form that the whole kernel has, so that the order of
- * its additions is the same. */
+ * Loads, constants and indices are made where they are first used, so that they hold a register no
+ * longer than they must. Stores come last, after every load, because a kernel may store to what it
+ * loads.
+ *
+ * A reduction runs in two kernels. The program leaves the values to be reduced in scratch memory;
+ * a kernel that does nothing else reduces them, in the form of the whole kernel, so that the order
+ * of additions is the same. */
 #include <string.h>
 
 #include "compute/gpu/interp/interp_int.h"
@@ -252,8 +253,8 @@ static void write_program(struct program *p)
             args[a] = value(p, values, n->args[a]);
         values[i] = computed(p, n, args[0], args[1], args[2]);
     }
-    for (uint32_t i = 0; i < k->n_outputs && !p->failed;
-         i++) /* loads, where nothing is computed of them */
+    /* outputs that are loads or constants have not been made yet */
+    for (uint32_t i = 0; i < k->n_outputs && !p->failed; i++)
         (void)value(p, values, k->outputs[i].node);
     for (uint32_t i = 0; i < k->n_outputs && !p->failed; i++) {
         if (p->rest)
