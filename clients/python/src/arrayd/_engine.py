@@ -188,7 +188,7 @@ class Engine:
             if part.loop is not None:
                 self.period = part.loop.period
             if part.loop is None or (yield from self.settle_loop(part.loop, s.nodes)) is None:
-                yield from self.settle_pieces(of_use(s.nodes[part.begin:part.end], part.needed), part.needed, again)
+                yield from self.settle_pieces(of_use(s.nodes[part.begin:part.end], part.needed), part.needed | wanted, again)
 
     def under_way(self, node: Node, flow: Flow) -> int:
         """Where a loop is built, what there is of it is sent (see `_flow.py`). After how many operations that is to be seen to again."""
@@ -223,7 +223,7 @@ class Engine:
     def settle_pieces(self, nodes: List[Node], wanted: Set[Node], again: Set[Node], in_place: bool = True) -> Steps[None]:
         for whole, needed in pieces(nodes, wanted):
             part, packed = yield from self.placed_for(whole)
-            piece = Writer(part, needed, again, in_place and self._endpoint.alone is not None and turns.have_no_others, packed).piece()
+            piece = Writer(part, needed | wanted, again, in_place and self._endpoint.alone is not None and turns.have_no_others, packed).piece()
             try:
                 if piece is not None:
                     yield from self.settle_piece(piece)
@@ -232,7 +232,7 @@ class Engine:
                 if e.code != "expression_too_large" or len(part) < 2:
                     raise
                 for half, kept_of_it in halves(part, needed):
-                    yield from self.settle_pieces(half, kept_of_it, again, in_place)
+                    yield from self.settle_pieces(half, kept_of_it | wanted, again, in_place)
                 continue
             for n in part:
                 if n.args:
