@@ -8,7 +8,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "clients" / "python" / "src"))
 import arrayd  # noqa: E402
 from test_client_python import requests, xp  # noqa: E402,F401
-from test_client_python_loops import bits, field, laplacian  # noqa: E402
+from test_client_python_loops import bits, field, laplacian, sent_early  # noqa: E402
 
 pytestmark = pytest.mark.release_only  # it is the client that is tested here
 
@@ -119,3 +119,28 @@ def test_the_step_that_is_looked_at_is_whole(xp, api):  # noqa: F811
         assert np.allclose(x, y, rtol=1e-11)
     assert np.allclose(got, want, rtol=1e-11)
     assert sent <= 5 * 3 + 5  # copies, a program, its number; at first two uploads; the fields in the end
+
+
+def test_what_is_wanted_is_not_written_over(xp, monkeypatch):  # noqa: F811
+    """The state before a look's step was computed together with that step, whose assignment went to its memory: it was made twice."""
+    def f(xp):  # noqa: F811
+        a = xp.zeros((8,), dtype=xp.int32) + 1
+        z = xp.asarray(np.full((8,), 1+2j, "complex128"))
+        sums, looked = [], []
+        for i in range(17):
+            z = xp.where(a > 2, z, 2j)
+            a += i - a
+            a += xp.where(a > 2, a, 1) - a
+            a = xp.where(abs(a) > 1000, a*0 + 1, a)
+            z = xp.where(xp.real(z*xp.conj(z)) > 1000000, z*0 + 1, z)
+            sums.append(xp.sum(a))
+        for i in range(17):
+            z[1:-1] *= 1j
+            a = xp.where(abs(a) > 1000, a*0 + 1, a)
+            z = xp.where(xp.real(z*xp.conj(z)) > 1000000, z*0 + 1, z)
+            looked.append(np.asarray(a[1:3]).copy())
+        return [np.asarray(x) for x in (a, z, *sums)] + looked
+
+    sent_early(monkeypatch)
+    for got, want in zip(f(xp), f(np)):
+        assert (got == want).all()

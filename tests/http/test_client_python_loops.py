@@ -81,31 +81,6 @@ def test_random_loops_sent_while_they_are_built(xp, monkeypatch):  # noqa: F811
     assert len(begun) > PROGRAMS // 4
 
 
-def test_what_is_wanted_is_not_written_over(xp, monkeypatch):  # noqa: F811
-    """The state before a look's step was computed together with that step, whose assignment went to its memory: it was made twice."""
-    def f(xp):  # noqa: F811
-        a = xp.zeros((8,), dtype=xp.int32) + 1
-        z = xp.asarray(np.full((8,), 1+2j, "complex128"))
-        sums, looked = [], []
-        for i in range(17):
-            z = xp.where(a > 2, z, 2j)
-            a += i - a
-            a += xp.where(a > 2, a, 1) - a
-            a = xp.where(abs(a) > 1000, a*0 + 1, a)
-            z = xp.where(xp.real(z*xp.conj(z)) > 1000000, z*0 + 1, z)
-            sums.append(xp.sum(a))
-        for i in range(17):
-            z[1:-1] *= 1j
-            a = xp.where(abs(a) > 1000, a*0 + 1, a)
-            z = xp.where(xp.real(z*xp.conj(z)) > 1000000, z*0 + 1, z)
-            looked.append(np.asarray(a[1:3]).copy())
-        return [np.asarray(x) for x in (a, z, *sums)] + looked
-
-    sent_early(monkeypatch)
-    for got, want in zip(f(xp), f(np)):
-        assert (got == want).all()
-
-
 def laplacian(xp, z):  # noqa: F811
     return xp.roll(z, 1, axis=0) + xp.roll(z, -1, axis=0) + xp.roll(z, 1, axis=1) + xp.roll(z, -1, axis=1) - 4 * z
 
