@@ -184,6 +184,53 @@ static void test_stencils_of_several(void **state)
         }
 }
 
+/* One of the earlier nodes, mostly a load of an array that is shifted, mostly times a constant. */
+static uint32_t term(struct setup *s, enum dtype t, uint32_t slot, const struct view *u)
+{
+    struct view v = *u;
+    uint32_t x = (uint32_t)between(0, s->k.n_nodes - 1);
+    if (s->k.nodes[x].dtype != t || chance(90))
+        x = ir_emit_load(&s->b, slot, t, &v,
+                         shifted(s, (int)between(0, 1), (int)between(-3, 3), BOUNDARY_CLAMP));
+    if (chance(30))
+        return x;
+    const struct scalar by = {.dtype = DT_F64, .v.f64 = (double)between(-9, 9) / 7};
+    const uint32_t w = ir_emit_const(&s->b, scalar_cast(by, t));
+    return ir_emit_op(&s->b, OP_MULTIPLY, t, chance(50) ? (uint32_t[]){x, w} : (uint32_t[]){w, x});
+}
+
+/* Sums of up to 70 terms, added and subtracted on either side, in rows of all lengths; some of the
+ * partial sums and products have other users. */
+static void test_sums(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        rng_state = seed;
+        const enum dtype t = seed % 2 ? DT_F32 : DT_F64;
+        struct setup s;
+        start(&s, 2, (int64_t[]){between(1, 9), between(1, 700)});
+        struct view v;
+        assert_int_equal(view_contiguous(2, s.k.shape, dtype_size(t), &v, NULL), ERR_OK);
+        struct view u = v;
+        const uint32_t slot = add_slot(&s, t, &u);
+        uint32_t sum = ir_emit_load(&s.b, slot, t, &u, 0), shared = sum;
+        for (int64_t n = between(1, chance(20) ? 70 : 12); n > 0; n--) {
+            const uint32_t x = term(&s, t, slot, &v);
+            const enum op op = chance(30) ? OP_SUBTRACT : OP_ADD;
+            sum = ir_emit_op(&s.b, op, t, chance(80) ? (uint32_t[]){sum, x} : (uint32_t[]){x, sum});
+            if (chance(5))
+                shared = sum;
+        }
+        sum = ir_emit_op(&s.b, OP_ADD, t, (uint32_t[]){sum, shared});
+        struct ir_output o = {.kind = OUT_STORE, .node = sum, .dtype = t, .view = v};
+        o.slot = s.out_slot = add_slot(&s, t, &o.view);
+        ir_add_output(&s.b, &o);
+        assert_false(s.b.oom);
+        check_setup(&s, seed);
+        finish(&s);
+    }
+}
+
 /* A shift of a shift of a shift, every pair of modes, several axes at once. */
 static void test_chains(void **state)
 {
@@ -419,11 +466,17 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_stores),       cmocka_unit_test(test_random_reductions),
-        cmocka_unit_test(test_random_scans),        cmocka_unit_test(test_stencils),
-        cmocka_unit_test(test_stencils_of_several), cmocka_unit_test(test_large_reductions),
-        cmocka_unit_test(test_transposed),          cmocka_unit_test(test_chains),
-        cmocka_unit_test(test_many_boxes),          cmocka_unit_test(test_long_columns),
+        cmocka_unit_test(test_random_stores),
+        cmocka_unit_test(test_random_reductions),
+        cmocka_unit_test(test_random_scans),
+        cmocka_unit_test(test_stencils),
+        cmocka_unit_test(test_stencils_of_several),
+        cmocka_unit_test(test_large_reductions),
+        cmocka_unit_test(test_transposed),
+        cmocka_unit_test(test_chains),
+        cmocka_unit_test(test_many_boxes),
+        cmocka_unit_test(test_long_columns),
+        cmocka_unit_test(test_sums),
         cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

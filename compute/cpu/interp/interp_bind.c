@@ -25,8 +25,8 @@ static size_t carved_size(const struct interp_run *r)
 {
     size_t nodes = r->k->n_nodes, ops = r->n_operands, words = interp_geometry_words(r);
     return (words + 2 * ops) * sizeof(int64_t) + 2 * nodes * sizeof(void *) +
-           (nodes + 1) * sizeof(struct instr) + (4 * nodes + 2 * ops) * sizeof(uint32_t) + ops +
-           3 * nodes + r->n_stores;
+           2 * nodes * sizeof(double) + (nodes + 1) * sizeof(struct instr) +
+           (7 * nodes + 2 * ops) * sizeof(uint32_t) + ops + 4 * nodes + r->n_stores;
 }
 
 /* The registers of any box: at most one per node, with the block size that bind() chooses. */
@@ -73,19 +73,24 @@ static void carve(struct bound *b, const struct interp_run *r, bool **ret_need, 
     TAKE(b->filled_n, ops);
     TAKE(b->ptr, nodes);
     TAKE(b->reg, nodes);
+    TAKE(b->weights, 2 * nodes);
     TAKE(b->code, nodes + 1);
     TAKE(b->alias, nodes);
     TAKE(*ret_last, nodes);
     TAKE(b->number, nodes);
     TAKE(b->chain, nodes);
+    TAKE(b->first_term, nodes);
+    TAKE(b->terms, 2 * nodes);
     TAKE(b->direct, ops);
     TAKE(b->ahead, ops);
     TAKE(b->class_of, ops);
     TAKE(*ret_need, nodes);
     TAKE(b->chain_length, nodes);
     TAKE(b->absorbed, nodes);
+    TAKE(b->n_terms, nodes);
     TAKE(b->computed, r->n_stores);
 #undef TAKE
+    b->n_all_terms = 0;
     assert(p == (char *)b->memory + size);
 }
 
@@ -187,11 +192,13 @@ static void write_code(struct bound *b, const bool *need, uint32_t *emitted)
                            .fn = loop_of(n)};
         for (int a = 0; a < n->n_args; a++)
             in.args[a] = b->alias[n->args[a]];
-        if (b->chain_length[i] > 1)
+        if (b->n_terms[i])
+            interp_sum_instr(b, i, &in);
+        else if (b->chain_length[i] > 1)
             interp_chain_instr(b, i, &in);
         assert(in.kind != INSTR_LOOP || in.fn);
         for (int a = 0; a < in.n_args; a++)
-            emit_operand(b, in.args[a], emitted);
+            emit_operand(b, interp_read(b, &in, a), emitted);
         b->code[b->n_code++] = in;
     }
     for (uint32_t i = 0; i < k->n_outputs; i++)
@@ -228,7 +235,7 @@ static uint32_t give_registers(struct bound *b, const bool *need, uint32_t *last
     memset(last, 0, k->n_nodes * sizeof *last);
     for (uint32_t c = 0; c < b->n_code; c++)
         for (int a = 0; a < b->code[c].n_args; a++)
-            last[b->code[c].args[a]] = c;
+            last[interp_read(b, &b->code[c], a)] = c;
     for (uint32_t i = 0; i < k->n_outputs; i++)
         last[b->alias[k->outputs[i].node]] = UINT32_MAX;
 
@@ -238,8 +245,8 @@ static uint32_t give_registers(struct bound *b, const bool *need, uint32_t *last
         size_t size = dtype_size(k->nodes[dst].dtype);
         if (!reg[dst]) {
             for (int a = 0; a < in->n_args && !reg[dst]; a++) {
-                uint32_t s = in->args[a];
-                if (reg[s] && !pinned(b, s) && last[s] == c && in->kind == INSTR_LOOP &&
+                uint32_t s = interp_read(b, in, a);
+                if (reg[s] && !pinned(b, s) && last[s] == c && in->kind <= INSTR_SUM &&
                     dtype_size(k->nodes[s].dtype) == size)
                     reg[dst] = reg[s];
             }
@@ -247,10 +254,10 @@ static uint32_t give_registers(struct bound *b, const bool *need, uint32_t *last
                 reg[dst] = n_free ? (uint32_t)(uintptr_t)free_list[--n_free] : ++n_regs;
         }
         for (int a = 0; a < in->n_args; a++) {
-            uint32_t s = in->args[a];
+            uint32_t s = interp_read(b, in, a);
             bool again = false;
             for (int e = 0; e < a; e++)
-                again |= in->args[e] == s;
+                again |= interp_read(b, in, e) == s;
             if (!again && reg[s] && !pinned(b, s) && last[s] == c && reg[s] != reg[dst])
                 free_list[n_free++] = (void *)(uintptr_t)reg[s];
         }
@@ -387,13 +394,15 @@ void interp_write_program(struct bound *b)
     for (uint32_t i = 0; i < k->n_nodes; i++)
         if (need[i] && dtype_size(k->nodes[i].dtype) > widest && !direct_operand(b, i))
             widest = dtype_size(k->nodes[i].dtype);
+    interp_count_uses(b, need, last); /* `last` is scratch until here */
+    interp_find_sums(b, need, last);
     interp_find_chains(b, need, last);
     memset(last, 0, k->n_nodes * sizeof *last);
     write_code(b, need, last);
     size_t n_regs = give_registers(b, need, last);
 
     size_t blk = L1_BYTES / (n_regs * widest + memory_bytes + 1);
-    blk = blk < BLOCK_LEAST ? BLOCK_LEAST : blk > BLOCK_MOST ? BLOCK_MOST : blk & ~(size_t)63;
+    blk = blk < BLOCK_LEAST ? BLOCK_LEAST : blk > BLOCK_MOST ? BLOCK_MOST : blk & ~(size_t)127;
     if (r->large && b->n_code > 1 && blk > BLOCK_STREAMED)
         blk = BLOCK_STREAMED;
     if (g->q >= 0)

@@ -4,6 +4,7 @@
 #define ARRAYD_CPU_INTERP_BIND_H
 
 #include "compute/cpu/interp/interp_box.h"
+#include "compute/cpu/loops/fused.h"
 
 enum operand_class {
     CLASS_DEAD,
@@ -15,15 +16,18 @@ enum operand_class {
 
 /* GATHER copies a strided operand, TAKE reads elements by their numbers (IR_GATHER,
  * IR_TABLE). */
-enum instr_kind { INSTR_LOOP, INSTR_GATHER, INSTR_RANDOM, INSTR_TAKE };
+enum instr_kind { INSTR_LOOP, INSTR_SUM, INSTR_GATHER, INSTR_RANDOM, INSTR_TAKE };
 
 struct instr {
     uint8_t kind;
     uint8_t n_args;
-    uint32_t dst; /* node */
-    uint32_t args[4];
-    loop_fn *fn;
-    uint32_t operand; /* INSTR_GATHER */
+    uint32_t dst;     /* node */
+    uint32_t args[4]; /* of others than INSTR_SUM */
+    union {
+        loop_fn *fn; /* INSTR_LOOP */
+        sum_fn *sum; /* INSTR_SUM */
+    };
+    uint32_t operand; /* INSTR_GATHER; INSTR_SUM: the place of its first term in the program's */
 };
 
 struct bound {
@@ -56,8 +60,13 @@ struct bound {
     uint32_t *chain;       /* node → the argument it absorbs, or UINT32_MAX */
     uint8_t *chain_length; /* node → operations in its chain so far, 0: not chainable */
     bool *absorbed;        /* node → computed by its only user */
-    bool *computed;        /* output → may an instruction write it directly */
-    bool stores;           /* every output is, where blocks are evaluated to their places */
+    uint8_t *n_terms;      /* node → terms of the sum that ends in it, 0: it is no such sum */
+    uint32_t *first_term;  /* node → where they begin */
+    uint32_t *terms;       /* nodes */
+    double *weights;       /* what they are multiplied by */
+    uint32_t n_all_terms;
+    bool *computed; /* output → may an instruction write it directly */
+    bool stores;    /* every output is, where blocks are evaluated to their places */
     int64_t lo[MAX_RANK], box_ext[MAX_RANK];
 
     int64_t unasked; /* cost of the work done since interp_over last asked */
@@ -96,8 +105,20 @@ void interp_forget(struct interp_run *r); /* frees the programs it keeps */
 struct bound *interp_bind(const struct interp_run *r, int64_t box, bool overrun, int slot,
                           struct interp_scratch *s);
 
-/* Fills chain, chain_length and absorbed; `uses` is scratch. */
-void interp_find_chains(struct bound *b, const bool *need, uint32_t *uses);
+/* What an instruction reads, a < n_args: a node. */
+static inline uint32_t interp_read(const struct bound *b, const struct instr *in, int a)
+{
+    return in->kind == INSTR_SUM ? b->terms[in->operand + (uint32_t)a] : in->args[a];
+}
+
+/* Counts the users of each node's value; what is an output's has more than one. */
+void interp_count_uses(const struct bound *b, const bool *need, uint32_t *ret_uses);
+/* Fills n_terms, first_term, terms and weights, and marks what the sums absorb. Before the chains.
+ */
+void interp_find_sums(struct bound *b, const bool *need, const uint32_t *uses);
+void interp_sum_instr(const struct bound *b, uint32_t node, struct instr *in);
+/* Fills chain and chain_length, and marks what the chains absorb. */
+void interp_find_chains(struct bound *b, const bool *need, const uint32_t *uses);
 /* Function and arguments of the chain that ends in `node` (length ≥ 2). */
 void interp_chain_instr(const struct bound *b, uint32_t node, struct instr *in);
 

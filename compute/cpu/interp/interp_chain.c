@@ -3,32 +3,27 @@
  * together, and the chain runs as one loop of fused.h. A pass over a block in L1 costs as much for
  * one operation as for three, so a sum of many terms runs two to three times as fast. */
 #include "compute/cpu/interp/interp_bind.h"
-#include "compute/cpu/loops/fused.h"
 
 #define LONGEST 3
 
-static bool chainable(const struct ir_node *n)
+static bool chainable(const struct bound *b, uint32_t i)
 {
-    return n->kind == IR_OP && (n->src == DT_F32 || n->src == DT_F64) &&
+    const struct ir_node *n = &b->run->k->nodes[i];
+    return !b->n_terms[i] && !b->absorbed[i] && n->kind == IR_OP &&
+           (n->src == DT_F32 || n->src == DT_F64) &&
            (n->op == OP_ADD || n->op == OP_SUBTRACT || n->op == OP_MULTIPLY || n->op == OP_DIVIDE);
 }
 
-void interp_find_chains(struct bound *b, const bool *need, uint32_t *uses)
+void interp_find_chains(struct bound *b, const bool *need, const uint32_t *uses)
 {
     const struct ir_kernel *k = b->run->k;
     for (uint32_t i = 0; i < k->n_nodes; i++) {
         b->chain[i] = UINT32_MAX;
         b->chain_length[i] = 0;
-        uses[i] = 0;
     }
-    for (uint32_t i = 0; i < k->n_nodes; i++)
-        for (int a = 0; need[i] && a < k->nodes[i].n_args; a++)
-            uses[b->alias[k->nodes[i].args[a]]]++;
-    for (uint32_t i = 0; i < k->n_outputs; i++)
-        uses[b->alias[k->outputs[i].node]] += 2;
     for (uint32_t i = 0; i < k->n_nodes; i++) {
         const struct ir_node *n = &k->nodes[i];
-        if (!need[i] || !chainable(n))
+        if (!need[i] || !chainable(b, i))
             continue;
         b->chain_length[i] = 1;
         if (n->op == OP_DIVIDE)

@@ -225,6 +225,11 @@ void interp_eval(struct bound *b, const struct block *blk, bool direct)
             const void *args[4] = {b->ptr[in->args[0]], b->ptr[in->args[1]], b->ptr[in->args[2]],
                                    b->ptr[in->args[3]]};
             in->fn(b->ptr[in->dst], args, n);
+        } else if (in->kind == INSTR_SUM) {
+            const void *terms[UINT8_MAX];
+            for (uint32_t a = 0; a < in->n_args; a++)
+                terms[a] = b->ptr[b->terms[in->operand + a]];
+            in->sum(b->ptr[in->dst], terms, b->weights + in->operand, in->n_args, n);
         } else if (in->kind == INSTR_GATHER) {
             gather(b, in->operand, blk, b->ptr[in->dst]);
         } else if (in->kind == INSTR_TAKE && k->nodes[in->dst].kind == IR_TABLE) {

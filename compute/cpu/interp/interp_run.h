@@ -15,7 +15,7 @@
  *               interp_reduce_plan.c  how a reduction is cut, and where its results are stored
  *               interp_eval.c   runs the program on one block
  *               interp_keep.c   keeps bound programs
- *               interp_bind.c, interp_chain.c
+ *               interp_bind.c, interp_chain.c, interp_sum.c
  *                               a box → program: instructions, registers, operand classes
  *               interp_box.c    a box: where its operands lie, and its tiles
  *               interp_cuts.c   where contexts break
