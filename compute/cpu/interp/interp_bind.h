@@ -80,7 +80,7 @@ struct bound {
 #define ALIGNED(x) (((x) + 63) & ~(size_t)63)
 
 #define BLOCK_MOST  4096 /* elements per register */
-#define BOUND_SLOTS 4
+#define BOUND_SLOTS 8    /* a reach of three cuts a row into seven boxes */
 struct interp_scratch {
     int number;
     struct bound slots[BOUND_SLOTS];
