@@ -504,6 +504,72 @@ static void sums_have_lanes_for_their_rows(void **state)
     assert_false(form_of_sum(arena, 1, odd - (1 << 20))->wide);
 }
 
+/* A running sum along rows of so many elements, which `gap` others follow each. */
+static const struct form *form_of_scan(struct arena *arena, enum dtype t, int64_t rows,
+                                       int64_t length, int64_t gap)
+{
+    struct ir_kernel *k = arena_alloc(arena, sizeof *k);
+    struct ir_builder b;
+    struct ir_ctx ctx;
+    struct view in = {2, {rows, length}, {length + gap, 1}, 0};
+    struct view out = {2, {rows, length}, {length, 1}, 0};
+    memset(&ctx, 0, sizeof ctx);
+    k->rank = ctx.rank = 2;
+    for (int a = 0; a < 2; a++)
+        k->shape[a] = ctx.shape[a] = in.shape[a];
+    ir_builder_init(&b, arena, k);
+    assert_int_equal(ir_add_ctx(&b, &ctx), 0);
+    struct ir_output o = {.kind = OUT_SCAN,
+                          .reduce = REDUCE_SUM,
+                          .axes = 2,
+                          .node = ir_emit_load(&b, 0, t, &in, 0),
+                          .slot = 1,
+                          .dtype = t,
+                          .view = out};
+    assert_true(ir_add_output(&b, &o));
+    const struct form *f = form_of(arena, k, 256);
+    assert_non_null(f);
+    return f;
+}
+
+static void scans_are_in_an_order_that_the_length_determines(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t length;
+        int lanes, chunk, many;
+        int64_t part;
+    } cases[] = {{3, 1, 3, 5, 3},          {64, 4, 16, 1, 64},       {65, 8, 9, 1, 65},
+                 {512, 32, 16, 1, 512},    {513, 64, 9, 1, 513},     {4096, 256, 16, 1, 4096},
+                 {5000, 256, 10, 1, 2560}, {65535, 256, 16, 1, 4096}};
+    _cleanup_arena_ struct arena *arena = arena_new(0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int way = 0; way < 4; way++) {
+            int64_t rows = way % 2 ? 100003 : 1, at_once;
+            const struct form *f =
+                form_of_scan(arena, DT_F32, rows, cases[i].length, way / 2 ? 1 : 0);
+            const struct form_scan_rows *s = &f->scan_rows;
+            assert_string_equal(form_name(f), "scan-rows");
+            assert_int_equal(f->lanes, cases[i].lanes);
+            assert_int_equal(s->chunk, cases[i].chunk);
+            assert_int_equal(s->part, cases[i].part);
+            assert_int_equal(s->many, cases[i].many);
+            assert_in_range(s->bound, s->chunk, s->most);
+            at_once = f->threads / f->lanes * s->many;
+            assert_int_equal(f->grid[0], (rows + at_once - 1) / at_once);
+            assert_true(at_once * s->part <= (int64_t)f->threads * s->most); /* they have places */
+            assert_true(s->part == s->length || at_once == 1);
+            /* without gaps, vectors wherever rows begin */
+            assert_int_equal(s->fetch == 0, way / 2 == 0 || rows == 1);
+            assert_int_equal(f->elements, s->fetch                ? (s->length % 4 ? 1 : 4)
+                                          : s->length * rows == 3 ? 2
+                                                                  : 4);
+        }
+    assert_string_equal(form_name(form_of_scan(arena, DT_F32, 3, 65536, 0)), "scan-inner");
+    assert_int_equal(form_of_scan(arena, DT_F64, 3, 64, 0)->lanes, 8);
+    assert_int_equal(form_of_scan(arena, DT_C128, 3, 64, 0)->lanes, 16);
+}
+
 static void no_memory_is_told(void **state)
 {
     (void)state;
@@ -535,6 +601,7 @@ int main(void)
         cmocka_unit_test(vectors_begin_where_ghosts_do),
         cmocka_unit_test(copies_begin_where_slots_do),
         cmocka_unit_test(sums_have_lanes_for_their_rows),
+        cmocka_unit_test(scans_are_in_an_order_that_the_length_determines),
         cmocka_unit_test(no_memory_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

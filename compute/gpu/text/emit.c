@@ -281,6 +281,7 @@ struct emitted *emit_in_form(struct arena *arena, const struct ir_kernel *k, con
         emit_reduce(&m);
         break;
     case FORM_SCAN:
+    case FORM_SCAN_ROWS:
         emit_scan(&m);
         break;
     }

@@ -1,5 +1,5 @@
-/* The form scan: what is accumulated in which types, and the memory through which blocks that share
- * a row or a column communicate. */
+/* The forms of scans: what is accumulated in which types, and the memory through which blocks that
+ * share a row or a column communicate. */
 #include "compute/gpu/text/emit_forms.h"
 
 #define MAX_LEVELS      4
@@ -153,34 +153,10 @@ static int resident_blocks(const struct emitter *m, int size)
     return size == 8 ? (side_by_side ? 6 : 4) : size == 16 ? 3 : 2;
 }
 
-void emit_scan(struct emitter *m)
+/* What the forms of scans share: the operation, and the types of its states. */
+static void emit_operation(struct emitter *m, const struct scan *s)
 {
-    const struct form *f = m->f;
-    const struct ir_output *out = &m->k->outputs[0];
-    struct strb *b = &m->body;
-    struct scan s = scan_of(out->reduce, out->dtype);
-    int axis = __builtin_ctz(f->reduced_axes);
-    /* the parameters use the carry's type */
-    strb_addf(&m->types, "#include \"compute/kernels/forms/running.cuh\"\n%stypedef %s ar_carry;\n",
-              f->stretches > 1 ? "#include \"compute/kernels/forms/streamed.cuh\"\n" : "", s.carry);
-    const int resident = resident_blocks(m, s.size);
-    strb_addf(
-        b,
-        "#define AR_INNER %d\n#define AR_COLUMNS %d\n#define AR_SPLIT %d\n#define AR_AXIS %d\n"
-        "#define AR_TEAM %d\n#define AR_RESIDENT %d\n",
-        f->scan.columns > 0, f->scan.columns, f->stretches > 1, axis, f->lanes, resident);
-    emit_i64(m, f->kept, "kept");
-    emit_i64(m, f->shape[axis], "length");
-    emit_i64(m, f->scan.stretch, "rows");
-    if (f->stretches > 1)
-        emit_split(m, s.size, resident);
-    emit_divisors(m);
-    emit_operands(m);
-    emit_fetch(m);
-    emit_point(m);
-    emit_put(m);
-    emit_unravel(m, "ar_kept", ((1u << (f->rank - 1)) * 2u - 1u) & ~f->reduced_axes);
-    strb_addf(b,
+    strb_addf(&m->body,
               "typedef %s ar_state;\nstatic_assert(sizeof(ar_carry) == %d, \"of its mail\");\n"
               "AR_FN ar_state ar_none(void)\n{\n    return %s;\n}\n"
               "AR_FN ar_state ar_lift(ar_result x)\n{\n    return %s;\n}\n"
@@ -188,7 +164,64 @@ void emit_scan(struct emitter *m)
               "AR_FN ar_carry ar_begin(void)\n{\n    return %s;\n}\n"
               "AR_FN ar_carry ar_carry_add(ar_carry c, ar_state s)\n{\n    return %s;\n}\n"
               "AR_FN ar_carry ar_carry_merge(ar_carry a, ar_carry b)\n{\n    return %s;\n}\n"
-              "AR_FN ar_result ar_end(ar_carry c, ar_state s)\n{\n    return %s;\n}\n"
-              "#include \"compute/kernels/forms/scan.cuh\"\n",
-              s.state, s.size, s.none, s.lift, s.join, s.begin, s.add, s.merge, s.end);
+              "AR_FN ar_result ar_end(ar_carry c, ar_state s)\n{\n    return %s;\n}\n",
+              s->state, s->size, s->none, s->lift, s->join, s->begin, s->add, s->merge, s->end);
+}
+
+static void emit_long(struct emitter *m, const struct scan *s)
+{
+    const struct form *f = m->f;
+    int axis = __builtin_ctz(f->reduced_axes);
+    const int resident = resident_blocks(m, s->size);
+    strb_addf(
+        &m->body,
+        "#define AR_INNER %d\n#define AR_COLUMNS %d\n#define AR_SPLIT %d\n#define AR_AXIS %d\n"
+        "#define AR_TEAM %d\n#define AR_RESIDENT %d\n",
+        f->scan.columns > 0, f->scan.columns, f->stretches > 1, axis, f->lanes, resident);
+    emit_i64(m, f->kept, "kept");
+    emit_i64(m, f->shape[axis], "length");
+    emit_i64(m, f->scan.stretch, "rows");
+    if (f->stretches > 1)
+        emit_split(m, s->size, resident);
+}
+
+static void emit_rows(struct emitter *m, const struct scan *s)
+{
+    const struct form *f = m->f;
+    const struct form_scan_rows *r = &f->scan_rows;
+    int threads = s->size == 8 ? 1024 : s->size == 16 ? 768 : 512; /* per multiprocessor */
+    strb_addf(&m->body,
+              "#define AR_LANES %d\n#define AR_CHUNK %d\n#define AR_MOST %d\n#define AR_MANY %d\n"
+              "#define AR_AXIS AR_FAST\n#define AR_FLAT %d\n#define AR_RESIDENT %d\n",
+              f->lanes, r->bound, r->most, r->many, !r->fetch, threads / f->threads);
+    if (r->fetch)
+        strb_addf(&m->body, "#define AR_FETCH %d\n", r->fetch);
+    emit_i64(m, f->kept, "kept");
+    emit_i64(m, r->length, "length");
+    emit_i64(m, r->part, "part");
+    emit_i64(m, r->chunk, "chunk");
+}
+
+void emit_scan(struct emitter *m)
+{
+    const struct form *f = m->f;
+    const struct ir_output *out = &m->k->outputs[0];
+    const struct scan s = scan_of(out->reduce, out->dtype);
+    /* the parameters use the carry's type */
+    strb_addf(&m->types, "#include \"compute/kernels/forms/running.cuh\"\n%stypedef %s ar_carry;\n",
+              f->stretches > 1 ? "#include \"compute/kernels/forms/streamed.cuh\"\n" : "", s.carry);
+    if (f->kind == FORM_SCAN)
+        emit_long(m, &s);
+    else
+        emit_rows(m, &s);
+    emit_divisors(m);
+    emit_operands(m);
+    emit_fetch(m);
+    emit_point(m);
+    emit_put(m);
+    if (f->kind == FORM_SCAN || f->scan_rows.fetch)
+        emit_unravel(m, "ar_kept", ((1u << (f->rank - 1)) * 2u - 1u) & ~f->reduced_axes);
+    emit_operation(m, &s);
+    strb_addf(&m->body, "#include \"compute/kernels/forms/%s\"\n",
+              f->kind == FORM_SCAN ? "scan.cuh" : "scan_rows.cuh");
 }

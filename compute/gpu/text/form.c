@@ -381,6 +381,8 @@ const char *form_name(const struct form *f)
         return "steps";
     case FORM_SCAN:
         return f->inner ? "scan-inner" : "scan-outer";
+    case FORM_SCAN_ROWS:
+        return "scan-rows";
     case FORM_REDUCE:
         break;
     }

@@ -22,7 +22,8 @@ enum form_kind {
     FORM_STENCIL,
     FORM_STEPS,
     FORM_REDUCE,
-    FORM_SCAN
+    FORM_SCAN,
+    FORM_SCAN_ROWS
 };
 
 enum load_kind {
@@ -92,6 +93,15 @@ struct form_scan {
     int columns;     /* side by side in a warp's lanes: 1, a row; 0: each is a thread's */
 };
 
+/* Of FORM_SCAN_ROWS. */
+struct form_scan_rows {
+    int64_t length, part; /* of a row; of what a block holds of it at a time */
+    int chunk;            /* elements per lane, at most `bound`, of which there are `most` places */
+    int bound, most;
+    int many;  /* rows per lane */
+    int fetch; /* threads that access a row; 0: rows are one range */
+};
+
 struct form {
     enum form_kind kind;
     bool general; /* contexts are arbitrary chains: nothing is merged, axes are the kernel's own */
@@ -116,15 +126,16 @@ struct form {
     int planes, rows; /* STENCIL, STEPS: per thread */
     int step; /* between a chunk's elements: 1, or 32 (STENCIL on rows that are not aligned) */
 
-    /* REDUCE; also SCAN, whose axis counts as reduced */
+    /* REDUCE; also SCAN and SCAN_ROWS, whose axis counts as reduced */
     uint32_t reduced_axes; /* bits over the merged axes */
     bool inner;            /* the fastest axis is reduced */
-    int lanes;             /* SCAN: warps per row; STEPS: threads per row */
-    int64_t kept, reduced; /* chunks; SCAN: rows, or chunks of columns */
+    int lanes;             /* SCAN: warps per row; SCAN_ROWS, STEPS: threads per row */
+    int64_t kept, reduced; /* chunks; SCAN: rows, or chunks of columns; SCAN_ROWS: rows */
     int64_t stretches;     /* REDUCE: blocks that share an output; SCAN: parts of a row or column */
     int state_size;        /* REDUCE: bytes, at most */
     int resident;          /* REDUCE: blocks per multiprocessor, at least */
     struct form_scan scan;
+    struct form_scan_rows scan_rows;
 
     int64_t shared; /* bytes of shared memory that a block is launched with */
     int threads;    /* AR_BLOCK: per block, at most */

@@ -1,6 +1,7 @@
-/* The form scan (kernels/forms/scan.cuh): rows by warps or blocks if the axis is the fastest, else
- * columns by threads; and stretches if there are too few of them to fill a GPU. When a few columns
- * are cut, they lie side by side in the lanes of warps, as a row would. */
+/* Scans. Along the fastest axis, if its rows are not very long: several rows per block, or one
+ * (kernels/forms/scan_rows.cuh). Else the form scan (kernels/forms/scan.cuh): rows by warps or
+ * blocks, or columns by threads; and stretches if there are too few of them to fill a GPU. When a
+ * few columns are cut, they lie side by side in the lanes of warps, as a row would. */
 #include "compute/gpu/text/form_kinds.h"
 
 #define ENOUGH_BLOCKS  528    /* of 256 threads */
@@ -10,6 +11,9 @@
 #define COLUMN_BLOCK   128
 #define COLUMN_ROWS    64 /* per stretch */
 #define SIDE_BY_SIDE   16 /* columns: each has its own totals to read */
+#define LONG_ROW       65536
+#define MOST_AT_ONCE   8 /* chunks of operands per thread; of rows with gaps, whose places take */
+#define MOST_APART     6 /* registers, too */
 
 static bool split(struct form *f, int64_t stretches, int64_t lines)
 {
@@ -77,6 +81,96 @@ static void columns(struct form *f, int64_t length, int size)
         split(f, stretches, blocks);
 }
 
+/* Whether the rows of the result and of every operand follow each other without gaps, and the
+ * expression does not depend on where in a row it is: then the rows are one range. */
+static bool without_gaps(const struct analysis *z)
+{
+    const struct form *f = z->f;
+    int x = f->rank - 1;
+    if (f->general || z->fixed)
+        return false;
+    for (uint32_t i = 0; i < z->k->n_nodes; i++)
+        if (z->k->nodes[i].kind == IR_LOAD && z->k->nodes[i].ctx)
+            return false;
+    for (uint32_t i = 0; i <= z->k->n_inputs; i++) {
+        const int64_t *s = i < z->k->n_inputs ? f->strides[i] : f->out_strides[0];
+        bool still = i < z->k->n_inputs;
+        for (int a = 0; a <= x; a++)
+            still = still && s[a] == 0;
+        int64_t dense = 1;
+        for (int a = x; a >= 0 && !still; a--) {
+            if (s[a] != dense)
+                return false;
+            dense *= f->shape[a];
+        }
+    }
+    return true;
+}
+
+static void merge_rows(struct analysis *z)
+{
+    struct form *f = z->f;
+    int x = f->rank - 1;
+    for (int a = 0; a < x; a++)
+        f->shape[x] *= f->shape[a];
+    f->shape[0] = f->shape[x];
+    for (uint32_t i = 0; i < z->k->n_inputs; i++)
+        f->strides[i][0] = f->strides[i][x];
+    f->out_strides[0][0] = f->out_strides[0][x];
+    f->rank = 1;
+    f->reduced_axes = 1;
+}
+
+/* Chunks per thread that are loaded at once: 64 bytes of operands. */
+static int at_once(const struct analysis *z)
+{
+    const struct form *f = z->f;
+    int bytes = 0;
+    for (uint32_t i = 0; i < f->n_loads; i++)
+        if (f->loads[i].kind != LOAD_ONCE)
+            bytes += f->elements * (int)dtype_size(z->k->inputs[f->loads[i].input].dtype);
+    int n = f->scan_rows.most / f->elements, most = f->scan_rows.fetch ? MOST_APART : MOST_AT_ONCE;
+    n = n > most ? most : n;
+    n = bytes && n > LANE_BYTES / bytes ? LANE_BYTES / bytes : n;
+    return n < 1 ? 1 : n;
+}
+
+/* As few lanes per row as can hold it, so that they have few sums to combine; a lane of very short
+ * rows has several. */
+static void short_rows(struct analysis *z, int64_t length, int64_t kept, int size)
+{
+    struct form *f = z->f;
+    struct form_scan_rows *s = &f->scan_rows;
+    f->kind = FORM_SCAN_ROWS;
+    if (without_gaps(z))
+        merge_rows(z);
+    else
+        s->fetch = 1;
+    f->elements = form_chunk_elements(z, true);
+    f->elements = f->elements > 4 ? 4 : f->elements;
+    form_classify(z);
+    f->out_vector = f->elements > 1;
+    f->kept = kept;
+    s->length = length;
+    s->most = LANE_BYTES / size;
+    f->lanes = 1;
+    while (f->lanes < FORM_BLOCK && (int64_t)f->lanes * s->most < length)
+        f->lanes *= 2;
+    int64_t parts = (length + f->lanes * s->most - 1) / (f->lanes * s->most);
+    s->chunk = (int)((length + parts * f->lanes - 1) / (parts * f->lanes));
+    s->part = parts > 1 ? (int64_t)s->chunk * f->lanes : length;
+    s->bound = s->chunk + s->chunk % 2; /* rows of similar length share a text */
+    s->bound = s->bound > s->most ? s->most : s->bound;
+    s->many = f->lanes == 1 ? s->most / s->chunk : 1;
+    while (s->fetch && (int64_t)s->fetch * f->elements < s->part)
+        s->fetch *= 2;
+    f->unroll = at_once(z);
+    f->threads = f->lanes < FORM_BLOCK ? FORM_BLOCK / 2 : FORM_BLOCK;
+    f->grid[0] = form_blocks(kept, (int64_t)f->threads / f->lanes * s->many);
+    f->block[0] = (unsigned)f->threads;
+    f->block[1] = 1;
+}
+
 void form_make_scan(struct analysis *z)
 {
     struct form *f = z->f;
@@ -85,8 +179,14 @@ void form_make_scan(struct analysis *z)
     int64_t others = 1;
     for (int a = 0; a <= x; a++)
         others *= a == axis ? 1 : f->shape[a];
-    f->kind = FORM_SCAN;
     f->inner = axis == x;
+    f->stretches = f->scan.lines = 1;
+    f->grid[1] = f->grid[2] = 1;
+    if (f->inner && f->shape[x] < LONG_ROW) {
+        short_rows(z, f->shape[x], others, size);
+        return;
+    }
+    f->kind = FORM_SCAN;
     f->elements = form_chunk_elements(z, true);
     if (f->elements > 4)
         f->elements = 4; /* more would take too many registers */
@@ -97,8 +197,6 @@ void form_make_scan(struct analysis *z)
     form_classify(z);
     f->out_vector = f->elements > 1;
     f->kept = f->inner ? others : others / f->elements;
-    f->stretches = f->scan.lines = 1;
-    f->grid[1] = f->grid[2] = 1;
     if (f->inner)
         rows(f, f->shape[axis], size);
     else

@@ -1,5 +1,5 @@
 #include "compute/kernels/scalar/scalar.h"
-typedef int ar_index;
+typedef long ar_index;
 #define AR_RANK 2
 #define AR_FAST 1
 #define AR_BLOCK 256
@@ -13,7 +13,6 @@ struct ar_params {
     alignas(8) const ar_f32 * in0;
     alignas(8) ar_i64 s0_0;
     alignas(8) const ar_f32 * in1;
-    alignas(8) ar_i64 s1_0;
     alignas(8) ar_i64 kept;
     alignas(8) ar_i64 length;
     alignas(8) ar_i64 rows;
@@ -25,11 +24,11 @@ struct ar_params {
 #define AR_COLUMNS 1
 #define AR_SPLIT 0
 #define AR_AXIS 1
-#define AR_TEAM 1
+#define AR_TEAM 8
 #define AR_RESIDENT 4
 template <int E> struct ar_operands {
     ar_vec<ar_f32, E> l0;
-    ar_vec<ar_f32, E> l1;
+    ar_f32 l1;
 };
 template <int E> AR_FN void ar_fetch(const ar_params &p, const ar_at &at, ar_operands<E> &o)
 {
@@ -37,7 +36,7 @@ template <int E> AR_FN void ar_fetch(const ar_params &p, const ar_at &at, ar_ope
     o.l0 = ar_load<ar_f32, E>(p.in0 + at.i[0] * (ar_index)p.s0_0 + at.i[1]);
     }
     {
-    o.l1 = ar_load<ar_f32, E>(p.in1 + at.i[0] * (ar_index)p.s1_0 + at.i[1]);
+    o.l1 = p.in1[0];
     }
 }
 typedef ar_f32 ar_result;
@@ -50,7 +49,7 @@ template <int E> AR_FN ar_result ar_point(const ar_params &p, const ar_at &at, c
     i[AR_FAST] += e * AR_STEP;
     (void)i;
     const ar_f32 v0 = o.l0.v[e];
-    const ar_f32 v1 = o.l1.v[e];
+    const ar_f32 v1 = o.l1;
     const ar_f32 v2 = ar_MULTIPLY_F32(v0, v1);
     return v2;
 }

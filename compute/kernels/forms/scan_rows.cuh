@@ -1,0 +1,249 @@
+/* The form scan for rows of up to some ten thousand elements, along the fastest axis: read once,
+ * written once.
+ *
+ * A block's elements, of several short rows or of a part of a long one, are loaded by neighbouring
+ * threads and placed in shared memory. There AR_LANES lanes process a row: each sums its own
+ * p.chunk consecutive elements, at most AR_CHUNK, the lanes' sums are combined by shuffles, the
+ * warps' in shared memory; then each lane goes through its chunk again, from the sum before it on,
+ * and puts the results where the elements were. Neighbouring threads store them. Lanes that load
+ * what they scan would access memory in strides, and combining by shuffles after every vector, as
+ * scan.cuh does, takes longer than loading it.
+ *
+ * AR_FLAT: rows follow each other in memory without gaps, in every operand and in the result. The
+ * block's rows are then one range, accessed by vectors wherever rows begin; its first and last
+ * elements, where a vector would exceed it, one by one. Otherwise AR_FETCH threads access a row.
+ *
+ * A row that does not fit in a block's shared memory is processed in parts of p.part elements, one
+ * after the other. Chunks, lanes and parts depend on the length of the rows, so the bits of a row
+ * do not depend on the others, nor on where they are in memory.
+ *
+ * emit_scan.c provides what it does for scan.cuh; ar_kept unless AR_FLAT. */
+#ifndef ARRAYD_SCAN_ROWS_CUH
+#define ARRAYD_SCAN_ROWS_CUH
+
+#define AR_GROUPS (AR_BLOCK / AR_LANES) /* rows that are scanned at once */
+#define AR_ROWS   (AR_GROUPS * AR_MANY)
+#define AR_WARPS  (AR_LANES > 32 ? AR_LANES / 32 : 1) /* per row */
+
+/* The place of the i-th element. One is left out after 128 bytes: lanes that access every
+ * AR_CHUNK-th element find them in different banks. */
+#define AR_BANKS (128 / (int)sizeof(ar_result))
+AR_FN constexpr int ar_place(int i)
+{
+    return i + i / AR_BANKS;
+}
+
+struct ar_bench {
+    ar_result x[ar_place(AR_BLOCK * AR_MOST + AR_E)];
+    ar_state totals[AR_BLOCK / 32];
+};
+
+/* What a block processes at a time: `width` elements of each of `rows` rows. */
+struct ar_piece {
+    ar_i64 row, begin; /* the first row; the first element of each */
+    int rows, width;
+    int lead;   /* places before the first element: vectors begin at multiples of AR_E */
+    int chunks; /* whole vectors of all threads; without AR_FLAT including those left out */
+#if AR_FLAT
+    ar_index first; /* element of the range */
+    int count, head;
+#endif
+};
+
+AR_FN ar_piece ar_piece_of(const ar_params &p, ar_i64 row, ar_i64 begin)
+{
+    ar_piece s;
+    s.row = row;
+    s.begin = begin;
+    s.rows = p.kept - row < AR_ROWS ? (int)(p.kept - row) : AR_ROWS;
+    s.width = p.length - begin < p.part ? (int)(p.length - begin) : (int)p.part;
+#if AR_FLAT
+    s.first = (ar_index)(row * p.length + begin);
+    s.count = s.rows * s.width;
+    s.lead = (int)(s.first % AR_E);
+    s.head = s.lead ? AR_E - s.lead : 0;
+    s.head = s.head < s.count ? s.head : s.count;
+    s.chunks = (s.count - s.head) / AR_E;
+#else
+    s.lead = 0;
+    s.chunks = s.rows * AR_FETCH;
+#endif
+    return s;
+}
+
+/* Where chunk k is in memory and, as the number of its first element, in shared memory; false if
+ * there is none. */
+AR_FN bool ar_chunk(const ar_params &p, const ar_piece &s, int k, ar_at &at, int &place)
+{
+#if AR_FLAT
+    at.i[0] = s.first + s.head + k * AR_E;
+    place = s.lead + s.head + k * AR_E;
+    return k < s.chunks;
+#else
+    const int row = k / AR_FETCH, i = k % AR_FETCH * AR_E;
+    if (row >= s.rows || i >= s.width)
+        return false;
+    ar_kept(p, (ar_index)(s.row + row), at);
+    at.i[AR_AXIS] = (ar_index)s.begin + i;
+    place = row * s.width + i;
+    return true;
+#endif
+}
+
+AR_FN void ar_gather(const ar_params &p, const ar_piece &s, ar_result *x)
+{
+    for (int k = (int)threadIdx.x; k < s.chunks; k += AR_BLOCK * AR_UNROLL) {
+        ar_operands<AR_E> o[AR_UNROLL];
+        ar_at at[AR_UNROLL];
+        int place[AR_UNROLL];
+        bool there[AR_UNROLL];
+#pragma unroll
+        for (int u = 0; u < AR_UNROLL; u++) {
+            there[u] = ar_chunk(p, s, k + u * AR_BLOCK, at[u], place[u]);
+            if (there[u])
+                ar_fetch<AR_E>(p, at[u], o[u]);
+        }
+#pragma unroll
+        for (int u = 0; u < AR_UNROLL; u++)
+            if (there[u]) {
+                ar_result *to = x + ar_place(place[u]);
+#pragma unroll
+                for (int e = 0; e < AR_E; e++)
+                    to[e] = ar_point<AR_E>(p, at[u], o[u], e);
+            }
+    }
+}
+
+AR_FN void ar_scatter(const ar_params &p, const ar_piece &s, const ar_result *x)
+{
+    for (int k = (int)threadIdx.x; k < s.chunks; k += AR_BLOCK * AR_UNROLL)
+#pragma unroll
+        for (int u = 0; u < AR_UNROLL; u++) {
+            ar_at at;
+            int place;
+            if (ar_chunk(p, s, k + u * AR_BLOCK, at, place)) {
+                ar_vec<ar_result, AR_E> r;
+#pragma unroll
+                for (int e = 0; e < AR_E; e++)
+                    r.v[e] = x[ar_place(place) + e];
+                ar_put<AR_E>(p, at, r);
+            }
+        }
+}
+
+#if AR_FLAT && AR_E > 1
+/* The elements before the first whole vector and after the last, a thread each. */
+AR_FN bool ar_edge(const ar_piece &s, ar_at &at, int &place)
+{
+    const int vectors = s.chunks * AR_E, tid = (int)threadIdx.x;
+    const int i = tid < s.head ? tid : vectors + tid;
+    at.i[0] = s.first + i;
+    place = s.lead + i;
+    return i < s.count && tid < s.count - vectors;
+}
+AR_FN void ar_gather_edges(const ar_params &p, const ar_piece &s, ar_result *x)
+{
+    ar_at at;
+    int place;
+    if (ar_edge(s, at, place)) {
+        ar_operands<1> o;
+        ar_fetch<1>(p, at, o);
+        x[ar_place(place)] = ar_point<1>(p, at, o, 0);
+    }
+}
+AR_FN void ar_scatter_edges(const ar_params &p, const ar_piece &s, const ar_result *x)
+{
+    ar_at at;
+    int place;
+    if (ar_edge(s, at, place)) {
+        ar_vec<ar_result, 1> r;
+        r.v[0] = x[ar_place(place)];
+        ar_put<1>(p, at, r);
+    }
+}
+#else
+AR_FN void ar_gather_edges(const ar_params &, const ar_piece &, ar_result *)
+{
+}
+AR_FN void ar_scatter_edges(const ar_params &, const ar_piece &, const ar_result *)
+{
+}
+#endif
+
+/* Scans a lane's chunk of a row of the piece; returns the sum of the row's lanes in `whole`. */
+AR_FN void ar_scan_row(const ar_params &p, const ar_piece &s, int row, ar_bench &shared,
+                       const ar_carry &carry, ar_state &whole)
+{
+    const int tid = (int)threadIdx.x, lane = tid % AR_LANES, at = lane * (int)p.chunk;
+    const int from = s.lead + row * s.width + at;
+    int n = row < s.rows ? s.width - at : 0;
+    n = n < (int)p.chunk ? n : (int)p.chunk;
+    ar_result x[AR_CHUNK];
+    ar_state sum = ar_none();
+#pragma unroll
+    for (int j = 0; j < AR_CHUNK; j++)
+        if (j < n) {
+            x[j] = shared.x[ar_place(from + j)];
+            sum = ar_join(sum, ar_lift(x[j]));
+        }
+    whole = sum;
+    ar_state before = ar_none();
+    if (AR_LANES > 1) {
+        const int width = AR_LANES < 32 ? AR_LANES : 32, side = lane % width, of = tid % 32;
+        ar_state upto = sum;
+#pragma unroll
+        for (int d = 1; d < width; d *= 2) {
+            const ar_state other = ar_from_lane(upto, of - d);
+            if (side >= d)
+                upto = ar_join(other, upto);
+        }
+        const ar_state left = ar_from_lane(upto, of - 1);
+        if (side > 0)
+            before = left;
+        if (AR_WARPS > 1) {
+            const int part = lane / 32, first = tid / AR_LANES * AR_WARPS;
+            if (side == 31)
+                shared.totals[first + part] = upto;
+            __syncthreads();
+            ar_state sums = ar_none();
+#pragma unroll
+            for (int w = 0; w < AR_WARPS; w++) {
+                if (w == part)
+                    before = side > 0 ? ar_join(sums, before) : sums;
+                sums = ar_join(sums, shared.totals[first + w]);
+            }
+            whole = sums;
+        }
+    }
+#pragma unroll
+    for (int j = 0; j < AR_CHUNK; j++)
+        if (j < n) {
+            before = ar_join(before, ar_lift(x[j]));
+            shared.x[ar_place(from + j)] = ar_end(carry, before);
+        }
+}
+
+extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_RESIDENT) ar_kernel(AR_TAKES)
+{
+    AR_GIVEN
+    __shared__ ar_bench shared;
+    const int group = (int)threadIdx.x / AR_LANES;
+    ar_carry carry = ar_begin();
+    for (ar_i64 begin = 0; begin < p.length; begin += p.part) {
+        const ar_piece s = ar_piece_of(p, (ar_i64)blockIdx.x * AR_ROWS, begin);
+        ar_gather(p, s, shared.x);
+        ar_gather_edges(p, s, shared.x);
+        __syncthreads();
+        ar_state whole;
+#pragma unroll 1
+        for (int m = 0; m < AR_MANY; m++)
+            ar_scan_row(p, s, m * AR_GROUPS + group, shared, carry, whole);
+        carry = ar_carry_add(carry, whole);
+        __syncthreads();
+        ar_scatter(p, s, shared.x);
+        ar_scatter_edges(p, s, shared.x);
+        __syncthreads(); /* before the next part takes their place */
+    }
+}
+
+#endif
