@@ -54,6 +54,8 @@ struct backend_fault {
 /* Whether kernels are interpreted: never; until they are compiled; or all that can be, for tests.
  */
 enum interpret { INTERPRET_NEVER, INTERPRET_FIRST, INTERPRET_ONLY };
+/* Bits: how kernels ran, if the backend has an interpreter besides a compiler; else none. */
+enum tier { TIER_INTERPRETED = 1, TIER_COMPILED = 2 };
 
 struct backend_config {
     int threads;                /* CPU: worker threads, 0 = one per core this process may use */
@@ -182,6 +184,7 @@ struct job {
     bool in_submit;    /* done() is called inside submit() */
     double device_ms;  /* time the device spent on it, set before done() */
     double compile_ms; /* time spent compiling its kernels, 0 if they were cached */
+    unsigned tiers;    /* enum tier: how its kernels ran */
     uint64_t refusal;  /* for reason(): which kernel was refused; 0: unknown */
 
     /* private to the backend, zero on entry */

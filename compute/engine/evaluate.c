@@ -364,6 +364,7 @@ enum err_code engine_evaluate(struct engine_stream *s, struct account *account,
     t->done = done;
     t->user = user;
     t->given_up = req->given_up;
+    t->tiers = req->tiers;
     t->unused = req->unused;
     t->result_at = req->out ? req->out_at * (int64_t)dtype_size(req->out->dtype) : 0;
     double start = clock_ms();

@@ -259,6 +259,8 @@ uint64_t download_version(const struct download *d); /* array_version at the sna
 double download_device_ms(const struct download *d, bool own);
 /* The same for compiling its kernels. */
 double download_compile_ms(const struct download *d, bool own);
+/* And how they ran: enum tier of backend.h. */
+unsigned download_tiers(const struct download *d, bool own);
 /* Why pull() returned -1: ERR_DEVICE_LOST, ERR_OUT_OF_MEMORY, ERR_INTERNAL for a kernel that could
  * not be compiled, ERR_FAULTED for one that is barred from running, ERR_PLAN_FAULTED for work that
  * is. */

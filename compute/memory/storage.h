@@ -31,7 +31,8 @@ struct storage {
     struct pin *pinned_by;     /* these; under pins_lock, as is: */
     bool replaced;             /* no array uses it any more */
     _Atomic double written_ms; /* device time of the work that last wrote it */
-    _Atomic double compile_ms; /* and the time to compile its kernels */
+    _Atomic double compile_ms; /* and the time to compile its kernels, */
+    _Atomic unsigned tiers;    /* and how these ran: enum tier */
     _Atomic int failed;        /* enum err_code: why the contents are not as requested */
     _Atomic uint64_t refusal;  /* job.refusal of that work, or of the work behind `missed`; for
                                   ERR_CONTENTS_LOST, cell.ended */

@@ -152,6 +152,7 @@ static void job_wrote(const struct job *job, const struct storage_use *u)
         atomic_store(&st->refusal, job->refusal);
     atomic_store(&st->written_ms, job->device_ms);
     atomic_store(&st->compile_ms, job->compile_ms);
+    atomic_store(&st->tiers, job->tiers);
     if (kept) {
         if (job->in_submit)
             return;
@@ -217,6 +218,8 @@ static void job_done(struct job *job)
     struct task *t = job->user;
     t->result = job->result;
     t->device_ms = job->device_ms;
+    if (t->tiers)
+        atomic_fetch_or(t->tiers, job->tiers);
     if (atomic_exchange(&t->state, TASK_DONE) == TASK_SUBMITTED)
         task_deliver(t);
 }

@@ -312,6 +312,11 @@ double download_compile_ms(const struct download *d, bool own)
     return own || d->waited ? atomic_load(&d->reader.storage->compile_ms) : 0;
 }
 
+unsigned download_tiers(const struct download *d, bool own)
+{
+    return own || d->waited ? atomic_load(&d->reader.storage->tiers) : 0;
+}
+
 static int64_t pull_transfer(struct download *d, int64_t offset, void *buf, size_t n)
 {
     struct backend *b = d->reader.storage->engine->backend;

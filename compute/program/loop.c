@@ -22,7 +22,8 @@ struct loop {
     struct run_temporaries temporaries;
     const char *refusal;
     bool for_now;
-    const _Atomic bool *given_up; /* taken from the evaluations */
+    const _Atomic bool *given_up; /* taken from the evaluations, */
+    _Atomic unsigned *tiers;      /* as are these */
 };
 
 struct loop *loop_new(struct engine_stream *s, struct account *account)
@@ -184,6 +185,7 @@ enum err_code loop_add(struct loop *l, const struct eval_request *req, bool dead
     if (l->refusal)
         return ERR_OK;
     l->given_up = req->given_up;
+    l->tiers = req->tiers;
     TRY(evaluate_begin(l->stream, req, &t, &typed, &times, e));
     struct run r = {.task = t,
                     .g = l->stream->engine,
@@ -466,6 +468,7 @@ enum err_code loop_submit(struct loop *take_l, int64_t steps, engine_done *done,
     t->done = done;
     t->user = user;
     t->given_up = l->given_up;
+    t->tiers = l->tiers;
     t->job.unwanted = task_unwanted;
     TRY(submit(t, e));
     *ret_report = report_on(pass_of(l)->kernels);

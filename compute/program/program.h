@@ -162,7 +162,8 @@ struct program_progress {
     int32_t statement; /* and its statement, -1: unknown */
     uint32_t n_values; /* of each series */
     bool copies;       /* as in struct program_slice */
-    double device_ms;  /* of the slice, whatever its outcome */
+    double device_ms;  /* of the slice, whatever its outcome, */
+    unsigned tiers;    /* and how its kernels ran: enum tier of backend.h */
 };
 /* The outcome of the slice. Once the state is not PROGRAM_WAITING the arrays have its results
  * (PROGRAM_GOES_ON, PROGRAM_UNTIL), or their old contents. */

@@ -296,6 +296,7 @@ void program_collect(struct program *p, struct program_progress *ret)
         ret->copies = p->copies;
     }
     ret->device_ms = p->device_ms;
+    ret->tiers = atomic_load(&p->tiers);
     for (uint32_t i = 0; i < p->n_targets; i++)
         p->targets[i].now = p->targets[i].home;
     forget_answers(p);

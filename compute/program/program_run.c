@@ -187,7 +187,8 @@ static enum err_code put_at(struct program *p, const struct expr *x, int dtype, 
                                .out = out,
                                .out_view = region,
                                .out_at = at,
-                               .given_up = &p->given_up};
+                               .given_up = &p->given_up,
+                               .tiers = &p->tiers};
     return p->sink->put(p, &req, step, statement);
 }
 
@@ -526,6 +527,7 @@ void program_submit(struct program *p, int64_t step, int64_t n, void (*wake)(voi
     p->failed_in = 0;
     p->statement = -1;
     p->device_ms = 0;
+    atomic_store(&p->tiers, 0);
     p->plain = p->never_loops;
     p->sink = &queueing;
     atomic_store(&p->first_failure, PROGRAM_NEVER);

@@ -139,6 +139,7 @@ static bool conclude(struct request *req, struct statements *s, struct program_p
         struct strb reply = s->reply;
         s->reply = (struct strb){0};
         req->t_device = g->device_ms;
+        req->tier = request_tiers(g->tiers);
         req->state = NULL;
         statements_free(s);
         http_reply_json(req, 200, &reply);

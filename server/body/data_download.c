@@ -20,6 +20,7 @@
 #include "protocol/wire/npy.h"
 #include "server/body/condition.h"
 #include "server/body/data.h"
+#include "server/body/request.h"
 #include "server/http/wakeup.h"
 #include "server/server.h"
 #include "server/store/share.h"
@@ -137,6 +138,7 @@ void data_times(struct request *req, const struct download *d, bool own)
 {
     double compile = download_compile_ms(d, own);
     req->t_device = download_device_ms(d, own);
+    req->tier = request_tiers(download_tiers(d, own));
     if (compile > 0)
         req->t_compile = (req->t_compile > 0 ? req->t_compile : 0) + compile;
 }
@@ -339,17 +341,17 @@ static int64_t json_pull(struct http_source *src, int64_t offset, char *buf, siz
     return (int64_t)done;
 }
 
-static void json_count(struct request *req);
+static void count_json(struct request *req);
 
 static void json_count_on(struct request *req)
 {
-    http_offload_long(req, json_count);
+    http_offload_long(req, count_json);
 }
 
 static void stream(struct data_source *s, int64_t length);
 
 /* On a worker, a slice at a time: the text's length. */
-static void json_count(struct request *req)
+static void count_json(struct request *req)
 {
     struct data_source *s = req->state;
     if (taken_back(s))
@@ -477,7 +479,7 @@ static void first_block(struct request *req)
     } else {
         s->maker = maker_new(s);
         if (s->maker)
-            http_offload_long(req, json_count);
+            http_offload_long(req, count_json);
         else
             fail(req, ERR_OUT_OF_MEMORY, "out of memory");
     }

@@ -1,6 +1,7 @@
 /* Negotiation, bodies, references: a few lines each, for some twenty handlers. */
 #include "server/body/request.h"
 
+#include "compute/backend.h"
 #include "compute/base/log.h"
 #include "protocol/wire/media.h"
 #include "server/config.h"
@@ -67,6 +68,16 @@ enum err_code request_body(struct request *req, bool optional, struct json *ret,
 }
 
 /* lost.c logs a lost device, once; and work that was given up has no array any more. */
+const char *request_tiers(unsigned tiers)
+{
+    static const char *const words[] = {
+        [TIER_INTERPRETED] = "interpreted",
+        [TIER_COMPILED] = "compiled",
+        [TIER_INTERPRETED | TIER_COMPILED] = "both",
+    };
+    return words[tiers];
+}
+
 void request_work_done(void *user, enum err_code result, double device_ms)
 {
     (void)user, (void)device_ms;

@@ -73,4 +73,8 @@ enum err_code request_moved(struct request *req, const struct request_move *m,
  * logged. */
 void request_work_done(void *user, enum err_code result, double device_ms);
 
+/* How kernels ran (bits of enum tier), in a word for clients; NULL: unknown, or on a backend
+ * without tiers. */
+const char *request_tiers(unsigned tiers);
+
 #endif

@@ -83,6 +83,7 @@ struct request {
 
     /* Server-Timing, milliseconds; negative: not reported. device: shown as `gpu` or `cpu` */
     double t_parse, t_plan, t_compile, t_device, t_copy;
+    const char *tier; /* how the device's kernels ran, in words; static; NULL: not reported */
 
     /* How it may end while it waits: see http_may_end. */
     bool abandon;

@@ -50,6 +50,8 @@ void http_server_timing(const struct rq *q, char *buf, size_t n)
     at = put_ms(buf, n, at, "compile", r->t_compile);
     if (r->t_device >= 0)
         at = put_ms(buf, n, at, q->http->config.device_name, r->t_device);
+    if (r->t_device >= 0 && r->tier && at + sizeof ";desc=interpreted" < n)
+        at += (size_t)snprintf(buf + at, n - at, ";desc=%s", r->tier);
     if (r->t_copy >= 0)
         at = put_ms(buf, n, at, "copy", r->t_copy);
     put_ms(buf, n, at, "total", (double)(clock_ns() - q->begun_ns) * 1e-6);

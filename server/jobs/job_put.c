@@ -7,6 +7,7 @@
 #include "compute/type/dtype.h"
 #include "protocol/wire/problem.h"
 #include "server/body/meta.h"
+#include "server/body/request.h"
 #include "server/jobs/jobs_int.h"
 
 const char *const job_state_names[] = {"queued", "running", "done", "failed", "cancelled"};
@@ -174,6 +175,8 @@ int64_t job_put(struct user_job *j, int64_t from, int64_t most, struct json_writ
         json_put_member_double(w, "eta_s", (double)(j->body.steps - j->step) / rate);
     json_put_member_double(w, "elapsed_s", ms / 1e3);
     json_put_member_double(w, "device_s", j->device_ms / 1e3);
+    if (j->tiers)
+        json_put_member_string(w, "kernels", request_tiers(j->tiers));
     if (j->report.steps) {
         json_put_key(w, "pass");
         job_put_pass(&j->report, w);

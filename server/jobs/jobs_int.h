@@ -56,6 +56,7 @@ struct user_job {
     double ended;        /* clock_ms */
     double started, ran; /* clock_ms of the present run, milliseconds of those before */
     double device_ms;    /* of all slices */
+    unsigned tiers;      /* enum tier: how their kernels ran, since the daemon started */
     int64_t step;
     struct series_values *series;
     int64_t n_values;

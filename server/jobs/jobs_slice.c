@@ -281,6 +281,7 @@ bool job_take_slice(struct user_job *j)
     pthread_mutex_lock(&t->lock);
     j->report = program_report(j->body.program);
     j->device_ms += g.device_ms;
+    j->tiers |= g.tiers;
     if (good) {
         job_keep_committed(j, copies);
         job_count_values(j, g.n_values);

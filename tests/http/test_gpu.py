@@ -18,7 +18,7 @@ SIZE = 1 << 16
 
 def timing(reply):
     parts = (part.strip().split(";dur=") for part in reply.headers["Server-Timing"].split(","))
-    return {name: float(ms) for name, ms in parts}
+    return {name: float(ms.split(";desc=")[0]) for name, ms in parts}
 
 
 def inline(api, expr, **fields):

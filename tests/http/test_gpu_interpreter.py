@@ -58,6 +58,11 @@ def evaluate(api, expr):
     return np.frombuffer(r.body, "<f8"), r.headers.get("server-timing", "")
 
 
+def tier(timing):
+    """How the kernels ran, by Server-Timing."""
+    return re.search(r"\bgpu;dur=[\d.]+;desc=(\w+)", timing)[1]
+
+
 def test_new_expressions_are_not_compiled_before_they_come_again(gpu_with, kernels):
     api = gpu_with("--kernel-cache", kernels).client()
     loaded(api)
@@ -69,6 +74,7 @@ def test_new_expressions_are_not_compiled_before_they_come_again(gpu_with, kerne
                                       "shift(x, [2], boundary=\"clamp\")": np.concatenate([x[2:], np.full(2, x[-1])])}.items()):
         got, timing = evaluate(api, expr)
         assert np.allclose(got, want, rtol=1e-14) and "compile;dur=0.000" in timing, expr
+        assert tier(timing) == "interpreted"
         assert interpreted(api) == k + 1 and compiled(api) == before, expr
     kernel, = api.expect(200, api.post("/v1/explain", {"expr": "cos(x)"})).json()["kernels"]
     assert kernel["interpreted"]
@@ -76,7 +82,8 @@ def test_new_expressions_are_not_compiled_before_they_come_again(gpu_with, kerne
         first = evaluate(api, "sin(x) - x")[0]
     until(lambda: compiled(api) >= before + 2)  # that, and what was explained
     runs = interpreted(api)
-    assert evaluate(api, "sin(x) - x")[0].tobytes() == first.tobytes()  # the same bits
+    again, timing = evaluate(api, "sin(x) - x")
+    assert again.tobytes() == first.tobytes() and tier(timing) == "compiled"  # the same bits
     assert interpreted(api) == runs
     kernel, = api.expect(200, api.post("/v1/explain", {"expr": "cumulative_sum(x)"})).json()["kernels"]
     assert not kernel["interpreted"]
@@ -124,15 +131,17 @@ def test_programs_begin_with_it(gpu_with, kernels):
     api = gpu_with("--kernel-cache", kernels).client()
     loaded(api)
     u = np.random.default_rng(7).random((40, 50))
-    before, done = interpreted(api), []
+    before, done, tiers = interpreted(api), [], []
     for _ in range(3):
         api.create(name="u", data=u.tolist())
         job = api.expect(200, api.post("/v1/programs?wait=1", {"body": ["u = u + 0.1*laplacian(u) - 0.001*u*u*u"], "steps": 40, "bind": {"u": "u"},
                                                               "record": {"top": "max(u)"}, "record_every": 10})).json()
         assert job["state"] == "done", job
+        tiers.append(job["kernels"])
         done.append((api.download("u").tobytes(), job["records"]["top"]))
         api.delete("/v1/arrays/u")
     assert interpreted(api) > before and done[0] == done[1] == done[2]
+    assert tiers[0] != "compiled" and set(tiers) <= {"interpreted", "compiled", "both"}
     for _ in range(40):
         u = u + 0.1 * (sum(np.take(u, np.clip(np.arange(n) + d, 0, n - 1), axis=a) - u for a, n in enumerate(u.shape) for d in (-1, 1))) - 0.001 * u**3
     assert np.allclose(np.frombuffer(done[0][0]).reshape(u.shape), u, rtol=1e-12)

@@ -456,30 +456,38 @@ static void copies_begin_where_slots_do(void **state)
     }
 }
 
-/* The form of a sum over the last axis. */
-static const struct form *form_of_sum(struct arena *arena, int64_t rows, int64_t length)
+/* The form of a sum, or running sum, along rows that `gap` other elements follow each. */
+static const struct form *form_of_rows(struct arena *arena, enum ir_output_kind kind, enum dtype t,
+                                       int64_t rows, int64_t length, int64_t gap)
 {
     struct ir_kernel *k = arena_alloc(arena, sizeof *k);
     struct ir_builder b;
     struct ir_ctx ctx;
-    struct view in = {2, {rows, length}, {length, 1}, 0}, out = {2, {rows, length}, {1, 0}, 0};
+    const bool scan = kind == OUT_SCAN;
+    struct view in = {2, {rows, length}, {length + gap, 1}, 0};
+    struct view out = {2, {rows, length}, {scan ? length : 1, scan}, 0};
     memset(&ctx, 0, sizeof ctx);
     k->rank = ctx.rank = 2;
     for (int a = 0; a < 2; a++)
         k->shape[a] = ctx.shape[a] = in.shape[a];
     ir_builder_init(&b, arena, k);
     assert_int_equal(ir_add_ctx(&b, &ctx), 0);
-    struct ir_output o = {.kind = OUT_REDUCE,
+    struct ir_output o = {.kind = kind,
                           .reduce = REDUCE_SUM,
                           .axes = 2,
-                          .node = ir_emit_load(&b, 0, DT_F32, &in, 0),
+                          .node = ir_emit_load(&b, 0, t, &in, 0),
                           .slot = 1,
-                          .dtype = DT_F32,
+                          .dtype = t,
                           .view = out};
     assert_true(ir_add_output(&b, &o));
     const struct form *f = form_of(arena, k, 256);
     assert_non_null(f);
     return f;
+}
+
+static const struct form *form_of_sum(struct arena *arena, int64_t rows, int64_t length)
+{
+    return form_of_rows(arena, OUT_REDUCE, DT_F32, rows, length, 0);
 }
 
 static void sums_have_lanes_for_their_rows(void **state)
@@ -504,34 +512,6 @@ static void sums_have_lanes_for_their_rows(void **state)
     assert_false(form_of_sum(arena, 1, odd - (1 << 20))->wide);
 }
 
-/* A running sum along rows of so many elements, which `gap` others follow each. */
-static const struct form *form_of_scan(struct arena *arena, enum dtype t, int64_t rows,
-                                       int64_t length, int64_t gap)
-{
-    struct ir_kernel *k = arena_alloc(arena, sizeof *k);
-    struct ir_builder b;
-    struct ir_ctx ctx;
-    struct view in = {2, {rows, length}, {length + gap, 1}, 0};
-    struct view out = {2, {rows, length}, {length, 1}, 0};
-    memset(&ctx, 0, sizeof ctx);
-    k->rank = ctx.rank = 2;
-    for (int a = 0; a < 2; a++)
-        k->shape[a] = ctx.shape[a] = in.shape[a];
-    ir_builder_init(&b, arena, k);
-    assert_int_equal(ir_add_ctx(&b, &ctx), 0);
-    struct ir_output o = {.kind = OUT_SCAN,
-                          .reduce = REDUCE_SUM,
-                          .axes = 2,
-                          .node = ir_emit_load(&b, 0, t, &in, 0),
-                          .slot = 1,
-                          .dtype = t,
-                          .view = out};
-    assert_true(ir_add_output(&b, &o));
-    const struct form *f = form_of(arena, k, 256);
-    assert_non_null(f);
-    return f;
-}
-
 static void scans_are_in_an_order_that_the_length_determines(void **state)
 {
     (void)state;
@@ -547,7 +527,7 @@ static void scans_are_in_an_order_that_the_length_determines(void **state)
         for (int way = 0; way < 4; way++) {
             int64_t rows = way % 2 ? 100003 : 1, at_once;
             const struct form *f =
-                form_of_scan(arena, DT_F32, rows, cases[i].length, way / 2 ? 1 : 0);
+                form_of_rows(arena, OUT_SCAN, DT_F32, rows, cases[i].length, way / 2 ? 1 : 0);
             const struct form_scan_rows *s = &f->scan_rows;
             assert_string_equal(form_name(f), "scan-rows");
             assert_int_equal(f->lanes, cases[i].lanes);
@@ -565,9 +545,10 @@ static void scans_are_in_an_order_that_the_length_determines(void **state)
                                           : s->length * rows == 3 ? 2
                                                                   : 4);
         }
-    assert_string_equal(form_name(form_of_scan(arena, DT_F32, 3, 65536, 0)), "scan-inner");
-    assert_int_equal(form_of_scan(arena, DT_F64, 3, 64, 0)->lanes, 8);
-    assert_int_equal(form_of_scan(arena, DT_C128, 3, 64, 0)->lanes, 16);
+    assert_string_equal(form_name(form_of_rows(arena, OUT_SCAN, DT_F32, 3, 65536, 0)),
+                        "scan-inner");
+    assert_int_equal(form_of_rows(arena, OUT_SCAN, DT_F64, 3, 64, 0)->lanes, 8);
+    assert_int_equal(form_of_rows(arena, OUT_SCAN, DT_C128, 3, 64, 0)->lanes, 16);
 }
 
 static void no_memory_is_told(void **state)

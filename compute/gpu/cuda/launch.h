@@ -27,6 +27,7 @@ struct launch {
     bool timed;           /* both events are recorded */
     bool over; /* the second event could not be recorded, so the job was waited for: it has run */
     double compile_ms;
+    unsigned tiers; /* enum tier, of the kernels launched */
 };
 
 /* A launch with what the job's kernels need besides their code. Call without device->lock, because
