@@ -69,6 +69,10 @@ struct backend_config {
     int64_t slab_memory;          /* CUDA: bytes of pinned host memory per device */
     int compile_threads;          /* CUDA: 0 = one per two cores, at most 8 */
     enum interpret interpret;     /* CUDA */
+    /* CUDA: what is interpreted leaves at most so many bytes for a reduction or scan; and makes so
+     * many steps on points, of one kernel, before that is compiled although it has come once. 0: a
+     * default */
+    int64_t interpret_bytes, interpret_steps;
     /* CUDA: a command, NULL at its end, that gets the kernel cache's folder and an architecture as
      * further arguments and calls backend_precompile: a process of its own, because the interpreter
      * takes a minute to compile. NULL: it is compiled here. */

@@ -134,6 +134,11 @@ const struct setting config_settings[] = {
     {"interpreter", SET_FLAG, false, AT(interpreter), "yes", 0, 0, NULL,
      "CUDA: run new kernels by an interpreter until they are compiled; its own kernels are "
      "compiled once, in the background, into kernel-cache"},
+    {"interpreter-memory", SET_SIZE, true, AT(interpreter_memory), "64MiB", 1, ANY, "SIZE",
+     "CUDA: a reduction of more bytes of interpreted values waits for its compiled kernel"},
+    {"interpreter-work", SET_COUNT, true, AT(interpreter_work), "16777216", 1, 1e18, "N",
+     "CUDA: a kernel of more interpreted operations on elements is compiled at its first use, "
+     "others at their second"},
     {"lost-exit-delay", SET_SECONDS, false, AT(lost_exit_delay), "2", 0, 4, "SECONDS",
      "CUDA: time from the loss of a device until exit with status 75; with a keeper 0"},
     {"no-keeper", SET_FLAG, false, AT(no_keeper), "no", 0, 0, NULL,

@@ -45,7 +45,8 @@ struct config {
     int64_t kernel_cache_size, kernel_cache_entries;
     int64_t slab_memory, compile_threads;
     bool interpreter;
-    double lost_exit_delay; /* seconds */
+    int64_t interpreter_memory, interpreter_work; /* bytes; steps */
+    double lost_exit_delay;                       /* seconds */
 
     /* the keeper */
     bool no_keeper, keep_arrays;

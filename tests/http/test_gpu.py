@@ -52,13 +52,14 @@ def test_no_gpu_that_can_be_used(gpu_with):
 
 def test_what_info_says(gpu_with):
     d = gpu_with("--slab-memory", "8MiB", "--kernel-cache-size", "1MiB", "--kernel-cache-entries", 7,
-                 "--compile-threads", 1, "--log-level", "debug")
+                 "--interpreter-memory", "3MiB", "--interpreter-work", 9, "--compile-threads", 1, "--log-level", "debug")
     api = d.client()
     info = api.info()
     assert info["backend"] == "cuda" and info["note"] == ""
     limits = info["limits"]
     assert limits["slab_memory"] == 8 << 20 and limits["kernel_cache_size"] == 1 << 20
     assert limits["kernel_cache_entries"] == 7
+    assert limits["interpreter_memory"] == 3 << 20 and limits["interpreter_work"] == 9
     api.create(name="u", data=[1.0, 4.0])
     assert inline(api, "sqrt(u)").json()["data"] == [1, 2]
     api.close()
@@ -176,7 +177,7 @@ def compiled_from(api, where):
 
 def test_kernels_are_kept_on_disk(gpu_with, tmp_path):
     for run in range(2):
-        d = gpu_with("--kernel-cache", tmp_path / "a" / "b")
+        d = gpu_with("--kernel-cache", tmp_path / "a" / "b", "--interpreter=no")  # whose kernels come from the disk, too
         api = d.client()
         api.create(name="u", data=[1.0, 2.0])
         assert inline(api, "u * 3 + 4").json()["data"] == [7, 10]

@@ -159,6 +159,23 @@ def test_what_is_large_is_compiled_at_once(gpu_with, kernels):
     api.close()
 
 
+def test_its_limits_are_settings(gpu_with, kernels):
+    api = gpu_with("--kernel-cache", kernels, "--interpreter-memory", 7992, "--interpreter-work", 3000).client()
+    loaded(api)
+    for n in (999, 1000):
+        api.create(name=f"x{n}", dtype="float64", shape=[n], fill=2)
+    before = compiled(api)
+    evaluate(api, "x1000*x1000")  # a load, a product, a store on each
+    evaluate(api, "x1000*x1000 + x1000*3 + 1")
+    until(lambda: compiled(api) == before + 1)
+    evaluate(api, "sum(x999 - 1)")
+    settled(api)
+    runs = interpreted(api)
+    assert evaluate(api, "sum(x1000*2 - 1)")[0].tolist() == [3000] and interpreted(api) == runs
+    assert evaluate(api, "sum(x999*3 - 1)")[0].tolist() == [4995] and interpreted(api) > runs
+    api.close()
+
+
 def test_it_can_be_switched_off(gpu_with, kernels):
     api = gpu_with("--kernel-cache", kernels, "--interpreter=no").client()
     api.create(name="x", data=[1.0, 2.0])

@@ -80,7 +80,7 @@ static struct emitted *program(struct world *w, enum machine *ret, struct emitte
     assert_null(ir_verify(w->k, arena));
     struct form *f = form_of(arena, w->k, 256);
     assert_non_null(f);
-    return interp_program(arena, w->k, f, ret, ret_rest);
+    return interp_program(arena, w->k, f, 64 << 20, ret, ret_rest);
 }
 
 static void the_least_machine_that_has_every_value(void **state)

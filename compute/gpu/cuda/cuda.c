@@ -25,6 +25,8 @@
 #include "compute/gpu/cuda/transfer.h"
 
 #define KERNEL_CACHE_ENTRIES 4096
+#define INTERPRET_BYTES      (64 << 20)
+#define INTERPRET_STEPS      (16 << 20) /* take the interpreter some 50 µs */
 #define MOST_COMPILE_THREADS 8
 
 static struct cuda *cuda_of(struct backend *b)
@@ -307,6 +309,10 @@ static enum err_code cuda_open(const struct backend_config *config, struct backe
     atomic_init(&c->lost_device, -1);
     if (c->config.compile_threads <= 0)
         c->config.compile_threads = default_compile_threads();
+    if (c->config.interpret_bytes <= 0)
+        c->config.interpret_bytes = INTERPRET_BYTES;
+    if (c->config.interpret_steps <= 0)
+        c->config.interpret_steps = INTERPRET_STEPS;
     enum err_code code = open_all(c, e);
     if (code != ERR_OK) {
         if (c->driver)

@@ -19,8 +19,7 @@
 #include "compute/base/worker.h"
 #include "compute/gpu/cuda/machines.h"
 
-#define SHARED_UNASKED 49152      /* bytes of shared memory per block by default */
-#define LITTLE         (16 << 20) /* steps on points, which take the interpreter some 50 µs */
+#define SHARED_UNASKED 49152 /* bytes of shared memory per block by default */
 
 struct compiler {
     pthread_mutex_t lock;
@@ -318,16 +317,17 @@ struct prepared *prepared_of(struct cuda_device *d, struct arena *arena, struct 
 static void make_program(struct cuda_device *d, struct prepared *p, const struct ir_kernel *k)
 {
     const struct form *f = p->emitted->form;
+    const int64_t most = d->cuda->config.interpret_bytes;
     struct emitted *rest = NULL;
     if (k->outputs[0].kind != OUT_REDUCE) {
-        p->program = interp_program(p->arena, k, f, &p->machine, &rest);
+        p->program = interp_program(p->arena, k, f, most, &p->machine, &rest);
         return;
     }
     struct arena *own = arena_new(0);
     if (!own)
         return;
     arena_exempt(own, true);
-    struct emitted *program = interp_program(own, k, f, &p->machine, &rest);
+    struct emitted *program = interp_program(own, k, f, most, &p->machine, &rest);
     p->rest = prepared_of(d, own, program ? rest : NULL, false);
     p->program = p->rest ? program : NULL;
 }
@@ -359,7 +359,8 @@ static bool can_be_interpreted(const struct prepared *p)
 static bool is_put_off(struct prepared *p)
 {
     const bool only = p->cuda->config.interpret == INTERPRET_ONLY && p->program;
-    if (!only && (!can_be_interpreted(p) || interp_work(p->program) > LITTLE))
+    if (!only &&
+        (!can_be_interpreted(p) || interp_work(p->program) > p->cuda->config.interpret_steps))
         return false;
     atomic_store(&p->put_off, true);
     return true;

@@ -20,13 +20,13 @@ struct emitted *machine_emit(struct arena *arena, enum machine m)
     __attribute__((warn_unused_result));
 
 /* The kernel, in this form (form_of's), as a machine's program: its launch and parameters; it has
- * no text. The program of a reduction leaves the values to be reduced in scratch memory, and
- * *ret_rest, launched after it, reduces them in the kernel's own form, so in the same order; all
- * such reductions share its text. *ret_rest is NULL for other kernels. Returns NULL without memory,
- * and for what cannot be a program: a scan, several steps, a kernel that allows contraction, one
- * that needs more registers or steps than there are. */
+ * no text. The program of a reduction leaves the values to be reduced, at most `most` bytes, in
+ * scratch memory, and *ret_rest, launched after it, reduces them in the kernel's own form, so in
+ * the same order; all such reductions share its text. *ret_rest is NULL for other kernels. Returns
+ * NULL without memory, and for what cannot be a program: a scan, several steps, a kernel that
+ * allows contraction, one that needs more registers or steps than there are. */
 struct emitted *interp_program(struct arena *arena, const struct ir_kernel *k, const struct form *f,
-                               enum machine *ret, struct emitted **ret_rest)
+                               int64_t most, enum machine *ret, struct emitted **ret_rest)
     __attribute__((warn_unused_result));
 /* Steps times points. */
 int64_t interp_work(const struct emitted *program);

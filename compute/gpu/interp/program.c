@@ -11,8 +11,7 @@
 
 #include "compute/gpu/interp/interp_int.h"
 
-#define ALIGNMENT    256
-#define MOST_REDUCED (64 << 20) /* bytes of what a reduction's program leaves */
+#define ALIGNMENT 256
 
 uint32_t program_add(struct program *p, struct virtual_step s)
 {
@@ -366,7 +365,7 @@ static bool begin(struct program *p)
 }
 
 struct emitted *interp_program(struct arena *arena, const struct ir_kernel *k, const struct form *f,
-                               enum machine *ret, struct emitted **ret_rest)
+                               int64_t most, enum machine *ret, struct emitted **ret_rest)
 {
     _cleanup_arena_ struct arena *work = is_interpreted(k) ? arena_new(0) : NULL;
     struct program p = {.arena = work, .k = k, .f = f, .point = NONE, .machine = machine_for(k, f)};
@@ -377,7 +376,7 @@ struct emitted *interp_program(struct arena *arena, const struct ir_kernel *k, c
     if (k->outputs[0].kind == OUT_REDUCE) {
         const int64_t bytes =
             points_of(f) * (int64_t)dtype_size((enum dtype)k->nodes[k->outputs[0].node].dtype);
-        *ret_rest = bytes <= MOST_REDUCED ? rest_of(&p, arena) : NULL;
+        *ret_rest = bytes <= most ? rest_of(&p, arena) : NULL;
         if (!*ret_rest)
             return NULL;
         m->scratch = behind_rest(&p) + bytes;
