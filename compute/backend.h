@@ -64,6 +64,7 @@ struct backend_config {
     int64_t inline_elements;    /* CPU: jobs up to this many point-operations run in submit() itself
                                    when nothing is queued before them; 0 = never */
     const char *kernel_cache;   /* CUDA: folder of compiled kernels, NULL: none on disk */
+    const char *ready_kernels;  /* CUDA: another, which is only read; NULL: none */
     int64_t kernel_cache_bytes; /* CUDA: limit of that folder's size */
     int64_t kernel_cache_entries; /* CUDA: kernels kept in memory */
     int64_t slab_memory;          /* CUDA: bytes of pinned host memory per device */

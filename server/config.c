@@ -123,6 +123,8 @@ const struct setting config_settings[] = {
 
     {"kernel-cache", SET_TEXT, false, AT(kernel_cache), NULL, 0, 0, "FOLDER|none",
      "CUDA: folder for compiled kernels; unset: arrayd in $XDG_CACHE_HOME or ~/.cache"},
+    {"ready-kernels", SET_TEXT, false, AT(ready_kernels), NULL, 0, 0, "FOLDER",
+     "CUDA: folder of kernels that arrayd precompile compiled, which is only read"},
     {"kernel-cache-size", SET_SIZE, true, AT(kernel_cache_size), "512MiB", 0, ANY, "SIZE",
      "CUDA: size limit of that folder"},
     {"kernel-cache-entries", SET_COUNT, true, AT(kernel_cache_entries), "4096", 1, 1e7, "N",

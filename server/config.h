@@ -42,6 +42,7 @@ struct config {
     int64_t inline_elements; /* CPU: smaller work runs in the calling thread */
     int64_t spin;            /* µs, see wakeup_soon */
     char *kernel_cache;      /* CUDA: folder of compiled kernels; NULL: none on disk */
+    char *ready_kernels;     /* CUDA: another, which is only read; NULL: none */
     int64_t kernel_cache_size, kernel_cache_entries;
     int64_t slab_memory, compile_threads;
     bool interpreter;

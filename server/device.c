@@ -18,6 +18,7 @@ void device_configure(const struct config *c, struct backend_config *ret)
     ret->host_memory = c->host_memory;
     ret->inline_elements = c->inline_elements;
     ret->kernel_cache = c->kernel_cache;
+    ret->ready_kernels = c->ready_kernels;
     ret->kernel_cache_bytes = c->kernel_cache_size;
     ret->kernel_cache_entries = c->kernel_cache_entries;
     ret->slab_memory = c->slab_memory;

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from client import REPO, Client
-from conftest import CONTRACT, find_binary, skip_without
+from conftest import CONTRACT, fake_gpu, find_binary, skip_without
 from test_doctor import checks, find
 from test_seen import metrics
 
@@ -74,7 +74,7 @@ def stages():
 
 def test_the_containerfile_takes_what_is_there():
     found = stages()
-    assert list(found) == ["build", "nvrtc", "cpu", "cuda"] and found["cuda"][0] == "cpu"
+    assert list(found) == ["build", "nvrtc", "kernels", "cpu", "cuda"] and found["cuda"][0] == "cpu"
     for name, (_, steps) in found.items():
         for word, rest in steps:
             if word == "COPY":
@@ -91,6 +91,28 @@ def test_the_containerfile_takes_what_is_there():
     environment = dict(re.findall(r"(\w+)=(\S+)", dict(found["cuda"][1])["ENV"]))
     assert environment["ARRAYD_LIBNVRTC"].startswith("/usr/local/lib/nvrtc/libnvrtc.so.")
     assert environment["NVIDIA_DRIVER_CAPABILITIES"] == "compute,utility"  # NVML is of the latter
+
+
+def test_the_image_s_kernels(tmp_path):
+    """The build's step: another user can read them, and without NVRTC there is an empty folder."""
+    run, = [rest for word, rest in stages()["kernels"][1] if word == "RUN" and "deploy/kernels" in rest]
+    assert run.split()[-3:] == ["/image/usr/local/bin/arrayd", "/kernels", "$ARCHITECTURES"]
+    copied = [rest.split()[1:] for word, rest in stages()["cuda"][1] if word == "COPY" and "--from=kernels" in rest]
+    assert copied == [["/kernels", *settings(read("container.conf"))["ready-kernels"]]]
+
+    def made(name, library, *architectures):
+        return subprocess.run([DEPLOY / "kernels", find_binary(), tmp_path / name, *architectures], capture_output=True, text=True,
+                              timeout=600, env={**os.environ, **(fake_gpu() or {}), "ARRAYD_LIBCUDA": "/nonexistent", **library})
+
+    none = made("none", {"ARRAYD_LIBNVRTC": "/nonexistent"}, "sm_80")
+    assert none.returncode == 0 and "no kernels" in none.stderr and not any((tmp_path / "none").iterdir())
+    assert made("none", {}).returncode == 2
+    if fake_gpu() is None:
+        pytest.skip("no fake NVRTC in this build")
+    done = made("some", {}, "sm_80", "sm_90")
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    files = [f for f in (tmp_path / "some").rglob("*") if f.is_file()]
+    assert len(files) >= 8 and all(f.stat().st_mode & 0o077 == 0o044 for f in files)  # a pack and three machines for each
 
 
 def test_the_image_has_what_the_daemon_is_linked_with():

@@ -1,6 +1,7 @@
 """New expressions on a GPU do not wait for the compiler: the interpreter runs them, once its kernels are there."""
 import os
 import re
+import shutil
 import subprocess
 import time
 
@@ -156,6 +157,29 @@ def test_what_is_large_is_compiled_at_once(gpu_with, kernels):
     api.expect(201, api.post("/v1/evaluate", {"expr": "sqrt(big*8) + big*big - 3"}))
     until(lambda: compiled(api) == before + 1)
     assert evaluate(api, "(sqrt(big*8) + big*big - 3)[:2]")[0].tolist() == [5, 5]
+    api.close()
+
+
+def test_kernels_that_are_only_read(gpu_with, kernels, tmp_path):
+    """As an image has them; of a folder that others may write to nothing is taken."""
+    seed = tmp_path / "seed"
+    shutil.copytree(kernels, seed)
+    had = {f.name: f.stat().st_mtime_ns for f in seed.iterdir()}
+    d = gpu_with("--kernel-cache", tmp_path / "own", "--ready-kernels", seed)
+    api = d.client()
+    loaded(api)
+    api.create(name="x", data=[1.0, 2.0])
+    before = compiled(api)
+    assert evaluate(api, "x*13 - 2")[0].tolist() == [11, 24] and interpreted(api) == 1 and compiled(api) == before == 0
+    evaluate(api, "x*13 - 2")
+    until(lambda: compiled(api) == 1)
+    until(lambda: any(f.is_file() for f in (tmp_path / "own").iterdir()))
+    assert {f.name: f.stat().st_mtime_ns for f in seed.iterdir()} == had
+    api.close()
+    seed.chmod(0o777)
+    d = gpu_with("--kernel-cache", tmp_path / "other", "--ready-kernels", seed, "--interpreter=no")
+    api = d.client()
+    assert compiled(api) == 1 and "others may write to it" in d.log()
     api.close()
 
 

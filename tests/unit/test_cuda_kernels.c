@@ -85,7 +85,7 @@ static void damage(const char *name)
         assert_int_equal(sscanf(name + 2 * i, "%2x", &byte), 1);
         key.sha[i] = (uint8_t)byte;
     }
-    kcache_disk_open(&disk, dir, 1 << 30);
+    kcache_disk_open(&disk, dir, NULL, 1 << 30);
     kcache_disk_store(&disk, &key, no_code, sizeof no_code);
     assert_int_equal(disk.errors, 0);
     kcache_disk_close(&disk);

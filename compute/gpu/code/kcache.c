@@ -104,7 +104,7 @@ enum err_code kcache_new(const struct kcache_config *config, const struct nvrtc 
         c->config.refusal_ms = REFUSAL_MS;
     c->nvrtc = nvrtc;
     hash_headers(c->headers_sha);
-    kcache_disk_open(&c->disk, config->dir, config->max_disk_bytes);
+    kcache_disk_open(&c->disk, config->dir, config->ready, config->max_disk_bytes);
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->ended, NULL);
     *ret = c;

@@ -25,6 +25,7 @@ struct kcache_config {
     void (*user_free)(
         void *user);    /* for kcache_entry.user, called when the last reference is dropped */
     int64_t refusal_ms; /* how long a refusal is remembered; 0: a minute */
+    const char *ready;  /* another folder, that is only read: see kcache_disk.h; NULL: none */
 };
 
 /* Constant except `user`, which is NULL at first and set by the backend (compare and swap: two

@@ -5,7 +5,9 @@
  *
  * The code runs on the device, so it must come from this user: folder and files must be ours and
  * writable by us alone. The folder is held open and files are named relative to it, so that a user
- * who can rename a parent cannot substitute another folder.
+ * who can rename a parent cannot substitute another folder. A second folder, of code that was
+ * compiled when a package or an image was made, is only read; it may be root's, who can replace the
+ * daemon as well.
  *
  * The size limit is kept by deleting the least recently used files (a hit touches the file) when
  * our own count exceeds it, and every so many files to account for other daemons. */
@@ -58,10 +60,11 @@ __attribute__((format(printf, 2, 3))) static void problem(struct kcache_disk *d,
     va_end(args);
 }
 
-/* Owned by us, and writable by no other user. */
-static bool trusted(const struct stat *st)
+/* Owned by us, or if `ready` by root, and writable by no other user. */
+static bool trusted(const struct stat *st, bool ready)
 {
-    return st->st_uid == geteuid() && !(st->st_mode & (S_IWGRP | S_IWOTH));
+    return (st->st_uid == geteuid() || (ready && st->st_uid == 0)) &&
+           !(st->st_mode & (S_IWGRP | S_IWOTH));
 }
 
 static void sha_of(const void *bytes, size_t n, uint8_t ret[SHA256_DIGEST_SIZE])
@@ -209,44 +212,56 @@ static void make_folders(const char *dir)
     mkdir(path, 0700);
 }
 
-void kcache_disk_open(struct kcache_disk *d, const char *dir, int64_t max_bytes)
+/* The opened folder, or -1. */
+static int open_folder(struct kcache_disk *d, const char *dir, bool ready)
 {
-    *d = (struct kcache_disk){.fd = -1, .max_bytes = max_bytes};
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) != 0)
+        problem(d, "cannot open %s: %s", dir, strerror(errno));
+    else if (!trusted(&st, ready))
+        problem(d, "%s is not used: it belongs to another user, or others may write to it", dir);
+    else if (faccessat(fd, ".", R_OK | (ready ? 0 : W_OK) | X_OK, AT_EACCESS) != 0)
+        problem(d, "%s is not used: %s", dir, strerror(errno));
+    else
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+void kcache_disk_open(struct kcache_disk *d, const char *dir, const char *ready, int64_t max_bytes)
+{
+    *d = (struct kcache_disk){.fd = -1, .ready = -1, .max_bytes = max_bytes};
     pthread_mutex_init(&d->lock, NULL);
+    if (ready)
+        d->ready = open_folder(d, ready, true);
     if (!dir || max_bytes <= 0)
         return;
     make_folders(dir);
-    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    struct stat st;
-    if (fd < 0 || fstat(fd, &st) != 0) {
-        problem(d, "cannot open %s: %s", dir, strerror(errno));
-    } else if (!trusted(&st)) {
-        problem(d, "%s is not used: it belongs to another user, or others may write to it", dir);
-    } else if (faccessat(fd, ".", R_OK | W_OK | X_OK, AT_EACCESS) != 0) {
-        problem(d, "%s is not used: %s", dir, strerror(errno));
-    } else {
-        d->fd = fd;
-        d->trimming = true;
-        trim(d);
+    d->fd = open_folder(d, dir, false);
+    if (d->fd < 0)
         return;
-    }
-    if (fd >= 0)
-        close(fd);
+    d->trimming = true;
+    trim(d);
 }
 
 void kcache_disk_close(struct kcache_disk *d)
 {
     if (d->fd >= 0)
         close(d->fd);
-    d->fd = -1;
+    if (d->ready >= 0)
+        close(d->ready);
+    d->fd = d->ready = -1;
     pthread_mutex_destroy(&d->lock);
 }
 
 /* Reads the opened file of the key; NULL unless everything about it is right. */
-static void *read_file(int fd, const struct code_key *key, const struct stat *st, size_t *ret_n)
+static void *read_file(int fd, const struct code_key *key, const struct stat *st, bool ready,
+                       size_t *ret_n)
 {
     struct file_header h;
-    if (!S_ISREG(st->st_mode) || !trusted(st) || st->st_size <= (off_t)sizeof h ||
+    if (!S_ISREG(st->st_mode) || !trusted(st, ready) || st->st_size <= (off_t)sizeof h ||
         st->st_size > MAX_FILE || !read_all(fd, &h, sizeof h))
         return NULL;
     size_t n = (size_t)st->st_size - sizeof h;
@@ -266,15 +281,16 @@ static void *read_file(int fd, const struct code_key *key, const struct stat *st
     return taken;
 }
 
-bool kcache_disk_load(struct kcache_disk *d, const struct code_key *key, void **ret_bytes,
-                      size_t *ret_n)
+static bool load_from(struct kcache_disk *d, bool ready, const struct code_key *key,
+                      void **ret_bytes, size_t *ret_n)
 {
     char name[NAME_LEN + 1];
-    if (d->fd < 0)
+    const int folder = ready ? d->ready : d->fd;
+    if (folder < 0 || (ready && atomic_load(&d->not_ready)))
         return false;
     code_key_text(key, name);
     /* O_NONBLOCK: do not block on a pipe of that name */
-    int fd = openat(d->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) {
         if (errno != ENOENT)
             problem(d, "cannot open %s: %s", name, strerror(errno));
@@ -282,8 +298,8 @@ bool kcache_disk_load(struct kcache_disk *d, const struct code_key *key, void **
     }
     struct stat st;
     size_t n;
-    void *bytes = fstat(fd, &st) == 0 ? read_file(fd, key, &st, &n) : NULL;
-    if (bytes && clock_date() - st.st_mtim.tv_sec > TOUCH_AFTER)
+    void *bytes = fstat(fd, &st) == 0 ? read_file(fd, key, &st, ready, &n) : NULL;
+    if (bytes && !ready && clock_date() - st.st_mtim.tv_sec > TOUCH_AFTER)
         futimens(fd, NULL);
     close(fd);
     if (!bytes) {
@@ -293,6 +309,12 @@ bool kcache_disk_load(struct kcache_disk *d, const struct code_key *key, void **
     *ret_bytes = bytes;
     *ret_n = n;
     return true;
+}
+
+bool kcache_disk_load(struct kcache_disk *d, const struct code_key *key, void **ret_bytes,
+                      size_t *ret_n)
+{
+    return load_from(d, false, key, ret_bytes, ret_n) || load_from(d, true, key, ret_bytes, ret_n);
 }
 
 /* Writes the file under a temporary name and renames it; false with errno. */
@@ -351,9 +373,8 @@ void kcache_disk_store(struct kcache_disk *d, const struct code_key *key, const 
 void kcache_disk_drop(struct kcache_disk *d, const struct code_key *key)
 {
     char name[NAME_LEN + 1];
-    if (d->fd < 0)
-        return;
     code_key_text(key, name);
     problem(d, "the driver rejected the code in %s", name);
-    unlinkat(d->fd, name, 0); /* the next look corrects d->bytes */
+    if (d->fd < 0 || unlinkat(d->fd, name, 0) != 0) /* the next look corrects d->bytes */
+        atomic_store(&d->not_ready, true);
 }

@@ -273,6 +273,7 @@ static enum err_code open_all(struct cuda *c, struct err *e)
     timed(c, "driver", &since);
     struct kcache_config k = {
         .dir = c->config.kernel_cache,
+        .ready = c->config.ready_kernels,
         .max_disk_bytes = c->config.kernel_cache_bytes,
         .max_entries = c->config.kernel_cache_entries > 0 ? c->config.kernel_cache_entries
                                                           : KERNEL_CACHE_ENTRIES,
