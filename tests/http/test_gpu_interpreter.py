@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 
+from client import NPY, npy_bytes
 from conftest import Daemon, fake_gpu, find_binary, until
 
 ARCHITECTURE = "sm_90"
@@ -49,8 +50,8 @@ def settled(api):
 
 
 def loaded(api):
-    """Waits for the pack kernels and the three machines."""
-    until(lambda: figure(api, 'arrayd_cuda_kernel_cache_total{from="disk"}') >= 4)
+    """Waits for the pack kernels, the three machines and the scans."""
+    until(lambda: figure(api, 'arrayd_cuda_kernel_cache_total{from="disk"}') >= 16)
     time.sleep(0.2)
 
 
@@ -86,8 +87,6 @@ def test_new_expressions_are_not_compiled_before_they_come_again(gpu_with, kerne
     again, timing = evaluate(api, "sin(x) - x")
     assert again.tobytes() == first.tobytes() and tier(timing) == "compiled"  # the same bits
     assert interpreted(api) == runs
-    kernel, = api.expect(200, api.post("/v1/explain", {"expr": "cumulative_sum(x)"})).json()["kernels"]
-    assert not kernel["interpreted"]
     api.close()
 
 
@@ -112,6 +111,56 @@ def test_reductions(gpu_with, kernels):
     until(lambda: compiled(api) >= made + 5) or settled(api)
     runs = interpreted(api)
     assert all(evaluate(api, f"{f}(x*3 - x)")[0].tobytes() == first[f].tobytes() for f in first) and interpreted(api) == runs
+    api.close()
+
+
+def test_scans_along_rows(gpu_with, kernels):
+    """Of any length: what scans the values that are there is compiled already. The same bits as of compiled kernels."""
+    api = gpu_with("--kernel-cache", kernels, "--keep-arrays=no").client()
+    loaded(api)  # without the sums of memory that is to be kept, which are compiled
+    other = gpu_with("--kernel-cache", kernels, "--interpreter=no").client()
+    rng = np.random.default_rng(6)
+    for dtype, n in [("float32", 1), ("float32", 3), ("float32", 65), ("float32", 5000), ("float64", 300), ("complex64", 700), ("complex128", 129),
+                     ("uint8", 1000), ("uint64", 77)]:
+        x = (rng.random((5, n)) * 9).astype(dtype)
+        w = rng.random((5, 1)).astype("float32" if dtype == "float32" else "float64")
+        for c in (api, other):
+            for name, a in (("x", x), ("w", w)):
+                assert c.request("PUT", f"/v1/arrays/{name}", npy_bytes(a), content_type=NPY).status in (200, 201)
+        before, runs = compiled(api), interpreted(api)
+        for k, expr in enumerate(("cumulative_sum(x*x - x, 1)", "cumulative_prod(x*2 + 1, 1)", "cumulative_sum(x[:, ::-1] + w, 1)")):
+            r = api.expect(200, api.post("/v1/evaluate", {"expr": expr}, headers={"Accept": "application/octet-stream"}))
+            assert tier(r.headers["server-timing"]) == "interpreted", (dtype, n, expr)
+            assert interpreted(api) == runs + k + 1 and compiled(api) == before, (dtype, n, expr)
+            if (dtype, n) in [("float32", 65), ("float32", 5000), ("complex128", 129)]:
+                again = other.expect(200, other.post("/v1/evaluate", {"expr": expr}, headers={"Accept": "application/octet-stream"}))
+                assert tier(again.headers["server-timing"]) == "compiled" and again.body == r.body, (dtype, n, expr)
+        assert np.allclose(evaluate(api, "astype(cumulative_sum(x*1, 1), 'complex128')")[0].view("<c16").reshape(x.shape), np.cumsum(x.astype("c16"), 1),
+                           rtol=1e-6)
+    api.close()
+    other.close()
+
+
+def test_other_scans(gpu_with, kernels):
+    """Along columns, along very long rows and into parts of arrays the first of a kind is compiled."""
+    api = gpu_with("--kernel-cache", kernels).client()
+    loaded(api)
+    x = np.random.default_rng(7).random((70, 40))
+    api.create(name="x", data=x.tolist())
+    api.create(name="y", data=np.zeros((70, 41)).tolist())
+    api.create(name="long", dtype="float32", shape=[70000], fill=1)
+    for k in range(2):
+        runs, made = interpreted(api), compiled(api)
+        assert np.allclose(evaluate(api, f"cumulative_sum(x*{k + 2}, 0)" if k else "cumulative_sum(x*x, 0)")[0].reshape(x.shape),
+                           np.cumsum(x * (k + 2) if k else x * x, 0))
+        assert evaluate(api, f"astype(cumulative_sum(long + {k})[-1], 'float64')")[0].tolist() == [70000 * (k + 1)]
+        api.expect(200, api.post("/v1/evaluate", {"expr": f"cumulative_sum(x + {k}*x, 1)" if k else "cumulative_sum(x - 0.5, 1)", "out": "y",
+                                                  "index": ":, 1:"}))
+        want = np.cumsum(x + k * x if k else x - 0.5, 1)
+        assert np.allclose(api.download("y")[:, 1:], want)
+        if k:
+            assert interpreted(api) >= runs + 2
+        settled(api)
     api.close()
 
 

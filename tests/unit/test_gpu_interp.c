@@ -10,8 +10,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "compute/base/mem.h"
+#include "compute/gpu/code/compile.h"
 #include "compute/gpu/interp/interp_int.h"
 #include "compute/ir/ir_build.h"
+#include "tests/unit/real_nvrtc.h"
 
 static struct arena *arena;
 
@@ -62,6 +65,16 @@ static void store(struct world *w, uint32_t node)
     const struct ir_output out = {
         .node = node, .slot = 99, .dtype = (enum dtype)w->k->nodes[node].dtype, .view = w->v};
     assert_true(ir_add_output(&w->b, &out));
+}
+
+static struct form *form_of_store(struct world *w)
+{
+    const uint32_t steps = w->k->steps;
+    w->k->steps = 0;
+    struct form *f = form_of(arena, w->k, 256);
+    w->k->steps = steps;
+    assert_non_null(f);
+    return f;
 }
 
 /* The output becomes the largest of its values. */
@@ -134,10 +147,37 @@ static void what_is_no_program(void **state)
     w.k->fast_math = true;
     assert_null(program(&w, &m, &rest));
     w.k->fast_math = false;
-    w.k->outputs[0].kind = OUT_SCAN;
-    w.k->outputs[0].reduce = REDUCE_SUM;
-    w.k->outputs[0].axes = 1;
-    assert_null(program(&w, &m, &rest));
+    w.k->steps = 2;
+    assert_null(interp_program(arena, w.k, form_of_store(&w), 64 << 20, &m, &rest));
+}
+
+/* What follows a scan's program has one text for all lengths of rows; not a result with gaps. */
+static void scans_leave_what_is_scanned(void **state)
+{
+    (void)state;
+    const char *texts[2] = {interp_scan(arena, 0)->text, interp_scan(arena, 6)->text};
+    assert_string_not_equal(texts[0], texts[1]);
+    for (int64_t n = 1; n < 70000; n = 3 * n + 1)
+        for (int prod = 0; prod < 2; prod++) {
+            struct world w = world_of(n);
+            store(&w, op(&w, OP_EXP, DT_F32, ir_emit_load(&w.b, 0, DT_F32, &w.v, 0), 0));
+            struct ir_output *o = &w.k->outputs[0];
+            o->kind = OUT_SCAN;
+            o->reduce = prod ? REDUCE_PROD : REDUCE_SUM;
+            o->axes = 1;
+            enum machine m;
+            struct emitted *rest, *p = program(&w, &m, &rest);
+            assert_non_null(p);
+            if (n == 1) { /* one element is no scan */
+                assert_null(rest);
+                continue;
+            }
+            assert_int_equal(p->scratch, 4 * n);
+            assert_int_equal(strcmp(rest->text, texts[prod]) == 0, n < 65536);
+            o->view.strides[0] = 2;
+            assert_non_null(program(&w, &m, &rest));
+            assert_string_not_equal(rest->text, texts[prod]);
+        }
 }
 
 /* More values at a time than there are registers, and more steps than fit. */
@@ -164,6 +204,22 @@ static void what_does_not_fit(void **state)
             x = op(&w, i % 2 ? OP_EXP : OP_SIN, DT_F32, x, 0);
         store(&w, x);
         assert_int_equal(program(&w, &m, &rest) != NULL, n < INTERP_STEPS);
+    }
+}
+
+static void nvrtc_makes_machine_code_of_scans(void **state)
+{
+    (void)state;
+    const struct nvrtc *nvrtc = real_nvrtc();
+    if (!nvrtc)
+        skip();
+    for (int i = 0; i < INTERP_SCANS; i++) {
+        struct compiled code = {0};
+        struct err e = ERR_INIT;
+        if (compile_text(nvrtc, i % 2 ? "sm_80" : "sm_90", interp_scan(arena, i)->text, false,
+                         &code, &e) != ERR_OK)
+            fail_msg("%s", e.message);
+        mem_free(code.bytes);
     }
 }
 
@@ -224,6 +280,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_least_machine_that_has_every_value, setup, teardown),
         cmocka_unit_test_setup_teardown(an_index_is_an_int64, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_no_program, setup, teardown),
+        cmocka_unit_test_setup_teardown(scans_leave_what_is_scanned, setup, teardown),
+        cmocka_unit_test_setup_teardown(nvrtc_makes_machine_code_of_scans, setup, teardown),
         cmocka_unit_test_setup_teardown(what_does_not_fit, setup, teardown),
         cmocka_unit_test_setup_teardown(reductions_leave_what_is_reduced, setup, teardown),
         cmocka_unit_test_setup_teardown(machines_have_what_they_should, setup, teardown),

@@ -18,13 +18,14 @@
 #include "compute/gpu/cuda/pack.h"
 
 #define UNAVAILABLE "the interpreter could not be compiled"
-#define COMMAND     8    /* words of config.precompile, at most */
+#define KERNELS     (MACHINES + INTERP_SCANS) /* of a device: these first */
+#define COMMAND     8                         /* words of config.precompile, at most */
 #define LOOK_S      0.05 /* how often it is seen whether the process has ended */
 
 extern char **environ;
 
 struct machines {
-    struct prepared **on; /* MACHINES for each device */
+    struct prepared **on; /* KERNELS for each device */
     pthread_mutex_t lock;
     struct worker worker;
     int next;      /* of them, the one to be got */
@@ -39,7 +40,7 @@ bool machines_are_wanted(const struct cuda *c)
 
 CUfunction machines_function(const struct cuda *c, int device, enum machine m)
 {
-    const struct prepared *p = c->machines ? c->machines->on[device * MACHINES + (int)m] : NULL;
+    const struct prepared *p = c->machines ? c->machines->on[device * KERNELS + (int)m] : NULL;
     return p && atomic_load(&p->state) == PREPARED_READY ? p->function : NULL;
 }
 
@@ -59,7 +60,7 @@ static pid_t start_process(struct cuda *c, const char *arch)
     return posix_spawn(&pid, words[0], NULL, NULL, argv, environ) == 0 ? pid : 0;
 }
 
-/* Gets one machine after the other. */
+/* Gets one kernel after the other. */
 static double machines_step(void *user)
 {
     struct cuda *c = user;
@@ -68,7 +69,7 @@ static double machines_step(void *user)
     if (m->process && waitpid(m->process, NULL, WNOHANG) == 0)
         return LOOK_S;
     m->process = 0;
-    if (m->next == c->n_devices * MACHINES)
+    if (m->next == c->n_devices * KERNELS)
         return WORKER_RESTS;
     struct prepared *p = m->on[m->next];
     const char *arch = c->devices[p->device].arch;
@@ -89,16 +90,22 @@ static double machines_step(void *user)
 
 /* --- opening --- */
 
+static struct emitted *kernel_emit(struct arena *arena, int number)
+{
+    return number < MACHINES ? machine_emit(arena, (enum machine)number)
+                             : interp_scan(arena, number - MACHINES);
+}
+
 static bool make(struct cuda *c)
 {
     struct machines *m = c->machines;
-    for (int i = 0; i < c->n_devices * MACHINES; i++) {
+    for (int i = 0; i < c->n_devices * KERNELS; i++) {
         struct arena *arena = arena_new(0);
         if (!arena)
             return false;
         arena_exempt(arena, true);
-        m->on[i] = prepared_of(&c->devices[i / MACHINES], arena,
-                               machine_emit(arena, (enum machine)(i % MACHINES)), false);
+        m->on[i] =
+            prepared_of(&c->devices[i / KERNELS], arena, kernel_emit(arena, i % KERNELS), false);
         if (!m->on[i])
             return false;
     }
@@ -119,7 +126,7 @@ enum err_code machines_open(struct cuda *c, struct err *e)
         .name = "arrayd-machines", .lock = &m->lock, .step = machines_step, .user = c};
     worker_init(&m->worker);
     c->machines = m;
-    m->on = mem_calloc((size_t)c->n_devices * MACHINES, sizeof(struct prepared *));
+    m->on = mem_calloc((size_t)c->n_devices * KERNELS, sizeof(struct prepared *));
     if (!m->on || !make(c))
         return err_oom(e);
     if (worker_start(&m->worker)) /* else kernels wait for their own code */
@@ -143,7 +150,7 @@ void machines_free(struct cuda *c)
     struct machines *m = c->machines;
     if (!m)
         return;
-    for (int i = 0; m->on && i < c->n_devices * MACHINES; i++)
+    for (int i = 0; m->on && i < c->n_devices * KERNELS; i++)
         if (m->on[i])
             prepared_unref(m->on[i]);
     worker_destroy(&m->worker);
@@ -159,16 +166,16 @@ enum err_code machines_precompile(const char *kernel_cache, const char *architec
 {
     struct cuda c = {0};
     struct kcache_config config = {
-        .dir = kernel_cache, .max_disk_bytes = INT64_MAX, .max_entries = 8};
+        .dir = kernel_cache, .max_disk_bytes = INT64_MAX, .max_entries = KERNELS};
     TRY(loader_nvrtc(&c.nvrtc, e));
     TRY(kcache_new(&config, c.nvrtc, &c.kcache, e));
     enum err_code code =
         kcache_folder(c.kcache) < 0
             ? err_set(e, ERR_BAD_FIELD, "%s cannot keep compiled kernels", kernel_cache)
             : cuda_pack_compile(&c, architecture, e);
-    for (int i = 0; i < MACHINES && code == ERR_OK; i++) {
+    for (int i = 0; i < KERNELS && code == ERR_OK; i++) {
         _cleanup_arena_ struct arena *arena = arena_new(0);
-        struct emitted *m = arena ? machine_emit(arena, (enum machine)i) : NULL;
+        struct emitted *m = arena ? kernel_emit(arena, i) : NULL;
         struct kcache_entry *entry = NULL;
         enum kcache_how how;
         code = m ? kcache_get(c.kcache, architecture, m->text, false, &entry, &how, e) : err_oom(e);

@@ -1,4 +1,5 @@
-/* The interpreter's machines on the devices: compiled, found on disk, loaded.
+/* The interpreter's machines, and the scans that run behind them, on the devices: compiled, found
+ * on disk, loaded.
  *
  * Called by cuda.c, prepare.c and backends.c. Thread-safe. */
 #ifndef ARRAYD_CUDA_MACHINES_H

@@ -312,14 +312,14 @@ struct prepared *prepared_of(struct cuda_device *d, struct arena *arena, struct 
     return p;
 }
 
-/* How it is interpreted; without memory it is not. A reduction's program and what is run behind it
+/* How it is interpreted; without memory it is not. A program and what is run behind it
  * have an arena of their own, because the latter may outlive the kernel in the compiler's queue. */
 static void make_program(struct cuda_device *d, struct prepared *p, const struct ir_kernel *k)
 {
     const struct form *f = p->emitted->form;
     const int64_t most = d->cuda->config.interpret_bytes;
     struct emitted *rest = NULL;
-    if (k->outputs[0].kind != OUT_REDUCE) {
+    if (!interp_has_rest(f)) {
         p->program = interp_program(p->arena, k, f, most, &p->machine, &rest);
         return;
     }

@@ -1,6 +1,7 @@
-/* The interpreter: kernels that run any elementwise IR kernel at once, as a program in their
- * parameters, while its own text is being compiled. The same bits, at first use microseconds
- * instead of the compiler's tenths of a second, and at full length a fraction of the speed.
+/* The interpreter: kernels that run any elementwise IR kernel, and the elementwise part of others,
+ * at once, as a program in their parameters, while its own text is being compiled. The same bits,
+ * at first use microseconds instead of the compiler's tenths of a second, and at full length a
+ * fraction of the speed.
  *
  * There are three machines, for elements of up to 4, 8 and 16 bytes; each is one text, compiled
  * once. A machine's registers lie in shared memory, a few neighbouring points of a thread in each;
@@ -20,14 +21,20 @@ struct emitted *machine_emit(struct arena *arena, enum machine m)
     __attribute__((warn_unused_result));
 
 /* The kernel, in this form (form_of's), as a machine's program: its launch and parameters; it has
- * no text. The program of a reduction leaves the values to be reduced, at most `most` bytes, in
- * scratch memory, and *ret_rest, launched after it, reduces them in the kernel's own form, so in
- * the same order; all such reductions share its text. *ret_rest is NULL for other kernels. Returns
- * NULL without memory, and for what cannot be a program: a scan, several steps, a kernel that
+ * no text. The program of a reduction or scan leaves its values, at most `most` bytes, in scratch
+ * memory, and *ret_rest, launched after it, reduces or scans them in the kernel's own form, so in
+ * the same order; all kernels of that form share its text. *ret_rest is NULL for other kernels.
+ * Returns NULL without memory, and for what cannot be a program: several steps, a kernel that
  * allows contraction, one that needs more registers or steps than there are. */
 struct emitted *interp_program(struct arena *arena, const struct ir_kernel *k, const struct form *f,
                                int64_t most, enum machine *ret, struct emitted **ret_rest)
     __attribute__((warn_unused_result));
+/* Whether the program of a kernel in this form leaves its values for a second kernel. */
+bool interp_has_rest(const struct form *f);
+/* The texts of *ret_rest that are compiled beside the machines: of scans along rows that are not
+ * very long, for results without gaps. NULL without memory. */
+#define INTERP_SCANS 12
+struct emitted *interp_scan(struct arena *arena, int number) __attribute__((warn_unused_result));
 /* Steps times points. */
 int64_t interp_work(const struct emitted *program);
 

@@ -68,7 +68,7 @@ struct program {
     const struct ir_kernel *k;
     const struct form *f;
     enum machine machine;
-    const struct emitted *rest; /* of a reduction; NULL: results are stored */
+    const struct emitted *rest; /* of a reduction or scan; NULL: results are stored */
     struct virtual_step *steps;
     size_t n, cap;
     uint8_t *constants; /* bytes, behind the steps */
@@ -93,6 +93,13 @@ uint32_t program_inside(struct program *p, uint32_t ctx);
 uint32_t program_offset(struct program *p, uint32_t ctx, const int64_t *strides);
 /* Whether elements with these strides lie in the order of the points' numbers. */
 bool program_runs(const struct program *p, const int64_t *strides);
+
+/* rest.c: bytes that the program leaves; the kernel behind it, which becomes p->rest, and reads
+ * from its own memory's end on (NULL: without memory, or too many parameters); where that end is.
+ */
+int64_t program_leaves(const struct program *p);
+struct emitted *program_second(struct program *p, struct arena *arena);
+int64_t program_behind_rest(const struct program *p);
 
 /* registers.c: the program as the machine takes it; false: more than fits. ret_registers: how many
  * it takes. */

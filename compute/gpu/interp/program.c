@@ -2,16 +2,10 @@
  * its context and the access, or the access alone where the elements lie in the points' order.
  * Loads, constants and indices are made where they are first used, so that they hold a register no
  * longer than they must. Stores come last, after every load, because a kernel may store to what it
- * loads.
- *
- * A reduction runs in two kernels. The program leaves the values to be reduced in scratch memory;
- * a kernel that does nothing else reduces them, in the form of the whole kernel, so that the order
- * of additions is the same. */
+ * loads. */
 #include <string.h>
 
 #include "compute/gpu/interp/interp_int.h"
-
-#define ALIGNMENT 256
 
 uint32_t program_add(struct program *p, struct virtual_step s)
 {
@@ -215,13 +209,7 @@ static void store(struct program *p, uint32_t output, uint32_t of)
                                                o->slot});
 }
 
-/* Where the rest's own memory ends. */
-static int64_t behind_rest(const struct program *p)
-{
-    return (p->rest->scratch + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
-
-/* What is reduced goes behind the memory of the rest, in the points' order. */
+/* What is reduced or scanned goes behind the memory of the rest, in the points' order. */
 static void leave(struct program *p, uint32_t of)
 {
     const struct ir_output *o = &p->k->outputs[0];
@@ -229,7 +217,7 @@ static void leave(struct program *p, uint32_t of)
         p, (struct virtual_step){by_size(STEP_STORE1, (enum dtype)p->k->nodes[o->node].dtype),
                                  false,
                                  {of, NONE, NONE},
-                                 (uint64_t)behind_rest(p),
+                                 (uint64_t)program_behind_rest(p),
                                  X_ADDRESS,
                                  EMIT_SCRATCH});
 }
@@ -274,14 +262,6 @@ static enum machine machine_for(const struct ir_kernel *k, const struct form *f)
     return most <= 4 ? MACHINE_4 : most <= 8 ? MACHINE_8 : MACHINE_16;
 }
 
-static bool is_interpreted(const struct ir_kernel *k)
-{
-    bool is = k->steps <= 1 && !k->fast_math;
-    for (uint32_t i = 0; i < k->n_outputs; i++)
-        is = is && (k->outputs[i].kind == OUT_STORE || k->outputs[i].kind == OUT_REDUCE);
-    return is;
-}
-
 static struct form *launch_form(struct arena *arena, const struct program *p, int registers)
 {
     struct form *f = arena_alloc(arena, sizeof *f);
@@ -294,59 +274,6 @@ static struct form *launch_form(struct arena *arena, const struct program *p, in
     f->block[0] = INTERP_BLOCK;
     f->block[1] = f->grid[1] = f->grid[2] = 1;
     return f;
-}
-
-static int64_t points_of(const struct form *f)
-{
-    int64_t n = 1;
-    for (int a = 0; a < f->rank; a++)
-        n *= f->shape[a];
-    return n;
-}
-
-/* The reduction of values that are there, in the form of the kernel that computes them. */
-static struct emitted *reduce_alone(struct arena *arena, const struct ir_kernel *k,
-                                    const struct form *f, int64_t offset)
-{
-    const struct ir_output *o = &k->outputs[0];
-    struct ir_node *node = arena_dup(arena, &k->nodes[o->node], sizeof *node);
-    struct ir_kernel *alone = arena_dup(arena, k, sizeof *k);
-    struct ir_input *in = arena_alloc(arena, sizeof *in);
-    struct ir_output *out = arena_dup(arena, o, sizeof *out);
-    struct form *g = arena_dup(arena, f, sizeof *f);
-    struct form_load *load = arena_alloc(arena, sizeof *load);
-    int64_t(*strides)[MAX_RANK] = arena_alloc(arena, sizeof *strides);
-    if (!node || !alone || !in || !out || !g || !load || !strides)
-        return NULL;
-    *node = (struct ir_node){.kind = IR_LOAD, .dtype = node->dtype};
-    in->slot = EMIT_SCRATCH;
-    in->dtype = (enum dtype)node->dtype;
-    in->view.offset = offset / (int64_t)dtype_size(in->dtype);
-    out->node = 0;
-    alone->nodes = node;
-    alone->inputs = in;
-    alone->outputs = out;
-    alone->n_nodes = alone->n_inputs = alone->n_ctxs = 1;
-    alone->n_scalars = alone->n_indices = alone->n_tables = alone->n_randoms = 0;
-    int64_t n = 1;
-    for (int a = f->rank - 1; a >= 0; a--) {
-        (*strides)[a] = f->shape[a] == 1 ? 0 : n;
-        n *= f->shape[a];
-    }
-    load->kind =
-        f->elements > 1 && f->shape[f->rank - 1] % f->elements == 0 ? LOAD_VECTOR : LOAD_EACH;
-    g->strides = strides;
-    g->general = false;
-    g->loads = load;
-    g->n_loads = 1;
-    return emit_in_form(arena, alone, g);
-}
-
-/* Its memory is known when it is written: it is written once more, to read behind that. */
-static struct emitted *rest_of(struct program *p, struct arena *arena)
-{
-    p->rest = reduce_alone(p->arena, p->k, p->f, 0);
-    return p->rest && !p->rest->indirect ? reduce_alone(arena, p->k, p->f, behind_rest(p)) : NULL;
 }
 
 /* What a program is made with; false without memory. */
@@ -367,19 +294,18 @@ static bool begin(struct program *p)
 struct emitted *interp_program(struct arena *arena, const struct ir_kernel *k, const struct form *f,
                                int64_t most, enum machine *ret, struct emitted **ret_rest)
 {
-    _cleanup_arena_ struct arena *work = is_interpreted(k) ? arena_new(0) : NULL;
+    _cleanup_arena_ struct arena *work = k->steps <= 1 && !k->fast_math ? arena_new(0) : NULL;
     struct program p = {.arena = work, .k = k, .f = f, .point = NONE, .machine = machine_for(k, f)};
     struct emitted *m = arena_alloc(arena, sizeof *m);
     *ret_rest = NULL;
     if (!work || !m || !begin(&p))
         return NULL;
-    if (k->outputs[0].kind == OUT_REDUCE) {
-        const int64_t bytes =
-            points_of(f) * (int64_t)dtype_size((enum dtype)k->nodes[k->outputs[0].node].dtype);
-        *ret_rest = bytes <= most ? rest_of(&p, arena) : NULL;
+    if (interp_has_rest(f)) {
+        const int64_t bytes = program_leaves(&p);
+        *ret_rest = bytes <= most ? program_second(&p, arena) : NULL;
         if (!*ret_rest)
             return NULL;
-        m->scratch = behind_rest(&p) + bytes;
+        m->scratch = program_behind_rest(&p) + bytes;
     }
     write_program(&p);
     int registers;

@@ -190,10 +190,17 @@ static void emit_rows(struct emitter *m, const struct scan *s)
     const struct form *f = m->f;
     const struct form_scan_rows *r = &f->scan_rows;
     int threads = s->size == 8 ? 1024 : s->size == 16 ? 768 : 512; /* per multiprocessor */
+    if (r->any) {
+        strb_add(&m->body, "#define AR_LANES ((int)p.lanes)\n#define AR_MANY ((int)p.many)\n");
+        emit_i64(m, f->lanes, "lanes");
+        emit_i64(m, r->many, "many");
+    } else {
+        strb_addf(&m->body, "#define AR_LANES %d\n#define AR_MANY %d\n", f->lanes, r->many);
+    }
     strb_addf(&m->body,
-              "#define AR_LANES %d\n#define AR_CHUNK %d\n#define AR_MOST %d\n#define AR_MANY %d\n"
-              "#define AR_AXIS AR_FAST\n#define AR_FLAT %d\n#define AR_RESIDENT %d\n",
-              f->lanes, r->bound, r->most, r->many, !r->fetch, threads / f->threads);
+              "#define AR_CHUNK %d\n#define AR_MOST %d\n#define AR_AXIS AR_FAST\n"
+              "#define AR_FLAT %d\n#define AR_RESIDENT %d\n",
+              r->bound, r->most, !r->fetch, threads / f->threads);
     if (r->fetch)
         strb_addf(&m->body, "#define AR_FETCH %d\n", r->fetch);
     emit_i64(m, f->kept, "kept");

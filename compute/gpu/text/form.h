@@ -100,6 +100,7 @@ struct form_scan_rows {
     int bound, most;
     int many;  /* rows per lane */
     int fetch; /* threads that access a row; 0: rows are one range */
+    bool any;  /* lanes, chunk and so on are arguments: one text for all lengths */
 };
 
 struct form {
@@ -151,6 +152,11 @@ struct form *form_of(struct arena *arena, const struct ir_kernel *k, int slot_al
  * blocks that have at most so much shared memory, in bytes; 1, and *ret_why "", without memory. */
 uint32_t form_steps(struct arena *arena, const struct ir_kernel *k, int slot_alignment,
                     int64_t shared, const char **ret_why);
+
+/* Makes f, of a scan of short rows (FORM_SCAN_ROWS), that of a copy whose rows are one range of
+ * such elements, from an aligned address to another, with one text for all lengths; the order of
+ * additions stays the same. */
+void form_any_rows(struct form *f, int size);
 
 /* "flat", "rows", "tile", "stencil", "reduce-inner", … */
 const char *form_name(const struct form *f);

@@ -137,6 +137,30 @@ static int at_once(const struct analysis *z)
 
 /* As few lanes per row as can hold it, so that they have few sums to combine; a lane of very short
  * rows has several. */
+static void lay_out_rows(struct form *f, int64_t length, int size)
+{
+    struct form_scan_rows *s = &f->scan_rows;
+    s->length = length;
+    s->most = LANE_BYTES / size;
+    f->lanes = 1;
+    while (f->lanes < FORM_BLOCK && (int64_t)f->lanes * s->most < length)
+        f->lanes *= 2;
+    int64_t parts = (length + f->lanes * s->most - 1) / (f->lanes * s->most);
+    s->chunk = (int)((length + parts * f->lanes - 1) / (parts * f->lanes));
+    s->part = parts > 1 ? (int64_t)s->chunk * f->lanes : length;
+    s->bound = s->chunk + s->chunk % 2; /* rows of similar length share a text */
+    s->bound = s->bound > s->most ? s->most : s->bound;
+    s->many = f->lanes == 1 ? s->most / s->chunk : 1;
+}
+
+static void launch_rows(struct form *f, int threads)
+{
+    f->threads = threads;
+    f->grid[0] = form_blocks(f->kept, (int64_t)f->threads / f->lanes * f->scan_rows.many);
+    f->block[0] = (unsigned)f->threads;
+    f->block[1] = 1;
+}
+
 static void short_rows(struct analysis *z, int64_t length, int64_t kept, int size)
 {
     struct form *f = z->f;
@@ -151,24 +175,26 @@ static void short_rows(struct analysis *z, int64_t length, int64_t kept, int siz
     form_classify(z);
     f->out_vector = f->elements > 1;
     f->kept = kept;
-    s->length = length;
-    s->most = LANE_BYTES / size;
-    f->lanes = 1;
-    while (f->lanes < FORM_BLOCK && (int64_t)f->lanes * s->most < length)
-        f->lanes *= 2;
-    int64_t parts = (length + f->lanes * s->most - 1) / (f->lanes * s->most);
-    s->chunk = (int)((length + parts * f->lanes - 1) / (parts * f->lanes));
-    s->part = parts > 1 ? (int64_t)s->chunk * f->lanes : length;
-    s->bound = s->chunk + s->chunk % 2; /* rows of similar length share a text */
-    s->bound = s->bound > s->most ? s->most : s->bound;
-    s->many = f->lanes == 1 ? s->most / s->chunk : 1;
+    lay_out_rows(f, length, size);
     while (s->fetch && (int64_t)s->fetch * f->elements < s->part)
         s->fetch *= 2;
     f->unroll = at_once(z);
-    f->threads = f->lanes < FORM_BLOCK ? FORM_BLOCK / 2 : FORM_BLOCK;
-    f->grid[0] = form_blocks(kept, (int64_t)f->threads / f->lanes * s->many);
-    f->block[0] = (unsigned)f->threads;
-    f->block[1] = 1;
+    launch_rows(f, f->lanes < FORM_BLOCK ? FORM_BLOCK / 2 : FORM_BLOCK);
+}
+
+void form_any_rows(struct form *f, int size)
+{
+    f->general = false;
+    f->rank = 1;
+    f->shape[0] = f->kept * f->scan_rows.length;
+    f->reduced_axes = 1;
+    f->elements = VECTOR_BYTES / size;
+    f->unroll = LANE_BYTES / VECTOR_BYTES;
+    f->out_vector = f->elements > 1;
+    f->scan_rows.fetch = 0;
+    f->scan_rows.any = true;
+    f->scan_rows.bound = f->scan_rows.most;
+    launch_rows(f, FORM_BLOCK);
 }
 
 void form_make_scan(struct analysis *z)

@@ -1,0 +1,148 @@
+/* What follows a program: a reduction or a scan runs in two kernels. The program leaves the values
+ * in scratch memory; a kernel that does nothing else reduces or scans them, in the form of the
+ * whole kernel, so that the order of additions is the same. All kernels of that form share its
+ * text.
+ *
+ * Scans of short rows have a text for each operation and type, whatever the length of the rows: for
+ * that the order of additions is the same, too, and these few texts are compiled with the machines.
+ */
+#include <string.h>
+
+#include "compute/gpu/interp/interp_int.h"
+
+#define ALIGNMENT    256
+#define VECTOR_BYTES 16
+
+bool interp_has_rest(const struct form *f)
+{
+    return f->kind == FORM_REDUCE || f->kind == FORM_SCAN || f->kind == FORM_SCAN_ROWS;
+}
+
+static enum dtype type_of(const struct ir_kernel *k)
+{
+    return (enum dtype)k->nodes[k->outputs[0].node].dtype;
+}
+
+int64_t program_leaves(const struct program *p)
+{
+    int64_t n = (int64_t)dtype_size(type_of(p->k));
+    for (int a = 0; a < p->f->rank; a++)
+        n *= p->f->shape[a];
+    return n;
+}
+
+int64_t program_behind_rest(const struct program *p)
+{
+    return (p->rest->scratch + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+/* The kernel `k` of values that are there, at this offset in bytes, in a form whose axes and loads
+ * are set here. */
+static struct emitted *alone(struct arena *arena, const struct ir_kernel *k, struct form *take_f,
+                             int64_t offset)
+{
+    struct form *f = take_f;
+    struct ir_node *node = arena_dup(arena, &k->nodes[k->outputs[0].node], sizeof *node);
+    struct ir_kernel *alone = arena_dup(arena, k, sizeof *k);
+    struct ir_input *in = arena_alloc(arena, sizeof *in);
+    struct ir_output *out = arena_dup(arena, &k->outputs[0], sizeof *out);
+    struct form_load *load = arena_alloc(arena, sizeof *load);
+    int64_t(*strides)[MAX_RANK] = arena_alloc(arena, sizeof *strides);
+    if (!f || !node || !alone || !in || !out || !load || !strides)
+        return NULL;
+    *node = (struct ir_node){.kind = IR_LOAD, .dtype = node->dtype};
+    in->slot = EMIT_SCRATCH;
+    in->dtype = (enum dtype)node->dtype;
+    in->view.offset = offset / (int64_t)dtype_size(in->dtype);
+    out->node = 0;
+    alone->nodes = node;
+    alone->inputs = in;
+    alone->outputs = out;
+    alone->n_nodes = alone->n_inputs = alone->n_ctxs = 1;
+    alone->n_scalars = alone->n_indices = alone->n_tables = alone->n_randoms = 0;
+    int64_t n = 1;
+    for (int a = f->rank - 1; a >= 0; a--) {
+        (*strides)[a] = f->shape[a] == 1 ? 0 : n;
+        n *= f->shape[a];
+    }
+    const bool range = f->kind == FORM_SCAN_ROWS && !f->scan_rows.fetch;
+    if (range) /* even of one element: the text is the same */
+        (*strides)[0] = 1;
+    const bool whole = range || f->shape[f->rank - 1] % f->elements == 0;
+    load->kind = f->elements > 1 && whole ? LOAD_VECTOR : LOAD_EACH;
+    f->strides = strides;
+    f->general = false;
+    f->loads = load;
+    f->n_loads = 1;
+    return emit_in_form(arena, alone, f);
+}
+
+/* Whether the text that serves all scans of short rows will do. */
+static bool any_rows(const struct program *p)
+{
+    const struct ir_output *o = &p->k->outputs[0];
+    return p->f->kind == FORM_SCAN_ROWS && !p->f->wide && o->dtype == type_of(p->k) &&
+           program_runs(p, p->f->out_strides[0]) &&
+           o->view.offset * (int64_t)dtype_size(o->dtype) % VECTOR_BYTES == 0;
+}
+
+static struct emitted *rest_at(struct arena *arena, const struct program *p, int64_t offset)
+{
+    struct form *g = arena_dup(arena, p->f, sizeof *g);
+    int64_t(*one)[MAX_RANK] = arena_alloc(arena, sizeof *one);
+    if (!g || !one)
+        return NULL;
+    if (any_rows(p)) {
+        form_any_rows(g, (int)dtype_size(type_of(p->k)));
+        (*one)[0] = 1;
+        g->out_strides = one;
+    }
+    return alone(arena, p->k, g, offset);
+}
+
+/* Its memory is known when it is written: it is written once more, to read behind that. */
+struct emitted *program_second(struct program *p, struct arena *arena)
+{
+    p->rest = rest_at(p->arena, p, 0);
+    return p->rest && !p->rest->indirect ? rest_at(arena, p, program_behind_rest(p)) : NULL;
+}
+
+/* --- the texts of scans --- */
+
+static const struct {
+    enum reduce_op op;
+    enum dtype t;
+} scans[INTERP_SCANS] = {
+    {REDUCE_SUM, DT_F32},  {REDUCE_SUM, DT_F64},  {REDUCE_SUM, DT_I64},  {REDUCE_SUM, DT_U64},
+    {REDUCE_SUM, DT_C64},  {REDUCE_SUM, DT_C128}, {REDUCE_PROD, DT_F32}, {REDUCE_PROD, DT_F64},
+    {REDUCE_PROD, DT_I64}, {REDUCE_PROD, DT_U64}, {REDUCE_PROD, DT_C64}, {REDUCE_PROD, DT_C128},
+};
+
+struct emitted *interp_scan(struct arena *arena, int number)
+{
+    /* numbers are arguments: any will do */
+    struct ir_node node = {.kind = IR_LOAD, .dtype = (uint8_t)scans[number].t};
+    struct ir_output out = {.kind = OUT_SCAN,
+                            .dtype = scans[number].t,
+                            .reduce = scans[number].op,
+                            .axes = 1,
+                            .view = {1, {2}, {1}, 0}};
+    struct ir_input in = {.dtype = scans[number].t, .view = {1, {2}, {1}, 0}};
+    struct ir_ctx ctx;
+    memset(&ctx, 0, sizeof ctx);
+    ctx.rank = 1;
+    ctx.shape[0] = 2;
+    struct ir_kernel k = {.rank = 1,
+                          .shape = {2},
+                          .nodes = &node,
+                          .n_nodes = 1,
+                          .inputs = &in,
+                          .n_inputs = 1,
+                          .outputs = &out,
+                          .n_outputs = 1,
+                          .ctxs = &ctx,
+                          .n_ctxs = 1};
+    struct form *f = form_of(arena, &k, ALIGNMENT);
+    const struct program p = {.arena = arena, .k = &k, .f = f};
+    return f ? rest_at(arena, &p, 0) : NULL;
+}
