@@ -3,6 +3,7 @@ import os
 import re
 import shutil
 import subprocess
+import threading
 import time
 
 import numpy as np
@@ -302,3 +303,108 @@ def test_mistakes_of_precompile(tmp_path):
     for arguments, status, words in [([], 2, "usage"), ([tmp_path / "k"], 2, "usage"), ([tmp_path / "file", ARCHITECTURE], 1, "cannot keep")]:
         ran = subprocess.run([find_binary(), "precompile", *arguments], env={**os.environ, **fake}, capture_output=True, text=True, timeout=60)
         assert ran.returncode == status and words in ran.stderr, ran.stderr
+
+
+# --- several users ---
+
+class Crowd:
+    """So many clients, each of which asks for its own expressions in turn, and notes how long each took."""
+
+    def __init__(self, clients, expressions, **fields):
+        self.took, self.ending, self.fields, self.statuses = [], False, fields, set()
+        self.threads = [threading.Thread(target=self.run, args=(c, e)) for c, e in zip(clients, expressions)]
+        for t in self.threads:
+            t.start()
+
+    def run(self, c, expressions):
+        for expr in expressions:
+            begun = time.monotonic()
+            try:
+                self.statuses.add(c.post("/v1/evaluate", {"expr": expr, "inline": True, **self.fields}).status)
+            except OSError:  # the daemon has ended
+                return
+            self.took.append(time.monotonic() - begun)
+            if self.ending:
+                return
+
+    def join(self):
+        for t in self.threads:
+            t.join()
+
+
+def new(number):
+    """An expression that no other number makes the same kernel of: its digits in base 6 are its operations."""
+    expr, ops = "x", ["sin({})", "cos({})", "({} + x)", "({} - 2)", "({}*x)", "tanh({})"]
+    for k in range(5):
+        expr = ops[number // 6**k % 6].format(expr)
+    return expr
+
+
+@pytest.fixture
+def users(gpu_with, kernels, accounts, tmp_path):
+    """users(n, options): the daemon, whose compiler has compiled nothing yet, and clients of as many users, with an array x each."""
+    def start(n, *args):
+        names = [f"user{k}" for k in range(n)]
+        for name in names:
+            accounts.add(name, role="operator")  # who see figures
+        d = gpu_with("--kernel-cache", kernels, "--keep-arrays=no", "--accounts", accounts.path, *args,
+                     environment={"ARRAYD_FAKE_CACHE": str(tmp_path / "compiled")})
+        clients = [accounts.client(d, name) for name in names]
+        for c in clients:
+            c.create(name="x", data=np.linspace(0, 1, 50).tolist())
+        loaded(clients[0])
+        return clients
+
+    return start
+
+
+def median(took):
+    return sorted(took)[len(took) // 2]
+
+
+@pytest.mark.alone
+def test_ten_users_new_expressions_at_once(users):
+    clients = users(10)
+    quiet = Crowd(clients[:1], [[new(k) for k in range(20)]])
+    quiet.join()
+    crowd = Crowd(clients, [[new(100*u + k) for k in range(8)] for u in range(1, 11)])
+    crowd.join()
+    assert crowd.statuses == quiet.statuses == {200} and len(crowd.took) == 80
+    assert interpreted(clients[0]) >= 100 and compiled(clients[0]) == 0
+    # ten at once on a few cores: each waits for the others' microseconds on the device, and for no compiler
+    assert median(crowd.took) < 10 * median(quiet.took) * 4 + 0.05, (median(crowd.took), median(quiet.took))
+    for c in clients:
+        c.close()
+
+
+@pytest.mark.alone
+def test_a_flood_of_new_expressions_delays_nobody_else(users):
+    """Neither one of expressions that are interpreted, nor one of those that wait for the compiler."""
+    ann, bob, carl = users(3, "--compile-threads", 1)
+    quiet = Crowd([ann], [[new(k) for k in range(20)]])
+    quiet.join()
+    assert quiet.statuses == {200}
+    most = 20 * median(quiet.took) + 0.1
+    flood = Crowd([bob.clone() for _ in range(6)], [[new(1000*k + i) for i in range(1000)] for k in range(1, 7)])
+    beside = Crowd([ann], [[new(100 + k) for k in range(20)]])
+    beside.join()
+    flood.ending = True
+    flood.join()
+    assert beside.statuses == {200} and flood.statuses == {200} and len(flood.took) > 20
+    assert median(beside.took) < most, (median(beside.took), most)
+
+    one = Crowd([ann], [[new(200)]], fast_math=True)  # what one compilation takes
+    one.join()
+    flood = Crowd([bob.clone() for _ in range(12)], [[new(3000 + i)] for i in range(12)], fast_math=True)
+    time.sleep(0.3)
+    beside = Crowd([ann], [[new(300 + k) for k in range(20)]])
+    turn = Crowd([carl], [[new(400)]], fast_math=True)
+    beside.join()
+    turn.join()
+    waiting = sum(t.is_alive() for t in flood.threads)
+    assert beside.statuses == turn.statuses == {200} and median(beside.took) < most
+    # carl waits for the kernel that is being compiled, and perhaps for another of bob's: not for all twelve
+    assert turn.took[0] < 5 * one.took[0] + 1 and waiting >= 5, (turn.took, one.took, waiting)
+    flood.join()
+    for c in (ann, bob, carl):
+        c.close()

@@ -1,7 +1,7 @@
-/* The interpreter: kernels that run any elementwise IR kernel, and the elementwise part of others,
- * at once, as a program in their parameters, while its own text is being compiled. The same bits,
- * at first use microseconds instead of the compiler's tenths of a second, and at full length a
- * fraction of the speed.
+/* The interpreter: kernels that run any elementwise IR kernel at once, as a program in their
+ * parameters, while its own text is being compiled; and the elementwise part of reductions and
+ * scans. The same bits, at first use microseconds instead of the compiler's tenths of a second, and
+ * at full length a fraction of the speed.
  *
  * There are three machines, for elements of up to 4, 8 and 16 bytes; each is one text, compiled
  * once. A machine's registers lie in shared memory, a few neighbouring points of a thread in each;
