@@ -83,6 +83,18 @@ def test_the_bits_of_a_row_are_its_own(both, n):
     assert both.download("b").tobytes() == together.tobytes()
 
 
+def test_few_long_rows_have_the_bits_of_many(both):
+    """A row's parts are then done by blocks side by side, not by one."""
+    if both.device == "cpu":
+        pytest.skip("there the order depends on the number of rows, too")
+    a = (np.random.default_rng(1).random((530, 2100)) - 0.5) * 10.0 ** np.random.default_rng(2).integers(-8, 8, (530, 2100))
+    hold(both, "a", a)
+    together = scanned(both, "cumulative_sum(a, 1)")
+    np.testing.assert_allclose(together, np.cumsum(a, 1), rtol=1e-9, atol=1e-5)
+    assert scanned(both, "cumulative_sum(a[:3], 1)").tobytes() == together[:3].tobytes()
+    assert scanned(both, "cumulative_sum(a[528])").tobytes() == together[528].tobytes()
+
+
 def test_what_is_fused_into_rows(both):
     """Operands that are the same along rows or columns, indices, neighbours: rows are then accessed one by one."""
     a = np.random.default_rng(8).random((6, 75))

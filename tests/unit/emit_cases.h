@@ -177,6 +177,7 @@ static const struct { const char *name, *text; } emit_golden[] = {
     {"reduce-outer", "max(a, axis=1)"}, {"scan-inner", "cumulative_sum(big*row[0], 1)"},
     {"scan-rows", "cumulative_sum(a*b, 2)"},
     {"scan-rows-apart", "cumulative_sum(sq[:, 1:], 1)"},
+    {"scan-rows-split", "cumulative_sum(astype(long_row[:9000], 'complex64'))"},
     {"scan-outer", "cumulative_prod(z, 0)"}, {"scan-split", "cumulative_sum(tall, 0)"},
     {"scan-split-row", "cumulative_sum(astype(long_row, 'float64'))"},
     {"scan-split-columns", "cumulative_prod(tall40, 0)"},

@@ -199,8 +199,15 @@ static void emit_rows(struct emitter *m, const struct scan *s)
     }
     strb_addf(&m->body,
               "#define AR_CHUNK %d\n#define AR_MOST %d\n#define AR_AXIS AR_FAST\n"
-              "#define AR_FLAT %d\n#define AR_RESIDENT %d\n",
-              r->bound, r->most, !r->fetch, threads / f->threads);
+              "#define AR_FLAT %d\n#define AR_SPLIT %d\n#define AR_RESIDENT %d\n",
+              r->bound, r->most, !r->fetch, r->parts > 1, threads / f->threads);
+    if (r->parts > 1) {
+        const enum dtype t = m->k->outputs[0].dtype;
+        const int state = t == DT_C64 || t == DT_C128 ? 16 : 8;
+        emit_address(m, EMIT_SCRATCH, 0, "ar_u64 *", "mail");
+        emit_i64(m, r->parts, "parts");
+        m->out->zeroed = m->out->scratch = f->kept * r->parts * 2 * state;
+    }
     if (r->fetch)
         strb_addf(&m->body, "#define AR_FETCH %d\n", r->fetch);
     emit_i64(m, f->kept, "kept");

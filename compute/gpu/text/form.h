@@ -100,6 +100,7 @@ struct form_scan_rows {
     int bound, most;
     int many;  /* rows per lane */
     int fetch; /* threads that access a row; 0: rows are one range */
+    int parts; /* of a row, each with a block of its own; 1: a block does all */
     bool any;  /* lanes, chunk and so on are arguments: one text for all lengths */
 };
 

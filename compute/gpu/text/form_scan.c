@@ -151,12 +151,14 @@ static void lay_out_rows(struct form *f, int64_t length, int size)
     s->bound = s->chunk + s->chunk % 2; /* rows of similar length share a text */
     s->bound = s->bound > s->most ? s->most : s->bound;
     s->many = f->lanes == 1 ? s->most / s->chunk : 1;
+    s->parts = f->kept < ENOUGH_BLOCKS ? (int)parts : 1;
 }
 
 static void launch_rows(struct form *f, int threads)
 {
     f->threads = threads;
-    f->grid[0] = form_blocks(f->kept, (int64_t)f->threads / f->lanes * f->scan_rows.many);
+    f->grid[0] = (unsigned)f->scan_rows.parts *
+                 form_blocks(f->kept, (int64_t)f->threads / f->lanes * f->scan_rows.many);
     f->block[0] = (unsigned)f->threads;
     f->block[1] = 1;
 }
@@ -193,6 +195,7 @@ void form_any_rows(struct form *f, int size)
     f->out_vector = f->elements > 1;
     f->scan_rows.fetch = 0;
     f->scan_rows.any = true;
+    f->scan_rows.parts = 1;
     f->scan_rows.bound = f->scan_rows.most;
     launch_rows(f, FORM_BLOCK);
 }

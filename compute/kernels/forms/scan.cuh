@@ -28,63 +28,15 @@
 #define ARRAYD_SCAN_CUH
 
 #if AR_SPLIT
-/* A published total: words of 8 bytes, each with 32 bits of it and, below, a 1 where memory was
- * cleared. A word is written and read whole, and no order between words matters, so no fence is
- * needed. p.mail: for each level the totals of all lines, for AR_WIDTH columns; those that a warp
- * reads are contiguous. */
+/* p.mail: for each level the totals of all lines, for AR_WIDTH columns; those that a warp reads are
+ * contiguous. */
+#include "compute/kernels/forms/mail.cuh"
 #define AR_WORDS ((int)(sizeof(ar_carry) / 4))
-union ar_letter {
-    ar_carry c;
-    ar_u32 w[AR_WORDS];
-    __device__ ar_letter() {}
-};
 AR_FN ar_u64 *ar_mail(const ar_params &p, int level, int line, int k, int column)
 {
     const int number = (int)p.first[level] + line * (int)p.count[level] + k;
     return p.mail + (AR_INNER ? (ar_i64)column * p.letters + number
                               : (ar_i64)number * AR_WIDTH + column) * AR_WORDS;
-}
-AR_FN void ar_post(ar_u64 *to, const ar_carry &c)
-{
-    ar_letter l;
-    l.c = c;
-#pragma unroll
-    for (int i = 0; i < AR_WORDS; i++)
-        ((volatile ar_u64 *)to)[i] = (ar_u64)l.w[i] << 32 | 1;
-}
-/* Reads two words at once; C++ would read volatile ones one by one. (__ldcv() is not volatile
- * enough: the compiler removes a loop around it.) The tests' fake device does not support PTX. */
-AR_FN void ar_peek(const ar_u64 *from, ar_u64 &a, ar_u64 &b)
-{
-#if defined(ARRAYD_FAKE_DEVICE)
-    fake_access(from, 16, FAKE_READS);
-    a = *(const volatile ar_u64 *)from;
-    b = *(const volatile ar_u64 *)(from + 1);
-#else
-    asm volatile("ld.volatile.global.v2.u64 {%0, %1}, [%2];" : "=l"(a), "=l"(b) : "l"(from));
-#endif
-}
-AR_FN bool ar_look(const ar_u64 *from, ar_carry &c)
-{
-    ar_letter l;
-    ar_u64 all = 1, w[AR_WORDS];
-#pragma unroll
-    for (int i = 0; i < AR_WORDS; i += 2)
-        ar_peek(from + i, w[i], w[i + 1]);
-#pragma unroll
-    for (int i = 0; i < AR_WORDS; i++) {
-        l.w[i] = (ar_u32)(w[i] >> 32);
-        all &= w[i];
-    }
-    c = l.c;
-    return all != 0;
-}
-AR_FN ar_carry ar_await(const ar_u64 *from)
-{
-    ar_carry c;
-    while (!ar_look(from, c)) {
-    }
-    return c;
 }
 #endif
 
@@ -123,12 +75,12 @@ AR_FN void ar_publish(const ar_params &p, int line, int k, int column, ar_carry 
             return;
         ar_carry c = ar_begin();
         if (lane < AR_RADIX - 1)
-            c = ar_await(ar_mail(p, l, line, k - (AR_RADIX - 1) + lane, column));
+            c = ar_await<ar_carry>(ar_mail(p, l, line, k - (AR_RADIX - 1) + lane, column));
         total = ar_carry_merge(ar_gathered(c), total);
         k /= AR_RADIX;
     }
     if (k > 0)
-        total = ar_carry_merge(ar_await(ar_mail(p, AR_LEVELS, line, k - 1, column)), total);
+        total = ar_carry_merge(ar_await<ar_carry>(ar_mail(p, AR_LEVELS, line, k - 1, column)), total);
     if (lane == 0)
         ar_post(ar_mail(p, AR_LEVELS, line, k, column), total);
 }
@@ -152,7 +104,7 @@ AR_FN ar_carry ar_before(const ar_params &p, int line, int stretch, int column)
 #pragma unroll
     for (int l = 0; l <= AR_LEVELS; l++) {
         if (!known[l])
-            c[l] = ar_await(
+            c[l] = ar_await<ar_carry>(
                 ar_mail(p, l, line, l < AR_LEVELS ? k - k % AR_RADIX + lane : k - 1, column));
         k /= AR_RADIX;
     }
@@ -432,7 +384,7 @@ AR_FN ar_carry ar_before(const ar_params &p, int line, int stretch, ar_carry own
 #pragma unroll
         for (int i = 0; i < AR_RADIX - 1; i++) {
             if (!known[i])
-                c[i] = ar_await(ar_mail(p, l, line, k - n + i, column));
+                c[i] = ar_await<ar_carry>(ar_mail(p, l, line, k - n + i, column));
             sum = ar_carry_merge(sum, c[i]);
         }
         before = ar_carry_merge(sum, before);
@@ -441,7 +393,7 @@ AR_FN ar_carry ar_before(const ar_params &p, int line, int stretch, ar_carry own
         k /= AR_RADIX;
     }
     if (k > 0)
-        before = ar_carry_merge(ar_await(ar_mail(p, AR_LEVELS, line, k - 1, column)), before);
+        before = ar_carry_merge(ar_await<ar_carry>(ar_mail(p, AR_LEVELS, line, k - 1, column)), before);
     if (closes)
         ar_post(ar_mail(p, AR_LEVELS, line, k, column), ar_carry_merge(before, own));
     return before;

@@ -14,7 +14,9 @@
  * elements, where a vector would exceed it, one by one. Otherwise AR_FETCH threads access a row.
  *
  * A row that does not fit in a block's shared memory is processed in parts of p.part elements, one
- * after the other. Chunks, lanes and parts depend on the length of the rows, so the bits of a row
+ * after the other; or if rows are few (AR_SPLIT), each by a block of its own, which adds the totals
+ * of the parts before it in the same order. Blocks start in the order of their numbers, so a block
+ * only waits for blocks that have started. Chunks, lanes and parts depend on the length of the rows, so the bits of a row
  * do not depend on the others, nor on where they are in memory.
  *
  * emit_scan.c provides what it does for scan.cuh; ar_kept unless AR_FLAT. */
@@ -36,7 +38,41 @@ AR_FN constexpr int ar_place(int i)
 struct ar_bench {
     ar_result x[ar_place(AR_BLOCK * AR_MOST + AR_E)];
     ar_state totals[AR_BLOCK / 32];
+#if AR_SPLIT
+    ar_carry carry;
+#endif
 };
+
+#if AR_SPLIT
+#include "compute/kernels/forms/mail.cuh"
+#define AR_WORDS ((int)(sizeof(ar_state) / 4))
+
+/* Publishes the total of a part, and returns the sum before it; the whole block calls it. p.mail
+ * has the totals of a row's parts, row by row. */
+AR_FN ar_carry ar_before(const ar_params &p, ar_i64 row, int part, const ar_state &whole,
+                         ar_bench &shared)
+{
+    ar_u64 *mail = p.mail + row * p.parts * AR_WORDS;
+    const int tid = (int)threadIdx.x;
+    if (tid == 0)
+        ar_post(mail + part * AR_WORDS, whole);
+    if (tid < 32) {
+        ar_carry carry = ar_begin();
+        for (int first = 0; first < part; first += 32) {
+            ar_state total = ar_none();
+            if (first + tid < part)
+                total = ar_await<ar_state>(mail + (first + tid) * AR_WORDS);
+            __syncwarp();
+            for (int i = 0; i < 32 && first + i < part; i++)
+                carry = ar_carry_add(carry, ar_from_lane(total, i));
+        }
+        if (tid == 0)
+            shared.carry = carry;
+    }
+    __syncthreads();
+    return shared.carry;
+}
+#endif
 
 /* What a block processes at a time: `width` elements of each of `rows` rows. */
 struct ar_piece {
@@ -170,9 +206,9 @@ AR_FN void ar_scatter_edges(const ar_params &, const ar_piece &, const ar_result
 }
 #endif
 
-/* Scans a lane's chunk of a row of the piece; returns the sum of the row's lanes in `whole`. */
-AR_FN void ar_scan_row(const ar_params &p, const ar_piece &s, int row, ar_bench &shared,
-                       const ar_carry &carry, ar_state &whole)
+/* Scans a lane's chunk of a row of the piece, from `carry` on; returns that with the piece added. */
+AR_FN ar_carry ar_scan_row(const ar_params &p, const ar_piece &s, int row, ar_bench &shared,
+                           ar_carry carry)
 {
     const int tid = (int)threadIdx.x, lane = tid % AR_LANES, at = lane * (int)p.chunk;
     const int from = s.lead + row * s.width + at;
@@ -186,8 +222,7 @@ AR_FN void ar_scan_row(const ar_params &p, const ar_piece &s, int row, ar_bench 
             x[j] = shared.x[ar_place(from + j)];
             sum = ar_join(sum, ar_lift(x[j]));
         }
-    whole = sum;
-    ar_state before = ar_none();
+    ar_state whole = sum, before = ar_none();
     if (AR_LANES > 1) {
         const int width = AR_LANES < 32 ? AR_LANES : 32, side = lane % width, of = tid % 32;
         ar_state upto = sum;
@@ -215,12 +250,16 @@ AR_FN void ar_scan_row(const ar_params &p, const ar_piece &s, int row, ar_bench 
             whole = sums;
         }
     }
+#if AR_SPLIT
+    carry = ar_before(p, s.row, (int)(s.begin / p.part), whole, shared);
+#endif
 #pragma unroll
     for (int j = 0; j < AR_CHUNK; j++)
         if (j < n) {
             before = ar_join(before, ar_lift(x[j]));
             shared.x[ar_place(from + j)] = ar_end(carry, before);
         }
+    return ar_carry_add(carry, whole);
 }
 
 extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_RESIDENT) ar_kernel(AR_TAKES)
@@ -228,17 +267,23 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_RESIDENT) ar_kernel(AR
     AR_GIVEN
     __shared__ ar_bench shared;
     const int group = (int)threadIdx.x / AR_LANES;
-    ar_carry carry = ar_begin();
-    for (ar_i64 begin = 0; begin < p.length; begin += p.part) {
-        const ar_piece s = ar_piece_of(p, (ar_i64)blockIdx.x * AR_ROWS, begin);
+    ar_carry carry = ar_begin(), next;
+#if AR_SPLIT
+    const ar_i64 row = blockIdx.x / (unsigned)p.parts;
+    const ar_i64 begin = (ar_i64)(blockIdx.x % (unsigned)p.parts) * p.part;
+#else
+    const ar_i64 row = (ar_i64)blockIdx.x * AR_ROWS;
+    for (ar_i64 begin = 0; begin < p.length; begin += p.part)
+#endif
+    {
+        const ar_piece s = ar_piece_of(p, row, begin);
         ar_gather(p, s, shared.x);
         ar_gather_edges(p, s, shared.x);
         __syncthreads();
-        ar_state whole;
 #pragma unroll 1
         for (int m = 0; m < AR_MANY; m++)
-            ar_scan_row(p, s, m * AR_GROUPS + group, shared, carry, whole);
-        carry = ar_carry_add(carry, whole);
+            next = ar_scan_row(p, s, m * AR_GROUPS + group, shared, carry);
+        carry = next;
         __syncthreads();
         ar_scatter(p, s, shared.x);
         ar_scatter_edges(p, s, shared.x);

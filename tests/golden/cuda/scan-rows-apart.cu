@@ -21,11 +21,12 @@ struct ar_params {
     alignas(8) ar_i64 t0;
 };
 #define AR_LANES 32
+#define AR_MANY 1
 #define AR_CHUNK 16
 #define AR_MOST 16
-#define AR_MANY 1
 #define AR_AXIS AR_FAST
 #define AR_FLAT 0
+#define AR_SPLIT 0
 #define AR_RESIDENT 8
 #define AR_FETCH 512
 template <int E> struct ar_operands {

@@ -20,11 +20,12 @@ struct ar_params {
     alignas(8) ar_f32 * out;
 };
 #define AR_LANES 4
+#define AR_MANY 1
 #define AR_CHUNK 16
 #define AR_MOST 16
-#define AR_MANY 1
 #define AR_AXIS AR_FAST
 #define AR_FLAT 1
+#define AR_SPLIT 0
 #define AR_RESIDENT 8
 template <int E> struct ar_operands {
     ar_vec<ar_f32, E> l0;

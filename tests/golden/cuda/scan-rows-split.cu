@@ -1,0 +1,88 @@
+#include "compute/kernels/scalar/scalar.h"
+typedef int ar_index;
+#define AR_RANK 1
+#define AR_FAST 0
+#define AR_BLOCK 256
+#define AR_E 4
+#define AR_UNROLL 2
+#define AR_STEP 1
+#include "compute/kernels/forms/common.cuh"
+#include "compute/kernels/forms/running.cuh"
+typedef ar_c128 ar_carry;
+struct ar_params {
+    alignas(8) const ar_f32 * in0;
+    alignas(8) ar_u64 * mail;
+    alignas(8) ar_i64 parts;
+    alignas(8) ar_i64 kept;
+    alignas(8) ar_i64 length;
+    alignas(8) ar_i64 part;
+    alignas(8) ar_i64 chunk;
+    alignas(8) ar_div div[1];
+    alignas(8) ar_c64 * out;
+};
+#define AR_LANES 256
+#define AR_MANY 1
+#define AR_CHUNK 8
+#define AR_MOST 8
+#define AR_AXIS AR_FAST
+#define AR_FLAT 1
+#define AR_SPLIT 1
+#define AR_RESIDENT 3
+template <int E> struct ar_operands {
+    ar_vec<ar_f32, E> l0;
+};
+template <int E> AR_FN void ar_fetch(const ar_params &p, const ar_at &at, ar_operands<E> &o)
+{
+    {
+    o.l0 = ar_load<ar_f32, E>(p.in0 + at.i[0]);
+    }
+}
+typedef ar_c64 ar_result;
+template <int E> AR_FN ar_result ar_point(const ar_params &p, const ar_at &at, const ar_operands<E> &o, int e)
+{
+    ar_index i[AR_RANK];
+#pragma unroll
+    for (int k = 0; k < AR_RANK; k++)
+        i[k] = at.i[k];
+    i[AR_FAST] += e * AR_STEP;
+    (void)i;
+    const ar_f32 v0 = o.l0.v[e];
+    const ar_c64 v1 = ar_cast_F32_C64(v0);
+    return v1;
+}
+template <int E> AR_FN void ar_put(const ar_params &p, const ar_at &at, const ar_vec<ar_result, E> &r)
+{
+    const ar_index to = 0 + at.i[0];
+    ar_store<ar_result, E>(p.out + to, r);
+}
+typedef ar_c128 ar_state;
+static_assert(sizeof(ar_carry) == 16, "of its mail");
+AR_FN ar_state ar_none(void)
+{
+    return ar_c128{0, 0};
+}
+AR_FN ar_state ar_lift(ar_result x)
+{
+    return ar_c128{x.re, x.im};
+}
+AR_FN ar_state ar_join(ar_state a, ar_state b)
+{
+    return ar_c128{a.re + b.re, a.im + b.im};
+}
+AR_FN ar_carry ar_begin(void)
+{
+    return ar_c128{0, 0};
+}
+AR_FN ar_carry ar_carry_add(ar_carry c, ar_state s)
+{
+    return ar_c128{c.re + s.re, c.im + s.im};
+}
+AR_FN ar_carry ar_carry_merge(ar_carry a, ar_carry b)
+{
+    return ar_c128{a.re + b.re, a.im + b.im};
+}
+AR_FN ar_result ar_end(ar_carry c, ar_state s)
+{
+    return ar_c64{(ar_f32)(c.re + s.re), (ar_f32)(c.im + s.im)};
+}
+#include "compute/kernels/forms/scan_rows.cuh"
