@@ -519,9 +519,9 @@ static void scans_are_in_an_order_that_the_length_determines(void **state)
         int64_t length;
         int lanes, chunk, many;
         int64_t part;
-    } cases[] = {{3, 1, 3, 5, 3},          {64, 4, 16, 1, 64},       {65, 8, 9, 1, 65},
-                 {512, 32, 16, 1, 512},    {513, 64, 9, 1, 513},     {4096, 256, 16, 1, 4096},
-                 {5000, 256, 10, 1, 2560}, {65535, 256, 16, 1, 4096}};
+    } cases[] = {{3, 1, 4, 4, 3},          {64, 4, 16, 1, 64},       {65, 8, 12, 1, 65},
+                 {512, 32, 16, 1, 512},    {513, 64, 12, 1, 513},    {4096, 256, 16, 1, 4096},
+                 {5000, 256, 12, 1, 3072}, {65535, 256, 16, 1, 4096}};
     _cleanup_arena_ struct arena *arena = arena_new(0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int way = 0; way < 4; way++) {

@@ -189,18 +189,22 @@ static void emit_rows(struct emitter *m, const struct scan *s)
 {
     const struct form *f = m->f;
     const struct form_scan_rows *r = &f->scan_rows;
-    int threads = s->size == 8 ? 1024 : s->size == 16 ? 768 : 512; /* per multiprocessor */
+    int threads = s->size == 8 ? 768 : s->size == 16 ? 640 : 512; /* per multiprocessor */
     if (r->any) {
-        strb_add(&m->body, "#define AR_LANES ((int)p.lanes)\n#define AR_MANY ((int)p.many)\n");
+        strb_add(&m->body, "#define AR_LANES ((int)p.lanes)\n#define AR_MANY ((int)p.many)\n"
+                           "#define AR_EACH ((int)p.chunk)\n");
         emit_i64(m, f->lanes, "lanes");
         emit_i64(m, r->many, "many");
+        emit_i64(m, r->chunk, "chunk");
     } else {
-        strb_addf(&m->body, "#define AR_LANES %d\n#define AR_MANY %d\n", f->lanes, r->many);
+        strb_addf(&m->body, "#define AR_LANES %d\n#define AR_MANY %d\n#define AR_EACH AR_CHUNK\n",
+                  f->lanes, r->many);
     }
     strb_addf(&m->body,
               "#define AR_CHUNK %d\n#define AR_MOST %d\n#define AR_AXIS AR_FAST\n"
-              "#define AR_FLAT %d\n#define AR_SPLIT %d\n#define AR_RESIDENT %d\n",
-              r->bound, r->most, !r->fetch, r->parts > 1, threads / f->threads);
+              "#define AR_FLAT %d\n#define AR_ALIGNED %d\n#define AR_SPLIT %d\n"
+              "#define AR_RESIDENT %d\n",
+              r->bound, r->most, !r->fetch, r->aligned, r->parts > 1, threads / f->threads);
     if (r->parts > 1) {
         const enum dtype t = m->k->outputs[0].dtype;
         const int state = t == DT_C64 || t == DT_C128 ? 16 : 8;
@@ -213,7 +217,6 @@ static void emit_rows(struct emitter *m, const struct scan *s)
     emit_i64(m, f->kept, "kept");
     emit_i64(m, r->length, "length");
     emit_i64(m, r->part, "part");
-    emit_i64(m, r->chunk, "chunk");
 }
 
 void emit_scan(struct emitter *m)

@@ -96,12 +96,13 @@ struct form_scan {
 /* Of FORM_SCAN_ROWS. */
 struct form_scan_rows {
     int64_t length, part; /* of a row; of what a block holds of it at a time */
-    int chunk;            /* elements per lane, at most `bound`, of which there are `most` places */
-    int bound, most;
-    int many;  /* rows per lane */
-    int fetch; /* threads that access a row; 0: rows are one range */
-    int parts; /* of a row, each with a block of its own; 1: a block does all */
-    bool any;  /* lanes, chunk and so on are arguments: one text for all lengths */
+    int chunk, bound;     /* elements per lane; at most, in the text */
+    int most;             /* places per thread */
+    int many;             /* rows per lane */
+    int fetch;            /* threads that access a row; 0: rows are one range */
+    int parts;            /* of a row, each with a block of its own; 1: a block does all */
+    bool aligned;         /* lanes' chunks begin at multiples of 16 bytes */
+    bool any;             /* lanes, chunk and so on are arguments: one text for all lengths */
 };
 
 struct form {

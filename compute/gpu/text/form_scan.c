@@ -13,7 +13,7 @@
 #define SIDE_BY_SIDE   16 /* columns: each has its own totals to read */
 #define LONG_ROW       65536
 #define MOST_AT_ONCE   8 /* chunks of operands per thread; of rows with gaps, whose places take */
-#define MOST_APART     6 /* registers, too */
+#define MOST_APART     4 /* registers, too */
 
 static bool split(struct form *f, int64_t stretches, int64_t lines)
 {
@@ -146,10 +146,12 @@ static void lay_out_rows(struct form *f, int64_t length, int size)
     while (f->lanes < FORM_BLOCK && (int64_t)f->lanes * s->most < length)
         f->lanes *= 2;
     int64_t parts = (length + f->lanes * s->most - 1) / (f->lanes * s->most);
-    s->chunk = (int)((length + parts * f->lanes - 1) / (parts * f->lanes));
+    const int vector = VECTOR_BYTES / size; /* chunks are whole vectors */
+    const int64_t all = parts * f->lanes;
+    s->chunk = (int)((length + all - 1) / all + vector - 1) / vector * vector;
+    s->bound = s->chunk;
     s->part = parts > 1 ? (int64_t)s->chunk * f->lanes : length;
-    s->bound = s->chunk + s->chunk % 2; /* rows of similar length share a text */
-    s->bound = s->bound > s->most ? s->most : s->bound;
+    s->aligned = length % vector == 0;
     s->many = f->lanes == 1 ? s->most / s->chunk : 1;
     s->parts = f->kept < ENOUGH_BLOCKS ? (int)parts : 1;
 }
@@ -194,6 +196,7 @@ void form_any_rows(struct form *f, int size)
     f->unroll = LANE_BYTES / VECTOR_BYTES;
     f->out_vector = f->elements > 1;
     f->scan_rows.fetch = 0;
+    f->scan_rows.aligned = false;
     f->scan_rows.any = true;
     f->scan_rows.parts = 1;
     f->scan_rows.bound = f->scan_rows.most;

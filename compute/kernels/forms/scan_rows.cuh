@@ -3,7 +3,7 @@
  *
  * A block's elements, of several short rows or of a part of a long one, are loaded by neighbouring
  * threads and placed in shared memory. There AR_LANES lanes process a row: each sums its own
- * p.chunk consecutive elements, at most AR_CHUNK, the lanes' sums are combined by shuffles, the
+ * AR_EACH consecutive elements, at most AR_CHUNK, the lanes' sums are combined by shuffles, the
  * warps' in shared memory; then each lane goes through its chunk again, from the sum before it on,
  * and puts the results where the elements were. Neighbouring threads store them. Lanes that load
  * what they scan would access memory in strides, and combining by shuffles after every vector, as
@@ -27,16 +27,22 @@
 #define AR_ROWS   (AR_GROUPS * AR_MANY)
 #define AR_WARPS  (AR_LANES > 32 ? AR_LANES / 32 : 1) /* per row */
 
-/* The place of the i-th element. One is left out after 128 bytes: lanes that access every
- * AR_CHUNK-th element find them in different banks. */
-#define AR_BANKS (128 / (int)sizeof(ar_result))
+/* The place of the i-th element. Lanes that access every AR_CHUNK-th element shall find them in
+ * different banks: 16 bytes are left out after 64 where chunks are accessed by vectors of so many
+ * (AR_ALIGNED: all begin at multiples of AR_V elements), else an element after 128. */
+#define AR_V (16 / (int)sizeof(ar_result))
 AR_FN constexpr int ar_place(int i)
 {
-    return i + i / AR_BANKS;
+    return AR_ALIGNED ? i + i / (4 * AR_V) * AR_V : i + i / (8 * AR_V);
 }
 
+/* What a lane accesses at once; behind the last place each thread has one of this size of its own,
+ * so that an access beyond the end of a row needs no branch. */
+#define AR_AT_ONCE (AR_ALIGNED ? AR_V : 1)
+#define AR_PLACES  ar_place(AR_BLOCK * AR_MOST + 4 * AR_V)
+
 struct ar_bench {
-    ar_result x[ar_place(AR_BLOCK * AR_MOST + AR_E)];
+    alignas(16) ar_result x[AR_PLACES + AR_BLOCK * AR_AT_ONCE];
     ar_state totals[AR_BLOCK / 32];
 #if AR_SPLIT
     ar_carry carry;
@@ -126,8 +132,30 @@ AR_FN bool ar_chunk(const ar_params &p, const ar_piece &s, int k, ar_at &at, int
 #endif
 }
 
+/* Moves a chunk between registers and its places, which are adjacent. */
+AR_FN void ar_put_down(ar_result *to, const ar_vec<ar_result, AR_E> &x)
+{
+    if (AR_ALIGNED)
+        ar_store<ar_result, AR_E>(to, x);
+    else
+#pragma unroll
+        for (int e = 0; e < AR_E; e++)
+            to[e] = x.v[e];
+}
+AR_FN ar_vec<ar_result, AR_E> ar_take_up(const ar_result *from)
+{
+    if (AR_ALIGNED)
+        return ar_load<ar_result, AR_E>(from);
+    ar_vec<ar_result, AR_E> x;
+#pragma unroll
+    for (int e = 0; e < AR_E; e++)
+        x.v[e] = from[e];
+    return x;
+}
+
 AR_FN void ar_gather(const ar_params &p, const ar_piece &s, ar_result *x)
 {
+#pragma unroll 1
     for (int k = (int)threadIdx.x; k < s.chunks; k += AR_BLOCK * AR_UNROLL) {
         ar_operands<AR_E> o[AR_UNROLL];
         ar_at at[AR_UNROLL];
@@ -142,28 +170,25 @@ AR_FN void ar_gather(const ar_params &p, const ar_piece &s, ar_result *x)
 #pragma unroll
         for (int u = 0; u < AR_UNROLL; u++)
             if (there[u]) {
-                ar_result *to = x + ar_place(place[u]);
+                ar_vec<ar_result, AR_E> r;
 #pragma unroll
                 for (int e = 0; e < AR_E; e++)
-                    to[e] = ar_point<AR_E>(p, at[u], o[u], e);
+                    r.v[e] = ar_point<AR_E>(p, at[u], o[u], e);
+                ar_put_down(x + ar_place(place[u]), r);
             }
     }
 }
 
 AR_FN void ar_scatter(const ar_params &p, const ar_piece &s, const ar_result *x)
 {
+#pragma unroll 1
     for (int k = (int)threadIdx.x; k < s.chunks; k += AR_BLOCK * AR_UNROLL)
 #pragma unroll
         for (int u = 0; u < AR_UNROLL; u++) {
             ar_at at;
             int place;
-            if (ar_chunk(p, s, k + u * AR_BLOCK, at, place)) {
-                ar_vec<ar_result, AR_E> r;
-#pragma unroll
-                for (int e = 0; e < AR_E; e++)
-                    r.v[e] = x[ar_place(place) + e];
-                ar_put<AR_E>(p, at, r);
-            }
+            if (ar_chunk(p, s, k + u * AR_BLOCK, at, place))
+                ar_put<AR_E>(p, at, ar_take_up(x + ar_place(place)));
         }
 }
 
@@ -206,22 +231,52 @@ AR_FN void ar_scatter_edges(const ar_params &, const ar_piece &, const ar_result
 }
 #endif
 
+/* Where the lane's chunk is from its j-th element on, of which it has n. */
+AR_FN int ar_where(int from, int j, int n)
+{
+    return j < n ? ar_place(from + j) : AR_PLACES + (int)threadIdx.x * AR_AT_ONCE;
+}
+
+/* A lane's chunk from its places, and back. Of a chunk that ends early the rest has any values: no
+ * lane of the row follows. */
+AR_FN void ar_take_chunk(const ar_result *x, int from, int n, ar_result (&to)[AR_CHUNK])
+{
+#pragma unroll
+    for (int j = 0; j < AR_CHUNK; j += AR_AT_ONCE) {
+        const ar_vec<ar_result, AR_AT_ONCE> v =
+            ar_load<ar_result, AR_AT_ONCE>(x + ar_where(from, j, n));
+#pragma unroll
+        for (int e = 0; e < AR_AT_ONCE; e++)
+            to[j + e] = v.v[e];
+    }
+}
+AR_FN void ar_put_chunk(ar_result *x, int from, int n, const ar_result (&of)[AR_CHUNK])
+{
+#pragma unroll
+    for (int j = 0; j < AR_CHUNK; j += AR_AT_ONCE) {
+        ar_vec<ar_result, AR_AT_ONCE> v;
+#pragma unroll
+        for (int e = 0; e < AR_AT_ONCE; e++)
+            v.v[e] = of[j + e];
+        ar_store<ar_result, AR_AT_ONCE>(x + ar_where(from, j, n), v);
+    }
+}
+
 /* Scans a lane's chunk of a row of the piece, from `carry` on; returns that with the piece added. */
 AR_FN ar_carry ar_scan_row(const ar_params &p, const ar_piece &s, int row, ar_bench &shared,
                            ar_carry carry)
 {
-    const int tid = (int)threadIdx.x, lane = tid % AR_LANES, at = lane * (int)p.chunk;
+    const int tid = (int)threadIdx.x, lane = tid % AR_LANES, at = lane * AR_EACH;
     const int from = s.lead + row * s.width + at;
     int n = row < s.rows ? s.width - at : 0;
-    n = n < (int)p.chunk ? n : (int)p.chunk;
+    n = n < AR_EACH ? n : AR_EACH;
     ar_result x[AR_CHUNK];
+    ar_take_chunk(shared.x, from, n, x);
     ar_state sum = ar_none();
 #pragma unroll
     for (int j = 0; j < AR_CHUNK; j++)
-        if (j < n) {
-            x[j] = shared.x[ar_place(from + j)];
+        if (AR_CHUNK == AR_EACH || j < AR_EACH)
             sum = ar_join(sum, ar_lift(x[j]));
-        }
     ar_state whole = sum, before = ar_none();
     if (AR_LANES > 1) {
         const int width = AR_LANES < 32 ? AR_LANES : 32, side = lane % width, of = tid % 32;
@@ -254,11 +309,11 @@ AR_FN ar_carry ar_scan_row(const ar_params &p, const ar_piece &s, int row, ar_be
     carry = ar_before(p, s.row, (int)(s.begin / p.part), whole, shared);
 #endif
 #pragma unroll
-    for (int j = 0; j < AR_CHUNK; j++)
-        if (j < n) {
-            before = ar_join(before, ar_lift(x[j]));
-            shared.x[ar_place(from + j)] = ar_end(carry, before);
-        }
+    for (int j = 0; j < AR_CHUNK; j++) {
+        before = ar_join(before, ar_lift(x[j]));
+        x[j] = ar_end(carry, before);
+    }
+    ar_put_chunk(shared.x, from, n, x);
     return ar_carry_add(carry, whole);
 }
 
@@ -268,6 +323,8 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_RESIDENT) ar_kernel(AR
     __shared__ ar_bench shared;
     const int group = (int)threadIdx.x / AR_LANES;
     ar_carry carry = ar_begin(), next;
+    const ar_vec<ar_result, AR_AT_ONCE> any = {};
+    ar_store<ar_result, AR_AT_ONCE>(shared.x + ar_where(0, 0, 0), any);
 #if AR_SPLIT
     const ar_i64 row = blockIdx.x / (unsigned)p.parts;
     const ar_i64 begin = (ar_i64)(blockIdx.x % (unsigned)p.parts) * p.part;

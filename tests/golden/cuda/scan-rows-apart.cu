@@ -4,7 +4,7 @@ typedef int ar_index;
 #define AR_FAST 1
 #define AR_BLOCK 128
 #define AR_E 1
-#define AR_UNROLL 6
+#define AR_UNROLL 4
 #define AR_STEP 1
 #include "compute/kernels/forms/common.cuh"
 #include "compute/kernels/forms/running.cuh"
@@ -15,19 +15,20 @@ struct ar_params {
     alignas(8) ar_i64 kept;
     alignas(8) ar_i64 length;
     alignas(8) ar_i64 part;
-    alignas(8) ar_i64 chunk;
     alignas(8) ar_div div[2];
     alignas(8) ar_f32 * out;
     alignas(8) ar_i64 t0;
 };
 #define AR_LANES 32
 #define AR_MANY 1
+#define AR_EACH AR_CHUNK
 #define AR_CHUNK 16
 #define AR_MOST 16
 #define AR_AXIS AR_FAST
 #define AR_FLAT 0
+#define AR_ALIGNED 0
 #define AR_SPLIT 0
-#define AR_RESIDENT 8
+#define AR_RESIDENT 6
 #define AR_FETCH 512
 template <int E> struct ar_operands {
     ar_vec<ar_f32, E> l0;

@@ -16,18 +16,19 @@ struct ar_params {
     alignas(8) ar_i64 kept;
     alignas(8) ar_i64 length;
     alignas(8) ar_i64 part;
-    alignas(8) ar_i64 chunk;
     alignas(8) ar_div div[1];
     alignas(8) ar_c64 * out;
 };
 #define AR_LANES 256
 #define AR_MANY 1
+#define AR_EACH AR_CHUNK
 #define AR_CHUNK 8
 #define AR_MOST 8
 #define AR_AXIS AR_FAST
 #define AR_FLAT 1
+#define AR_ALIGNED 1
 #define AR_SPLIT 1
-#define AR_RESIDENT 3
+#define AR_RESIDENT 2
 template <int E> struct ar_operands {
     ar_vec<ar_f32, E> l0;
 };

@@ -15,18 +15,19 @@ struct ar_params {
     alignas(8) ar_i64 kept;
     alignas(8) ar_i64 length;
     alignas(8) ar_i64 part;
-    alignas(8) ar_i64 chunk;
     alignas(8) ar_div div[1];
     alignas(8) ar_f32 * out;
 };
 #define AR_LANES 4
 #define AR_MANY 1
+#define AR_EACH AR_CHUNK
 #define AR_CHUNK 16
 #define AR_MOST 16
 #define AR_AXIS AR_FAST
 #define AR_FLAT 1
+#define AR_ALIGNED 1
 #define AR_SPLIT 0
-#define AR_RESIDENT 8
+#define AR_RESIDENT 6
 template <int E> struct ar_operands {
     ar_vec<ar_f32, E> l0;
     ar_vec<ar_f32, E> l1;
