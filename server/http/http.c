@@ -1,6 +1,6 @@
 /* The HTTP front: libmicrohttpd's callbacks, start and stop.
  *
- * Each listener is one libmicrohttpd daemon with its own epoll thread, which never blocks. A
+ * Each listener is one libmicrohttpd daemon with its own thread, which never blocks. A
  * request moves through its places (http_state.h) in calls of on_access: a first one with the
  * header, one for each piece of the body, a last one. A reply can be queued only in the last call
  * (in the first it would cost the connection), so it is kept in the request until then; where
@@ -9,11 +9,11 @@
  * Past max_connections of clients, connections are accepted up to a reserve, in which health and
  * metrics are answered and everything else gets 503; past the reserve, accepting pauses.
  *
- * The files, each of which calls only those listed after it: http_workers.c; http_watch.c
- * (deadlines), http_body.c (bodies in), http_send.c (replies out); http_wait.c (suspension),
- * http_queue.c (the workers' queues); http_check.c (first checks), http_route.c, http_cors.c;
- * http_reply.c, http_peers.c; http_raw.c (replies by hand), http_request.c, http_listen.c,
- * http_tls.c. */
+ * The files, each of which calls only those listed after it: http_loop.c, http_workers.c;
+ * http_watch.c (deadlines), http_body.c (bodies in), http_send.c (replies out); http_wait.c
+ * (suspension), http_queue.c (the workers' queues); http_check.c (first checks), http_route.c,
+ * http_cors.c; http_reply.c, http_peers.c; http_raw.c (replies by hand), http_request.c,
+ * http_listen.c, http_tls.c. */
 #include <microhttpd.h>
 
 #include <netinet/in.h>
@@ -376,6 +376,7 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_c
             c->next->prev = c->prev;
         http_peer_leave(h, c);
         pthread_mutex_unlock(&h->lock);
+        http_loop_forget(c);
         h->calls.disconnected(c->principal);
         atomic_fetch_sub(&h->connections, 1);
         if (!l->admin)
@@ -417,17 +418,16 @@ static bool start_daemon(struct http *h, struct listener *l)
         {MHD_OPTION_END, 0, NULL},
     };
     l->mhd = MHD_start_daemon(
-        (l->tls ? MHD_USE_TLS : 0) | MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
-            MHD_USE_ITC | MHD_USE_TURBO,
+        (l->tls ? MHD_USE_TLS : 0) | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC |
+            MHD_USE_TURBO,
         0, NULL, NULL, on_access, l, MHD_OPTION_LISTEN_SOCKET, l->fd,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, memory, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)(l->admin ? ADMIN_CONNS : c->max_connections + RESERVE_CONNS),
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(idle + 5), MHD_OPTION_THREAD_STACK_SIZE,
-        (size_t)THREAD_STACK, MHD_OPTION_URI_LOG_CALLBACK, on_uri, l, MHD_OPTION_UNESCAPE_CALLBACK,
-        keep_escapes, NULL, MHD_OPTION_NOTIFY_COMPLETED, on_completed, l,
-        MHD_OPTION_NOTIFY_CONNECTION, on_connection, l, MHD_OPTION_ARRAY, extra, MHD_OPTION_ARRAY,
-        strict, MHD_OPTION_END);
-    return l->mhd != NULL;
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(idle + 5), MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1,
+        MHD_OPTION_URI_LOG_CALLBACK, on_uri, l, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, l, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
+        l, MHD_OPTION_ARRAY, extra, MHD_OPTION_ARRAY, strict, MHD_OPTION_END);
+    return l->mhd && http_loop_start(l);
 }
 
 static void http_free(struct http *h)
@@ -529,13 +529,20 @@ static void cut_transfers(struct http *h)
     pthread_mutex_unlock(&h->lock);
 }
 
+static void accept_no_more(struct http *h)
+{
+    for (size_t i = 0; i < h->n_listeners; i++)
+        if (h->listeners[i].mhd) {
+            MHD_quiesce_daemon(h->listeners[i].mhd);
+            http_loop_wake(&h->listeners[i]); /* it may just have begun to listen again */
+        }
+}
+
 bool http_stop(struct http *h)
 {
     atomic_store(&h->stopping, true);
-    /* Connections to come are for the next process. */
-    for (size_t i = 0; i < h->n_listeners && atomic_load(&h->server->followed); i++)
-        if (h->listeners[i].mhd)
-            MHD_quiesce_daemon(h->listeners[i].mhd);
+    if (atomic_load(&h->server->followed)) /* connections to come are for the next process */
+        accept_no_more(h);
     /* Still listening while open requests end: probes get the reason, other requests are
      * refused. */
     double until = clock_s() + h->config.drain_timeout_s;
@@ -548,9 +555,7 @@ bool http_stop(struct http *h)
             break;
         usleep(2000);
     }
-    for (size_t i = 0; i < h->n_listeners; i++)
-        if (h->listeners[i].mhd)
-            MHD_quiesce_daemon(h->listeners[i].mhd);
+    accept_no_more(h);
     http_listen_close(h);
     /* libmicrohttpd aborts the process if it is stopped while a connection is suspended. */
     atomic_store(&h->cutting, true);
@@ -565,9 +570,11 @@ bool http_stop(struct http *h)
     if (atomic_load(&h->suspended) + atomic_load(&h->orphans) > 0)
         return false;
     worker_stop(&h->watch);
-    for (size_t i = 0; i < h->n_listeners; i++)
+    for (size_t i = 0; i < h->n_listeners; i++) {
+        http_loop_stop(&h->listeners[i]);
         if (h->listeners[i].mhd)
             MHD_stop_daemon(h->listeners[i].mhd);
+    }
     worker_stop(&h->workers);
     http_free(h);
     return true;

@@ -1,6 +1,6 @@
 /* Inside the HTTP front: what http*.c share with each other only.
  *
- * A listener is one libmicrohttpd daemon with its own epoll thread. A connection (struct conn)
+ * A listener is one libmicrohttpd daemon with its own thread. A connection (struct conn)
  * lives from accept to close and is known to the watch thread, which enforces the deadlines that
  * libmicrohttpd lacks. A request (struct rq) begins with the struct request that handlers see; it
  * is created when its first line has arrived and freed when libmicrohttpd has finished with it.
@@ -33,9 +33,21 @@ struct rq;
 #define RESERVE_CONNS  64          /* past max_connections, for health and metrics */
 #define ADMIN_CONNS    128         /* of each admin listener */
 
+/* A listener's thread. */
+struct http_loop {
+    int wake_fd; /* eventfd; -1: it does not run */
+    _Atomic bool asleep, woken, ends;
+    _Atomic uint64_t rounds;        /* calls of libmicrohttpd */
+    _Atomic(struct conn *) evicted; /* by the watch thread: to be closed */
+    int in_vain; /* of the last ones those that it asked for, without a callback of ours */
+    pthread_mutex_t lock;
+    struct worker thread;
+};
+
 struct listener {
     struct http *http;
     struct MHD_Daemon *mhd;
+    struct http_loop loop;
     int fd;
     char *unix_path; /* NULL: TCP */
     bool removed;    /* the path */
@@ -117,6 +129,8 @@ struct pace {
     int64_t samples[RATE_SAMPLES + 1];
     int n;
     double next;
+    uint64_t rounds;  /* of the listener, at the last look that found nothing unread; 0: none */
+    int64_t received; /* of the body, then */
 };
 
 struct rq {
@@ -307,6 +321,18 @@ bool http_is_revoked(struct rq *q);    /* its token is revoked, and it may be en
 bool http_body_bytes(struct rq *q, const char *bytes, size_t *n);
 enum err_code http_body_quota(const struct rq *q, struct err *e) must_check;
 enum run_result http_sink_end(struct rq *q); /* the whole body went into the sink */
+
+/* http_loop.c: the thread that calls libmicrohttpd; after http_loop_stop nothing does. */
+bool http_loop_start(struct listener *l);
+void http_loop_stop(struct listener *l);
+void http_loop_wake(
+    struct listener *l); /* something has changed that no socket tells; any thread */
+/* Has the connection closed within a second or two; with http->lock held, so that it lives. False:
+ * another one is just being closed, try again. http_loop_forget: it closes by itself. */
+bool http_loop_evict(struct conn *c);
+void http_loop_forget(struct conn *c);
+/* Resumes a suspended connection of that listener; any thread. */
+void http_resume(struct MHD_Connection *mhd, struct listener *l);
 
 /* http_workers.c */
 double http_workers_step(void *h); /* one step of a worker thread */

@@ -227,6 +227,7 @@ enum err_code http_listen(struct http *h, struct err *e)
         const char *text = text_of(h, i);
         l->admin = is_admin(h, i);
         l->http = h;
+        l->loop.wake_fd = -1;
         l->tls = is_tls(h, i);
         TRY(!strncmp(text, "unix:", 5) ? listen_unix(l, text + 5, h->config.unix_mode, e)
                                        : listen_tcp(l, text, l->admin || h->config.accounts, e));

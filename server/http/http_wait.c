@@ -45,6 +45,7 @@ bool http_enter(struct rq *q, bool *ret_ok)
 {
     struct http *h = q->http;
     atomic_fetch_add(&h->inside, 1);
+    q->conn->listener->loop.in_vain = 0;
     bool was = q->suspended;
     q->suspended = false;
     meter_enter(&q->cause);
@@ -153,7 +154,7 @@ void http_wake(struct request *req)
     if (q->orphan)
         http_enqueue(q);
     else
-        MHD_resume_connection(q->mhd);
+        http_resume(q->mhd, q->conn->listener);
 }
 
 bool http_hold(struct rq *q)
@@ -165,7 +166,7 @@ void http_unhold(struct rq *q, bool end)
 {
     if (state_step(&q->state, HELD, end ? WOKEN : PARKED) && !end)
         return;
-    MHD_resume_connection(q->mhd); /* woken by `end`, or by http_wake while held */
+    http_resume(q->mhd, q->conn->listener); /* woken by `end`, or by http_wake while held */
 }
 
 void http_offload(struct request *req, handler_fn *work)
@@ -192,9 +193,8 @@ bool http_slice_over(uint64_t *begun_ns)
 
 static void wake_flow(struct rq *q)
 {
-    struct MHD_Connection *mhd = q->mhd;
     if (state_wake_flow(&q->state))
-        MHD_resume_connection(mhd);
+        http_resume(q->mhd, q->conn->listener);
 }
 
 void http_sink_wake(struct http_sink *sink)
@@ -216,7 +216,7 @@ bool http_io_park(struct rq *q)
     suspend(q);
     if (!state_step_flow(&q->state, RUNS, PARKED)) { /* woken meanwhile, or cut */
         (void)state_step_flow(&q->state, WOKEN, RUNS);
-        MHD_resume_connection(q->mhd);
+        http_resume(q->mhd, q->conn->listener);
     }
     return true;
 }
@@ -246,13 +246,12 @@ enum run_result http_continue(struct rq *q)
         if (w == ARMED && http_is_late(q)) {
             atomic_store(&q->limit.late, true);
         } else if (w == ARMED) {
-            struct MHD_Connection *mhd = q->mhd;
             bool orphan = q->orphan;
             suspend(q);
             if (state_step(&q->state, ARMED, PARKED))
                 return RUN_PARKED;
             if (!orphan) {
-                MHD_resume_connection(mhd); /* woken while it was being suspended */
+                http_resume(q->mhd, q->conn->listener); /* woken while it was being suspended */
                 return RUN_PARKED;
             }
         }

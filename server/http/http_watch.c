@@ -29,8 +29,9 @@
 #include "compute/base/clock.h"
 #include "server/http/http_impl.h"
 
-#define TICK_S 0.2
-#define WAIT_S 0.02 /* for requests that wait */
+#define TICK_S       0.2
+#define WAIT_S       0.02 /* for requests that wait */
+#define STUCK_ROUNDS 16
 
 /* Over TLS the connection is only cut: the session belongs to the listener's thread. */
 static void timeout_reply(struct conn *c, const char *id, const char *detail)
@@ -151,6 +152,33 @@ static const char *sent_slowly(struct rq *q, const struct http_config *cfg, doub
                                                                     : NULL;
 }
 
+/* The body's bytes are not read any more: libmicrohttpd reads what has arrived whenever it is
+ * called, unless a chunk's first line fills its memory. */
+static bool stuck(const struct conn *c, struct rq *q)
+{
+    int unread = 0;
+    int64_t received = atomic_load_explicit(&q->in.received, memory_order_relaxed);
+    uint64_t rounds = atomic_load_explicit(&c->listener->loop.rounds, memory_order_relaxed);
+    bool waits = q->chunked && ioctl(c->fd, FIONREAD, &unread) == 0 && unread > 0 &&
+                 received == q->pace.received && q->pace.rounds;
+    if (!waits) {
+        q->pace.rounds = rounds;
+        q->pace.received = received;
+    }
+    return waits && rounds - q->pace.rounds >= STUCK_ROUNDS;
+}
+
+/* As libmicrohttpd from 1.0 does by itself: a reply, and the end, since where the body ends is
+ * unknown. */
+static void refuse_chunk(struct conn *c, struct rq *q)
+{
+    struct err e = ERR_INIT;
+    err_set(&e, ERR_TOO_LARGE, "the first line of a chunk is too long");
+    if (!c->tls)
+        http_raw_error(c, q->r.id, &e);
+    shutdown(c->fd, SHUT_RDWR);
+}
+
 /* Bytes count as read when the client's kernel has acknowledged them. Time runs only while sent
  * bytes are unacknowledged. Unix sockets do not report this. */
 static bool read_slowly(const struct conn *c, struct rq *q, const struct http_config *cfg,
@@ -246,6 +274,9 @@ static void watch_request(struct conn *c, struct rq *q, const struct http_config
             atomic_store_explicit(&q->in.last_byte, clock_coarse_ms(), memory_order_relaxed);
             if (gone(c->fd) || !q->http->calls.lasts(&q->r))
                 http_io_drop(q);
+        } else if (stuck(c, q)) {
+            if (http_loop_evict(c) && state_move(&q->state, PLACE_BODY, PLACE_CUT))
+                refuse_chunk(c, q);
         } else {
             why = sent_slowly(q, cfg, now);
         }
@@ -276,6 +307,7 @@ static void watch_request(struct conn *c, struct rq *q, const struct http_config
     case PLACE_CUT:
         if (now - q->pace.since > cfg->unread_body_s) {
             shutdown(c->fd, SHUT_RDWR);
+            (void)http_loop_evict(c);
         }
         break;
     }

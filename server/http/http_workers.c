@@ -1,6 +1,4 @@
 /* The worker threads: they run what would block a listener's thread, and finish orphans. */
-#include <microhttpd.h>
-
 #include "compute/base/mem.h"
 #include "server/http/http_impl.h"
 
@@ -35,7 +33,7 @@ static void work_on(struct rq *q)
     if (q->orphan)
         http_orphan_end(q);
     else
-        MHD_resume_connection(q->mhd);
+        http_resume(q->mhd, q->conn->listener);
 }
 
 double http_workers_step(void *user)

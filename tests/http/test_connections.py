@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from conftest import until
 from test_framing import GET, ask, check_problem, request
@@ -164,3 +165,18 @@ def test_idle_ones_of_an_admin_address_keep_nobody_out(daemon_with):
             c = d.client()
             stack.callback(c.close)
             assert c.get("/v1/info").status == 200
+
+
+@pytest.mark.parametrize("n", [127, 128, 129, 256])
+def test_clients_in_step(daemon_with, n):
+    """They all wait for their replies before anyone asks again. The HTTP library takes 128 events at once, and if it got
+    just as many, it would wait for one more before it looks at them."""
+    d = daemon_with("--max-connections", 300)
+    kept = held(d, n)
+    for _ in range(30):
+        for s in kept:
+            s.sendall(HEALTH)
+        for s in kept:
+            assert read_reply(s).status == 200
+    for s in kept:
+        s.close()

@@ -489,9 +489,9 @@ def test_a_silent_close_gets_no_reply(daemon):
     assert talk(daemon, b"", half_close=True) == (b"", True)
 
 
-@pytest.mark.parametrize("data, status, code", [  # no code: libmicrohttpd's own reply, 500 for a chunk's line before 1.0
-    (post(b"Transfer-Encoding: chunked", body=b"2;x=" + b"a" * 300_000 + b"\r\n{}\r\n0\r\n\r\n"), (500, 413), None),
-    (post(b"Transfer-Encoding: chunked", body=b"0" * 300_000 + b"2\r\n{}\r\n0\r\n\r\n"), (500, 413), None),
+@pytest.mark.parametrize("data, status, code", [  # no code: libmicrohttpd's own reply; before 1.0 those to a chunk's line are ours
+    (post(b"Transfer-Encoding: chunked", body=b"2;x=" + b"a" * 300_000 + b"\r\n{}\r\n0\r\n\r\n"), (413,), None),
+    (post(b"Transfer-Encoding: chunked", body=b"0" * 300_000 + b"2\r\n{}\r\n0\r\n\r\n"), (413,), None),
     (post(b"Transfer-Encoding: chunked", body=b"2\r\n{}\r\n0\r\nX: " + b"a" * 300_000 + b"\r\n\r\n"), (431,), None),
     (post(b"Transfer-Encoding: chunked", body=b"2\r\n{}\r\n0\r\n" + b"X-Y: abcdefgh\r\n" * 20_000 + b"\r\n"), (431,),
      None),
@@ -503,8 +503,8 @@ def test_a_silent_close_gets_no_reply(daemon):
 def test_too_long(daemon, data, status, code):
     r = ask(daemon, data)
     assert r.status in status
-    if code:
-        assert check_problem(r, r.status)["code"] == code
+    if code or "x-request-id" in r.headers:
+        assert check_problem(r, r.status)["code"] == (code or "too_large")
     else:
         check_library(r, r.status)
     assert r.closed
