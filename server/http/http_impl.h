@@ -111,6 +111,8 @@ struct reply {
     int64_t length;         /* of the source */
     struct metered counted; /* the block it is read into */
     struct out_header *headers, *last;
+    struct out_header retry_after; /* one of them: there when no memory is left for another */
+    char retry_after_s[12];
     _Atomic int64_t sent;
 };
 

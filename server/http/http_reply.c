@@ -34,20 +34,24 @@ bool rq_still_may(struct request *r)
 
 /* --- replies --- */
 
+static void add(struct reply *r, struct out_header *h)
+{
+    if (r->last)
+        r->last->next = h;
+    else
+        r->headers = h;
+    r->last = h;
+}
+
 void http_add_header(struct request *req, const char *name, const char *value)
 {
-    struct rq *q = rq_of(req);
     struct out_header *h = arena_alloc(req->arena, sizeof *h);
     char *n = arena_strndup(req->arena, name, strlen(name));
     char *v = arena_strndup(req->arena, value, strlen(value));
     if (!h || !n || !v)
         return; /* better a reply without this header than none */
     *h = (struct out_header){NULL, n, v};
-    if (q->reply.last)
-        q->reply.last->next = h;
-    else
-        q->reply.headers = h;
-    q->reply.last = h;
+    add(&rq_of(req)->reply, h);
 }
 
 static bool take_reply(struct rq *q, int status, const char *content_type)
@@ -99,11 +103,11 @@ static bool may_repeat(const struct rq *q)
            (p == PLACE_STREAM && !q->in.sink);
 }
 
-static void add_retry_after(struct request *req, int seconds)
+static void add_retry_after(struct reply *r, int seconds)
 {
-    char text[16];
-    snprintf(text, sizeof text, "%d", seconds);
-    http_add_header(req, "Retry-After", text);
+    snprintf(r->retry_after_s, sizeof r->retry_after_s, "%d", seconds);
+    r->retry_after = (struct out_header){NULL, "Retry-After", r->retry_after_s};
+    add(r, &r->retry_after);
 }
 
 void http_reply_error(struct request *req, const struct err *e)
@@ -119,7 +123,7 @@ void http_reply_error(struct request *req, const struct err *e)
     if (!take_reply(q, err_status(e->code), "application/problem+json"))
         return;
     if (q->reply.status == 429 || q->reply.status == 503)
-        add_retry_after(req, said.retry_s > 0 ? said.retry_s : 1);
+        add_retry_after(&q->reply, said.retry_s > 0 ? said.retry_s : 1);
     problem_write(&said, &q->reply.body);
     if (q->reply.body.failed) { /* the status alone must do */
         strb_free(&q->reply.body);

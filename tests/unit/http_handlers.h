@@ -298,7 +298,20 @@ static void lose_device(struct request *r)
     http_reply_error(r, &e);
 }
 
+/* Refuses when it has taken all memory that the request may have. */
+static void starve(struct request *r)
+{
+    struct err e = ERR_INIT;
+    for (size_t n = 1 << 20; n; n /= 2)
+        while (arena_alloc(r->arena, n))
+            ;
+    err_set(&e, ERR_QUOTA, "no memory is left");
+    e.retry_s = 7;
+    http_reply_error(r, &e);
+}
+
 static const struct route routes[] = {
+    {"GET", "/starve", BODY_NONE, starve, "/starve"},
     {"GET", "/lose", BODY_NONE, lose_device, "/lose"},
     {"GET", "/hello", BODY_NONE, hello, "/hello"},
     {"POST", "/echo", BODY_BUFFERED, echo, "/echo"},

@@ -389,6 +389,23 @@ static void survives_memory_failures(void **state)
     assert_int_equal(mem_live(), live);
 }
 
+static void says_when_to_retry_without_memory(void **state)
+{
+    (void)state;
+    static const char request[] = "GET /starve HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    char raw[4096];
+    assert_int_equal(start(), ERR_OK);
+    int fd = dial();
+    assert_true(send_all(fd, request, strlen(request)));
+    ssize_t n = recv(fd, raw, sizeof raw - 1, 0);
+    assert_true(n > 0);
+    raw[n] = '\0';
+    assert_non_null(strstr(raw, "HTTP/1.1 429 "));
+    assert_non_null(strstr(raw, "\r\nRetry-After: 7\r\n"));
+    close(fd);
+    stop();
+}
+
 static void a_lost_device_is_remembered(void **state)
 {
     (void)state;
@@ -406,6 +423,7 @@ int main(void)
         cmocka_unit_test(clients_that_leave_harm_nobody),
         cmocka_unit_test(stops_while_everything_is_going_on),
         cmocka_unit_test(stops_without_what_does_not_end),
+        cmocka_unit_test(says_when_to_retry_without_memory),
         cmocka_unit_test(a_lost_device_is_remembered),
         cmocka_unit_test(survives_memory_failures),
     };
