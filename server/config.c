@@ -117,7 +117,7 @@ const struct setting config_settings[] = {
      "memory for these plans, and as much again for steps of programs"},
     {"spin", SET_COUNT, false, AT(spin), "50", 0, 100000, "MICROSECONDS",
      "GPU: how long to poll for a small result before the request is suspended, if no other "
-     "request is in flight; 0: never"},
+     "request is in flight, and then for the next request before the thread sleeps; 0: never"},
     {"inline-elements", SET_COUNT, false, AT(inline_elements), "65536", 0, 1e9, "N",
      "CPU: work of up to this many operations on elements runs on the thread that submits it"},
 

@@ -39,7 +39,10 @@ struct http_loop {
     _Atomic bool asleep, woken, ends;
     _Atomic uint64_t rounds;        /* calls of libmicrohttpd */
     _Atomic(struct conn *) evicted; /* by the watch thread: to be closed */
-    int in_vain; /* of the last ones those that it asked for, without a callback of ours */
+    int in_vain;          /* of the last ones those that it asked for, without a callback of ours */
+    bool spins;           /* before it sleeps, */
+    bool stepped;         /* if a callback of ours was called lately, */
+    uint64_t spins_until; /* until then (ns) */
     pthread_mutex_t lock;
     struct worker thread;
 };
@@ -329,6 +332,12 @@ bool http_loop_start(struct listener *l);
 void http_loop_stop(struct listener *l);
 void http_loop_wake(
     struct listener *l); /* something has changed that no socket tells; any thread */
+/* A callback of ours is called. */
+static inline void http_loop_step(struct http_loop *loop)
+{
+    loop->in_vain = 0;
+    loop->stepped = true;
+}
 /* Has the connection closed within a second or two; with http->lock held, so that it lives. False:
  * another one is just being closed, try again. http_loop_forget: it closes by itself. */
 bool http_loop_evict(struct conn *c);

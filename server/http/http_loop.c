@@ -18,6 +18,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "compute/base/clock.h"
 #include "compute/base/lock.h"
 #include "server/http/http_impl.h"
 
@@ -33,6 +34,22 @@ static int rest_ms(struct listener *l)
     return ms < INT_MAX ? (int)ms : INT_MAX;
 }
 
+/* Whether something happens within the configured time after the last request's step: with a device
+ * the next request of a client, or the end of a short wait, is often nearer than it takes to fall
+ * asleep and be woken. */
+static bool soon(struct listener *l, struct pollfd *set)
+{
+    struct http_loop *loop = &l->loop;
+    uint64_t now = clock_ns();
+    if (loop->stepped)
+        loop->spins_until = now + (uint64_t)l->http->config.spin_us * 1000;
+    loop->stepped = false;
+    for (; now < loop->spins_until; now = clock_ns())
+        if (atomic_load(&loop->woken) || poll(set, 1, 0) > 0)
+            return true;
+    return false;
+}
+
 static void rest(struct listener *l, struct pollfd p[2])
 {
     struct http_loop *loop = &l->loop;
@@ -42,6 +59,8 @@ static void rest(struct listener *l, struct pollfd p[2])
     if (ms == 0 && loop->in_vain < MOST_IN_VAIN)
         return;
     ms = ms == 0 ? VAIN_MS : ms;
+    if (loop->spins && soon(l, p))
+        return;
     atomic_store(&loop->asleep, true);
     p[1].revents = 0;
     if (!atomic_load(&loop->woken))
@@ -117,6 +136,7 @@ bool http_loop_start(struct listener *l)
     loop->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (loop->wake_fd < 0)
         return false;
+    loop->spins = l->http->config.spin_us > 0 && !l->admin;
     pthread_mutex_init(&loop->lock, NULL); /* cannot fail here */
     loop->thread = (struct worker){
         .name = "arrayd-http", .lock = &loop->lock, .step = run, .user = l, .stack = THREAD_STACK};

@@ -45,7 +45,7 @@ bool http_enter(struct rq *q, bool *ret_ok)
 {
     struct http *h = q->http;
     atomic_fetch_add(&h->inside, 1);
-    q->conn->listener->loop.in_vain = 0;
+    http_loop_step(&q->conn->listener->loop);
     bool was = q->suspended;
     q->suspended = false;
     meter_enter(&q->cause);

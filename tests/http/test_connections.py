@@ -156,6 +156,25 @@ def test_who_only_stays_connected_wakes_nobody(daemon_with):
     c.close()
 
 
+def falls_asleep(d, requests=40):
+    """How often the listener's thread sleeps while requests come every few milliseconds."""
+    listeners = lambda: sum(n for task, n in wakes(d).items() if Path(f"/proc/{d.pid}/task/{task}/comm").read_text() == "arrayd-http\n")
+    c = d.client()
+    c.expect(200, c.get("/healthz"))
+    before = listeners()
+    for _ in range(requests):
+        c.expect(200, c.get("/healthz"))
+        time.sleep(0.004)
+    c.close()
+    return listeners() - before
+
+
+def test_who_spins_does_not_sleep_between_requests(daemon_with, gpu_with):
+    assert falls_asleep(gpu_with("--spin", 100000)) < 20
+    assert falls_asleep(gpu_with("--spin", 0)) >= 40
+    assert falls_asleep(daemon_with("--backend", "cpu", "--spin", 100000)) >= 40
+
+
 def test_idle_ones_of_an_admin_address_keep_nobody_out(daemon_with):
     d = daemon_with("--max-connections", 4, "--admin-listen", "127.0.0.1:0")
     with contextlib.ExitStack() as stack:
