@@ -346,6 +346,9 @@ struct backend_ops {
     uint64_t (*submit)(struct backend_stream *s, struct job *job);
     /* Whether everything up to the fence has run. */
     bool (*passed)(struct fence f);
+    /* Reports a job that has ended on the calling thread, if the backend's own has not come to it
+     * yet. For a caller that polls for a short job's end. NULL: it gains nothing. */
+    void (*poll)(struct backend *b);
 
     /* What the compiler said, or since when a kernel is refused (job->refusal), a line for a
      * person; "" if unknown or forgotten. May be NULL. */

@@ -51,6 +51,11 @@ static void release(struct request *req)
     asker_unref(req->asker);
 }
 
+static void poll_device(struct server *s)
+{
+    engine_poll(s->engine);
+}
+
 static void explain(const struct request *req, struct err *e)
 {
     if (e->code == ERR_DEVICE_LOST)
@@ -97,6 +102,7 @@ struct http_calls front_calls(void)
         .ended = ended,
         .release = release,
         .works_for = asker_request,
+        .poll = poll_device,
         .retry = memory_pressure_repeat,
         .explain = explain,
         .turn_take = turn_take,

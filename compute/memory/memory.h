@@ -38,6 +38,8 @@ uint64_t account_device_ns(const struct account *a); /* see engine_stream_accoun
 
 /* Whether the host can access arrays directly: there is no device behind a bus. */
 bool engine_in_host_memory(const struct engine *g);
+/* For a thread that polls for the end of short work: may run callbacks of work that has ended. */
+void engine_poll(struct engine *g);
 int engine_device_count(const struct engine *g);
 void engine_device_info(const struct engine *g, int device, struct backend_device *ret);
 /* The device with the most free memory; the first of equals. */

@@ -18,6 +18,12 @@ bool engine_in_host_memory(const struct engine *g)
     return g->backend->ops->upload_new == NULL;
 }
 
+void engine_poll(struct engine *g)
+{
+    if (g->backend->ops->poll)
+        g->backend->ops->poll(g->backend);
+}
+
 void engine_device_info(const struct engine *g, int device, struct backend_device *ret)
 {
     g->backend->ops->device_info(g->backend, device, ret);

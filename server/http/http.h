@@ -261,7 +261,7 @@ struct http_config {
     struct http_keep keep;
     double stuck_s;          /* and then those whose work cannot be stopped */
     const char *device_name; /* in Server-Timing: "cpu", "gpu" */
-    int64_t spin_us;         /* wakeup_soon; 0: never */
+    int64_t spin_us;         /* wakeup_soon, and the listeners' threads; 0: never */
 };
 
 /* What the front must know about the user who sent a request. The pointers are valid until
@@ -298,6 +298,9 @@ struct http_calls {
     void (*release)(struct request *req);
     /* Optional: the calling thread works for this request from now on; NULL: for none. */
     void (*works_for)(struct request *req);
+    /* Optional: called again and again while a request waits in place (wakeup_soon): runs callbacks
+     * of work that has ended. */
+    void (*poll)(struct server *server);
     /* Optional: called before a handler's error becomes the reply, where the handler can run again;
      * true: it will (http_wait, then http_repeat). */
     bool (*retry)(struct request *req, const struct err *e);

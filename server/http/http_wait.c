@@ -7,6 +7,7 @@
 
 #include "protocol/wire/prefer.h"
 #include "server/http/http_impl.h"
+#include "server/http/wakeup.h"
 
 bool http_is_late(const struct rq *q)
 {
@@ -205,6 +206,27 @@ void http_sink_wake(struct http_sink *sink)
 void http_source_wake(struct http_source *src)
 {
     wake_flow(rq_of(src->req));
+}
+
+bool wakeup_soon(struct wakeup *w)
+{
+    struct rq *q = rq_of(w->req);
+    const struct http_calls *calls = &q->http->calls;
+    const int64_t most = http_spin(w->req);
+    if (most == 0)
+        return false;
+    if (calls->works_for)
+        calls->works_for(NULL); /* what ends meanwhile is not this request's */
+    meter_enter(NULL);
+    uint64_t end = clock_ns() + (uint64_t)most * 1000;
+    bool woken;
+    while (!(woken = atomic_load(&w->state) == WAKEUP_WOKEN) && clock_ns() <= end)
+        if (calls->poll)
+            calls->poll(q->http->server);
+    meter_enter(&q->cause);
+    if (calls->works_for)
+        calls->works_for(&q->r);
+    return woken;
 }
 
 /* --- called by the front --- */

@@ -12,7 +12,6 @@
 
 #include <stdatomic.h>
 
-#include "compute/base/clock.h"
 #include "server/http/http.h"
 
 enum wakeup_state { WAKEUP_IDLE, WAKEUP_WAITING, WAKEUP_WOKEN };
@@ -43,19 +42,9 @@ static inline void wakeup_ring(void *user)
         http_wake(req);
 }
 
-/* Whether the wake comes within the configured time (microseconds): on a device, the first wait for
- * a small result is usually shorter than a suspension. */
-static inline bool wakeup_soon(struct wakeup *w)
-{
-    const int64_t most = http_spin(w->req);
-    if (most == 0)
-        return false;
-    uint64_t end = clock_ns() + (uint64_t)most * 1000;
-    while (atomic_load(&w->state) != WAKEUP_WOKEN)
-        if (clock_ns() > end)
-            return false;
-    return true;
-}
+/* Whether the wake comes within the configured time: on a device, the first wait for a small result
+ * is usually shorter than a suspension. Callbacks of other work may run meanwhile. */
+bool wakeup_soon(struct wakeup *w); /* http_wait.c */
 
 /* The request continues in `then` at the first wake since wakeup_arm. */
 static inline void wakeup_wait(struct wakeup *w, handler_fn *then)

@@ -480,6 +480,7 @@ const struct backend_ops backend_cuda_ops = {
     .stream_free = cuda_stream_free,
     .submit = cuda_submit,
     .passed = cuda_passed,
+    .poll = cuda_poll,
     .reason = cuda_reason,
     .explain = cuda_explain,
     .metrics = cuda_metrics,

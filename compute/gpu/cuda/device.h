@@ -85,6 +85,8 @@ struct cuda_device {
     unsigned char *params;           /* of the kernel being launched */
     bool held_up;                    /* some stream has a job that cannot be launched yet */
     bool retry;                      /* tells the completion thread to try those again */
+    bool telling;                    /* a thread reports a job; one at a time, for their order */
+    _Atomic uint64_t polled_ns; /* when another thread than the completion thread last looked */
     pthread_t completion;
     bool completion_started, stop;
     struct alone alone; /* which job has the device to itself */

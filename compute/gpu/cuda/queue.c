@@ -8,7 +8,9 @@
  * Each job is bracketed by two timed events; other streams also wait for the second. One thread per
  * device polls the oldest event of every busy stream. It spins while work is short, because waking
  * up costs more than most kernels take, and sleeps in short steps when work is long: about a
- * hundredth of the work's time, which is how late the end of long work is noticed.
+ * hundredth of the work's time, which is how late the end of long work is noticed. A thread that
+ * waits for a small result polls, too (cuda_poll): it sees the end without being told by another
+ * one. Whichever takes a finished job off its list reports it; jobs are reported one at a time.
  *
  * A sticky error ends everything: all jobs, queued or in flight, end with ERR_DEVICE_LOST. */
 #include <sched.h>
@@ -28,6 +30,7 @@
 #define SPIN_NS        100000 /* how long to spin after the last event */
 #define AWAKE_NS       200000 /* stays awake idle: the next request often comes at once */
 #define NAP_NS         20000
+#define POLLED_NS      10000 /* so long after another thread has looked this one leaves it to that */
 #define LONGEST_NAP_NS 200000
 #define NAP_PART       128    /* of the time the work has taken so far */
 #define TIMER_SLACK_NS 1000UL /* the default of 50 us is longer than a nap */
@@ -342,15 +345,47 @@ static void retry(struct cuda_device *d)
         launch_queue(s);
 }
 
+/* Reports one finished job, if any; device->lock is released meanwhile. */
+static bool report_one(struct cuda_device *d)
+{
+    lock_held(&d->lock);
+    struct job *job = d->telling ? NULL : next_finished(d);
+    if (!job)
+        return false;
+    bool held_up = d->held_up;
+    d->telling = true;
+    pthread_mutex_unlock(&d->lock);
+    tell(d, job);
+    if (held_up)
+        cuda_wake(d->cuda); /* jobs that waited for it, on any device */
+    pthread_mutex_lock(&d->lock);
+    d->telling = false;
+    return true;
+}
+
+void cuda_poll(struct backend *b)
+{
+    struct cuda *c = (struct cuda *)b;
+    for (int i = 0; i < c->n_devices; i++) {
+        struct cuda_device *d = &c->devices[i];
+        atomic_store_explicit(&d->polled_ns, clock_ns(), memory_order_relaxed);
+        if (pthread_mutex_trylock(&d->lock) != 0)
+            continue; /* the one that has it looks, or launches: this one asks again */
+        if (d->busy && cuda_enter(d))
+            (void)report_one(d);
+        pthread_mutex_unlock(&d->lock);
+    }
+}
+
 /* Unlike slab.c's copies, which are over in microseconds, work may take seconds: the naps are a
  * small part of the time that it has taken, and the last event is spun for longer. */
-static void nap(uint64_t idle_ns, bool busy)
+static void nap(uint64_t idle_ns, bool busy, bool polled)
 {
-    if (idle_ns < SPIN_NS || !busy) {
+    if (!polled && (idle_ns < SPIN_NS || !busy)) {
         sched_yield();
         return;
     }
-    uint64_t ns = NAP_NS + (idle_ns - SPIN_NS) / NAP_PART;
+    uint64_t ns = NAP_NS + (idle_ns < SPIN_NS ? 0 : idle_ns - SPIN_NS) / NAP_PART;
     struct timespec t = {0, (long)(ns < LONGEST_NAP_NS ? ns : LONGEST_NAP_NS)};
     nanosleep(&t, NULL);
 }
@@ -365,20 +400,13 @@ static void *completion_run(void *arg)
     for (;;) {
         if (d->retry || (d->alone.waits && alone_lets_others(&d->alone, clock_ns())))
             retry(d);
-        struct job *job = next_finished(d);
-        if (job) {
-            bool held_up = d->held_up;
-            pthread_mutex_unlock(&d->lock);
-            tell(d, job);
-            if (held_up)
-                cuda_wake(d->cuda); /* jobs that waited for it, on any device */
+        if (report_one(d)) {
             since = clock_ns();
-            pthread_mutex_lock(&d->lock);
             continue;
         }
         if (d->retry)
             continue;
-        if (!d->busy && (d->stop || clock_ns() - since > AWAKE_NS)) {
+        if (!d->busy && !d->telling && (d->stop || clock_ns() - since > AWAKE_NS)) {
             if (d->stop)
                 break;
             pthread_cond_wait(&d->wake, &d->lock);
@@ -386,8 +414,11 @@ static void *completion_run(void *arg)
             continue;
         }
         bool busy = d->busy != NULL;
+        uint64_t now = clock_ns();
+        bool polled =
+            (int64_t)(now - atomic_load_explicit(&d->polled_ns, memory_order_relaxed)) < POLLED_NS;
         pthread_mutex_unlock(&d->lock);
-        nap(clock_ns() - since, busy);
+        nap(now - since, busy, polled);
         pthread_mutex_lock(&d->lock);
     }
     pthread_mutex_unlock(&d->lock);

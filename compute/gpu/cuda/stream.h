@@ -41,5 +41,6 @@ enum err_code cuda_queue_open(struct cuda_device *d, struct err *e) must_check;
 void cuda_queue_close(struct cuda_device *d);
 /* backend.h's submit. */
 uint64_t cuda_submit(struct backend_stream *s, struct job *job);
+void cuda_poll(struct backend *b);
 
 #endif
