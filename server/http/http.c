@@ -532,10 +532,8 @@ static void cut_transfers(struct http *h)
 static void accept_no_more(struct http *h)
 {
     for (size_t i = 0; i < h->n_listeners; i++)
-        if (h->listeners[i].mhd) {
-            MHD_quiesce_daemon(h->listeners[i].mhd);
-            http_loop_wake(&h->listeners[i]); /* it may just have begun to listen again */
-        }
+        if (h->listeners[i].mhd)
+            http_loop_quiesce(&h->listeners[i]);
 }
 
 bool http_stop(struct http *h)

@@ -37,6 +37,7 @@ struct rq;
 struct http_loop {
     int wake_fd; /* eventfd; -1: it does not run */
     _Atomic bool asleep, woken, ends;
+    _Atomic bool quiesce, quiet;    /* it is to accept no more connections, and accepts none */
     _Atomic uint64_t rounds;        /* calls of libmicrohttpd */
     _Atomic(struct conn *) evicted; /* by the watch thread: to be closed */
     int in_vain;          /* of the last ones those that it asked for, without a callback of ours */
@@ -330,8 +331,8 @@ enum run_result http_sink_end(struct rq *q); /* the whole body went into the sin
 /* http_loop.c: the thread that calls libmicrohttpd; after http_loop_stop nothing does. */
 bool http_loop_start(struct listener *l);
 void http_loop_stop(struct listener *l);
-void http_loop_wake(
-    struct listener *l); /* something has changed that no socket tells; any thread */
+/* From its return on no more connections are accepted, and l->fd is used no more. */
+void http_loop_quiesce(struct listener *l);
 /* A callback of ours is called. */
 static inline void http_loop_step(struct http_loop *loop)
 {

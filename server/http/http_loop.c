@@ -94,6 +94,10 @@ static double run(void *user)
         atomic_store(&loop->woken, false);
         if (atomic_load(&loop->evicted))
             evict(loop);
+        if (atomic_load(&loop->quiesce) && !atomic_load(&loop->quiet)) {
+            (void)MHD_quiesce_daemon(l->mhd);
+            atomic_store(&loop->quiet, true);
+        }
         atomic_fetch_add_explicit(&loop->rounds, 1, memory_order_relaxed);
         (void)MHD_run(l->mhd);
     }
@@ -101,7 +105,8 @@ static double run(void *user)
     return WORKER_RESTS;
 }
 
-void http_loop_wake(struct listener *l)
+/* Something has changed that no socket tells. */
+static void wake(struct listener *l)
 {
     struct http_loop *loop = &l->loop;
     atomic_store(&loop->woken, true);
@@ -109,12 +114,25 @@ void http_loop_wake(struct listener *l)
         (void)eventfd_write(loop->wake_fd, 1);
 }
 
+void http_loop_quiesce(struct listener *l)
+{
+    struct http_loop *loop = &l->loop;
+    if (loop->wake_fd < 0) {
+        (void)MHD_quiesce_daemon(l->mhd);
+        return;
+    }
+    atomic_store(&loop->quiesce, true);
+    wake(l);
+    while (!atomic_load(&loop->quiet))
+        usleep(100);
+}
+
 bool http_loop_evict(struct conn *c)
 {
     struct conn *none = NULL;
     struct http_loop *loop = &c->listener->loop;
     bool mine = atomic_compare_exchange_strong(&loop->evicted, &none, c);
-    http_loop_wake(c->listener);
+    wake(c->listener);
     return mine;
 }
 
@@ -127,7 +145,7 @@ void http_loop_forget(struct conn *c)
 void http_resume(struct MHD_Connection *mhd, struct listener *l)
 {
     MHD_resume_connection(mhd); /* the request may be gone when this returns */
-    http_loop_wake(l);
+    wake(l);
 }
 
 bool http_loop_start(struct listener *l)
@@ -153,7 +171,7 @@ void http_loop_stop(struct listener *l)
     if (loop->wake_fd < 0)
         return;
     atomic_store(&loop->ends, true);
-    http_loop_wake(l);
+    wake(l);
     worker_stop(&loop->thread);
     worker_destroy(&loop->thread);
     pthread_mutex_destroy(&loop->lock);
