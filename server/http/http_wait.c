@@ -219,14 +219,13 @@ bool wakeup_soon(struct wakeup *w)
         calls->works_for(NULL); /* what ends meanwhile is not this request's */
     meter_enter(NULL);
     uint64_t end = clock_ns() + (uint64_t)most * 1000;
-    bool woken;
-    while (!(woken = atomic_load(&w->state) == WAKEUP_WOKEN) && clock_ns() <= end)
+    while (atomic_load(&w->state) != WAKEUP_WOKEN && clock_ns() <= end)
         if (calls->poll)
             calls->poll(q->http->server);
     meter_enter(&q->cause);
     if (calls->works_for)
         calls->works_for(&q->r);
-    return woken;
+    return atomic_load(&w->state) == WAKEUP_WOKEN;
 }
 
 /* --- called by the front --- */

@@ -30,7 +30,7 @@
 #define SPIN_NS        100000 /* how long to spin after the last event */
 #define AWAKE_NS       200000 /* stays awake idle: the next request often comes at once */
 #define NAP_NS         20000
-#define POLLED_NS      10000 /* so long after another thread has looked this one leaves it to that */
+#define POLLED_NS      10000 /* after another thread has looked, this one leaves it to that */
 #define LONGEST_NAP_NS 200000
 #define NAP_PART       128    /* of the time the work has taken so far */
 #define TIMER_SLACK_NS 1000UL /* the default of 50 us is longer than a nap */
