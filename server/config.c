@@ -320,22 +320,25 @@ void config_each_limit(const struct config *c,
 
 void config_help(struct strb *out)
 {
-    strb_add(out,
-             "arrayd: arrays on a device, for many clients, over HTTP\n"
-             "\n"
-             "usage: arrayd [option]...\n"
-             "       arrayd doctor [option]...\n"
-             "       arrayd upgrade [PID]\n"
-             "       arrayd precompile FOLDER ARCHITECTURE...\n"
-             "       arrayd token add|list|remove ...\n"
-             "       arrayd account remove ...\n"
-             "\n"
-             "doctor checks whether the machine has what these options need; upgrade replaces a\n"
-             "running daemon by the installed program; precompile puts the kernels of the\n"
-             "interpreter, for GPUs (sm_90), into a folder for --kernel-cache; token and account\n"
-             "change the file given by --accounts: see 'arrayd token help'.\n"
-             "Every option can also be a line 'name = value' in the file given by --config.\n"
-             "\n");
+    strb_add(
+        out,
+        "arrayd: arrays on a device, for many clients, over HTTP\n"
+        "\n"
+        "usage: arrayd [option]...\n"
+        "       arrayd doctor [option]...\n"
+        "       arrayd bench [option]...\n"
+        "       arrayd upgrade [PID]\n"
+        "       arrayd precompile FOLDER ARCHITECTURE...\n"
+        "       arrayd token add|list|remove ...\n"
+        "       arrayd account remove ...\n"
+        "\n"
+        "doctor checks whether the machine has what these options need; bench prints how fast it\n"
+        "computes with them; upgrade replaces a running daemon by the installed program;\n"
+        "precompile puts the kernels of the interpreter, for GPUs (sm_90), into a folder for\n"
+        "--kernel-cache; token and account change the file given by --accounts: see 'arrayd token\n"
+        "help'.\n"
+        "Every option can also be a line 'name = value' in the file given by --config.\n"
+        "\n");
     for (size_t i = 0; i < config_n_settings; i++) {
         const struct setting *s = &config_settings[i];
         strb_addf(out, "  --%s%s%s\n        %s", s->name, s->argument ? " " : "",

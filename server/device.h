@@ -1,4 +1,5 @@
-/* What the configuration says of devices, and `arrayd precompile`. Called by main.c. */
+/* What the configuration says of devices, `arrayd precompile` and, in bench.c, `arrayd bench`.
+ * Called by main.c. */
 #ifndef ARRAYD_SERVER_DEVICE_H
 #define ARRAYD_SERVER_DEVICE_H
 
@@ -12,5 +13,9 @@ void device_configure(const struct config *c, struct backend_config *ret);
 /* `arrayd precompile FOLDER ARCHITECTURE...`: what the daemon would compile at its first start, for
  * GPUs of these architectures (sm_90). Exit status: 0, 1 where that failed, 2 for a usage error. */
 int precompile_main(int argc, char **argv);
+
+/* `arrayd bench [--size N] [--json] [option]...`: how fast this machine computes. Exit status: 0, 1
+ * where it failed or a result was wrong, 2 for a wrong option. */
+int bench_main(int argc, char **argv);
 
 #endif

@@ -550,7 +550,7 @@ static const struct {
     int (*main)(int argc, char **argv);
 } commands[] = {
     {"doctor", doctor_main},   {"token", token_main},           {"account", account_main},
-    {"upgrade", upgrade_main}, {"precompile", precompile_main},
+    {"upgrade", upgrade_main}, {"precompile", precompile_main}, {"bench", bench_main},
 };
 
 int main(int argc, char **argv)

@@ -61,6 +61,8 @@ def test_commands(page, daemon_with, tmp_path, tmp_path_factory):
             assert path.is_file() and path.stat().st_mode & 0o111, line
         elif line.startswith("./build/server/arrayd doctor"):
             run_doctor(line.split()[1:], environment)
+        elif line.startswith("./build/server/arrayd bench"):
+            run_doctor([*line.split()[1:], "--size", "16"], environment)
         elif line.startswith("./build/server/arrayd token"):
             subprocess.run([find_binary(), *line.split()[1:]], cwd=tmp_path, check=True, timeout=60)
         elif line.startswith("./build/server/arrayd"):

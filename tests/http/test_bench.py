@@ -1,0 +1,57 @@
+"""`arrayd bench`: the table of the machine's own figures. Not how fast it is, but that every row is there and was checked."""
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from conftest import fake_gpu, find_binary
+
+ROWS = 16
+SMALL = 5
+
+
+def bench(*args, status=0, environment=None):
+    done = subprocess.run([find_binary(), "bench", *args], capture_output=True, text=True, timeout=300, env={**os.environ, **(environment or {})})
+    assert done.returncode == status, (done.stdout, done.stderr)
+    return done
+
+
+def test_every_row():
+    before = set(Path("/tmp").glob("arrayd-bench-*"))
+    rows = [json.loads(line) for line in bench("--backend", "cpu", "--size", "12", "--json").stdout.splitlines()]
+    large, small = rows[:ROWS], rows[ROWS:]
+    assert rows[0]["case"] == "copy" and rows[0]["copies"] == pytest.approx(1) and len(small) == SMALL
+    for row in large:
+        assert row["ms"] > 0 and row["copies"] > 0 and row["fewest_bytes"] >= 4 * 12**3, row
+        assert row["fraction"] == pytest.approx(row["fewest_bytes"] / (8 * 12**3) / row["copies"], rel=0.1, abs=2e-3), row
+    assert all(row["us"] > 0 for row in small)
+    assert len({row["case"] for row in rows}) == ROWS + SMALL
+    assert set(Path("/tmp").glob("arrayd-bench-*")) == before
+
+
+def test_as_a_table():
+    text = bench("--backend", "cpu", "--size", "8", "--threads", "1").stdout
+    assert text.startswith("float32, 8^3 elements; a copy: ") and text.count("\n| ") == ROWS + SMALL + 4
+
+
+def test_on_a_device():
+    environment = fake_gpu() or pytest.skip("no fake driver in this build, or no g++")
+    rows = bench("--backend", "cuda", "--size", "8", "--json", environment=environment).stdout.splitlines()
+    assert len(rows) == ROWS + SMALL
+
+
+@pytest.mark.parametrize("args, said", [(("--size", "7"), "--size is 8 to 2048"), (("--nonsense",), "--nonsense"),
+                                        (("--threads", "x"), "threads")])
+def test_wrong_options(args, said):
+    assert said in bench(*args, status=2).stderr
+
+
+def test_a_daemon_that_does_not_start():
+    done = bench("--backend", "cuda", status=1, environment={"ARRAYD_LIBCUDA": "/nonexistent/lib.so"})
+    assert "does not start" in done.stderr and not done.stdout
+
+
+def test_help():
+    assert bench("--help").stdout.startswith("usage: arrayd bench ")
