@@ -42,7 +42,7 @@ struct http_loop {
     _Atomic(struct conn *) evicted; /* by the watch thread: to be closed */
     int in_vain;          /* of the last ones those that it asked for, without a callback of ours */
     bool spins;           /* before it sleeps, */
-    bool stepped;         /* if a callback of ours was called lately, */
+    int steps;            /* callbacks of ours in the last call of libmicrohttpd; if any, */
     uint64_t spins_until; /* until then (ns) */
     pthread_mutex_t lock;
     struct worker thread;
@@ -337,7 +337,7 @@ void http_loop_quiesce(struct listener *l);
 static inline void http_loop_step(struct http_loop *loop)
 {
     loop->in_vain = 0;
-    loop->stepped = true;
+    loop->steps++;
 }
 /* Has the connection closed within a second or two; with http->lock held, so that it lives. False:
  * another one is just being closed, try again. http_loop_forget: it closes by itself. */

@@ -24,6 +24,7 @@
 
 #define MOST_IN_VAIN 4096 /* with TLS a long reply needs a round for each 16 KiB */
 #define VAIN_MS      1
+#define CROWD        6 /* callbacks: more than two requests have */
 
 /* How long libmicrohttpd need not be called unless something happens: milliseconds, for poll. */
 static int rest_ms(struct listener *l)
@@ -41,9 +42,8 @@ static bool soon(struct listener *l, struct pollfd *set)
 {
     struct http_loop *loop = &l->loop;
     uint64_t now = clock_ns();
-    if (loop->stepped)
+    if (loop->steps)
         loop->spins_until = now + (uint64_t)l->http->config.spin_us * 1000;
-    loop->stepped = false;
     for (; now < loop->spins_until; now = clock_ns())
         if (atomic_load(&loop->woken) || poll(set, 1, 0) > 0)
             return true;
@@ -58,6 +58,8 @@ static void rest(struct listener *l, struct pollfd p[2])
     loop->in_vain = ms == 0 ? loop->in_vain + 1 : 0;
     if (ms == 0 && loop->in_vain < MOST_IN_VAIN)
         return;
+    if (loop->steps > CROWD)
+        return; /* by now more has arrived: asking would be a call in vain */
     ms = ms == 0 ? VAIN_MS : ms;
     if (loop->spins && soon(l, p))
         return;
@@ -99,6 +101,7 @@ static double run(void *user)
             atomic_store(&loop->quiet, true);
         }
         atomic_fetch_add_explicit(&loop->rounds, 1, memory_order_relaxed);
+        loop->steps = 0;
         (void)MHD_run(l->mhd);
     }
     pthread_mutex_lock(&loop->lock);
