@@ -27,7 +27,7 @@
 #include "tests/unit/real_nvrtc.h"
 #include "tests/unit/steps_kernels.h"
 
-static char here[32]; /* addresses that stand for arrays */
+static char here[48]; /* addresses that stand for arrays */
 
 static enum err_code resolve(void *user, const char *name, struct binding *ret, struct err *e)
 {

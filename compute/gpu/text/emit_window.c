@@ -373,7 +373,7 @@ void emit_window(struct emitter *m)
               "#define AR_RESIDENT %d\n",
               w->across, down, f->rows, w->batch, -w->lo[0], w->hi[0], -w->lo[1], w->hi[1],
               -w->lo[2], w->hi[2], columns, rows, (columns * rows + f->threads - 1) / f->threads,
-              w->buffers, has_self(w) ? "true" : "false", 2);
+              w->buffers, has_self(w) ? "true" : "false", w->resident);
     emit_i64(m, nz, "nz");
     emit_i64(m, f->rank > 1 ? f->shape[f->rank - 2] : 1, "ny");
     emit_i64(m, f->shape[f->rank - 1], "nx");

@@ -107,6 +107,7 @@ struct form_window {
     int across;       /* threads side by side */
     int buffers;      /* planes in shared memory */
     int64_t part;     /* planes of a block */
+    int resident;     /* blocks per multiprocessor, at least */
 };
 
 /* Of FORM_STEPS. */

@@ -362,6 +362,22 @@ static bool set_grid(struct form *f)
     return true;
 }
 
+/* What the compiler is asked to fit: three blocks a multiprocessor have 80 registers a thread, two
+ * 128. What a plane's points may have to be replaced by is kept as well. */
+static void set_resident(struct finding *g, int carried, int held)
+{
+    const struct form *f = g->z->f;
+    struct form_window *w = g->w;
+    int registers = 44 + (carried + held) * f->rows;
+    for (uint32_t t = 0; t < w->n_tiles; t++) {
+        int words = ((int)dtype_size(w->tiles[t].dtype) + 3) / 4;
+        registers += words * (w->hi[2] - w->lo[2] + 1);
+        if (w->tiles[t].mode == BOUNDARY_SELF)
+            registers += words * (w->hi[0] - w->lo[0] + 1) * f->rows;
+    }
+    w->resident = registers <= 80 ? 3 : registers <= 128 ? 2 : 1;
+}
+
 /* As many rows a thread as registers allow: a value read from shared memory serves them all. */
 static bool set_patch(struct finding *g)
 {
@@ -389,6 +405,7 @@ static bool set_patch(struct finding *g)
         while (w->across > 32 && w->across / 2 >= nx)
             w->across /= 2;
         f->threads = w->across * down;
+        set_resident(g, carried, held);
         if (tile_bytes(f) <= SHARED_BYTES && set_grid(f))
             return true;
     }
