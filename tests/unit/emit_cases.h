@@ -71,6 +71,9 @@ static const struct emit_operand emit_operands[] = {
 #define WEIGHTS_5x5x5 \
     "[" WEIGHTS_5x5_(1) ", " WEIGHTS_5x5_(2) ", " WEIGHTS_5x5_(3) ", " WEIGHTS_5x5_(4) ", " \
     WEIGHTS_5x5_(5) "]"
+#define WEIGHTS_3x3x3 \
+    "[[[1, 2, 1], [3, 4, 5], [6, 7, 6]], [[2, 3, 2], [8, 9, 8], [3, 1, 3]]," \
+    " [[4, 1, 4], [2, 7, 2], [5, 0, 5]]]"
 /* An expression over them and the form that it takes. */
 static const struct { const char *text, *form; } emit_cases[] = {
     {"a*2 + 1", "flat"}, {"a + b", "flat"}, {"where(a > b, a - b, b - a)", "flat"},
@@ -172,6 +175,19 @@ static const struct { const char *text, *form; } emit_cases[] = {
     {"correlate(deep, " WEIGHTS_5x5x5 ", 'reflect')", "window"},
     {"correlate(deep, " WEIGHTS_5x5x5 ", 'constant', 2)", "window"},
     {"correlate(deep, " WEIGHTS_5x5x5 ")", "window"},
+    {"a + correlate(b*2, " WEIGHTS_3x3x3 ", 'constant', 3)", "window"},
+    {"correlate(d, " WEIGHTS_5x5x5 ")", "window"},
+    {"correlate(h, " WEIGHTS_5x5 ", 'reflect')", "window"},
+    {"correlate(bf, " WEIGHTS_5x5 ")", "window"}, {"correlate(u, " WEIGHTS_5x5 ")", "window"},
+    {"correlate(l, " WEIGHTS_5x5 ", 'wrap')", "window"},
+    {"correlate(z, " WEIGHTS_5x5 ")", "window"}, {"correlate(zz, " WEIGHTS_5x5 ")", "window"},
+    {"correlate(line, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13], 'symmetric')", "window"},
+    {"correlate(big, " WEIGHTS_5x5 ", 'clamp')", "window"},
+    {"correlate(turned, " WEIGHTS_3x3x3 ", 'clamp')", "window"},
+    {"correlate(sq[::2, ::-1], " WEIGHTS_5x5 ", 'clamp')", "window"},
+    {"correlate(five, [[" WEIGHTS_3x3x3 "]])", "window"},
+    {"sum(correlate(sq, " WEIGHTS_5x5 "))", "reduce-all"},
+    {"laplacian(laplacian(a), boundary='wrap')", "rows"},
 };
 /* Those whose text is committed: tests/golden/cuda/NAME.cu. Of two expressions one kernel is made.
  * No expression has the last. */
@@ -203,6 +219,10 @@ static const struct { const char *name, *text; } emit_golden[] = {
     {"gather", "take_along_axis(sq[:64], i)"},
     {"table", "take(sq[:64], [3, 1, -2, 0, 5], 1)"},
     {"sample", "sample(sq, points[:, 1:])"},
+    {"window", "correlate(sq, " WEIGHTS_5x5 ", 'clamp')"},
+    {"window-self", "correlate(h, [[1, 2, 3, 4], [5, 6, 7, 8], [9, 8, 7, 6]])"},
+    {"window-deep", "a + correlate(b*2, " WEIGHTS_3x3x3 ", 'constant', 3)"},
+    {"window-two", "correlate(sq, " WEIGHTS_5x5 ", 'wrap'); sq + 1"},
     {"flat-two", "line*2 > 1; line + 1"}, {"rows-two", "a + row; astype(a - row, 'float64')"},
     {"tile-two", "a + turned; a*turned"}, {"stencil-two", "a + laplacian(a); a - b"},
     {"stencil-step-two", "laplacian(odd2); odd2*2"},
