@@ -31,6 +31,14 @@ static bool has_self(const struct form_window *w)
     return any;
 }
 
+static bool has_half(const struct emitter *m)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < m->k->n_nodes; i++)
+        any |= node_of(m, i)->half;
+    return any;
+}
+
 static void name(struct emitter *m, uint32_t node)
 {
     const struct window_node *n = node_of(m, node);
@@ -292,6 +300,19 @@ static void emit_statement(struct emitter *m, uint32_t i, int j)
         if (is_self(&w->tiles[n->tile]) && moved)
             strb_addf(b, "!(y%d && x%d) ? m%u_%d_%d : ", j, k, n->tile, m->stage, m->line);
         strb_addf(b, "r%u_%d_%d", n->tile, j, k);
+    } else if (n->half) {
+        static const char *const ops[] = {
+            [OP_ADD] = "ADD", [OP_SUBTRACT] = "SUBTRACT", [OP_MULTIPLY] = "MULTIPLY"};
+        const struct ir_node *at = &m->k->nodes[i];
+        if (at->dtype == DT_BF16)
+            strb_add(b, "ar_half_bf16(");
+        else
+            strb_addf(b, "ar_half_%s(", ops[m->k->nodes[at->args[0]].op]);
+        for (int a = 0; a < n->n_args; a++) {
+            strb_add(b, a ? ", " : "");
+            name(m, n->args[a]);
+        }
+        strb_addc(b, ')');
     } else {
         char index[32];
         snprintf(index, sizeof index, "i%d_%d", m->stage, m->line);
@@ -380,6 +401,8 @@ void emit_window(struct emitter *m)
     emit_i64(m, w->part, "part");
     emit_divisor(m, (nz + w->part - 1) / w->part, "ar_div parts");
     emit_divisors(m);
+    if (has_half(m))
+        strb_add(b, "#include \"compute/kernels/forms/half.cuh\"\n");
     emit_result(m);
     emit_tiles(m);
     m->name = name;

@@ -84,6 +84,9 @@ enum window_kind {
 };
 struct window_node {
     enum window_kind kind;
+    bool half;        /* POINT: half.cuh's operation, on args */
+    uint32_t args[3]; /* the node's, if it is not half */
+    uint8_t n_args;
     uint32_t tile;
     int16_t step[3];    /* along z, y, x */
     int16_t stage, row; /* READ, POINT: the plane and row it waits for, from the first */

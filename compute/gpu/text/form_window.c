@@ -99,7 +99,8 @@ static void find_shared(struct finding *g)
         const struct ir_node *n = &k->nodes[i];
         if (g->ctx[i] == UNIFORM || g->ctx[i] == MIXED || g->ctx[i] == 0)
             continue;
-        g->shared[i] = true;
+        g->shared[i] = n->kind != IR_CAST || dtype_size((enum dtype)n->src) != 2 ||
+                       dtype_kind((enum dtype)n->src) != KIND_FLOAT;
         for (int a = 0; a < n->n_args; a++)
             if (g->ctx[n->args[a]] != UNIFORM)
                 g->shared[i] &= g->shared[n->args[a]] &&
@@ -189,31 +190,66 @@ static bool follow(struct finding *g)
 }
 
 /* The window's middle, which is not shifted, is in the tile as well. */
-static bool read_middles(struct finding *g)
+static void read_middles(struct finding *g)
 {
     const struct ir_kernel *k = g->z->k;
     struct form_window *w = g->w;
-    bool any = false;
     for (uint32_t i = 0; i < k->n_nodes; i++)
         for (uint32_t t = 0; w->nodes[i].kind == WINDOW_POINT && g->ctx[i] == 0 && t < w->n_tiles;
              t++)
             if (inside_class(g, w->tiles[t].node) == g->class[i])
-                any |= read_tile(g, i, t);
-    return any;
+                (void)read_tile(g, i, t);
+}
+
+static bool is_cast(const struct ir_kernel *k, uint32_t i, enum dtype from, enum dtype to)
+{
+    return k->nodes[i].kind == IR_CAST && k->nodes[i].src == from && k->nodes[i].dtype == to;
+}
+
+static bool is_simple(const struct ir_kernel *k, uint32_t i)
+{
+    const struct ir_node *n = &k->nodes[i];
+    return n->kind == IR_OP && n->src == DT_F32 && n->n_args == 2 &&
+           (n->op == OP_ADD || n->op == OP_SUBTRACT || n->op == OP_MULTIPLY);
+}
+
+/* Arithmetic of two-byte types without the detour by float32 where half.cuh has it. */
+static void find_halves(struct finding *g)
+{
+    const struct ir_kernel *k = g->z->k;
+    for (uint32_t i = 0; i < k->n_nodes; i++) {
+        struct window_node *n = &g->w->nodes[i];
+        const struct ir_node *op = &k->nodes[k->nodes[i].args[0]];
+        n->n_args = k->nodes[i].n_args;
+        memcpy(n->args, k->nodes[i].args, sizeof n->args);
+        if (n->kind != WINDOW_POINT || k->nodes[i].kind != IR_CAST ||
+            !is_simple(k, k->nodes[i].args[0]))
+            continue;
+        if (k->nodes[i].dtype == DT_BF16)
+            n->half = true;
+        if (k->nodes[i].dtype != DT_F16 || !is_cast(k, op->args[0], DT_F16, DT_F32) ||
+            !is_cast(k, op->args[1], DT_F16, DT_F32))
+            continue;
+        n->half = true;
+        n->n_args = 2;
+        for (int a = 0; a < 2; a++)
+            n->args[a] = k->nodes[op->args[a]].args[0];
+    }
 }
 
 /* Forgets what only values that are read from a tile needed. */
 static void sweep(struct finding *g)
 {
     const struct ir_kernel *k = g->z->k;
-    struct window_node *nodes = g->w->nodes;
+    const struct form_window *w = g->w;
+    struct window_node *nodes = w->nodes;
     for (uint32_t i = k->n_nodes; i-- > 0;) {
         bool used = false;
         for (uint32_t o = 0; o < k->n_outputs; o++)
             used |= k->outputs[o].node == i;
         for (uint32_t j = i + 1; j < k->n_nodes && !used; j++)
-            for (int a = 0; a < k->nodes[j].n_args; a++)
-                used |= k->nodes[j].args[a] == i && nodes[j].kind != WINDOW_GONE &&
+            for (int a = 0; a < w->nodes[j].n_args; a++)
+                used |= w->nodes[j].args[a] == i && nodes[j].kind != WINDOW_GONE &&
                         nodes[j].kind != WINDOW_READ;
         if (!used)
             nodes[i].kind = WINDOW_GONE;
@@ -259,15 +295,15 @@ static void set_stages(struct finding *g)
             n->stage = (int16_t)(n->step[0] - w->lo[0]);
             n->row = (int16_t)(n->step[1] - w->lo[1]);
         }
-        for (int a = 0; a < k->nodes[i].n_args && n->kind == WINDOW_POINT; a++)
-            if (w->nodes[k->nodes[i].args[a]].kind != WINDOW_UNIFORM)
-                be_after(n, &w->nodes[k->nodes[i].args[a]]);
+        for (int a = 0; a < w->nodes[i].n_args && n->kind == WINDOW_POINT; a++)
+            if (w->nodes[w->nodes[i].args[a]].kind != WINDOW_UNIFORM)
+                be_after(n, &w->nodes[w->nodes[i].args[a]]);
     }
     for (uint32_t i = k->n_nodes; i-- > 0;) {
         struct window_node *n = &w->nodes[i];
         for (uint32_t j = i + 1; n->kind == WINDOW_POINT && n->stage < 0 && j < k->n_nodes; j++)
-            for (int a = 0; a < k->nodes[j].n_args; a++)
-                if (k->nodes[j].args[a] == i && w->nodes[j].kind == WINDOW_POINT &&
+            for (int a = 0; a < w->nodes[j].n_args; a++)
+                if (w->nodes[j].args[a] == i && w->nodes[j].kind == WINDOW_POINT &&
                     (!n->early || w->nodes[j].stage < n->first ||
                      (w->nodes[j].stage == n->first && w->nodes[j].row < n->row))) {
                     n->early = true;
@@ -296,8 +332,8 @@ static void set_lives(struct finding *g, int *ret_carried, int *ret_held)
         w->nodes[i].last_row = w->nodes[i].row;
     }
     for (uint32_t i = 0; i < k->n_nodes; i++)
-        for (int a = 0; a < k->nodes[i].n_args && w->nodes[i].kind == WINDOW_POINT; a++) {
-            struct window_node *n = &w->nodes[k->nodes[i].args[a]];
+        for (int a = 0; a < w->nodes[i].n_args && w->nodes[i].kind == WINDOW_POINT; a++) {
+            struct window_node *n = &w->nodes[w->nodes[i].args[a]];
             if (w->nodes[i].stage > n->last)
                 n->last = w->nodes[i].stage;
             if (w->nodes[i].stage == n->stage && w->nodes[i].row > n->last_row)
@@ -362,20 +398,40 @@ static bool set_grid(struct form *f)
     return true;
 }
 
-/* What the compiler is asked to fit: three blocks a multiprocessor have 80 registers a thread, two
- * 128. What a plane's points may have to be replaced by is kept as well. */
-static void set_resident(struct finding *g, int carried, int held)
+/* Registers of a thread, roughly: what is carried, a row of each tile and what is on its way to it,
+ * and what a plane's points may have to be replaced by. */
+static int registers(const struct finding *g, int carried, int held)
 {
     const struct form *f = g->z->f;
-    struct form_window *w = g->w;
-    int registers = 44 + (carried + held) * f->rows;
+    const struct form_window *w = g->w;
+    const int columns = w->across + w->hi[2] - w->lo[2];
+    const int rows = f->threads / w->across * f->rows + w->hi[1] - w->lo[1];
+    const int fill = (columns * rows + f->threads - 1) / f->threads;
+    int n = 36 + (carried + held) * f->rows + fill;
     for (uint32_t t = 0; t < w->n_tiles; t++) {
-        int words = ((int)dtype_size(w->tiles[t].dtype) + 3) / 4;
-        registers += words * (w->hi[2] - w->lo[2] + 1);
+        const enum dtype dtype = w->tiles[t].dtype;
+        int words = ((int)dtype_size(dtype) + 3) / 4;
+        n += words * (w->hi[2] - w->lo[2] + 1) + (dtype_kind(dtype) == KIND_COMPLEX ? 32 : 0);
+        if (w->buffers > 1)
+            n += words * fill;
         if (w->tiles[t].mode == BOUNDARY_SELF)
-            registers += words * (w->hi[0] - w->lo[0] + 1) * f->rows;
+            n += words * (w->hi[0] - w->lo[0] + 1) * f->rows;
     }
-    w->resident = registers <= 80 ? 3 : registers <= 128 ? 2 : 1;
+    return n;
+}
+
+/* What the compiler has to do for a node: conversions of two-byte types are long. */
+static int effort(const struct finding *g, uint32_t i)
+{
+    const struct ir_node *n = &g->z->k->nodes[i];
+    const struct window_node *w = &g->w->nodes[i];
+    if (w->kind != WINDOW_READ && w->kind != WINDOW_POINT)
+        return 0;
+    if (w->kind == WINDOW_READ || w->half)
+        return 1;
+    if (n->kind == IR_OP)
+        return (int)op_cost((enum op)n->op, (enum dtype)n->src);
+    return n->kind == IR_CAST && (n->src == DT_F16 || n->dtype == DT_F16) ? 8 : 1;
 }
 
 /* As many rows a thread as registers allow: a value read from shared memory serves them all. */
@@ -390,7 +446,7 @@ static bool set_patch(struct finding *g)
     set_stages(g);
     set_lives(g, &carried, &held);
     for (uint32_t i = 0; i < g->z->k->n_nodes; i++)
-        nodes += w->nodes[i].kind == WINDOW_READ || w->nodes[i].kind == WINDOW_POINT;
+        nodes += effort(g, i);
     w->buffers = deep || extent_at(f, 0) > 1 ? 2 : 1;
     for (f->rows = w->hi[1] == w->lo[1] ? 1 : deep ? 4 : 8; f->rows > 0; f->rows /= 2) {
         if (f->rows > 1 && (f->rows >= 2 * ny || nodes * f->rows > STATEMENTS))
@@ -405,7 +461,10 @@ static bool set_patch(struct finding *g)
         while (w->across > 32 && w->across / 2 >= nx)
             w->across /= 2;
         f->threads = w->across * down;
-        set_resident(g, carried, held);
+        const int n = registers(g, carried, held);
+        w->resident = n <= 80 ? 3 : n <= 128 ? 2 : 1; /* of 80 and 128 registers a thread */
+        if (n > 128 && f->rows > 2)
+            continue;
         if (tile_bytes(f) <= SHARED_BYTES && set_grid(f))
             return true;
     }
@@ -416,8 +475,9 @@ static bool fits(struct finding *g)
 {
     if (!follow(g) || g->w->n_tiles == 0)
         return false;
-    if (read_middles(g))
-        sweep(g);
+    read_middles(g);
+    find_halves(g);
+    sweep(g);
     return is_dense(g) && set_patch(g);
 }
 
