@@ -1,6 +1,6 @@
 /* The expressions that kernels are made of for the tests of compute/gpu/text's emitter, and the
  * arrays they are about: a kind of each, of every dtype, whose elements nobody reads. Included by
- * test_emit.c; constant. */
+ * emit_plans.h; constant. */
 #ifndef ARRAYD_TESTS_EMIT_CASES_H
 #define ARRAYD_TESTS_EMIT_CASES_H
 

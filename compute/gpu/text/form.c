@@ -364,7 +364,7 @@ struct form *form_of(struct arena *arena, const struct ir_kernel *k, int slot_al
              !(!near && !f->general && try_tile(&z)))
         make_rows(&z);
     assert(can_be_launched(f));
-    return f;
+    return z.failed ? NULL : f;
 }
 
 const char *form_name(const struct form *f)

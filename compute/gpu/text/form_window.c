@@ -398,8 +398,8 @@ static bool set_grid(struct form *f)
     return true;
 }
 
-/* Registers of a thread, roughly: what is carried, a row of each tile and what is on its way to it,
- * and what a plane's points may have to be replaced by. */
+/* Registers of a thread, roughly: what is carried, which becomes what is held, a row of each tile
+ * and what is on its way to it, and what a plane's points may have to be replaced by. */
 static int registers(const struct finding *g, int carried, int held)
 {
     const struct form *f = g->z->f;
@@ -407,7 +407,7 @@ static int registers(const struct finding *g, int carried, int held)
     const int columns = w->across + w->hi[2] - w->lo[2];
     const int rows = f->threads / w->across * f->rows + w->hi[1] - w->lo[1];
     const int fill = (columns * rows + f->threads - 1) / f->threads;
-    int n = 36 + (carried + held) * f->rows + fill;
+    int n = 36 + (carried > held ? carried : held) * f->rows + fill;
     for (uint32_t t = 0; t < w->n_tiles; t++) {
         const enum dtype dtype = w->tiles[t].dtype;
         int words = ((int)dtype_size(dtype) + 3) / 4;
@@ -494,8 +494,10 @@ bool form_try_window(struct analysis *z)
     g.shared = arena_alloc_array(z->arena, k->n_nodes, sizeof *g.shared);
     g.w->nodes = arena_alloc_array(z->arena, k->n_nodes, sizeof *g.w->nodes);
     g.w->tiles = arena_alloc_array(z->arena, MOST_TILES, sizeof *g.w->tiles);
-    if (!g.ctx || !g.class || !g.places || !g.shared || !g.w->nodes || !g.w->tiles)
+    if (!g.ctx || !g.class || !g.places || !g.shared || !g.w->nodes || !g.w->tiles) {
+        z->failed = true;
         return false;
+    }
     classify(&g);
     find_shared(&g);
     if (!fits(&g)) {
