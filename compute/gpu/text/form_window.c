@@ -362,14 +362,21 @@ static int64_t extent_at(const struct form *f, int place)
     return a < 0 ? 1 : f->shape[a];
 }
 
-static int64_t tile_bytes(const struct form *f)
+/* Of shared memory. */
+static int64_t bytes_of(const struct finding *g)
 {
+    const struct form *f = g->z->f;
+    const struct ir_kernel *k = g->z->k;
     const struct form_window *w = &f->window;
     int64_t columns = w->across + w->hi[2] - w->lo[2];
     int64_t rows = (int64_t)f->threads / w->across * f->rows + w->hi[1] - w->lo[1], bytes = 0;
     for (uint32_t t = 0; t < w->n_tiles; t++)
         bytes += (int64_t)dtype_size(w->tiles[t].dtype) * columns * rows;
-    return bytes * w->buffers;
+    bytes *= w->buffers;
+    for (uint32_t i = 0; i < k->n_nodes; i++) /* 8 bytes at least, whatever the order of types */
+        if (w->nodes[i].kind == WINDOW_UNIFORM && k->nodes[i].kind != IR_CONST)
+            bytes += dtype_size((enum dtype)k->nodes[i].dtype) > 8 ? 16 : 8;
+    return bytes + 64; /* alignment */
 }
 
 static bool set_grid(struct form *f)
@@ -465,7 +472,7 @@ static bool set_patch(struct finding *g)
         w->resident = n <= 80 ? 3 : n <= 128 ? 2 : 1; /* of 80 and 128 registers a thread */
         if (n > 128 && f->rows > 2)
             continue;
-        if (tile_bytes(f) <= SHARED_BYTES && set_grid(f))
+        if (bytes_of(g) <= SHARED_BYTES && set_grid(f))
             return true;
     }
     return false;
