@@ -13,9 +13,11 @@
 
 #include <string.h>
 
-static uint32_t weight(const struct typed_node *n)
+static uint32_t weight(const struct typed *t, const struct typed_node *n)
 {
     switch (n->kind) {
+    case T_SHIFT: /* of an operand: a load, which that counts for */
+        return t->nodes[n->args[0]].kind != T_INPUT;
     case T_CONST:
     case T_VIEW:
     case T_GUARDED:
@@ -184,7 +186,7 @@ struct fuse_node *fuse_mark(struct arena *arena, const struct typed *t,
     uint64_t total = 0;
     for (uint32_t i = 0; i < n_nodes; i++) {
         const struct typed_node *n = &t->nodes[i];
-        total += weight(n);
+        total += weight(t, n);
         for (int a = 0; a < n->n_args; a++)
             users[n->args[a]]++;
     }
@@ -200,7 +202,7 @@ struct fuse_node *fuse_mark(struct arena *arena, const struct typed *t,
         cut_operands(t, f, users, i);
 
         for (;;) {
-            cost[i] = weight(n);
+            cost[i] = weight(t, n);
             loads[i] = (struct operands){0};
             if (n->kind == T_PUT)
                 break; /* no code of its own */

@@ -94,6 +94,44 @@ REDUCTIONS = [
 ]
 PLANE_CASE = Case("laplacian_2d", "laplacian(a)", "a", lambda m, a: m.laplacian(a), stencil=True,
                   kernel=CLAMPED_2D, wanted=0.95, ratio=1.0)
+
+
+def window_sum(m, a, weights, mode):
+    """correlate(a, weights, mode, 0.5) over its definition: a sum of slices of a, extended beyond its edges."""
+    wide = a
+    for axis, n in enumerate(weights.shape):
+        length, low = a.shape[axis], n // 2
+        at = np.arange(-low, length + n - 1 - low)
+        if mode == "wrap":
+            at = at % length
+        elif mode in ("reflect", "symmetric"):
+            fold = 2 * length - 2 * (mode == "reflect")
+            at = at % fold
+            at = np.where(at < length, at, fold - (mode == "symmetric") - at)
+        wide = wide[(slice(None),) * axis + (np.clip(at, 0, length - 1).tolist(),)]
+        if mode in ("constant", "self"):
+            outside = 0.5 if mode == "constant" else np.nan
+            wide[(slice(None),) * axis + (slice(0, low),)] = outside
+            wide[(slice(None),) * axis + (slice(low + length, None),)] = outside
+    total = 0
+    for j in np.ndindex(*weights.shape):
+        x = wide[tuple(slice(k, k + n) for k, n in zip(j, a.shape))]
+        total = total + float(weights[j]) * (m.where(x == x, x, a) if mode == "self" else x)
+    return total
+
+
+def windows(extents, rank, wanted):
+    """A case for each boundary; weights that all differ, of a sum near 1."""
+    weights = np.random.default_rng(extents).permutation(extents ** rank).reshape((extents,) * rank) + 1.0
+    weights = np.round(weights / weights.sum(), 6)
+    for mode in ("self", "clamp", "wrap", "reflect", "symmetric", "constant"):
+        yield Case("x".join([str(extents)] * rank) + "_" + mode, f"correlate(a, {json.dumps(weights.tolist())}, '{mode}', 0.5)",
+                   "a", lambda m, a, mode=mode: window_sum(m, a, weights, mode), wanted=wanted)
+
+
+# 5x5x5: 2.5 ms where a copy takes 0.256
+WINDOWS = [*windows(3, 3, 0.4), *windows(5, 3, 0.10)]
+WINDOWS_2D = [*windows(3, 2, 0.8), *windows(5, 2, 0.6), *windows(7, 2, 0.4)]
 COPY = Case("copy", "a", "a", lambda m, a: a)
 AIM = 0.10  # other types, odd sizes and offset views may be that much below
 
@@ -484,6 +522,8 @@ class Bench:
                               with_peers=True)
         self.group_or_failure("reduce", (n,) * 3, f32, REDUCTIONS, with_peers=True)
         if not self.options.quick:
+            self.group_or_failure("windows", (n,) * 3, f32, WINDOWS)
+            self.group_or_failure("windows_2d", (self.options.plane // 2,) * 2, f32, WINDOWS_2D)
             self.group_or_failure("float64", (n,) * 3, "float64", CASES, aim=AIM)
             self.group_or_failure("odd", (n - 3,) * 3, f32, CASES, aim=AIM)
             self.group_or_failure("offset", (n,) * 3, f32, CASES, offset=True, aim=AIM)
@@ -502,7 +542,7 @@ def main():
     p.add_argument("--rounds", type=int)
     p.add_argument("--budget", type=float, help="seconds after which nothing new is begun")
     p.add_argument("--only", nargs="*", help="cases by key")
-    p.add_argument("--groups", nargs="*", help="main, plane, reduce, float64, odd, offset")
+    p.add_argument("--groups", nargs="*", help="main, plane, reduce, windows, windows_2d, float64, odd, offset")
     options = p.parse_args()
     options.rounds = options.rounds or (9 if options.quick else 15)
     options.budget = options.budget or (36 if options.quick else 145)

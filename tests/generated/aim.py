@@ -1,4 +1,6 @@
 """Cases that are made for one cell of the tables (cells.py), for those that chance seldom reaches."""
+import numpy as np
+
 import cells
 from grow import DTYPES, MODES, call, kind_of, num
 from make import Maker, a_system
@@ -22,7 +24,7 @@ def a_case(rng, points, form, rank, what):
     else:
         elements, rows, still = what.split()
         want.update(vector=elements == "vector", rows=rows == "rows", still=int(still == "still"))
-    make = {"tile": a_tile}.get(form) or (a_fold if form.startswith(("reduce", "scan")) else a_sweep)
+    make = {"tile": a_tile, "window": a_window}.get(form) or (a_fold if form.startswith(("reduce", "scan")) else a_sweep)
     return make(rng, points, form, rank, want)
 
 
@@ -95,6 +97,29 @@ def a_tile(rng, points, form, rank, want):
         tree = ["sign", "~", tree]
     else:
         tree = ["op", "+", tree, num("1")]
+    return finished(m, tree)
+
+
+def a_window(rng, points, form, rank, want):
+    """A sum of many neighbours along the last axes, and what it is added to."""
+    m = Maker(rng, points, rank)
+    g, mode = m.g, want["mode"]
+    reshape(m, points)
+    dtype = want["dtype"] or g.some(DTYPES)
+    m.full("u", dtype)
+    deep = min(rank, int(rng.integers(2, 4))) if rank > 1 else 1
+    extents = [1] * (rank - deep) + [int(rng.integers(*{1: (13, 30), 2: (4, 8), 3: (3, 5)}[deep])) for _ in range(deep)]
+    weights = np.round(rng.uniform(0.1, 0.9, extents), 2).tolist()
+    modes = list(rng.permutation([x for x in MODES if x != "ghost"])) if mode == "mixed" else [mode or g.some(["wrap", "self"])]
+    named = {"boundary": str(modes[0]), **({"value": 2} if modes[0] == "constant" else {})}
+    tree = call("correlate", ["name", "u"], weights=weights, **named)
+    if mode == "mixed":
+        offsets = [0] * (rank - 1) + [1]
+        other = next(str(x) for x in modes if x not in (modes[0], "constant"))
+        tree = ["op", "+", tree, call("shift", ["name", "u"], offsets=offsets, boundary=other)]
+    for i in range((want["still"] or 1) - 1):
+        m.full(f"k{i}", m.dtype(dtype))
+        tree = ["op", "+", tree, ["name", f"k{i}"]]
     return finished(m, tree)
 
 

@@ -20,8 +20,8 @@ def kernel(k, assigned):
     return k["shape"], len(k["iteration"]), types, len(outputs), len(still), boundary
 
 
-# What forms are for: the cells that a whole run has to reach. On a CPU nothing makes several steps in one pass, and
-# seldom are several statements one kernel.
+# What forms are for: the cells that a whole run has to reach. On a CPU nothing makes several steps in one pass or has
+# a form for windows, and seldom are several statements one kernel.
 ALL = ("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64"
        " complex128").split()
 ANY = (*MODES, "mixed")
@@ -30,6 +30,8 @@ FORMS = {
     "rows": dict(ranks=range(2, 6), types=ALL, written=range(1, 4), still=range(4), boundaries=["none"]),
     "tile": dict(ranks=range(2, 6), types=ALL, written=[1], still=range(1, 3), boundaries=["none"]),
     "stencil": dict(ranks=range(1, 6), types=ALL, written=range(1, 4), still=range(4), boundaries=ANY),
+    "window": dict(ranks=range(1, 6), types=ALL, written=[1], still=range(1, 4),
+                   boundaries=[m for m in ANY if m != "ghost"]),
     "steps": dict(ranks=range(1, 4), types=[t for t in ALL if t != "complex128"], written=range(1, 7), still=range(6),
                   boundaries=[m for m in ANY if m != "ghost"]),
     "reduce-all": dict(ranks=range(1, 6), types=ALL, written=[1], still=range(1, 3), boundaries=["none", *ANY]),
@@ -77,7 +79,7 @@ class Tables:
         """The cells of FORMS that were not reached."""
         missing = []
         for form, f in FORMS.items():
-            if form == "steps" and backend == "cpu":
+            if form in ("steps", "window") and backend == "cpu":
                 continue
             for rank in f["ranks"]:
                 fields = [(w, s) for w in f["written"] for s in f["still"] if w == 1 or backend != "cpu"]

@@ -1,6 +1,6 @@
 /* The expressions that kernels are made of for the tests of compute/gpu/text's emitter, and the
  * arrays they are about: a kind of each, of every dtype, whose elements nobody reads. Included by
- * test_emit.c; constant. */
+ * emit_plans.h; constant. */
 #ifndef ARRAYD_TESTS_EMIT_CASES_H
 #define ARRAYD_TESTS_EMIT_CASES_H
 
@@ -38,6 +38,7 @@ static const struct emit_operand emit_operands[] = {
     {"col", DT_F32, {2, {64, 1}, {1, 1}, 0}},
     {"col2", DT_F32, {2, {64, 1}, {1, 1}, 0}},
     {"line", DT_F32, {1, {1003}, {1}, 0}},
+    {"deep", DT_F32, {3, {512, 512, 512}, {262144, 512, 1}, 0}},
     {"sq", DT_F32, {2, {256, 512}, {512, 1}, 0}},
     {"every", DT_F32, {1, {100}, {3}, 0}},
     {"back", DT_F32, {1, {100}, {-1}, 99}},
@@ -61,6 +62,18 @@ static const struct emit_operand emit_operands[] = {
     {"points", DT_F64, {2, {1000, 3}, {3, 1}, 0}},
     {"six", DT_F32, {6, {8, 10, 12, 14, 6, 4}, {40320, 4032, 336, 24, 4, 1}, 0}},
 };
+#define WEIGHTS_5(n)   "[" #n ", " #n "1, " #n "2, " #n "3, " #n "4]"
+#define WEIGHTS_5x5 \
+    "[" WEIGHTS_5(1) ", " WEIGHTS_5(2) ", " WEIGHTS_5(3) ", " WEIGHTS_5(4) ", " WEIGHTS_5(5) "]"
+#define WEIGHTS_5x5_(n) \
+    "[" WEIGHTS_5(n##1) ", " WEIGHTS_5(n##2) ", " WEIGHTS_5(n##3) ", " WEIGHTS_5(n##4) ", " \
+    WEIGHTS_5(n##5) "]"
+#define WEIGHTS_5x5x5 \
+    "[" WEIGHTS_5x5_(1) ", " WEIGHTS_5x5_(2) ", " WEIGHTS_5x5_(3) ", " WEIGHTS_5x5_(4) ", " \
+    WEIGHTS_5x5_(5) "]"
+#define WEIGHTS_3x3x3 \
+    "[[[1, 2, 1], [3, 4, 5], [6, 7, 6]], [[2, 3, 2], [8, 9, 8], [3, 1, 3]]," \
+    " [[4, 1, 4], [2, 7, 2], [5, 0, 5]]]"
 /* An expression over them and the form that it takes. */
 static const struct { const char *text, *form; } emit_cases[] = {
     {"a*2 + 1", "flat"}, {"a + b", "flat"}, {"where(a > b, a - b, b - a)", "flat"},
@@ -155,6 +168,26 @@ static const struct { const char *text, *form; } emit_cases[] = {
     {"concat([a, a])", "flat"}, {"tile(row, [4, 2])", "rows"}, {"tril(i)", "rows"},
     {"gradient(a, 0)", "stencil"},
     {"correlate(sq, [[1, 2, 1], [2, 4, 2], [1, 2, 1]], 'clamp')", "stencil"},
+    {"correlate(sq, " WEIGHTS_5x5 ", 'clamp')", "window"},
+    {"correlate(sq, " WEIGHTS_5x5 ")", "window"},
+    {"correlate(deep, " WEIGHTS_5x5x5 ", 'clamp')", "window"},
+    {"correlate(deep, " WEIGHTS_5x5x5 ", 'wrap')", "window"},
+    {"correlate(deep, " WEIGHTS_5x5x5 ", 'reflect')", "window"},
+    {"correlate(deep, " WEIGHTS_5x5x5 ", 'constant', 2)", "window"},
+    {"correlate(deep, " WEIGHTS_5x5x5 ")", "window"},
+    {"a + correlate(b*2, " WEIGHTS_3x3x3 ", 'constant', 3)", "window"},
+    {"correlate(d, " WEIGHTS_5x5x5 ")", "window"},
+    {"correlate(h, " WEIGHTS_5x5 ", 'reflect')", "window"},
+    {"correlate(bf, " WEIGHTS_5x5 ")", "window"}, {"correlate(u, " WEIGHTS_5x5 ")", "window"},
+    {"correlate(l, " WEIGHTS_5x5 ", 'wrap')", "window"},
+    {"correlate(z, " WEIGHTS_5x5 ")", "window"}, {"correlate(zz, " WEIGHTS_5x5 ")", "window"},
+    {"correlate(line, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13], 'symmetric')", "window"},
+    {"correlate(big, " WEIGHTS_5x5 ", 'clamp')", "window"},
+    {"correlate(turned, " WEIGHTS_3x3x3 ", 'clamp')", "window"},
+    {"correlate(sq[::2, ::-1], " WEIGHTS_5x5 ", 'clamp')", "window"},
+    {"correlate(five, [[" WEIGHTS_3x3x3 "]])", "window"},
+    {"sum(correlate(sq, " WEIGHTS_5x5 "))", "reduce-all"},
+    {"laplacian(laplacian(a), boundary='wrap')", "rows"},
 };
 /* Those whose text is committed: tests/golden/cuda/NAME.cu. Of two expressions one kernel is made.
  * No expression has the last. */
@@ -186,6 +219,10 @@ static const struct { const char *name, *text; } emit_golden[] = {
     {"gather", "take_along_axis(sq[:64], i)"},
     {"table", "take(sq[:64], [3, 1, -2, 0, 5], 1)"},
     {"sample", "sample(sq, points[:, 1:])"},
+    {"window", "correlate(sq, " WEIGHTS_5x5 ", 'clamp')"},
+    {"window-self", "correlate(h, [[1, 2, 3, 4], [5, 6, 7, 8], [9, 8, 7, 6]])"},
+    {"window-deep", "a + correlate(b*2, " WEIGHTS_3x3x3 ", 'constant', 3)"},
+    {"window-two", "correlate(sq, " WEIGHTS_5x5 ", 'wrap'); sq + 1"},
     {"flat-two", "line*2 > 1; line + 1"}, {"rows-two", "a + row; astype(a - row, 'float64')"},
     {"tile-two", "a + turned; a*turned"}, {"stencil-two", "a + laplacian(a); a - b"},
     {"stencil-step-two", "laplacian(odd2); odd2*2"},

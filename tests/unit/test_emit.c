@@ -15,66 +15,15 @@
 #include <cmocka.h>
 
 #include "compute/base/mem.h"
-#include "compute/check/check.h"
 #include "compute/gpu/code/compile.h"
 #include "compute/gpu/code/headers.h"
 #include "compute/gpu/text/emit.h"
 #include "compute/ir/ir_build.h"
 #include "compute/ir/ir_merge.h"
-#include "compute/ir/lower.h"
-#include "protocol/text/infix.h"
 #include "tests/unit/emit_cases.h"
+#include "tests/unit/emit_plans.h"
 #include "tests/unit/real_nvrtc.h"
 #include "tests/unit/steps_kernels.h"
-
-static char here[32]; /* addresses that stand for arrays */
-
-static enum err_code resolve(void *user, const char *name, struct binding *ret, struct err *e)
-{
-    (void)user;
-    (void)e;
-    *ret = (struct binding){.kind = BINDING_NONE};
-    for (size_t i = 0; i < sizeof emit_operands / sizeof *emit_operands; i++)
-        if (!strcmp(emit_operands[i].name, name))
-            *ret = (struct binding){.kind = BINDING_ARRAY,
-                                    .array = (struct array *)&here[i],
-                                    .dtype = emit_operands[i].dtype,
-                                    .view = emit_operands[i].view,
-                                    .grid = emit_operands[i].grid};
-    return ERR_OK;
-}
-
-static struct ir_plan *lowered(struct arena *arena, const struct typed *t)
-{
-    struct err e = ERR_INIT;
-    struct ir_plan *plan = NULL;
-    struct lower_request req = {.typed = t,
-                                .limits = {.max_nodes = 400, .max_inputs = 64, .recompute = 1000}};
-    assert_int_equal(lower(arena, &req, &plan, &e), ERR_OK);
-    return plan;
-}
-
-static struct ir_plan *plan_and_graph(struct arena *arena, const char *text, struct typed **ret)
-{
-    struct expr x;
-    struct err e = ERR_INIT;
-    uint32_t source;
-    struct check_env env = {.resolve = resolve, .max_inputs = 64};
-    struct typed *t = arena_alloc(arena, sizeof *t);
-    expr_init(&x, arena, 10000, 400);
-    assert_int_equal(expr_add_source(&x, "/expr", &source, NULL), ERR_OK);
-    if (infix_parse(&x, source, text, strlen(text), &x.root, &e) != ERR_OK ||
-        check_expr(arena, &x, &env, -1, t, &e) != ERR_OK)
-        fail_msg("%s: %s", text, e.message);
-    *ret = t;
-    return lowered(arena, t);
-}
-
-static struct ir_plan *plan_of(struct arena *arena, const char *text)
-{
-    struct typed *t;
-    return plan_and_graph(arena, text, &t);
-}
 
 /* What engine_random() asks for, along one axis. */
 static struct ir_plan *random_plan(struct arena *arena)
@@ -555,12 +504,14 @@ static void scans_are_in_an_order_that_the_length_determines(void **state)
 static void no_memory_is_told(void **state)
 {
     (void)state;
-    for (int several = 0; several < 2; several++)
+    static const char *const texts[] = {"sum(a + 0.1*laplacian(a), axis=0)",
+                                        "correlate(deep, " WEIGHTS_5x5x5 ")", ""};
+    for (int t = 0; t < 3; t++)
         for (int64_t nth = 1;; nth++) {
             _cleanup_arena_ struct arena *arena = arena_new(0);
-            const struct ir_plan *p = plan_of(arena, "sum(a + 0.1*laplacian(a), axis=0)");
+            const struct ir_plan *p = *texts[t] ? plan_of(arena, texts[t]) : NULL;
             const struct ir_kernel *k =
-                several ? steps_kernel(arena, &emit_steps_golden[2].c, 3) : p->kernels[0];
+                !p ? steps_kernel(arena, &emit_steps_golden[2].c, 3) : p->kernels[0];
             mem_fail_after(nth, false);
             struct emitted *m = emit_kernel(arena, k, 256);
             int64_t failed = mem_failed();

@@ -205,12 +205,8 @@ static void emit_stencil(struct emitter *m)
     for (uint32_t i = 0; i < f->stencil.n_nears; i++)
         if (f->stencil.nears[i].reach[2])
             strb_addf(b, "    ar_near_exchange<ar_need%u>(o.n%u, (ar_index)p.nx, x);\n", i, i);
-    strb_add(b, "}\nAR_FN void ar_place(ar_at &at, ar_index z, ar_index y, ar_index x)\n{\n");
-    if (f->rank > 2)
-        strb_addf(b, "    at.i[%d] = z;\n", f->rank - 3);
-    if (f->rank > 1)
-        strb_addf(b, "    at.i[%d] = y;\n", f->rank - 2);
-    strb_addf(b, "    at.i[%d] = x;\n    (void)z;\n    (void)y;\n}\n", f->rank - 1);
+    strb_add(b, "}\n");
+    emit_place(m);
     emit_point(m);
     emit_put(m);
     strb_add(b, "#include \"compute/kernels/forms/stencil.cuh\"\n");
@@ -261,7 +257,7 @@ struct emitted *emit_in_form(struct arena *arena, const struct ir_kernel *k, con
     m.out->form = m.f;
     emit_inputs(&m);
     emit_constants(&m);
-    if (m.f->kind != FORM_STEPS)
+    if (m.f->kind != FORM_STEPS && m.f->kind != FORM_WINDOW)
         emit_contexts(&m);
     switch (m.f->kind) {
     case FORM_FLAT:
@@ -273,6 +269,9 @@ struct emitted *emit_in_form(struct arena *arena, const struct ir_kernel *k, con
         break;
     case FORM_STENCIL:
         emit_stencil(&m);
+        break;
+    case FORM_WINDOW:
+        emit_window(&m);
         break;
     case FORM_STEPS:
         emit_steps(&m);

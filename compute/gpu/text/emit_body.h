@@ -16,9 +16,13 @@ void emit_contexts(struct emitter *m);
 void emit_offset(struct emitter *m, uint32_t input, uint32_t ctx, const char *index);
 /* The expression for an operand's element in ar_point. */
 void emit_operand(struct emitter *m, uint32_t load);
+/* The expression for a node's value from its arguments'. */
+void emit_value(struct emitter *m, uint32_t node);
 /* The nodes up to number `last`, as one variable v<number> each. */
 void emit_nodes(struct emitter *m, uint32_t last);
-/* ar_point(): the value of the output's node; for several outputs a struct of them, v0, v1, … */
+/* ar_result: the output's type; for several outputs a struct of them, v0, v1, … */
+void emit_result(struct emitter *m);
+/* ar_result and ar_point(): the values of the outputs' nodes. */
 void emit_point(struct emitter *m);
 
 /* ar_operands, ar_fetch() and ar_put() (which stores a chunk's results) for the forms that process
@@ -26,5 +30,7 @@ void emit_point(struct emitter *m);
 void emit_operands(struct emitter *m);
 void emit_fetch(struct emitter *m);
 void emit_put(struct emitter *m);
+/* ar_place(): sets the last three of a point's indices. */
+void emit_place(struct emitter *m);
 
 #endif

@@ -57,6 +57,18 @@ static void emit_put_one(struct emitter *m, uint32_t output, const char *name, c
     }
 }
 
+void emit_place(struct emitter *m)
+{
+    const int rank = m->f->rank;
+    struct strb *b = &m->body;
+    strb_add(b, "AR_FN void ar_place(ar_at &at, ar_index z, ar_index y, ar_index x)\n{\n");
+    if (rank > 2)
+        strb_addf(b, "    at.i[%d] = z;\n", rank - 3);
+    if (rank > 1)
+        strb_addf(b, "    at.i[%d] = y;\n", rank - 2);
+    strb_addf(b, "    at.i[%d] = x;\n    (void)z;\n    (void)y;\n}\n", rank - 1);
+}
+
 void emit_put(struct emitter *m)
 {
     char name[16] = "", element[16] = "";

@@ -7,5 +7,6 @@
 void emit_steps(struct emitter *m);
 void emit_reduce(struct emitter *m);
 void emit_scan(struct emitter *m);
+void emit_window(struct emitter *m);
 
 #endif

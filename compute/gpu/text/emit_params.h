@@ -15,6 +15,10 @@ struct emitter {
     struct strb fields, body; /* of ar_params; everything after it */
     struct strb values;       /* the parameters' bytes */
     uint32_t cap_addresses;
+    /* How a node's value and the point's indices are called where the text is now. */
+    void (*name)(struct emitter *m, uint32_t node); /* NULL: v<number> */
+    int stage, line;                                /* FORM_WINDOW */
+    const char *index;                              /* NULL: i */
     bool oom;
 };
 

@@ -188,6 +188,12 @@ void emit_operand(struct emitter *m, uint32_t load)
         emit_steps_operand(m, load);
         return;
     }
+    if (m->f->kind == FORM_WINDOW) {
+        strb_addf(b, "p.in%u[", l->input);
+        emit_offset(m, l->input, 0, m->index);
+        strb_addc(b, ']');
+        return;
+    }
     switch (l->kind) {
     case LOAD_VECTOR:
     case LOAD_EACH:
@@ -212,12 +218,22 @@ void emit_operand(struct emitter *m, uint32_t load)
     }
 }
 
+static void emit_name(struct emitter *m, uint32_t node)
+{
+    if (m->name)
+        m->name(m, node);
+    else
+        strb_addf(&m->body, "v%u", node);
+}
+
 static void emit_random(struct emitter *m, const struct ir_node *n)
 {
     const struct random_params *r = m->k->randoms[n->random];
     struct strb *b = &m->body;
     emit_i64(m, (int64_t)r->seed, "seed%u", n->random);
-    strb_addf(b, "ar_philox((ar_u64)p.seed%u, v%u)", n->random, n->args[0]);
+    strb_addf(b, "ar_philox((ar_u64)p.seed%u, ", n->random);
+    emit_name(m, n->args[0]);
+    strb_addc(b, ')');
 }
 
 /* An int32 cast to a gather's index type stays an int32: half the instructions. */
@@ -226,12 +242,12 @@ static void emit_gather(struct emitter *m, const struct ir_node *n)
     const struct ir_node *at = &m->k->nodes[n->args[0]];
     bool narrow = at->kind == IR_CAST && at->src == DT_I32 &&
                   m->k->inputs[n->input].view.shape[0] <= INT32_MAX;
-    strb_addf(&m->body,
-              narrow ? "p.in%u[ar_inside_32(v%u, p.g%u)]" : "p.in%u[ar_inside(v%u, p.g%u)]",
-              n->input, narrow ? at->args[0] : n->args[0], n->input);
+    strb_addf(&m->body, narrow ? "p.in%u[ar_inside_32(" : "p.in%u[ar_inside(", n->input);
+    emit_name(m, narrow ? at->args[0] : n->args[0]);
+    strb_addf(&m->body, ", p.g%u)]", n->input);
 }
 
-static void emit_value(struct emitter *m, uint32_t i)
+void emit_value(struct emitter *m, uint32_t i)
 {
     const struct ir_node *n = &m->k->nodes[i];
     struct strb *b = &m->body;
@@ -248,34 +264,46 @@ static void emit_value(struct emitter *m, uint32_t i)
         emit_gather(m, n);
         return;
     case IR_TABLE:
-        strb_addf(b, "p.table%u[ar_inside(v%u, p.last%u)]", n->table, n->args[0], n->table);
+        strb_addf(b, "p.table%u[ar_inside(", n->table);
+        emit_name(m, n->args[0]);
+        strb_addf(b, ", p.last%u)]", n->table);
         return;
     case IR_INDEX:
         strb_addf(b, "p.x%u", n->index);
         if (n->axis >= 0) {
             strb_addf(b, " + p.y%u * (ar_i64)", n->index);
             int axis = m->f->general ? n->axis : m->f->axis[n->axis];
-            if (n->ctx)
+            if (n->ctx && !m->index)
                 strb_addf(b, "q%u[%d]", n->ctx, axis);
             else
-                strb_addf(b, "i[%d]", axis);
+                strb_addf(b, "%s[%d]", m->index ? m->index : "i", axis);
         }
         return;
     case IR_INSIDE:
-        strb_addf(b, "(ar_bool)inside%u", n->ctx);
+        if (m->index) /* of a tile's only context */
+            strb_add(b, "(ar_bool)inside");
+        else
+            strb_addf(b, "(ar_bool)inside%u", n->ctx);
         return;
     case IR_OP:
         strb_addf(b, "ar_%s_%s(", op_ids[n->op], emit_id((enum dtype)n->src));
-        for (int a = 0; a < n->n_args; a++)
-            strb_addf(b, a ? ", v%u" : "v%u", n->args[a]);
+        for (int a = 0; a < n->n_args; a++) {
+            strb_add(b, a ? ", " : "");
+            emit_name(m, n->args[a]);
+        }
         strb_addc(b, ')');
         return;
     case IR_CAST:
-        strb_addf(b, "ar_cast_%s_%s(v%u)", emit_id((enum dtype)n->src),
-                  emit_id((enum dtype)n->dtype), n->args[0]);
+        strb_addf(b, "ar_cast_%s_%s(", emit_id((enum dtype)n->src), emit_id((enum dtype)n->dtype));
+        emit_name(m, n->args[0]);
+        strb_addc(b, ')');
         return;
     case IR_SELECT:
-        strb_addf(b, "v%u ? v%u : v%u", n->args[0], n->args[1], n->args[2]);
+        emit_name(m, n->args[0]);
+        strb_add(b, " ? ");
+        emit_name(m, n->args[1]);
+        strb_add(b, " : ");
+        emit_name(m, n->args[2]);
         return;
     case IR_RANDOM: {
         const struct random_params *r = m->k->randoms[n->random];
@@ -326,6 +354,20 @@ void emit_nodes(struct emitter *m, uint32_t last)
     }
 }
 
+void emit_result(struct emitter *m)
+{
+    const struct ir_output *out = m->k->outputs;
+    struct strb *b = &m->body;
+    if (m->k->n_outputs == 1) {
+        strb_addf(b, "typedef %s ar_result;\n", emit_type(out->dtype));
+        return;
+    }
+    strb_add(b, "struct ar_result {\n");
+    for (uint32_t i = 0; i < m->k->n_outputs; i++)
+        strb_addf(b, "    %s v%u;\n", emit_type(out[i].dtype), i);
+    strb_add(b, "};\n");
+}
+
 void emit_point(struct emitter *m)
 {
     const struct ir_kernel *k = m->k;
@@ -333,14 +375,7 @@ void emit_point(struct emitter *m)
     bool stencil = m->f->kind == FORM_STENCIL;
     const char *value = "ar_result";
     const struct ir_output *out = k->outputs;
-    if (k->n_outputs == 1) {
-        strb_addf(b, "typedef %s ar_result;\n", emit_type(out->dtype));
-    } else {
-        strb_add(b, "struct ar_result {\n");
-        for (uint32_t i = 0; i < k->n_outputs; i++)
-            strb_addf(b, "    %s v%u;\n", emit_type(out[i].dtype), i);
-        strb_add(b, "};\n");
-    }
+    emit_result(m);
     if (m->f->kind == FORM_REDUCE) { /* the type reduced may differ from the result's */
         value = "ar_value";
         strb_addf(b, "typedef %s ar_value;\n", emit_type((enum dtype)k->nodes[out->node].dtype));

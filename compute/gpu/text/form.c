@@ -1,9 +1,9 @@
 /* Axes first: if a kernel has no contexts, or only shifts of the iteration space itself, its axes
  * are put in memory order and merged where every operand allows it; a kernel with other contexts
  * keeps its axes and is processed point by point. Then the form. A kernel of several steps gets the
- * form steps, which does all of this in its own way. For others, in this order: reduce; stencil if
- * neighbours are read that are laid out well; tile if an operand runs across; rows; and flat, which
- * is rows with one axis. */
+ * form steps, which does all of this in its own way. For others, in this order: reduce; window if
+ * many neighbours are read; stencil if they are few and laid out well; tile if an operand runs
+ * across; rows; and flat, which is rows with one axis. */
 #include "compute/gpu/text/form_kinds.h"
 
 #include <assert.h>
@@ -360,10 +360,11 @@ struct form *form_of(struct arena *arena, const struct ir_kernel *k, int slot_al
         form_make_reduce(&z);
     else if (k->outputs[0].kind == OUT_SCAN && f->reduced_axes)
         form_make_scan(&z);
-    else if (!(near && form_try_stencil(&z)) && !(!near && !f->general && try_tile(&z)))
+    else if (!(near && (form_try_window(&z) || form_try_stencil(&z))) &&
+             !(!near && !f->general && try_tile(&z)))
         make_rows(&z);
     assert(can_be_launched(f));
-    return f;
+    return z.failed ? NULL : f;
 }
 
 const char *form_name(const struct form *f)
@@ -377,6 +378,8 @@ const char *form_name(const struct form *f)
         return "tile";
     case FORM_STENCIL:
         return "stencil";
+    case FORM_WINDOW:
+        return "window";
     case FORM_STEPS:
         return "steps";
     case FORM_SCAN:

@@ -20,6 +20,7 @@ enum form_kind {
     FORM_ROWS,
     FORM_TILE,
     FORM_STENCIL,
+    FORM_WINDOW,
     FORM_STEPS,
     FORM_REDUCE,
     FORM_SCAN,
@@ -74,6 +75,44 @@ struct form_stencil {
     int batch; /* axes before z, y, x, of which there are rank − batch */
 };
 
+/* Of FORM_WINDOW: what it does with a node. */
+enum window_kind {
+    WINDOW_GONE,    /* nothing: only a tile's value needs it, if any does */
+    WINDOW_UNIFORM, /* the same everywhere */
+    WINDOW_READ,    /* reads tile `tile` at `step` */
+    WINDOW_POINT    /* computes it */
+};
+struct window_node {
+    enum window_kind kind;
+    bool half;        /* POINT: half.cuh's operation, on args */
+    uint32_t args[3]; /* the node's, if it is not half */
+    uint8_t n_args;
+    uint32_t tile;
+    int16_t step[3];    /* along z, y, x */
+    int16_t stage, row; /* READ, POINT: the plane and row it waits for, from the first */
+    int16_t last;       /* the last stage that uses it */
+    int16_t last_row;   /* in its own stage */
+    int16_t first;      /* of one that waits for none: its first user's stage */
+    bool early;         /* has such a user */
+};
+/* The values around a block's points, with the shift's boundary. */
+struct window_tile {
+    uint32_t node; /* one that it holds the values of */
+    enum boundary_mode mode;
+    enum dtype dtype;
+};
+struct form_window {
+    struct window_node *nodes; /* by the kernel's nodes */
+    struct window_tile *tiles;
+    uint32_t n_tiles;
+    int batch;        /* as of FORM_STENCIL */
+    int lo[3], hi[3]; /* offsets along z, y, x */
+    int across;       /* threads side by side */
+    int buffers;      /* planes in shared memory */
+    int64_t part;     /* planes of a block */
+    int resident;     /* blocks per multiprocessor, at least */
+};
+
 /* Of FORM_STEPS. */
 struct form_passes {
     struct form_field *fields;
@@ -125,8 +164,9 @@ struct form {
     int64_t chunks, tail; /* FLAT, ROWS */
     struct form_tile tile;
     struct form_stencil stencil;
+    struct form_window window;
     struct form_passes steps;
-    int planes, rows; /* STENCIL, STEPS: per thread */
+    int planes, rows; /* STENCIL, STEPS, WINDOW (rows): per thread */
     int step; /* between a chunk's elements: 1, or 32 (STENCIL on rows that are not aligned) */
 
     /* REDUCE; also SCAN and SCAN_ROWS, whose axis counts as reduced */

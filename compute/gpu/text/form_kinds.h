@@ -15,6 +15,9 @@ void form_make_scan(struct analysis *z);
  * "" without memory. */
 const char *form_make_steps(struct analysis *z);
 
+/* form_window.c: whether the form window fits; if so it is filled in. */
+bool form_try_window(struct analysis *z);
+
 /* form_stencil.c: whether the form stencil fits; if so it is filled in. */
 bool form_try_stencil(struct analysis *z);
 

@@ -15,6 +15,7 @@ struct analysis {
     int n;               /* remaining axes */
     int order[MAX_RANK]; /* the kernel's axes in traversal order */
     uint32_t fixed;      /* the kernel's axes that must not be merged */
+    bool failed;         /* for lack of memory */
 };
 
 /* Chunks of `elements` along the fastest axis begin at multiples of their size, up to 16 bytes. */
