@@ -24,57 +24,9 @@
 #include "compute/ir/lower.h"
 #include "protocol/text/infix.h"
 #include "tests/unit/emit_cases.h"
+#include "tests/unit/emit_plans.h"
 #include "tests/unit/real_nvrtc.h"
 #include "tests/unit/steps_kernels.h"
-
-static char here[32]; /* addresses that stand for arrays */
-
-static enum err_code resolve(void *user, const char *name, struct binding *ret, struct err *e)
-{
-    (void)user;
-    (void)e;
-    *ret = (struct binding){.kind = BINDING_NONE};
-    for (size_t i = 0; i < sizeof emit_operands / sizeof *emit_operands; i++)
-        if (!strcmp(emit_operands[i].name, name))
-            *ret = (struct binding){.kind = BINDING_ARRAY,
-                                    .array = (struct array *)&here[i],
-                                    .dtype = emit_operands[i].dtype,
-                                    .view = emit_operands[i].view,
-                                    .grid = emit_operands[i].grid};
-    return ERR_OK;
-}
-
-static struct ir_plan *lowered(struct arena *arena, const struct typed *t)
-{
-    struct err e = ERR_INIT;
-    struct ir_plan *plan = NULL;
-    struct lower_request req = {.typed = t,
-                                .limits = {.max_nodes = 400, .max_inputs = 64, .recompute = 1000}};
-    assert_int_equal(lower(arena, &req, &plan, &e), ERR_OK);
-    return plan;
-}
-
-static struct ir_plan *plan_and_graph(struct arena *arena, const char *text, struct typed **ret)
-{
-    struct expr x;
-    struct err e = ERR_INIT;
-    uint32_t source;
-    struct check_env env = {.resolve = resolve, .max_inputs = 64};
-    struct typed *t = arena_alloc(arena, sizeof *t);
-    expr_init(&x, arena, 10000, 400);
-    assert_int_equal(expr_add_source(&x, "/expr", &source, NULL), ERR_OK);
-    if (infix_parse(&x, source, text, strlen(text), &x.root, &e) != ERR_OK ||
-        check_expr(arena, &x, &env, -1, t, &e) != ERR_OK)
-        fail_msg("%s: %s", text, e.message);
-    *ret = t;
-    return lowered(arena, t);
-}
-
-static struct ir_plan *plan_of(struct arena *arena, const char *text)
-{
-    struct typed *t;
-    return plan_and_graph(arena, text, &t);
-}
 
 /* What engine_random() asks for, along one axis. */
 static struct ir_plan *random_plan(struct arena *arena)
@@ -93,24 +45,6 @@ static struct ir_plan *random_plan(struct arena *arena)
                                .random = &uniform};
     t->root = typed_add(arena, t, &node);
     return lowered(arena, t);
-}
-
-/* Whether every file that the text includes is one of those the compiler is given. */
-static bool includes_what_there_is(const char *text)
-{
-    const char *const *texts, *const *names;
-    int n = headers_get(&texts, &names);
-    for (const char *at = text; (at = strstr(at, "#include \"")); at++) {
-        const char *name = at + strlen("#include \"");
-        bool known = false;
-        for (int i = 0; i < n; i++)
-            known |= !strncmp(name, names[i], strlen(names[i])) && name[strlen(names[i])] == '"';
-        if (!known) {
-            print_message("there is no %.60s\n", name);
-            return false;
-        }
-    }
-    return true;
 }
 
 static void every_kernel_takes_the_form_it_should(void **state)
@@ -148,48 +82,6 @@ static const struct {
        "v + shift(v, (0, 1), 'constant', 2) + row*shift(u, (0, 1), 'self')"}},
      3},
 };
-
-/* Says where the text first differs from the file's; whether it does. */
-static bool differs(const char *name, const char *text, const char *path)
-{
-    FILE *f = fopen(path, "rb");
-    if (!f) {
-        print_message("%s: cannot open %s\n", name, path);
-        return true;
-    }
-    char *line = NULL;
-    size_t cap = 0;
-    ssize_t n;
-    bool found = false;
-    for (int number = 1; !found; number++) {
-        n = getline(&line, &cap, f);
-        const char *end = strchr(text, '\n');
-        size_t m = end ? (size_t)(end - text) + 1 : strlen(text);
-        if (n <= 0 && m == 0)
-            break;
-        found = n <= 0 || (size_t)n != m || memcmp(line, text, m) != 0;
-        if (found)
-            print_message("%s.cu, line %d\n  is  %.*s  not %s", name, number, (int)m, text,
-                          n > 0 ? line : "\n");
-        text += m;
-    }
-    free(line);
-    fclose(f);
-    return found;
-}
-
-static int is_golden(const char *name, const char *text)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s.cu", GOLDEN_DIR, name);
-    if (getenv("ARRAYD_GOLDEN_WRITE")) {
-        FILE *f = fopen(path, "wb");
-        assert_non_null(f);
-        assert_int_equal(fwrite(text, 1, strlen(text), f), strlen(text));
-        assert_int_equal(fclose(f), 0);
-    }
-    return differs(name, text, path);
-}
 
 /* "x; y": one kernel of two outputs. */
 static const struct ir_kernel *kernel_of_two(struct arena *arena, const char *text)
@@ -495,9 +387,9 @@ static void sums_have_lanes_for_their_rows(void **state)
     (void)state;
     _cleanup_arena_ struct arena *arena = arena_new(0);
     const struct form *f = form_of_sum(arena, 100000, 512);
-    assert_int_equal(f->lanes, 16); /* 128 chunks: a step of eight each */
+    assert_int_equal(f->lanes, 32); /* 128 chunks: four each */
     assert_int_equal(f->stretches, 1);
-    assert_int_equal(f->grid[0], (100000 + 7) / 8);
+    assert_int_equal(f->grid[0], (100000 + 3) / 4);
     f = form_of_sum(arena, 3, 60); /* 15 chunks */
     assert_int_equal(f->lanes, 8);
     f = form_of_sum(arena, 1, 1 << 27);

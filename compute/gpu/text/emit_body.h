@@ -18,6 +18,10 @@ void emit_offset(struct emitter *m, uint32_t input, uint32_t ctx, const char *in
 void emit_operand(struct emitter *m, uint32_t load);
 /* The nodes up to number `last`, as one variable v<number> each. */
 void emit_nodes(struct emitter *m, uint32_t last);
+/* The beginning of a function that computes nodes at element e of a chunk. */
+void emit_place(struct emitter *m);
+/* The wanted nodes, as emit_nodes(). */
+void emit_wanted(struct emitter *m, const bool *want);
 /* ar_point(): the value of the output's node; for several outputs a struct of them, v0, v1, … */
 void emit_point(struct emitter *m);
 
