@@ -74,6 +74,7 @@ LEVELS = {
     "to 0..1": ("(x - l) / (max(x, axis=-1, keepdims=True) - l)", [["l", "min(x, axis=-1, keepdims=True)"]]),
     "from the largest": ("x[...] - argmax(x*w, axis=-1, keepdims=True)", []),
     "summed again": ("sum((x - mean(x, axis=-1, keepdims=True))*w, axis=-1)", []),
+    "statistics": ("mean(x, axis=-1) * std(x, axis=-1)", []),
     "products": ("x + prod(1 + x/100, axis=-1, keepdims=True)", []),
 }
 

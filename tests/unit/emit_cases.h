@@ -160,7 +160,7 @@ static const struct { const char *text, *form; } emit_cases[] = {
     {"gradient(a, 0)", "stencil"},
     {"correlate(sq, [[1, 2, 1], [2, 4, 2], [1, 2, 1]], 'clamp')", "stencil"},
 };
-/* Wholes: reductions of rows and what is made of them; `why` not, or NULL. Named ones are golden. */
+/* Wholes: reductions of rows and what is made of them; `why` not, or NULL. Named: golden. */
 #define ROWS(F, X) F "(" X ", axis=-1, keepdims=True)"
 #define RISEN(X)   "exp(" X " - " ROWS("max", X) ")"
 #define SOFTMAX(X) RISEN(X) "/" ROWS("sum", RISEN(X))
