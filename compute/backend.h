@@ -16,7 +16,7 @@
 #include "compute/base/err.h"
 #include "compute/base/strb.h"
 #include "compute/culprit/culprit.h"
-#include "compute/ir/ir.h"
+#include "compute/ir/ir_whole.h"
 
 struct backend;
 struct backend_stream;
@@ -358,6 +358,11 @@ struct backend_ops {
      * compiles (prepare), and waits for that; if it fails, the source says why. */
     void (*explain)(struct backend *b, int device, const struct ir_kernel *k,
                     struct kernel_explanation *ret);
+    /* The same for a whole (ir_whole.h), which the backend runs in place of its parts once it is
+     * compiled. False, and *ret_why a static text: it never does. NULL: the backend runs none, and
+     * plans need not have any. */
+    bool (*explain_whole)(struct backend *b, int device, const struct ir_whole *w,
+                          struct kernel_explanation *ret, const char **ret_why);
 
     /* Adds its own Prometheus lines (pool, cache); may be NULL. */
     void (*metrics)(struct backend *b, struct strb *out);

@@ -4,7 +4,7 @@
 
 #include "compute/backend.h"
 #include "compute/gpu/api/diagnose.h"
-#include "compute/gpu/cuda/machines.h"
+#include "compute/gpu/cuda/prepare.h"
 
 enum err_code backend_open(const char *name, const struct backend_config *config,
                            struct backend **ret, char *note, size_t n, struct err *e)

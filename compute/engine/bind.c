@@ -81,6 +81,8 @@ enum err_code plan_make(struct arena *arena, const struct engine *g, const struc
                                 .target = target,
                                 .target_bytes = target_bytes};
     TRY(lower(arena, &req, ret, e));
+    if (g->backend->ops->explain_whole && !ir_find_wholes(arena, *ret, &g->fuse))
+        return err_oom(e);
     trace_plan(typed, *ret);
     return ERR_OK;
 }

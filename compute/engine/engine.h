@@ -257,6 +257,10 @@ enum err_code engine_explain(struct engine *g, const struct eval_request *req, s
 /* The backend's explain, for the stream's device. */
 void engine_explain_kernel(struct engine_stream *s, const struct ir_kernel *k,
                            struct kernel_explanation *ret);
+/* Of a whole, which the kernels of a plan have where the backend explains them; false, and
+ * *ret_why: it never runs. */
+bool engine_explain_whole(struct engine_stream *s, const struct ir_whole *w,
+                          struct kernel_explanation *ret, const char **ret_why);
 bool engine_compiles(const struct engine *g); /* explaining a kernel may take long */
 
 /* --- uploads --- */

@@ -468,6 +468,13 @@ void engine_explain_kernel(struct engine_stream *s, const struct ir_kernel *k,
     b->ops->explain(b, s->device, k, ret);
 }
 
+bool engine_explain_whole(struct engine_stream *s, const struct ir_whole *w,
+                          struct kernel_explanation *ret, const char **ret_why)
+{
+    struct backend *b = s->engine->backend;
+    return b->ops->explain_whole(b, s->device, w, ret, ret_why);
+}
+
 bool engine_compiles(const struct engine *g)
 {
     return g->backend->ops->prepare != NULL;

@@ -311,6 +311,7 @@ static bool append_plan(struct arena *arena, struct ir_plan *all, const struct i
     }
     for (uint32_t i = 0; i < p->n_kernels; i++) {
         struct ir_kernel *k = p->kernels[i];
+        k->whole = NULL; /* its slots are those of `p` */
         for (uint32_t in = 0; in < k->n_inputs; in++)
             k->inputs[in].slot = slot[k->inputs[in].slot];
         for (uint32_t out = 0; out < k->n_outputs; out++)

@@ -200,16 +200,25 @@ bool plan_entry_has(struct plan_entry *en, const struct ir_kernel *k)
     return has;
 }
 
+/* What the backend keeps for the plan's kernels and for what takes their place. */
+static size_t backend_bytes(const struct plan_cache *c, const struct ir_plan *p)
+{
+    size_t n = p->n_kernels;
+    for (uint32_t i = 0; i < p->n_kernels; i++)
+        n += p->kernels[i]->whole != NULL;
+    return n * c->config.kernel_bytes;
+}
+
 static size_t plan_bytes(const struct plan_cache *c, const struct arena *arena,
                          const struct ir_plan *p)
 {
-    return arena_bytes(arena) + (p ? p->n_kernels * c->config.kernel_bytes : 0);
+    return arena_bytes(arena) + (p ? backend_bytes(c, p) : 0);
 }
 
 bool plan_entry_planned(struct plan_entry *en)
 {
     en->bytes = plan_bytes(en->cache, en->arena, en->plan);
-    return arena_count(en->arena, en->plan->n_kernels * en->cache->config.kernel_bytes);
+    return arena_count(en->arena, backend_bytes(en->cache, en->plan));
 }
 
 struct ir_plan *plan_entry_staged(struct plan_entry *en)

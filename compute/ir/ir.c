@@ -223,6 +223,30 @@ uint32_t ir_emit_table(struct ir_builder *b, const struct number_table *t, uint3
     return ir_emit(b, &n);
 }
 
+uint32_t ir_emit_fold(struct ir_builder *b, const struct ir_fold *f, uint32_t arg)
+{
+    struct ir_kernel *k = b->k;
+    uint32_t i = 0;
+    if (arg == IR_NONE)
+        return IR_NONE;
+    while (i < k->n_folds && (k->folds[i].reduce != f->reduce || k->folds[i].axes != f->axes ||
+                              k->folds[i].divisor != f->divisor))
+        i++;
+    if (i == k->n_folds) {
+        if (!GROW(b, folds, i))
+            return IR_NONE;
+        k->folds[k->n_folds++] = *f;
+    }
+    const uint8_t of = k->nodes[arg].dtype;
+    struct ir_node n = {.kind = IR_FOLD,
+                        .dtype = reduce_is_arg(f->reduce) ? DT_I64 : of,
+                        .src = of,
+                        .n_args = 1,
+                        .args = {arg},
+                        .fold = i};
+    return ir_emit(b, &n);
+}
+
 uint32_t ir_add_ctx(struct ir_builder *b, const struct ir_ctx *ctx)
 {
     struct ir_kernel *k = b->k;
@@ -340,9 +364,31 @@ int64_t ir_bytes_written(const struct ir_kernel *k)
     return total;
 }
 
+uint32_t ir_combined_axes(const struct ir_kernel *k)
+{
+    if (k->n_folds)
+        return k->folds[0].axes;
+    return k->outputs[0].kind == OUT_STORE ? 0 : k->outputs[0].axes;
+}
+
+bool ir_reads_in_place(const struct ir_kernel *k, uint32_t input, const struct ir_output *o)
+{
+    const struct ir_input *in = &k->inputs[input];
+    if (o->kind != OUT_STORE || in->gathered || in->view.offset != o->view.offset ||
+        dtype_size(in->dtype) != dtype_size(o->dtype))
+        return false;
+    for (int a = 0; a < k->rank; a++)
+        if (k->shape[a] > 1 && in->view.strides[a] != o->view.strides[a])
+            return false;
+    for (uint32_t i = 0; i < k->n_nodes; i++)
+        if (k->nodes[i].kind == IR_LOAD && k->nodes[i].input == input && k->nodes[i].ctx != 0)
+            return false;
+    return true;
+}
+
 int64_t ir_reduced_stride(const struct ir_kernel *k, int axis)
 {
-    uint32_t axes = k->outputs[0].axes;
+    uint32_t axes = ir_combined_axes(k);
     int64_t stride = 1;
     if (!(axes >> axis & 1))
         return 0;
@@ -431,6 +477,12 @@ static void print_node(const struct ir_kernel *k, uint32_t i, struct strb *out)
     case IR_RANDOM:
         strb_addf(out, "random seed %llu", (unsigned long long)k->randoms[n->random]->seed);
         break;
+    case IR_FOLD:
+        strb_addf(out, "%s over 0x%x of", reduce_name(k->folds[n->fold].reduce),
+                  k->folds[n->fold].axes);
+        if (reduce_divides(k->folds[n->fold].reduce))
+            strb_addf(out, " by %.17g", k->folds[n->fold].divisor);
+        break;
     }
     for (int a = 0; a < n->n_args; a++)
         strb_addf(out, " %%%u", n->args[a]);
@@ -473,6 +525,7 @@ void ir_print(const struct ir_kernel *k, struct strb *out)
         const struct ir_output *o = &k->outputs[i];
         strb_addf(out, "  %s %%%u -> slot%u %s",
                   o->kind == OUT_STORE  ? "store"
+                  : o->kind == OUT_FOLD ? "store row's"
                   : o->kind == OUT_SCAN ? scan_name(o->reduce)
                                         : reduce_name(o->reduce),
                   o->node, o->slot, dtype_name(o->dtype));

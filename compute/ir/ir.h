@@ -48,13 +48,14 @@ enum ir_kind {
     IR_GATHER, /* inputs[input] (gathered) at element args[0] (int64), clamped to its row */
     IR_TABLE,  /* tables[table] at number args[0] (int64), clamped to the table */
     IR_SELECT, /* args[0] (bool) ? args[1] : args[2] */
-    IR_RANDOM  /* randoms[random] at element index args[0] (int64) */
+    IR_RANDOM, /* randoms[random] at element index args[0] (int64) */
+    IR_FOLD    /* args[0] (of dtype `src`) combined over its row by folds[fold]: a whole's */
 };
 
 struct ir_node {
     uint8_t kind;  /* enum ir_kind */
     uint8_t dtype; /* enum dtype of the result */
-    uint8_t src;   /* IR_OP, IR_CAST: dtype of the operands */
+    uint8_t src;   /* IR_OP, IR_CAST, IR_FOLD: dtype of the operands */
     uint8_t n_args;
     uint16_t op;  /* IR_OP */
     int16_t axis; /* IR_INDEX */
@@ -64,6 +65,7 @@ struct ir_node {
         uint32_t input;
         uint32_t random;
         uint32_t table;
+        uint32_t fold;
         uint32_t index; /* IR_INDEX: affine in kernel->indices */
     };
     uint32_t ctx; /* IR_LOAD, IR_INDEX, IR_INSIDE */
@@ -72,6 +74,14 @@ struct ir_node {
 /* IR_INDEX's affine map of the context's index. */
 struct ir_index {
     int64_t start, step;
+};
+
+/* IR_FOLD's reduction: an output's, inside the kernel. All of a kernel are over the same axes: the
+ * points that differ only along these are a row. */
+struct ir_fold {
+    enum reduce_op reduce;
+    uint32_t axes;
+    double divisor; /* of reduce_divides() */
 };
 
 /* An operand: element [i…] of context space lies at view.offset + Σ strides[k]·i[k] of the slot.
@@ -85,7 +95,7 @@ struct ir_input {
     bool gathered;
 };
 
-enum ir_output_kind { OUT_STORE, OUT_REDUCE, OUT_SCAN };
+enum ir_output_kind { OUT_STORE, OUT_REDUCE, OUT_SCAN, OUT_FOLD };
 
 /* A kernel's result. OUT_STORE writes node at view (over the iteration space). OUT_REDUCE combines
  * node over the iteration axes in `axes` and writes one element for every point of the rest: view
@@ -95,7 +105,10 @@ enum ir_output_kind { OUT_STORE, OUT_REDUCE, OUT_SCAN };
  * over nothing is 0 (1, false, true), a mean NaN; there is no ARGMAX or ARGMIN of nothing. OUT_SCAN
  * writes at view, as OUT_STORE does, the SUM or PROD of node at the points up to and including each
  * one along the only axis in `axes`; no input uses its memory. A kernel has one output, or several
- * stores, all of the same points and each to its own memory.
+ * stores, all of the same points and each to its own memory; a whole (ir_whole.h) may have several
+ * reductions, all over the same axes. OUT_FOLD, only in a kernel with folds
+ * and behind its stores, writes an IR_FOLD node's value once for each row, at a view as
+ * OUT_REDUCE's.
  *
  * A kernel of several steps (ir_kernel.steps) repeats its work that many times. From the second
  * step on, loads of input number feeds − 1 read what this output stored in the step before; only
@@ -132,12 +145,15 @@ struct ir_kernel {
     const struct number_table *
         *tables; /* kernel arguments like the scalars: not part of the text either */
     uint32_t n_tables, cap_tables;
+    struct ir_fold *folds; /* of a whole (ir_whole.h) only */
+    uint32_t n_folds, cap_folds;
     struct ir_output *outputs;
     uint32_t n_outputs, cap_outputs;
     uint32_t steps;            /* 0 and 1: one step */
     bool fast_math;            /* contraction allowed */
     _Atomic(void *) prepared;  /* private to the backend: what it made of the kernel (backend.h) */
     _Atomic uint64_t identity; /* ir_identity's; 0: not computed yet */
+    struct ir_whole *whole;    /* that this kernel is the first part of, or NULL (ir_whole.h) */
 };
 
 enum slot_kind {
@@ -169,9 +185,17 @@ struct ir_plan {
 int64_t ir_bytes_read(const struct ir_kernel *k);
 int64_t ir_bytes_written(const struct ir_kernel *k);
 
-/* For a reduction over the axes of outputs[0]: how far apart neighbours along iteration axis `axis`
+/* For a reduction over ir_combined_axes(): how far apart neighbours along iteration axis `axis`
  * are in the reduced axes taken as one, in C order; 0 along a kept axis. */
 int64_t ir_reduced_stride(const struct ir_kernel *k, int axis);
+
+/* The axes over which the kernel combines points: of its folds, or of outputs[0] unless that
+ * stores. */
+uint32_t ir_combined_axes(const struct ir_kernel *k);
+
+/* Whether an input is read only where the output writes it: each element by the point that writes
+ * it. */
+bool ir_reads_in_place(const struct ir_kernel *k, uint32_t input, const struct ir_output *o);
 
 /* First and one-past-last element of the slot that an IR_LOAD may read, both 0 if none. */
 void ir_load_extent(const struct ir_kernel *k, uint32_t node, int64_t *ret_lo, int64_t *ret_hi);

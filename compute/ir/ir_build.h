@@ -35,6 +35,8 @@ uint32_t ir_emit_table(struct ir_builder *b, const struct number_table *t, uint3
 uint32_t ir_emit_random(struct ir_builder *b, const struct random_params *p, enum dtype dtype,
                         uint32_t index);
 
+uint32_t ir_emit_fold(struct ir_builder *b, const struct ir_fold *f, uint32_t arg);
+
 /* The number of an equal context, which is added if new (`ctx` zero-initialised as a whole). */
 uint32_t ir_add_ctx(struct ir_builder *b, const struct ir_ctx *ctx);
 bool ir_add_output(struct ir_builder *b, const struct ir_output *out);

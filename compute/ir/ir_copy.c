@@ -216,6 +216,8 @@ static uint32_t copy_node(struct ir_copy *c, uint32_t i)
         return ir_emit_select(c->b, args[0], args[1], args[2]);
     case IR_RANDOM:
         return copy_random(c->b, k->randoms[n->random], (enum dtype)n->dtype, args[0]);
+    case IR_FOLD:
+        return ir_emit_fold(c->b, &k->folds[n->fold], args[0]);
     }
     return IR_NONE;
 }

@@ -338,23 +338,6 @@ bool ir_is_general(const struct ir_kernel *k)
     return false;
 }
 
-/* Whether every load of the input reads the very element that the output writes at that point. */
-static bool reads_what_it_writes(const struct ir_kernel *k, uint32_t input,
-                                 const struct ir_output *o)
-{
-    const struct ir_input *in = &k->inputs[input];
-    if (o->kind != OUT_STORE || in->gathered || in->view.offset != o->view.offset ||
-        dtype_size(in->dtype) != dtype_size(o->dtype))
-        return false;
-    for (int a = 0; a < k->rank; a++)
-        if (k->shape[a] > 1 && in->view.strides[a] != o->view.strides[a])
-            return false;
-    for (uint32_t i = 0; i < k->n_nodes; i++)
-        if (k->nodes[i].kind == IR_LOAD && k->nodes[i].input == input && k->nodes[i].ctx != 0)
-            return false;
-    return true;
-}
-
 bool ir_is_sound(const struct ir_kernel *k, const struct fuse_limits *limits)
 {
     if (weight(k, NULL) > limits->max_nodes || k->n_inputs + k->n_outputs > limits->max_inputs + 1)
@@ -365,7 +348,7 @@ bool ir_is_sound(const struct ir_kernel *k, const struct fuse_limits *limits)
                 return false;
         for (uint32_t i = 0; i < k->n_inputs; i++)
             if (k->inputs[i].slot == k->outputs[o].slot &&
-                (k->n_outputs > 1 || !reads_what_it_writes(k, i, &k->outputs[o])))
+                (k->n_outputs > 1 || !ir_reads_in_place(k, i, &k->outputs[o])))
                 return false;
     }
     return true;

@@ -145,6 +145,17 @@ static const char *verify_node(const struct ir_kernel *k, uint32_t i, struct are
                   n->dtype != DT_BOOL && !dtype_is_complex(n->dtype) && !dtype_is_half(n->dtype),
               "%%%u: random numbers of %s", i, dtype_name(n->dtype));
         return NULL;
+    case IR_FOLD: {
+        CHECK(n->n_args == 1 && n->fold < k->n_folds && k->nodes[n->args[0]].dtype == n->src,
+              "%%%u: malformed fold", i);
+        const struct ir_fold *f = &k->folds[n->fold];
+        CHECK(f->axes == k->folds[0].axes && f->axes < 1ull << k->rank,
+              "%%%u: a fold over other rows", i);
+        CHECK(f->reduce < REDUCE_COUNT && reduce_defined(f->reduce, (enum dtype)n->src) &&
+                  n->dtype == (reduce_is_arg(f->reduce) ? DT_I64 : n->src),
+              "%%%u: malformed fold", i);
+        return NULL;
+    }
     }
     CHECK(false, "%%%u: kind %u", i, n->kind);
 }
@@ -156,7 +167,10 @@ static const char *verify_outputs(const struct ir_kernel *k, struct arena *arena
         const struct ir_output *o = &k->outputs[i];
         CHECK(o->node < k->n_nodes, "output %u: node", i);
         enum dtype t = (enum dtype)k->nodes[o->node].dtype;
-        CHECK(o->kind <= OUT_SCAN, "output %u: kind %d", i, (int)o->kind);
+        CHECK(o->kind <= OUT_FOLD, "output %u: kind %d", i, (int)o->kind);
+        if (o->kind == OUT_FOLD)
+            CHECK(k->nodes[o->node].kind == IR_FOLD && o->axes == k->folds[0].axes,
+                  "output %u: no row's value", i);
         if (o->kind == OUT_REDUCE) {
             CHECK(o->axes < 1ull << k->rank, "output %u: axes beyond rank %d", i, k->rank);
             CHECK(o->reduce < REDUCE_COUNT, "output %u: reduction %d", i, (int)o->reduce);
@@ -169,7 +183,10 @@ static const char *verify_outputs(const struct ir_kernel *k, struct arena *arena
                   "output %u: malformed scan", i);
         for (uint32_t j = 0; j < k->n_inputs && o->kind == OUT_SCAN; j++)
             CHECK(k->inputs[j].slot != o->slot, "output %u: a scan over its own operand", i);
-        CHECK(o->kind == OUT_STORE || k->n_outputs == 1, "output %u: not the only one", i);
+        CHECK(o->kind == OUT_STORE || o->kind == OUT_FOLD || k->n_outputs == 1 ||
+                  (o->kind == OUT_REDUCE && k->outputs[0].kind == OUT_REDUCE &&
+                   o->axes == k->outputs[0].axes),
+              "output %u: not the only one", i);
         for (uint32_t j = 0; j < k->n_inputs && k->n_outputs > 1; j++)
             CHECK(k->inputs[j].slot != o->slot, "output %u: one of several over an operand", i);
         for (uint32_t j = 0; j < i; j++)
@@ -182,7 +199,7 @@ static const char *verify_outputs(const struct ir_kernel *k, struct arena *arena
         view_extent(&o->view, &lo, &hi);
         CHECK(lo >= 0, "output %u: writes before its buffer", i);
         for (int a = 0; a < k->rank; a++) {
-            bool reduced = o->kind == OUT_REDUCE && (o->axes >> a & 1);
+            bool reduced = (o->kind == OUT_REDUCE || o->kind == OUT_FOLD) && (o->axes >> a & 1);
             CHECK(!arg || !reduced || k->shape[a] > 0 || hi == 0, "output %u: %s of nothing", i,
                   reduce_name(o->reduce));
             CHECK(o->view.shape[a] == (reduced ? 1 : k->shape[a]), "output %u: extent of axis %d",

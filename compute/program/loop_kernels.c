@@ -149,6 +149,7 @@ static struct ir_kernel *renumber(struct arena *arena, const struct loop_pass *p
         return NULL;
     atomic_store(&k->prepared, NULL);
     atomic_store(&k->identity, 0);
+    k->whole = NULL; /* its slots are the plan's */
     k->inputs = arena_dup(arena, from->inputs, sizeof *k->inputs * from->n_inputs);
     k->outputs = arena_dup(arena, from->outputs, sizeof *k->outputs * from->n_outputs);
     if (!k->inputs || !k->outputs)

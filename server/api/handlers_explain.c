@@ -188,15 +188,13 @@ static void put_known(struct json_writer *w, const char *key, int value)
         json_put_member_i64(w, key, value);
 }
 
-/* The members of a kernel's object, which is open. */
-static bool put_kernel(struct json_writer *w, struct engine_stream *stream,
-                       const struct ir_kernel *k, const char *const *names)
+/* The members of a kernel's object, which is open: how it runs, freed, and what it does. */
+static bool put_how(struct json_writer *w, struct kernel_explanation *of, const struct ir_kernel *k,
+                    const char *const *names)
 {
-    _cleanup_strb_ struct strb source = {0};
+    const struct kernel_explanation how = *of;
+    _cleanup_strb_ struct strb source = how.source;
     _cleanup_strb_ struct strb ir = {0};
-    struct kernel_explanation how;
-    engine_explain_kernel(stream, k, &how);
-    source = how.source;
     ir_print(k, &ir);
     if (source.failed || ir.failed)
         return false;
@@ -216,18 +214,71 @@ static bool put_kernel(struct json_writer *w, struct engine_stream *stream,
     return true;
 }
 
+static bool put_kernel(struct json_writer *w, struct engine_stream *stream,
+                       const struct ir_kernel *k, const char *const *names)
+{
+    struct kernel_explanation how;
+    engine_explain_kernel(stream, k, &how);
+    return put_how(w, &how, k, names);
+}
+
+/* The names of a kernel's operands; NULL without memory. */
+static const char **operand_names(struct request *req, const struct typed *t,
+                                  const struct ir_plan *p, const struct ir_kernel *k)
+{
+    const char **names = arena_alloc_array(req->arena, k->n_inputs + 1, sizeof(const char *));
+    for (uint32_t n = 0; names && n < k->n_inputs; n++) {
+        const struct ir_slot *slot = &p->slots[k->inputs[n].slot];
+        names[n] = slot->kind == SLOT_INPUT ? t->inputs[slot->index].name : NULL;
+    }
+    return names;
+}
+
+/* The whole that takes the place of kernel number i and of those behind it, if there is one. */
+static bool put_whole(struct json_writer *w, struct request *req, const struct typed *t,
+                      const struct ir_plan *p, uint32_t i)
+{
+    const struct eval_body *b = req->state;
+    const struct ir_whole *whole = p->kernels[i]->whole, *other = whole ? whole->next : NULL;
+    struct engine_stream *stream = b->reader.session->stream;
+    struct kernel_explanation how;
+    const char *why = "", *other_why;
+    if (!whole)
+        return true;
+    bool runs = engine_explain_whole(stream, whole, &how, &why);
+    if (!runs && other && engine_explain_whole(stream, other, &how, &other_why)) {
+        runs = true;
+        whole = other;
+    }
+    const char **names = operand_names(req, t, p, whole->kernel);
+    if (!names) {
+        if (runs)
+            strb_free(&how.source);
+        return false;
+    }
+    json_open_object(w);
+    json_put_key(w, "kernels");
+    json_open_list(w);
+    for (uint32_t n = 0; n < whole->n_parts; n++)
+        json_put_i64(w, i + n);
+    json_close_list(w);
+    bool put = true;
+    if (runs)
+        put = put_how(w, &how, whole->kernel, names);
+    else
+        json_put_member_string(w, "why", why);
+    json_close_object(w);
+    return put;
+}
+
 static bool put_planned(struct json_writer *w, struct request *req, const struct typed *t,
                         const struct ir_plan *p, uint32_t i)
 {
     const struct eval_body *b = req->state;
     const struct ir_kernel *k = p->kernels[i];
-    const char **names = arena_alloc_array(req->arena, k->n_inputs, sizeof(const char *));
+    const char **names = operand_names(req, t, p, k);
     if (!names)
         return false;
-    for (uint32_t n = 0; n < k->n_inputs; n++) {
-        const struct ir_slot *slot = &p->slots[k->inputs[n].slot];
-        names[n] = slot->kind == SLOT_INPUT ? t->inputs[slot->index].name : NULL;
-    }
     json_open_object(w);
     json_put_member_i64(w, "index", i);
     bool put = put_kernel(w, b->reader.session->stream, k, names);
@@ -260,6 +311,12 @@ static enum err_code put_explanation(struct request *req, const struct eval_expl
         bytes_read += ir_bytes_read(x->plan->kernels[i]);
         bytes_written += ir_bytes_written(x->plan->kernels[i]);
     }
+    json_close_list(&w);
+    json_put_key(&w, "wholes");
+    json_open_list(&w);
+    for (uint32_t i = 0; i < x->plan->n_kernels; i++)
+        if (!put_whole(&w, req, t, x->plan, i))
+            return err_oom(e);
     json_close_list(&w);
     json_put_member_i64(&w, "bytes_read", bytes_read);
     json_put_member_i64(&w, "bytes_written", bytes_written);

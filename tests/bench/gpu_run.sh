@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that is measured and checked on a machine with an NVIDIA GPU, from a bare checkout.
 #
-#     gpu_run.sh STEP…       build unit backend arrays sanitize suite devices bench bench-quick sample program
+#     gpu_run.sh STEP…       build unit backend arrays sanitize suite devices bench bench-quick sample rows program
 #                            values fair move http export consumers generated generated-checked soak survive keep
 #
 # A step that fails or runs out of time does not stop the next; each has a log in $OUT and a line in
@@ -253,6 +253,7 @@ run_step() {
     bench) "$python" "$bench/bench_gpu.py" "$arrayd" ;;
     bench-quick) "$python" "$bench/bench_gpu.py" "$arrayd" --quick ;;
     sample) "$python" "$bench/bench_sample.py" "$arrayd" ;;
+    rows) "$python" "$bench/bench_rows.py" "$arrayd" ;;
     program) "$python" "$bench/bench_gpu_program.py" "$arrayd" ;;
     values) "$python" "$bench/bench_values.py" "$arrayd" ;;
     fair) "$python" "$bench/bench_fair.py" "$arrayd" ;;
@@ -280,6 +281,7 @@ limit_of() {
     bench) echo "${LIMIT_BENCH:-240}" ;;
     bench-quick) echo "${LIMIT_BENCH_QUICK:-60}" ;;
     sample) echo "${LIMIT_SAMPLE:-90}" ;;
+    rows) echo "${LIMIT_ROWS:-400}" ;;
     program) echo "${LIMIT_PROGRAM:-180}" ;;
     values) echo "${LIMIT_VALUES:-60}" ;;
     fair) echo "${LIMIT_FAIR:-150}" ;;

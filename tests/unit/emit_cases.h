@@ -53,6 +53,10 @@ static const struct emit_operand emit_operands[] = {
     {"m", DT_BOOL, {2, {64, 64}, {64, 1}, 0}},
     {"big", DT_F32, {2, {65536, 65536}, {65536, 1}, 0}},
     {"long_row", DT_F32, {1, {1000000}, {1}, 0}},
+    {"long_rows", DT_F32, {2, {500, 16384}, {16384, 1}, 0}},
+    {"rows", DT_F32, {2, {500, 4096}, {4096, 1}, 0}},
+    {"long_h", DT_F16, {2, {500, 16384}, {16384, 1}, 0}},
+    {"longer", DT_F32, {2, {1000, 65536}, {65536, 1}, 0}},
     {"tall", DT_F32, {2, {100000, 3}, {3, 1}, 0}},
     {"tall40", DT_F32, {2, {100000, 40}, {40, 1}, 0}},
     {"g", DT_F32, {3, {64, 64, 64}, {5280, 80, 1}, 5376}, &emit_grid},
@@ -188,6 +192,38 @@ static const struct { const char *text, *form; } emit_cases[] = {
     {"correlate(five, [[" WEIGHTS_3x3x3 "]])", "window"},
     {"sum(correlate(sq, " WEIGHTS_5x5 "))", "reduce-all"},
     {"laplacian(laplacian(a), boundary='wrap')", "rows"},
+};
+/* Wholes: reductions of rows and what is made of them; `why` not, or NULL. Named: golden. */
+#define ROWS(F, X) F "(" X ", axis=-1, keepdims=True)"
+#define RISEN(X)   "exp(" X " - " ROWS("max", X) ")"
+#define SOFTMAX(X) RISEN(X) "/" ROWS("sum", RISEN(X))
+#define NORMAL(X)  "(" X " - " ROWS("mean", X) ")/" ROWS("std", X)
+static const struct { const char *name, *text, *why; } emit_wholes[] = {
+    {"fold", SOFTMAX("sq"), NULL}, {"fold-block", SOFTMAX("long_rows"), NULL},
+    {NULL, SOFTMAX("rows"), NULL}, {NULL, SOFTMAX("long_h"), NULL}, {NULL, SOFTMAX("d"), NULL},
+    {"fold-odd", SOFTMAX("odd2"), NULL}, {NULL, SOFTMAX("h"), NULL},
+    {"fold-levels", NORMAL("sq") "*sq[0] + sq[1]", NULL},
+    {NULL, NORMAL("rows") "*rows[0]", NULL}, {NULL, NORMAL("long_rows"), NULL},
+    {NULL, "long_rows/" ROWS("norm", "long_rows"), NULL},
+    {"fold-arg", "sq - " ROWS("argmax", "sq"), NULL},
+    {NULL, "five - sum(five, axis=(3, 4), keepdims=True)", NULL},
+    {NULL, "z - " ROWS("mean", "z"), NULL}, {NULL, "zz - " ROWS("sum", "zz"), NULL},
+    {NULL, "d - " ROWS("prod", "d") " + " ROWS("nanvar", "d"), NULL},
+    {NULL, "i - " ROWS("max", "i"), NULL}, {NULL, "line - logsumexp(line)", NULL},
+    {NULL, "sum((sq - " ROWS("mean", "sq") ")**2*sq[0], axis=1)", NULL},
+    {NULL, SOFTMAX("longer"), "a row is too long for a block's registers"},
+    {NULL, "turned - " ROWS("max", "turned"), "its reductions go over the rows in different ways"},
+    {NULL, "a - mean(a, axis=(0, 2), keepdims=True)", "a row is not the fastest axes"},
+};
+/* Siblings, and the form that they take: the first kernels of what is no fold. */
+static const struct { const char *name, *text, *form; } emit_siblings[] = {
+    {"siblings", "(longer - mean(longer))/std(longer)", "reduce-all"},
+    {"siblings-outer", "(a - min(a, axis=0))/(max(a, axis=0) - min(a, axis=0))", "reduce-outer"},
+    {NULL, "(a - mean(a, axis=0))/std(a, axis=0)", "reduce-outer"},
+    {NULL, "(longer - " ROWS("mean", "longer") ")/" ROWS("var", "longer"), "reduce-inner"},
+    {"siblings-arg", "argmax(longer) + argmin(longer)", "reduce-all"},
+    {NULL, "longer*min(longer) + max(longer) + sum(longer)", "reduce-all"},
+    {NULL, "d - mean(d) + max(d)*var(d)", "reduce-all"},
 };
 /* Those whose text is committed: tests/golden/cuda/NAME.cu. Of two expressions one kernel is made.
  * No expression has the last. */

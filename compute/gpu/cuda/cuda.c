@@ -16,7 +16,6 @@
 #include "compute/gpu/api/gone.h"
 #include "compute/gpu/api/health.h"
 #include "compute/gpu/cuda/fault.h"
-#include "compute/gpu/cuda/machines.h"
 #include "compute/gpu/cuda/memory.h"
 #include "compute/gpu/cuda/pack.h"
 #include "compute/gpu/cuda/prepare.h"
@@ -426,6 +425,9 @@ static void cuda_metrics(struct backend *b, struct strb *out)
          "Launches of kernels that were not compiled yet, by the interpreter.");
     strb_addf(out, "arrayd_cuda_kernels_interpreted_total %lld\n",
               (long long)atomic_load(&c->interpreted));
+    line(out, "wholes_total", "counter",
+         "Launches of one kernel in place of several over the same rows.");
+    strb_addf(out, "arrayd_cuda_wholes_total %lld\n", (long long)atomic_load(&c->wholes));
     line(out, "kernels_refused", "gauge",
          "Kernels and plans that are refused because a device faulted.");
     strb_addf(out, "arrayd_cuda_kernels_refused %d\n", culprits_count(c->culprits));
@@ -483,5 +485,6 @@ const struct backend_ops backend_cuda_ops = {
     .poll = cuda_poll,
     .reason = cuda_reason,
     .explain = cuda_explain,
+    .explain_whole = cuda_explain_whole,
     .metrics = cuda_metrics,
 };

@@ -102,6 +102,7 @@ struct cuda {
     struct compiler *compiler;
     struct machines *machines;   /* machines.c: the interpreter; NULL: none */
     _Atomic int64_t interpreted; /* launches */
+    _Atomic int64_t wholes;      /* likewise */
     struct health *health;       /* NULL: no figures from the GPUs' sensors */
     struct cuda_device *devices;
     int n_devices;

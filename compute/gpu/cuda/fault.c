@@ -39,7 +39,7 @@ static bool add(struct fault *f, const struct job *job, uint32_t from, uint32_t 
     struct culprit_kernel *kernels = arena_alloc_array(f->arena, to - from + 1, sizeof *kernels);
     if (!keys || !forms || !kernels)
         return false;
-    uint32_t n = launch_keys(job, from, to, keys, forms);
+    uint32_t n = launch_keys(job, x, from, to, keys, forms);
     for (uint32_t i = 0; i < n; i++)
         kernels[i] = (struct culprit_kernel){.key = keys[i], .form = forms[i]};
     f->work[f->told.n_work] = (struct fault_work){.asker = job->asker};

@@ -105,7 +105,7 @@ static enum err_code judge(struct cuda_device *d, struct job *job, struct launch
     struct code_key *keys = mem_calloc(job->n_kernels + 1, sizeof *keys);
     if (!keys)
         return ERR_OUT_OF_MEMORY;
-    const uint32_t n = launch_keys(job, 0, job->n_kernels, keys, NULL);
+    const uint32_t n = launch_keys(job, l, 0, job->n_kernels, keys, NULL);
     const struct culprit_verdict v = culprits_judge(d->cuda->culprits, keys, n, &l->plan);
     mem_free(keys);
     l->refusal = v.refusal;
@@ -117,19 +117,37 @@ void launch_cleared(struct cuda_device *d, const struct job *job, const struct l
 {
     struct code_key *keys = mem_calloc(job->n_kernels + 1, sizeof *keys);
     if (keys) {
-        const uint32_t n = launch_keys(job, 0, job->n_kernels, keys, NULL);
+        const uint32_t n = launch_keys(job, l, 0, job->n_kernels, keys, NULL);
         culprits_cleared(d->cuda->culprits, keys, n, &l->plan);
     }
     mem_free(keys);
 }
 
-uint32_t launch_keys(const struct job *job, uint32_t from, uint32_t to, struct code_key *keys,
-                     const char **forms)
+/* The whole that runs from kernel number i on, or NULL. */
+static const struct ir_whole *whole_at(const struct job *job, const struct launch *l, uint32_t i)
 {
-    uint32_t n = 0;
-    for (uint32_t i = from; i < to; i++) {
-        const struct prepared *p =
-            prepare_is_empty(job->kernels[i]) ? NULL : atomic_load(&job->kernels[i]->prepared);
+    if (i >= 64 || !((l->wholes[0] | l->wholes[1]) >> i & 1))
+        return NULL;
+    return l->wholes[0] >> i & 1 ? job->kernels[i]->whole : job->kernels[i]->whole->next;
+}
+
+/* What runs at kernel number i: the kernel, or a whole; *ret_n kernels together. NULL: nothing. */
+static struct prepared *prepared_at(const struct job *job, const struct launch *l, uint32_t i,
+                                    uint32_t *ret_n)
+{
+    const struct ir_whole *w = whole_at(job, l, i);
+    *ret_n = w ? w->n_parts : 1;
+    if (w)
+        return atomic_load(&w->kernel->prepared);
+    return prepare_is_empty(job->kernels[i]) ? NULL : atomic_load(&job->kernels[i]->prepared);
+}
+
+uint32_t launch_keys(const struct job *job, const struct launch *l, uint32_t from, uint32_t to,
+                     struct code_key *keys, const char **forms)
+{
+    uint32_t n = 0, parts;
+    for (uint32_t i = from; i < to; i += parts) {
+        const struct prepared *p = prepared_at(job, l, i, &parts);
         uint32_t at = 0;
         while (p && at < n && memcmp(&keys[at], &p->key, sizeof p->key) != 0)
             at++;
@@ -177,8 +195,19 @@ static enum err_code reserve(struct cuda_device *d, struct job *job, struct laun
             scratch_of(p->program) > with_programs)
             with_programs = scratch_of(p->program);
         params += p->emitted->indirect ? p->emitted->params_size : 0;
-        code_key_add(&l->plan, &p->key);
-        l->n_plan++;
+    }
+    uint32_t parts;
+    for (uint32_t i = 0; i < job->n_kernels; i += parts) {
+        const struct ir_whole *w = i < 64 ? cuda_whole(d, job, i) : NULL;
+        if (w)
+            l->wholes[w != job->kernels[i]->whole] |= 1ull << i;
+        const struct prepared *p = prepared_at(job, l, i, &parts);
+        if (w && scratch_of(p->emitted) > most)
+            most = scratch_of(p->emitted);
+        if (p) {
+            code_key_add(&l->plan, &p->key);
+            l->n_plan++;
+        }
     }
     enum err_code code = judge(d, job, l);
     if (code == ERR_OK && params > l->pinned_size)
@@ -298,12 +327,11 @@ static enum err_code zero_scratch(struct backend_stream *s, const struct emitted
 bool launch_settled(struct cuda_device *d, const struct job *job, struct launch *l)
 {
     lock_held(&d->lock);
-    for (uint32_t i = 0; i < job->n_kernels; i++) {
-        if (prepare_is_empty(job->kernels[i]))
-            continue;
-        struct prepared *p = atomic_load(&job->kernels[i]->prepared); /* loaded since launch_new */
+    uint32_t parts;
+    for (uint32_t i = 0; i < job->n_kernels; i += parts) {
+        struct prepared *p = prepared_at(job, l, i, &parts); /* loaded since launch_new */
         struct launchable code;
-        if (prepared_code(p, l->compiled, &code))
+        if (!p || prepared_code(p, l->compiled, &code))
             continue;
         int state = atomic_load(&p->state);
         if (state == PREPARED_READY) /* since just now */
@@ -342,15 +370,16 @@ static enum err_code launch_kernel(struct backend_stream *s, const struct job *j
                                    struct launch *l, uint32_t i, bool first)
 {
     lock_held(&s->device->lock);
-    struct prepared *p = atomic_load(&job->kernels[i]->prepared);
+    uint32_t parts;
+    struct prepared *p = prepared_at(job, l, i, &parts);
     struct launchable x;
     if (!prepared_code(p, l->compiled, &x)) /* it could, in launch_settled */
         return ERR_INTERNAL;
     assert(slots_are_aligned(job->kernels[i], job_slots(job, i)));
     for (int k = 0; k < x.n; k++)
         TRY(launch_code(s, x.m[k], x.function[k], job, l, i, first));
-    if (l->reached <= i)
-        l->reached = i + 1;
+    if (l->reached < i + parts)
+        l->reached = i + parts;
     l->tiers |= x.m[0] != p->emitted ? TIER_INTERPRETED : TIER_COMPILED;
     if (x.m[0] != p->emitted) {
         prepared_was_interpreted(p);
@@ -396,11 +425,16 @@ static enum err_code launch_kernels(struct backend_stream *s, const struct job *
 {
     lock_held(&s->device->lock);
     enum err_code code = ERR_OK;
-    for (uint32_t i = from; i < to && code == ERR_OK; i++) {
-        if (prepare_is_empty(job->kernels[i]))
+    uint32_t parts;
+    for (uint32_t i = from; i < to && code == ERR_OK; i += parts) {
+        const struct prepared *p = prepared_at(job, l, i, &parts);
+        if (!p)
             continue;
         code = launch_kernel(s, job, l, i, first);
-        l->touched |= code == ERR_OK && writes_result(job, i);
+        if (parts > 1)
+            atomic_fetch_add(&s->device->cuda->wholes, 1);
+        for (uint32_t k = i; k < i + parts && code == ERR_OK; k++)
+            l->touched |= writes_result(job, k);
     }
     return code;
 }
@@ -457,10 +491,10 @@ static void note_running(struct cuda *c, struct job *job, const struct launch *l
 {
     if (l->n_plan == 0 || (c->config.who && !job->asker))
         return;
-    uint32_t first = 0;
+    uint32_t first = 0, parts;
     while (prepare_is_empty(job->kernels[first]))
         first++;
-    const struct prepared *p = atomic_load(&job->kernels[first]->prepared);
+    const struct prepared *p = prepared_at(job, l, first, &parts);
     job->running = culprits_begin(
         c->culprits, &l->plan, l->n_plan, form_name(p->emitted->form),
         c->config.who ? c->config.who(job->asker) : (struct culprit_who){0}, job->alone);

@@ -21,6 +21,8 @@ struct launch {
     uint32_t failing;     /* 1 + the number of the one whose launch failed; 0: none */
     struct code_key plan; /* of the job's kernels together, */
     uint32_t n_plan;      /* which are so many; those over an empty space are none */
+    uint64_t wholes[2];   /* a bit for each of the first 64 kernels: its whole, or that one's next,
+                             runs from there */
     bool compiled;        /* no memory for what programs leave: the compiler is waited for */
     bool launched;        /* a kernel, copy or memset was launched */
     bool touched;         /* a kernel that writes the last one's output was launched */
@@ -38,10 +40,10 @@ struct launch *launch_new(struct cuda_device *d, struct job *job, enum err_code 
 void launch_put(struct cuda_device *d, struct launch *l);
 void launch_free(struct cuda_device *d, struct launch *l); /* frees it */
 
-/* The job's prepared kernels in [from, to), each once; returns how many. `keys` has room for them,
- * as has `forms`, which may be NULL. */
-uint32_t launch_keys(const struct job *job, uint32_t from, uint32_t to, struct code_key *keys,
-                     const char **forms);
+/* The job's prepared kernels in [from, to), or the wholes in their place, each once; returns how
+ * many. `keys` has room for them, as has `forms`, which may be NULL. */
+uint32_t launch_keys(const struct job *job, const struct launch *l, uint32_t from, uint32_t to,
+                     struct code_key *keys, const char **forms);
 
 /* The job ran alone, as it had to, and nothing happened: its kernels are no longer suspected.
  * Writes a file. */

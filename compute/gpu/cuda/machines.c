@@ -4,7 +4,7 @@
  * for it, and then has the compiler's threads read and load the code, as that of any other kernel.
  * Until then new kernels wait for their own code. Without such a command (tests) it is compiled
  * here. */
-#include "compute/gpu/cuda/machines.h"
+#include "compute/gpu/cuda/prepare.h"
 
 #include <signal.h>
 #include <spawn.h>

@@ -17,7 +17,6 @@
 #include "compute/base/mem.h"
 #include "compute/base/trace.h"
 #include "compute/base/worker.h"
-#include "compute/gpu/cuda/machines.h"
 
 #define SHARED_UNASKED 49152 /* bytes of shared memory per block by default */
 
@@ -475,10 +474,11 @@ uint32_t cuda_steps(struct backend *b, int device, const struct ir_kernel *k, co
 
 void cuda_release(struct backend *b, struct ir_kernel *k)
 {
-    (void)b;
     struct prepared *p = atomic_exchange(&k->prepared, NULL);
     if (p)
         prepared_unref(p);
+    for (struct ir_whole *w = k->whole; w; w = w->next)
+        cuda_release(b, w->kernel);
 }
 
 /* --- explain --- */
@@ -530,6 +530,23 @@ static void put_failure(struct strb *out, const struct prepared *p, enum err_cod
     strb_addf(out, "// not compiled: %s\n", *why ? why : err_title(code));
 }
 
+void cuda_explain_prepared(struct cuda *c, struct prepared *p, struct kernel_explanation *ret)
+{
+    ret->interpreted = p->program != NULL;
+    ret->form = form_name(p->emitted->form);
+    describe(&ret->source, p->emitted->form);
+    put_refusal(&ret->source, p);
+    struct err e = ERR_INIT;
+    enum err_code code =
+        atomic_load(&p->state) == PREPARED_READY ? ERR_OK : make_ready(p, &ret->cached, &e);
+    if (code == ERR_OK && cuda_enter(&c->devices[p->device]))
+        attributes(c, p->function, ret);
+    else if (code != ERR_OK)
+        put_failure(&ret->source, p, code);
+    strb_add(&ret->source, p->emitted->text);
+    prepared_unref(p);
+}
+
 void cuda_explain(struct backend *b, int device, const struct ir_kernel *k,
                   struct kernel_explanation *ret)
 {
@@ -545,17 +562,5 @@ void cuda_explain(struct backend *b, int device, const struct ir_kernel *k,
         ret->source.failed = true;
         return;
     }
-    ret->interpreted = p->program != NULL;
-    ret->form = form_name(p->emitted->form);
-    describe(&ret->source, p->emitted->form);
-    put_refusal(&ret->source, p);
-    struct err e = ERR_INIT;
-    enum err_code code =
-        atomic_load(&p->state) == PREPARED_READY ? ERR_OK : make_ready(p, &ret->cached, &e);
-    if (code == ERR_OK && cuda_enter(d))
-        attributes(d->cuda, p->function, ret);
-    else if (code != ERR_OK)
-        put_failure(&ret->source, p, code);
-    strb_add(&ret->source, p->emitted->text);
-    prepared_unref(p);
+    cuda_explain_prepared(d->cuda, p, ret);
 }

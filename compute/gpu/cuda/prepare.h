@@ -1,8 +1,8 @@
 /* Prepared kernels: text, compiled code, a function on each device, arguments.
  *
- * Called by cuda.c and launch.c. The prepared form of an IR kernel is attached to it (k->prepared)
- * until cuda_release; all kernels of one text share the compiled code through the kernel cache.
- * Thread-safe. Compilation runs on threads of its own. */
+ * Called by cuda.c, launch.c and, to compile ahead, backends.c. The prepared form of an IR kernel
+ * is attached to it (k->prepared) until cuda_release; all kernels of one text share the compiled
+ * code through the kernel cache. Thread-safe. Compilation runs on threads of its own. */
 #ifndef ARRAYD_CUDA_PREPARE_H
 #define ARRAYD_CUDA_PREPARE_H
 
@@ -74,12 +74,36 @@ void prepared_hurry(struct prepared *p);
 
 /* k->prepared, created if missing, for `user` (see backend.h); NULL without memory. */
 struct prepared *cuda_prepare(struct cuda_device *d, struct ir_kernel *k, const void *user);
+/* whole.c: the whole, prepared, that runs in place of kernel number `at` of the job and of those
+ * behind it; NULL: that kernel runs, now at least. Compiles it if that has not begun, and is worth
+ * it. */
+const struct ir_whole *cuda_whole(struct cuda_device *d, const struct job *job, uint32_t at);
+/* Explains something prepared, and drops the reference. */
+void cuda_explain_prepared(struct cuda *c, struct prepared *p, struct kernel_explanation *ret);
 /* backend.h's */
+bool cuda_explain_whole(struct backend *b, int device, const struct ir_whole *w,
+                        struct kernel_explanation *ret, const char **ret_why);
 void cuda_prepare_op(struct backend *b, int device, struct ir_kernel *k, const void *user);
 uint32_t cuda_steps(struct backend *b, int device, const struct ir_kernel *k, const char **ret_why);
 void cuda_release(struct backend *b, struct ir_kernel *k);
 void cuda_explain(struct backend *b, int device, const struct ir_kernel *k,
                   struct kernel_explanation *ret);
+
+/* --- machines.c: the interpreter's machines on the devices: compiled, found on disk, loaded --- */
+
+/* Begins to get them, unless config.interpret says never; the compiler is open. */
+enum err_code machines_open(struct cuda *c, struct err *e) must_check;
+/* Before the compiler is closed: nothing more is asked of it. */
+void machines_close(struct cuda *c);
+void machines_free(struct cuda *c);
+
+bool machines_are_wanted(const struct cuda *c);
+/* NULL: it is not there yet, or never will be. */
+CUfunction machines_function(const struct cuda *c, int device, enum machine m);
+
+/* backend.h's backend_precompile */
+enum err_code machines_precompile(const char *kernel_cache, const char *architecture,
+                                  struct err *e) must_check;
 
 /* Frees what is attached to a cache entry: kcache_config.user_free. */
 void cuda_modules_free(void *modules);

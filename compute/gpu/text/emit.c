@@ -283,6 +283,9 @@ struct emitted *emit_in_form(struct arena *arena, const struct ir_kernel *k, con
     case FORM_SCAN_ROWS:
         emit_scan(&m);
         break;
+    case FORM_FOLD:
+        emit_fold(&m);
+        break;
     }
     bool ok = assemble(&m);
     strb_free(&m.types);

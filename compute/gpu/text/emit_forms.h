@@ -3,10 +3,30 @@
 #define ARRAYD_CUDA_EMIT_FORMS_H
 
 #include "compute/gpu/text/emit_body.h"
+#include "compute/type/reduce.h"
 
 void emit_steps(struct emitter *m);
 void emit_reduce(struct emitter *m);
+void emit_fold(struct emitter *m);
 void emit_scan(struct emitter *m);
 void emit_window(struct emitter *m);
+
+/* emit_reduce.c: what a reduction is made of. */
+struct emit_reduction {
+    enum reduce_op reduce;
+    enum dtype dtype; /* of the elements */
+    double divisor;
+    char suffix[16]; /* of its parameters: "", or a number where there are several */
+    bool ascending;
+};
+/* ar_position(): an element's index in the reduced axes taken as one; 0 if unused. Returns whether
+ * it only grows in the order in which the reduced points are visited. */
+bool emit_position(struct emitter *m, bool wanted);
+/* Its parameters and its header. */
+void emit_reduction_params(struct emitter *m, const struct emit_reduction *r);
+/* ar_state, ar_begin(), whose parameters are given, ar_take(), ar_merge(), ar_end(). `seeds`: a
+ * line that says how many there are. */
+void emit_reduction(struct emitter *m, const struct emit_reduction *r, const char *seeds,
+                    const char *begin);
 
 #endif

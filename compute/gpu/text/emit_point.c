@@ -305,6 +305,9 @@ void emit_value(struct emitter *m, uint32_t i)
         strb_add(b, " : ");
         emit_name(m, n->args[2]);
         return;
+    case IR_FOLD:
+        strb_addf(b, "h.f%u", i);
+        return;
     case IR_RANDOM: {
         const struct random_params *r = m->k->randoms[n->random];
         if (r->dist == RANDOM_INTEGERS) {
@@ -344,14 +347,32 @@ static void emit_used_contexts(struct emitter *m)
     }
 }
 
+static void emit_node(struct emitter *m, uint32_t i)
+{
+    strb_addf(&m->body, "    const %s v%u = ", emit_type((enum dtype)m->k->nodes[i].dtype), i);
+    emit_value(m, i);
+    strb_add(&m->body, ";\n");
+}
+
 void emit_nodes(struct emitter *m, uint32_t last)
 {
-    struct strb *b = &m->body;
-    for (uint32_t i = 0; i <= last; i++) {
-        strb_addf(b, "    const %s v%u = ", emit_type((enum dtype)m->k->nodes[i].dtype), i);
-        emit_value(m, i);
-        strb_add(b, ";\n");
-    }
+    for (uint32_t i = 0; i <= last; i++)
+        emit_node(m, i);
+}
+
+void emit_wanted(struct emitter *m, const bool *want)
+{
+    for (uint32_t i = 0; i < m->k->n_nodes; i++)
+        if (want[i])
+            emit_node(m, i);
+}
+
+void emit_place(struct emitter *m)
+{
+    strb_add(&m->body, "    ar_index i[AR_RANK];\n#pragma unroll\n"
+                       "    for (int k = 0; k < AR_RANK; k++)\n        i[k] = at.i[k];\n"
+                       "    i[AR_FAST] += e * AR_STEP;\n    (void)i;\n");
+    emit_used_contexts(m);
 }
 
 void emit_result(struct emitter *m)
@@ -375,9 +396,27 @@ void emit_point(struct emitter *m)
     bool stencil = m->f->kind == FORM_STENCIL;
     const char *value = "ar_result";
     const struct ir_output *out = k->outputs;
+<<<<<<< HEAD
     emit_result(m);
     if (m->f->kind == FORM_REDUCE) { /* the type reduced may differ from the result's */
+=======
+    if (k->n_outputs == 1) {
+        strb_addf(b, "typedef %s ar_result;\n", emit_type(out->dtype));
+    } else {
+        strb_add(b, "struct ar_result {\n");
+        for (uint32_t i = 0; i < k->n_outputs; i++)
+            strb_addf(b, "    %s v%u;\n", emit_type(out[i].dtype), i);
+        strb_add(b, "};\n");
+    }
+    if (m->f->kind == FORM_REDUCE) /* the type reduced may differ from the result's */
+>>>>>>> rows
         value = "ar_value";
+    if (m->f->kind == FORM_REDUCE && k->n_outputs > 1) {
+        strb_add(b, "struct ar_value {\n");
+        for (uint32_t i = 0; i < k->n_outputs; i++)
+            strb_addf(b, "    %s v%u;\n", emit_type((enum dtype)k->nodes[out[i].node].dtype), i);
+        strb_add(b, "};\n");
+    } else if (m->f->kind == FORM_REDUCE) {
         strb_addf(b, "typedef %s ar_value;\n", emit_type((enum dtype)k->nodes[out->node].dtype));
     }
     strb_addf(b,
@@ -386,10 +425,7 @@ void emit_point(struct emitter *m)
                       : "template <int E> AR_FN %s ar_point(const ar_params &p, const "
                         "ar_at &at, const ar_operands<E> &o, int e)\n{\n",
               value);
-    strb_add(b, "    ar_index i[AR_RANK];\n#pragma unroll\n"
-                "    for (int k = 0; k < AR_RANK; k++)\n        i[k] = at.i[k];\n"
-                "    i[AR_FAST] += e * AR_STEP;\n    (void)i;\n");
-    emit_used_contexts(m);
+    emit_place(m);
     uint32_t last = 0;
     for (uint32_t i = 0; i < k->n_outputs; i++)
         last = out[i].node > last ? out[i].node : last;
@@ -398,7 +434,7 @@ void emit_point(struct emitter *m)
         strb_addf(b, "    return v%u;\n}\n", out->node);
         return;
     }
-    strb_add(b, "    ar_result all;\n");
+    strb_addf(b, "    %s all;\n", value);
     for (uint32_t i = 0; i < k->n_outputs; i++)
         strb_addf(b, "    all.v%u = v%u;\n", i, out[i].node);
     strb_add(b, "    return all;\n}\n");

@@ -62,10 +62,11 @@ static void order_axes(struct analysis *z)
             continue;
         /* insertion keeps the kernel's order unless strides differ; stride 0 stays put */
         int at = z->n;
-        while (at > 0 && lead[a] != 0 && llabs(lead[z->order[at - 1]]) < llabs(lead[a]) &&
-               lead[z->order[at - 1]] != 0)
+        while (at > 0 && !k->n_folds && lead[a] != 0 &&
+               llabs(lead[z->order[at - 1]]) < llabs(lead[a]) && lead[z->order[at - 1]] != 0)
             at--;
         memmove(z->order + at + 1, z->order + at, sizeof *z->order * (size_t)(z->n - at));
+        z->f->turned |= at < z->n;
         z->order[at] = a;
         z->n++;
     }
@@ -85,9 +86,10 @@ static bool mergeable(const struct analysis *z, int outer, int inner)
     for (uint32_t i = 1; i < k->n_outputs; i++)
         if (o[i].view.strides[outer] != o[i].view.strides[inner] * n)
             return false;
-    if (o->kind != OUT_STORE && (o->axes >> outer & 1) != (o->axes >> inner & 1))
+    const uint32_t axes = ir_combined_axes(k);
+    if ((axes >> outer & 1) != (axes >> inner & 1))
         return false;
-    if (o->kind == OUT_REDUCE && reduce_is_arg(o->reduce) &&
+    if ((k->n_folds || (o->kind == OUT_REDUCE && reduce_is_arg(o->reduce))) && axes >> outer & 1 &&
         ir_reduced_stride(k, outer) != ir_reduced_stride(k, inner) * n)
         return false;
     return o->view.strides[outer] == o->view.strides[inner] * n;
@@ -111,8 +113,7 @@ static void merge_axes(struct analysis *z)
             f->offsets[c][to] = k->ctxs[c].offset[a];
         for (uint32_t o = 0; o < k->n_outputs; o++)
             f->out_strides[o][to] = k->outputs[o].view.strides[a];
-        if (k->outputs[0].kind != OUT_STORE && (k->outputs[0].axes >> a & 1))
-            f->reduced_axes |= 1u << to;
+        f->reduced_axes |= (ir_combined_axes(k) >> a & 1) << to;
     }
     if (f->rank == 0) {
         f->rank = 1;
@@ -137,11 +138,10 @@ static void keep_axes(struct analysis *z)
     for (uint32_t i = 0; i < k->n_inputs; i++)
         for (int a = 0; a < k->inputs[i].view.rank && !k->inputs[i].gathered; a++)
             f->strides[i][a] = k->inputs[i].view.strides[a];
-    if (k->outputs[0].kind != OUT_STORE)
-        f->reduced_axes = k->outputs[0].axes;
+    f->reduced_axes = ir_combined_axes(k);
 }
 
-static void arrange(struct analysis *z)
+void form_arrange(struct analysis *z)
 {
     const struct ir_kernel *k = z->k;
     bool shifts = true;
@@ -352,7 +352,7 @@ struct form *form_of(struct arena *arena, const struct ir_kernel *k, int slot_al
         assert(why || can_be_launched(f));
         return why ? NULL : f;
     }
-    arrange(&z);
+    form_arrange(&z);
     bool near = false;
     for (uint32_t i = 0; i < f->n_loads; i++)
         near |= f->loads[i].ctx != 0;
@@ -365,6 +365,65 @@ struct form *form_of(struct arena *arena, const struct ir_kernel *k, int slot_al
         make_rows(&z);
     assert(can_be_launched(f));
     return z.failed ? NULL : f;
+}
+
+/* The number of elements in a chunk of the parts' reductions, which walk a row in the kernel's own
+ * order; 0, and why they do not, "" without memory. */
+static int elements_of_parts(struct arena *arena, const struct ir_whole *w, int slot_alignment,
+                             const char **ret_why)
+{
+    int elements = 0;
+    for (uint32_t i = 0; i < w->n_parts; i++) {
+        if (!reduces(w->parts[i]))
+            continue;
+        const struct form *f = form_of(arena, w->parts[i], slot_alignment);
+        *ret_why = !f                 ? ""
+                   : f->stretches > 1 ? FORM_ROW_TOO_LONG
+                   : f->general || f->turned || !f->inner || (elements && f->elements != elements)
+                       ? "its reductions go over the rows in different ways"
+                       : NULL;
+        if (*ret_why)
+            return 0;
+        elements = f->elements;
+    }
+    return elements;
+}
+
+static struct form *form_of_siblings(struct arena *arena, const struct ir_whole *w,
+                                     int slot_alignment, const char **ret_why)
+{
+    const struct form **parts = arena_alloc_array(arena, w->n_parts, sizeof(const struct form *));
+    struct form *f = form_of(arena, w->kernel, slot_alignment);
+    *ret_why = "";
+    if (!f || !parts)
+        return NULL;
+    for (uint32_t i = 0; i < w->n_parts; i++) {
+        parts[i] = form_of(arena, w->parts[i], slot_alignment);
+        if (!parts[i])
+            return NULL;
+    }
+    *ret_why = form_adapt_siblings(w->kernel, f, parts, w->n_parts);
+    assert(*ret_why || can_be_launched(f));
+    return *ret_why ? NULL : f;
+}
+
+struct form *form_of_whole(struct arena *arena, const struct ir_whole *w, int slot_alignment,
+                           const char **ret_why)
+{
+    struct analysis z = {.arena = arena, .k = w->kernel, .alignment = slot_alignment};
+    if (!w->kernel->n_folds)
+        return form_of_siblings(arena, w, slot_alignment, ret_why);
+    const int elements = elements_of_parts(arena, w, slot_alignment, ret_why);
+    if (!elements)
+        return NULL;
+    *ret_why = "";
+    if (!form_begin(&z))
+        return NULL;
+    z.f->elements = elements;
+    form_arrange(&z);
+    *ret_why = form_make_fold(&z);
+    assert(*ret_why || can_be_launched(z.f));
+    return *ret_why ? NULL : z.f;
 }
 
 const char *form_name(const struct form *f)
@@ -382,6 +441,8 @@ const char *form_name(const struct form *f)
         return "window";
     case FORM_STEPS:
         return "steps";
+    case FORM_FOLD:
+        return "fold";
     case FORM_SCAN:
         return f->inner ? "scan-inner" : "scan-outer";
     case FORM_SCAN_ROWS:

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "compute/base/arena.h"
-#include "compute/ir/ir.h"
+#include "compute/ir/ir_whole.h"
 
 #define FORM_BLOCK    256   /* threads per block, at most; twice that for REDUCE */
 #define FORM_GRID     65535 /* blocks along a grid's second and third axis, at most */
@@ -24,7 +24,8 @@ enum form_kind {
     FORM_STEPS,
     FORM_REDUCE,
     FORM_SCAN,
-    FORM_SCAN_ROWS
+    FORM_SCAN_ROWS,
+    FORM_FOLD
 };
 
 enum load_kind {
@@ -40,6 +41,7 @@ struct form_load {
     enum load_kind kind;
     uint32_t near;  /* LOAD_NEAR: which rows; FORM_STEPS: which field */
     int8_t step[3]; /* LOAD_NEAR: offset along z, y, x */
+    bool early;     /* FORM_FOLD: the folds need it */
     bool self;      /* FORM_STEPS: outside, along any axis, read the point itself */
 };
 
@@ -146,6 +148,7 @@ struct form_scan_rows {
 
 struct form {
     enum form_kind kind;
+    bool turned;  /* axes are in another order than the kernel's */
     bool general; /* contexts are arbitrary chains: nothing is merged, axes are the kernel's own */
     bool wide;    /* 64-bit indices */
     int rank;     /* ≥ 1 */
@@ -169,14 +172,16 @@ struct form {
     int planes, rows; /* STENCIL, STEPS, WINDOW (rows): per thread */
     int step; /* between a chunk's elements: 1, or 32 (STENCIL on rows that are not aligned) */
 
-    /* REDUCE; also SCAN and SCAN_ROWS, whose axis counts as reduced */
+    /* REDUCE; also FOLD, and SCAN and SCAN_ROWS, whose axis counts as reduced */
     uint32_t reduced_axes; /* bits over the merged axes */
     bool inner;            /* the fastest axis is reduced */
-    int lanes;             /* SCAN: warps per row; SCAN_ROWS, STEPS: threads per row */
+    int lanes; /* REDUCE, FOLD: threads per output; SCAN: warps per row; SCAN_ROWS, STEPS: threads
+                  per row */
     int64_t kept, reduced; /* chunks; SCAN: rows, or chunks of columns; SCAN_ROWS: rows */
     int64_t stretches;     /* REDUCE: blocks that share an output; SCAN: parts of a row or column */
     int state_size;        /* REDUCE: bytes, at most */
     int resident;          /* REDUCE: blocks per multiprocessor, at least */
+    int lane_chunks;       /* FOLD: per thread, at most */
     struct form_scan scan;
     struct form_scan_rows scan_rows;
 
@@ -189,6 +194,13 @@ struct form {
  * (for a reduction: outputs); one of several steps must be one that form_steps() accepts. */
 struct form *form_of(struct arena *arena, const struct ir_kernel *k, int slot_alignment)
     __attribute__((warn_unused_result));
+
+/* The form of a whole (ir_whole.h): FORM_FOLD, of siblings FORM_REDUCE. NULL if it would not do
+ * what its parts do, bit by bit, or a row is too long for a block's registers: *ret_why, a static
+ * text, says so; "" without memory.
+ */
+struct form *form_of_whole(struct arena *arena, const struct ir_whole *w, int slot_alignment,
+                           const char **ret_why) __attribute__((warn_unused_result));
 
 /* How many steps of the kernel are best done in one pass over memory (backend.h's steps()) by
  * blocks that have at most so much shared memory, in bytes; 1, and *ret_why "", without memory. */

@@ -112,7 +112,8 @@ bool form_output_aligned(const struct analysis *z, int elements)
 {
     for (uint32_t i = 0; i < z->k->n_outputs; i++) {
         const struct ir_output *o = &z->k->outputs[i];
-        if (!aligned(z, o->view.offset, z->f->out_strides[i], dtype_size(o->dtype), elements))
+        if (o->kind != OUT_FOLD &&
+            !aligned(z, o->view.offset, z->f->out_strides[i], dtype_size(o->dtype), elements))
             return false;
     }
     return true;

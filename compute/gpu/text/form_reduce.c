@@ -52,14 +52,24 @@ static int64_t across(const struct form *f)
     return (f->kept + width - 1) / width;
 }
 
-/* As many lanes as have at least one whole step each. */
+/* The row's length alone decides, and with it the order in which elements are combined: a whole
+ * (form_fold.c) has the bits of its parts. Four chunks a lane up to a warp, then eight, keep a row
+ * in registers. */
+int form_row_lanes(int64_t chunks)
+{
+    int lanes = 8;
+    while (lanes < MOST_LANES && lanes * 2 * (lanes < 32 ? 4 : 8) <= chunks)
+        lanes *= 2;
+    return lanes;
+}
+
 static void rows(struct analysis *z)
 {
     struct form *f = z->f;
     f->unroll = unroll(z, chunk_bytes(z), 256);
-    f->lanes = 8;
-    while (f->lanes < MOST_LANES && f->lanes * 2 * f->unroll <= f->reduced)
-        f->lanes *= 2;
+    f->lanes = form_row_lanes(f->reduced);
+    while (f->unroll > 1 && f->lanes * f->unroll > f->reduced)
+        f->unroll /= 2; /* a step is then whole for every lane */
     f->threads = f->lanes < BLOCK ? BLOCK : f->lanes;
     while (f->threads < MOST_LANES && across(f) >= INT32_MAX)
         f->threads *= 2; /* keeps the number of blocks within the grid's limit */
@@ -98,8 +108,11 @@ void form_make_reduce(struct analysis *z)
     f->elements = form_chunk_elements(z, false);
     if (!f->general && f->shape[x] % f->elements)
         f->elements = 1;
-    const struct ir_output *o = &z->k->outputs[0];
-    f->state_size = reduce_state(o->reduce, (enum dtype)z->k->nodes[o->node].dtype)->size;
+    for (uint32_t i = 0; i < z->k->n_outputs; i++) {
+        const struct ir_output *o = &z->k->outputs[i];
+        const int size = reduce_state(o->reduce, (enum dtype)z->k->nodes[o->node].dtype)->size;
+        f->state_size += (size + 7) / 8 * 8;
+    }
     while (!f->inner && f->elements > 1 && BLOCK / 2 * f->elements * f->state_size > SHARED_BYTES)
         f->elements /= 2; /* half of a block's states pass through shared memory */
     form_classify(z);
@@ -128,4 +141,53 @@ void form_make_reduce(struct analysis *z)
     f->grid[2] = 1;
     f->block[0] = (unsigned)f->threads;
     f->block[1] = 1;
+}
+
+/* The number of elements that states begin from; -1: the outputs' differ. Those that begin from one
+ * have a state for all of a chunk. */
+static int seeds_of(const struct ir_kernel *k)
+{
+    int most = 0;
+    for (uint32_t i = 0; i < k->n_outputs; i++) {
+        const struct ir_output *o = &k->outputs[i];
+        const int n = reduce_state(o->reduce, (enum dtype)k->nodes[o->node].dtype)->seeds;
+        if (i && n != most && (n == 1 || most == 1 || (n && most)))
+            return -1;
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+static bool walks_alike(const struct form *f, const struct form *g)
+{
+    return !f->general && !g->general && !f->turned && !g->turned && f->rank == g->rank &&
+           f->elements == g->elements && f->unroll == g->unroll && f->lanes == g->lanes &&
+           f->threads == g->threads && f->stretches == g->stretches && f->inner == g->inner &&
+           f->reduced_axes == g->reduced_axes && f->reduced == g->reduced && f->kept == g->kept;
+}
+
+const char *form_adapt_siblings(const struct ir_kernel *k, struct form *f,
+                                const struct form *const *parts, uint32_t n)
+{
+    const struct form *g = parts[0];
+    for (uint32_t i = 1; i < n; i++)
+        if (!walks_alike(g, parts[i]))
+            return "its reductions go over the points in different ways";
+    if (seeds_of(k) < 0 || f->general || f->turned || f->elements != g->elements ||
+        f->rank != g->rank || f->reduced != g->reduced || f->kept != g->kept)
+        return "its reductions go over the points in different ways";
+    /* the steps and the blocks decide the order; registers for several states leave room for half
+     * as many blocks at a time */
+    f->unroll = g->unroll;
+    f->lanes = g->lanes;
+    f->threads = g->threads;
+    f->stretches = g->stretches;
+    f->resident = g->resident > 1 ? g->resident / 2 : 1;
+    f->wide |= g->wide;
+    for (int a = 0; a < 3; a++)
+        f->grid[a] = g->grid[a];
+    f->block[0] = g->block[0];
+    return !f->inner && BLOCK / 2 * f->elements * f->state_size > SHARED_BYTES
+               ? "its states are too large for a block's shared memory"
+               : NULL;
 }

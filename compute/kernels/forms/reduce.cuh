@@ -43,7 +43,7 @@ AR_FN void ar_start(const ar_params &p, const ar_at &base, ar_state (&state)[AR_
     }
 #pragma unroll
     for (int e = 0; e < AR_STATES; e++)
-        state[e] = ar_begin(seed[e]);
+        state[e] = ar_begin(p, seed[e]);
 #else
 #pragma unroll
     for (int e = 0; e < AR_STATES; e++)

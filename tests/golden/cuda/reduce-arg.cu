@@ -74,7 +74,7 @@ AR_FN ar_index ar_position(const ar_params &p, const ar_at &at, int e)
 typedef ar_best<ar_value> ar_state;
 static_assert(sizeof(ar_state) <= 16, "of its scratch");
 #define AR_SEEDS 1
-AR_FN ar_state ar_begin(const ar_value (&x)[AR_SEEDS])
+AR_FN ar_state ar_begin(const ar_params &p, const ar_value (&x)[AR_SEEDS])
 {
     return {x[0], 0};
 }

@@ -4,7 +4,7 @@ typedef int ar_index;
 #define AR_FAST 1
 #define AR_BLOCK 128
 #define AR_E 2
-#define AR_UNROLL 8
+#define AR_UNROLL 4
 #define AR_STEP 1
 #include "compute/kernels/forms/common.cuh"
 struct ar_params {

@@ -75,7 +75,7 @@ AR_FN ar_index ar_position(const ar_params &p, const ar_at &at, int e)
 typedef ar_moments ar_state;
 static_assert(sizeof(ar_state) <= 24, "of its scratch");
 #define AR_SEEDS 3
-AR_FN ar_state ar_begin(const ar_value (&x)[AR_SEEDS])
+AR_FN ar_state ar_begin(const ar_params &p, const ar_value (&x)[AR_SEEDS])
 {
     return ar_moments_begin(x);
 }
