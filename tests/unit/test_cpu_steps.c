@@ -248,7 +248,7 @@ static void what_cannot_be_tiled_is_declined(void **state)
     } of[] = {
         {{"", DT_F32, 2, {3000, 3000}, {HEAT("clamp")}}, "twice", 8},
         {{"", DT_F32, 2, {100, 100}, {HEAT("clamp")}}, "caches", 1},
-        {{"", DT_F32, 2, {3000, 3000}, {"u + permute_dims(u, (1, 0))"}}, "permutation", 1},
+        {{"", DT_F32, 2, {3000, 3000}, {"u + permute_dims(u, (1, 0))"}}, "across", 1},
         {{"", DT_F32, 2, {3000, 3000}, {"u + shift(u, (9, 0), 'wrap')"}}, "too far", 1},
         {{"", DT_F32, 2, {3000, 3000}, {"u + shift(u, (1, 1), 'self')"}}, "diagonally", 1},
     };

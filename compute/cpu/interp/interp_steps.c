@@ -23,6 +23,7 @@
 
 static const char other_work[] = "a step is not elementwise",
                   other_layout[] = "a field and its next step have different layouts",
+                  across[] = "an operand is read across its rows",
                   chains[] = "a field is read through a shift of a shift, a slice or a permutation",
                   ghosts[] = "a field's ghost cells are read",
                   diagonal[] = "a field is read diagonally with the boundary 'self'",
@@ -100,7 +101,7 @@ static const char *check(struct interp_run *r)
     if (r->pointwise)
         return too_many;
     if (r->mode == MODE_TILE)
-        return other_layout;
+        return across;
     r->steps.n_axes = r->n_order > 2 ? 2 : 1;
     for (int t = 0; t < r->steps.n_axes; t++)
         r->steps.axes[t] =
@@ -337,7 +338,7 @@ static void set_moves(const struct tile *t, int64_t box, const int64_t *lo,
         t->moves[i] = 0;
         if (field < 0 || (stores ? t->step + 1 == s->n : t->step == 0))
             continue;
-        char *base = t->buffers + s->buffers[field] + ((t->step & 1) == stores ? 0 : s->bytes);
+        char *base = t->buffers + s->buffers[field] + ((t->step + !stores) & 1 ? s->bytes : 0);
         int64_t elements = 0;
         for (int a = 0; a < s->n_axes; a++) {
             const struct steps_axis *x = &s->axes[a];
