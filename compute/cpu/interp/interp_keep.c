@@ -88,7 +88,8 @@ bool interp_fit(const struct interp_run *r, struct interp_scratch *s)
             !reserve(&b->registers, &b->registers_size, r->needs.registers))
             return false;
     }
-    if ((r->kept.at || r->steps.n) && !reserve(&s->registers, &s->registers_size, r->needs.registers))
+    if ((r->kept.at || r->steps.n) &&
+        !reserve(&s->registers, &s->registers_size, r->needs.registers))
         return false;
     return reserve(&s->reduce, &s->reduce_size, r->needs.accumulators) &&
            reserve(&s->staging, &s->staging_size, r->needs.staging) &&
