@@ -220,25 +220,42 @@ static void cpu_reason(struct backend *b, uint64_t refusal, char *ret, size_t n)
     snprintf(ret, n, "%s", why);
 }
 
+/* Made-up addresses of the kernel's slots, for preparing a run, which computes with them but never
+ * dereferences them. NULL without memory. */
+static void **made_up_slots(const struct ir_kernel *k)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < k->n_inputs; i++)
+        n = k->inputs[i].slot >= n ? k->inputs[i].slot + 1 : n;
+    for (uint32_t i = 0; i < k->n_outputs; i++)
+        n = k->outputs[i].slot >= n ? k->outputs[i].slot + 1 : n;
+    void **slots = mem_reallocarray(NULL, n + 1, sizeof *slots);
+    for (uint32_t i = 0; slots && i < n; i++)
+        slots[i] = (void *)((uintptr_t)(i + 1) << 32);
+    return slots;
+}
+
+static uint32_t cpu_steps(struct backend *b, int device, const struct ir_kernel *k,
+                          const char **ret_why)
+{
+    (void)device;
+    struct pool_stats p;
+    pool_get_stats(cpu_of(b)->pool, &p);
+    void **slots = made_up_slots(k);
+    *ret_why = "out of memory";
+    const uint32_t steps = slots ? interp_best_steps(k, slots, p.threads, ret_why) : 1;
+    mem_free(slots);
+    return steps;
+}
+
 static void cpu_explain(struct backend *b, int device, const struct ir_kernel *k,
                         struct kernel_explanation *ret)
 {
     (void)device;
     struct pool_stats p;
     pool_get_stats(cpu_of(b)->pool, &p);
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < k->n_inputs; i++)
-        n = k->inputs[i].slot >= n ? k->inputs[i].slot + 1 : n;
-    for (uint32_t i = 0; i < k->n_outputs; i++)
-        n = k->outputs[i].slot >= n ? k->outputs[i].slot + 1 : n;
-    /* Made-up addresses: preparing a run computes with them but never dereferences them. */
-    void **slots = mem_reallocarray(NULL, n + 1, sizeof *slots);
-    struct interp_run *run = NULL;
-    if (slots) {
-        for (uint32_t i = 0; i < n; i++)
-            slots[i] = (void *)((uintptr_t)(i + 1) << 32);
-        run = interp_new(k, slots, p.threads);
-    }
+    void **slots = made_up_slots(k);
+    struct interp_run *run = slots ? interp_new(k, slots, p.threads) : NULL;
     *ret = (struct kernel_explanation){.form = "rows", .registers = -1, .shared = -1, .local = -1};
     ret->cached = true; /* there is nothing to compile */
     if (run) {
@@ -306,6 +323,7 @@ const struct backend_ops backend_cpu_ops = {
     .host_free = cpu_host_free,
     .host = cpu_host,
     .recompute = 32,
+    .steps = cpu_steps,
     .max_cost = 40000000000000, /* an hour of ten cores, about */
     .stream_new = cpu_stream_new,
     .stream_free = pool_stream_free,

@@ -185,7 +185,7 @@ static bool open_job(struct pool *p, struct active_job *t, bool in_line)
         const uint32_t together = in_line ? 1 : interp_go_abreast(&t->runs[i], stretch(job, i));
         const bool again = job->repeats > 1 && i - job->loop_from < job->loop_n;
         for (const uint32_t end = i + together; i < end; i++) {
-            if (again || together > 1)
+            if (again || together > 1 || job->kernels[i]->steps > 1)
                 interp_keep(t->runs[i], p->n_workers + 1);
             if (!interp_fit(t->runs[i], t->scratch->scratch))
                 return close_runs(t);

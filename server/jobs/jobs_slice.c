@@ -15,7 +15,8 @@
 #include "server/store/lease_use.h"
 #include "server/work/asker.h"
 
-#define GROW_MOST 16 /* how many times the steps of the last slice */
+#define GROW_MOST   16 /* how many times the steps of the last slice */
+#define PASS_SLICES 12 /* a slice may be so many times as long to make a whole pass */
 
 static void wake_job(void *user)
 {
@@ -385,6 +386,16 @@ static enum beginning may_begin(struct user_job *j)
     return BEGIN_NOW;
 }
 
+/* Steps of a slice of n, fewer than a pass makes: those of a pass, or a half or a quarter of one,
+ * if that does not take too long. */
+static int64_t whole_pass(const struct user_job *j, int64_t n, int64_t at_once)
+{
+    const double most = j->table->config.slice * 1e3 * PASS_SLICES;
+    while (at_once > n && (double)at_once * j->step_ms > most)
+        at_once /= 2;
+    return at_once > n && at_once <= j->body.steps - j->step ? at_once : n;
+}
+
 /* How many steps the next slice has. */
 static int64_t next_steps(struct user_job *j)
 {
@@ -399,6 +410,8 @@ static int64_t next_steps(struct user_job *j)
         n = j->body.steps - j->step;
     else if (at_once > 0 && n > at_once)
         n -= n % at_once; /* the rest would be passes of fewer steps */
+    else
+        n = whole_pass(j, n, at_once);
     for (uint32_t i = 0; i < j->body.n_snapshots; i++) {
         int64_t every = j->body.snapshots[i].every, left = every - j->step % every;
         n = n < left ? n : left;

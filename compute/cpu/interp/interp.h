@@ -76,10 +76,17 @@ void interp_rewind(struct interp_run *r);
 /* Whether there is so little work that one thread does it best. */
 bool interp_is_small(const struct interp_run *r);
 
-/* "flat", "rows", "tile", "stencil", "reduce-all", "reduce-inner" or "reduce-outer". */
+/* "flat", "rows", "tile", "stencil", "reduce-all", "reduce-inner", "reduce-outer" or
+ * "steps". */
 const char *interp_shape(const struct interp_run *r);
 
-/* Points times the cost of their nodes (op_cost), for the inline decision. Saturates. */
+/* How many steps of the kernel are best done in one pass (backend.h's steps); the slots' memory is
+ * not used. A kernel of several steps is one for which this was more than 1, of any number. */
+uint32_t interp_best_steps(const struct ir_kernel *k, void *const *slots, int threads,
+                           const char **ret_why);
+
+/* Points times the cost of their nodes (op_cost) and the steps, for the inline decision. Saturates.
+ */
 int64_t interp_cost(const struct ir_kernel *k);
 
 /* Describes in words how the run is cut, for explain. */

@@ -24,7 +24,7 @@
 static size_t carved_size(const struct interp_run *r)
 {
     size_t nodes = r->k->n_nodes, ops = r->n_operands, words = interp_geometry_words(r);
-    return (words + 2 * ops) * sizeof(int64_t) + 2 * nodes * sizeof(void *) +
+    return (words + 3 * ops) * sizeof(int64_t) + 2 * nodes * sizeof(void *) +
            2 * nodes * sizeof(double) + (nodes + 1) * sizeof(struct instr) +
            (7 * nodes + 2 * ops) * sizeof(uint32_t) + ops + 4 * nodes + r->n_stores;
 }
@@ -69,6 +69,7 @@ static void carve(struct bound *b, const struct interp_run *r, bool **ret_need, 
     b->g.at = all;
     b->g.st = all + ops;
     *ret_work = all + ops * (size_t)(r->n_order + 1);
+    TAKE(b->moved, ops);
     TAKE(b->filled, ops);
     TAKE(b->filled_n, ops);
     TAKE(b->ptr, nodes);

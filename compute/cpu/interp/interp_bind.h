@@ -49,6 +49,7 @@ struct bound {
     uint32_t n_pinned;
     size_t stride;   /* bytes from one register to the next */
     char *shared;    /* memory of the registers that are not pinned */
+    int64_t *moved;  /* operand → bytes by which its address was moved (interp_scratch.moves) */
     int64_t *filled; /* ROWFILL: operand → the address in its register, and how far it is filled */
     int64_t *filled_n;
     uint32_t *direct; /* operands whose pointers are set for each block */
@@ -90,6 +91,9 @@ struct interp_scratch {
     size_t reduce_size;
     char *staging; /* a block of results before it goes to strided memory */
     size_t staging_size;
+    void *tiles; /* several steps: the moves, and the fields of a tile */
+    size_t tiles_size;
+    const int64_t *moves; /* operand → bytes by which bound programs find it elsewhere; or NULL */
 };
 
 /* The sizes of the run's programs; after planning. */

@@ -33,6 +33,17 @@ static bool reserve(void *pp, size_t *have, size_t size)
     return true;
 }
 
+/* With known contents: what a step computes for no use it computes of anything. */
+static bool reserve_tiles(struct interp_scratch *s, size_t size)
+{
+    const bool grows = s->tiles_size < size;
+    if (!reserve(&s->tiles, &s->tiles_size, size))
+        return false;
+    if (grows)
+        memset(s->tiles, 0, s->tiles_size);
+    return true;
+}
+
 struct interp_scratch *interp_scratch_new(int number)
 {
     struct interp_scratch *s = mem_calloc(1, sizeof *s);
@@ -52,6 +63,7 @@ void interp_scratch_free(struct interp_scratch *s)
     mem_free(s->registers);
     mem_free(s->reduce);
     mem_free(s->staging);
+    mem_free(s->tiles);
     mem_free(s);
 }
 
@@ -76,11 +88,12 @@ bool interp_fit(const struct interp_run *r, struct interp_scratch *s)
             !reserve(&b->registers, &b->registers_size, r->needs.registers))
             return false;
     }
-    if (r->kept.at && !reserve(&s->registers, &s->registers_size, r->needs.registers))
+    if ((r->kept.at || r->steps.n) &&
+        !reserve(&s->registers, &s->registers_size, r->needs.registers))
         return false;
     return reserve(&s->reduce, &s->reduce_size, r->needs.accumulators) &&
            reserve(&s->staging, &s->staging_size, r->needs.staging) &&
-           (!r->beside || interp_fit(r->beside, s));
+           reserve_tiles(s, r->needs.tiles) && (!r->beside || interp_fit(r->beside, s));
 }
 
 /* Sets which run and box the program belongs to. */
@@ -105,6 +118,8 @@ static void address(struct bound *b, const struct interp_run *r, int64_t box, bo
 
 void interp_keep(struct interp_run *r, int n)
 {
+    for (int i = 0; i < 2 && r->steps.n; i++)
+        interp_keep(r->steps.levels[i], n);
     r->kept.n = 2 * r->n_boxes;
     if (r->mode == MODE_GROUPED)
         r->kept.n *= r->n_cuts[r->order[r->n_order - 1]];
@@ -130,6 +145,9 @@ static void forget(struct bound *b)
 
 void interp_forget(struct interp_run *r)
 {
+    for (int i = 0; i < 2 && r->steps.n; i++)
+        if (r->steps.levels[i])
+            interp_forget(r->steps.levels[i]);
     for (int64_t i = 0; r->kept.at && i < r->kept.n_keepers * r->kept.n; i++)
         forget(r->kept.at[i]);
 }
@@ -188,6 +206,16 @@ static void reread(struct bound *b)
     interp_fill_pinned(b, true);
 }
 
+/* Moves the operands. What lies there may be new. */
+static void move(struct bound *b, const int64_t *moves)
+{
+    for (uint32_t i = 0; i < b->run->n_operands; i++) {
+        b->g.at[i] += moves[i] - b->moved[i];
+        b->moved[i] = moves[i];
+    }
+    reread(b);
+}
+
 struct bound *interp_bind(const struct interp_run *r, int64_t box, bool overrun, int slot,
                           struct interp_scratch *s)
 {
@@ -204,7 +232,9 @@ struct bound *interp_bind(const struct interp_run *r, int64_t box, bool overrun,
             b->run_id = r->id;
         }
     }
-    if (b->pass != r->kept.pass)
+    if (s->moves)
+        move(b, s->moves);
+    else if (b->pass != r->kept.pass)
         reread(b);
     return b;
 }

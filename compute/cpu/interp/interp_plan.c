@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 
 #include "compute/cpu/interp/interp_box.h"
-#include "compute/cpu/interp/interp_units.h"
+#include "compute/cpu/interp/interp_steps.h"
 
 /* Points per unit: some tens of microseconds of a cheap kernel. */
 #define UNIT_POINTS 65536
@@ -31,6 +31,11 @@
 #define OUTPUT_WEIGHT 1e6
 
 static _Atomic uint64_t next_id = 1;
+
+uint64_t interp_next_id(void)
+{
+    return atomic_fetch_add_explicit(&next_id, 1, memory_order_relaxed);
+}
 
 static void mark_live(struct interp_run *r)
 {
@@ -291,7 +296,7 @@ static int64_t cost_of(const struct interp_run *r)
 static bool plan(struct interp_run *r, void *const *slots, int threads)
 {
     const struct ir_kernel *k = r->k;
-    r->id = atomic_fetch_add_explicit(&next_id, 1, memory_order_relaxed);
+    r->id = interp_next_id();
     r->points = 1;
     for (int a = 0; a < k->rank; a++)
         r->points *= k->shape[a];
@@ -333,7 +338,7 @@ static bool plan(struct interp_run *r, void *const *slots, int threads)
     interp_size_programs(r);
     r->small = cost_of(r) < SMALL_COST;
     r->point_cost = point_cost(k);
-    return true;
+    return k->steps < 2 || interp_steps_plan(r, threads);
 }
 
 struct interp_run *interp_new(const struct ir_kernel *k, void *const *slots, int threads)
@@ -361,6 +366,8 @@ void interp_free(struct interp_run *r)
 int64_t interp_cost(const struct ir_kernel *k)
 {
     int64_t cost = point_cost(k);
+    if (k->steps > 1 && __builtin_mul_overflow(cost, (int64_t)k->steps, &cost))
+        return INT64_MAX;
     for (int a = 0; a < k->rank; a++)
         if (__builtin_mul_overflow(cost, k->shape[a], &cost))
             return INT64_MAX;

@@ -1,5 +1,5 @@
 /* Running a planned run: its units, by what the run makes; and describing it in words. */
-#include "compute/cpu/interp/interp_units.h"
+#include "compute/cpu/interp/interp_steps.h"
 
 int64_t interp_units(const struct interp_run *r)
 {
@@ -9,11 +9,15 @@ int64_t interp_units(const struct interp_run *r)
 void interp_set_watch(struct interp_run *r, struct interp_watch *w)
 {
     r->watch = w;
+    for (int i = 0; i < 2 && r->steps.n; i++)
+        r->steps.levels[i]->watch = w;
 }
 
 void interp_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s)
 {
-    if (r->scan)
+    if (r->steps.n)
+        interp_steps_unit(r, unit, s);
+    else if (r->scan)
         interp_scan_unit(r, unit, s);
     else if (r->reduces)
         interp_reduce_unit(r, unit, s);
@@ -44,6 +48,8 @@ void interp_finish(struct interp_run *r, struct interp_scratch *s)
 void interp_rewind(struct interp_run *r)
 {
     r->kept.pass++;
+    for (int i = 0; i < 2 && r->steps.n; i++)
+        r->steps.levels[i]->kept.pass++;
     r->round = 0;
     if (r->beside)
         interp_rewind(r->beside);
@@ -60,6 +66,8 @@ const char *interp_shape(const struct interp_run *r)
     }
     if (r->scan)
         return r->first_reduced + 1 == r->n_order ? "scan-inner" : "scan-outer";
+    if (r->steps.n)
+        return "steps";
     if (r->mode == MODE_TILE)
         return "tile";
     if (r->ctx.any_shift)
@@ -83,4 +91,6 @@ void interp_describe(const struct interp_run *r, struct strb *out)
     for (int i = 0; i < r->n_order; i++)
         strb_addf(out, " %d", r->order[i]);
     strb_addc(out, '\n');
+    if (r->steps.n)
+        interp_steps_describe(r, out);
 }

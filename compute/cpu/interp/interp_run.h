@@ -9,6 +9,7 @@
  * From the top down; each file calls only those below it:
  *   interp_new  interp_plan.c   operands, axis order, way of running, units
  *               interp_abreast.c  runs whose units alternate
+ *               interp_steps.c  several steps by tiles
  *   interp_unit interp_run.c    units, by what the run makes
  *               interp_store.c, interp_reduce.c, interp_arg.c, interp_scan.c
  *                               runs a unit's part of a box, block by block
@@ -62,9 +63,31 @@ struct run_contexts {
     uint32_t coords;   /* size of such a table */
 };
 
+/* A tiled axis of several steps. */
+struct steps_axis {
+    int axis;
+    int64_t n, reach; /* extent; how far away a step reads */
+    bool wraps;
+    int64_t tile, tiles; /* rows of a tile (n: not cut), and how many tiles */
+};
+
+/* Several steps in a pass (interp_steps.c). */
+struct run_steps {
+    uint32_t n; /* 0: one step */
+    int n_axes;
+    struct steps_axis axes[2];  /* slowest first */
+    int64_t inner;              /* points of the other axes */
+    int *field;                 /* operand → the output whose field it is, or -1 */
+    struct steps_place *places; /* [box][operand][axis] */
+    size_t *buffers;            /* output → where in the scratch memory its field lies */
+    size_t bytes, moves;        /* of a step's fields there; of the operands' moves before them */
+    struct interp_run
+        *levels[2]; /* the same kernel for the first step, and those before the last */
+};
+
 /* What a thread's scratch must hold (interp_fit), in bytes. */
 struct run_needs {
-    size_t accumulators, staging;
+    size_t accumulators, staging, tiles;
     size_t carved, registers; /* of any program of the run, and of its registers */
 };
 
@@ -132,6 +155,8 @@ struct interp_run {
     /* interp_abreast.c: units follow those of a run before; the run whose units follow these */
     bool is_abreast;
     struct interp_run *beside;
+
+    struct run_steps steps;
 
     struct run_needs needs;
     struct run_programs kept;

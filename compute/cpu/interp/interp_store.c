@@ -225,6 +225,17 @@ static void grouped(struct interp_run *r, int64_t box, int64_t from, int64_t to,
     }
 }
 
+void interp_store_rows(struct interp_run *r, int64_t box, int64_t from, int64_t to,
+                       struct interp_scratch *s)
+{
+    if (r->mode != MODE_GROUPED) {
+        interp_store_range(interp_bind(r, box, false, 0, s), from, to);
+        return;
+    }
+    for (; from < to; from += r->unit_size)
+        grouped(r, box, from, from + r->unit_size < to ? from + r->unit_size : to, s);
+}
+
 void interp_store_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s)
 {
     int64_t box = interp_part(r, r->n_boxes, unit);

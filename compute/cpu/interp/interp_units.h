@@ -11,6 +11,15 @@
 
 /* Storing kernels (interp_store.c). */
 void interp_store_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s);
+/* MODE_GROUPED: rows [from, to) of a box. MODE_LINEAR: its points. */
+void interp_store_rows(struct interp_run *r, int64_t box, int64_t from, int64_t to,
+                       struct interp_scratch *s);
+uint64_t interp_next_id(void); /* of a run, unique in this process */
+/* Whether what the run is for is not wanted any more, as far as that was asked. */
+static inline bool interp_given_up(const struct interp_run *r)
+{
+    return r->watch && atomic_load_explicit(&r->watch->is_over, memory_order_relaxed);
+}
 int64_t interp_item_bytes(const struct interp_run *r); /* bytes of a point in all outputs */
 /* MODE_GROUPED: bytes of the end columns of `rows` rows, in all outputs. */
 size_t interp_ends_bytes(const struct interp_run *r, int64_t rows);
