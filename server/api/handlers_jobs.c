@@ -9,6 +9,7 @@
 #include "compute/base/clock.h"
 #include "compute/culprit/culprit.h"
 #include "compute/program/program.h"
+#include "server/admin/audit.h"
 #include "server/api/handlers.h"
 #include "server/api/list.h"
 #include "server/body/program_body.h"
@@ -198,13 +199,14 @@ void job_list_get(struct request *req)
     list_reply(req, &list);
 }
 
-/* ret_wait: NULL if the request cannot wait. */
+/* An operator's route means everybody's jobs. ret_wait: NULL if the request cannot wait. */
 static struct user_job *find(struct request *req, bool *ret_wait)
 {
     struct err e = ERR_INIT;
     struct user_job *j = NULL;
+    const struct principal *whose = req->route->access == ACCESS_OPERATOR ? NULL : req->principal;
     if ((ret_wait ? wants_wait(req, ret_wait, &e) : request_plain(req, &e)) == ERR_OK &&
-        jobs_find(req->server->jobs, req->principal, req->param[0], &j, &e) == ERR_OK)
+        jobs_find(req->server->jobs, whose, req->param[0], &j, &e) == ERR_OK)
         return j;
     http_reply_error(req, &e);
     return NULL;
@@ -218,12 +220,10 @@ void job_get(struct request *req)
         reply_job(req, 200, 200, j, wait, job_ends(j));
 }
 
-void job_delete(struct request *req)
+/* Cancels the job, or forgets it once it has ended; the reference is taken. */
+static void end_job(struct request *req, struct user_job *j)
 {
     struct err e = ERR_INIT;
-    struct user_job *j = find(req, NULL);
-    if (!j)
-        return;
     if (!job_ended(j)) {
         const uint64_t ends = job_ends(j);
         job_cancel(j);
@@ -235,6 +235,25 @@ void job_delete(struct request *req)
     else
         http_reply_error(req, &e);
     job_unref(j);
+}
+
+void job_delete(struct request *req)
+{
+    struct user_job *j = find(req, NULL);
+    if (j)
+        end_job(req, j);
+}
+
+void admin_job_delete(struct request *req)
+{
+    struct user_job *j = find(req, NULL);
+    if (!j) {
+        audit_did(req->server->audit, req, "delete_job", ERR_NOT_FOUND, "%.80s", req->param[0]);
+        return;
+    }
+    audit_did(req->server->audit, req, job_ended(j) ? "delete_job" : "cancel_job", ERR_OK, "%s/%s",
+              job_owner(j), job_id(j));
+    end_job(req, j);
 }
 
 void job_resume_post(struct request *req)

@@ -47,6 +47,22 @@ const struct route route_table[] = {
     {"DELETE", "/v1/faults/{which}", BODY_NONE, fault_delete, "/v1/faults/{which}",
      ACCESS_OPERATOR},
 
+    {"GET", "/v1/admin/sessions", BODY_NONE, admin_sessions_get, "/v1/admin/sessions",
+     ACCESS_OPERATOR},
+    {"DELETE", "/v1/admin/sessions/{id}", BODY_NONE, admin_session_delete,
+     "/v1/admin/sessions/{id}", ACCESS_OPERATOR},
+    {"GET", "/v1/admin/jobs", BODY_NONE, admin_jobs_get, "/v1/admin/jobs", ACCESS_OPERATOR},
+    {"DELETE", "/v1/admin/jobs/{id}", BODY_NONE, admin_job_delete, "/v1/admin/jobs/{id}",
+     ACCESS_OPERATOR},
+    {"GET", "/v1/admin/arrays", BODY_NONE, admin_arrays_get, "/v1/admin/arrays", ACCESS_OPERATOR},
+    {"DELETE", "/v1/admin/arrays/{id}", BODY_NONE, admin_array_delete, "/v1/admin/arrays/{id}",
+     ACCESS_OPERATOR},
+    {"GET", "/v1/admin/principals", BODY_NONE, admin_principals_get, "/v1/admin/principals",
+     ACCESS_OPERATOR},
+    {"DELETE", "/v1/admin/principals/{principal}", BODY_NONE, admin_principal_delete,
+     "/v1/admin/principals/{principal}", ACCESS_OPERATOR},
+    {"GET", "/v1/admin/audit", BODY_NONE, admin_audit_get, "/v1/admin/audit", ACCESS_OPERATOR},
+
     {"POST", "/v1/layouts", BODY_BUFFERED, layouts_post, "/v1/layouts"},
 
     {"POST", "/v1/evaluate", BODY_BUFFERED, evaluate_post, "/v1/evaluate", .works = true},

@@ -27,6 +27,7 @@ struct auth {
     struct session_limits limits;
     _Atomic uint64_t refused, told_ns; /* tokens since the last line about them, and its time */
     struct principal *local;           /* NULL: accounts are configured */
+    pthread_mutex_t changing; /* held while accounts are applied or one ends; taken first */
     pthread_mutex_t opening;  /* guards opening and closing a principal; taken before `lock` */
     _Atomic uint64_t edition; /* of the accounts: how often they were replaced */
 
@@ -35,6 +36,7 @@ struct auth {
     struct token *tokens;     /* `user` is an index into users */
     struct principal **users; /* by number */
     size_t n_tokens;
+    uint64_t last; /* principal's number */
 };
 
 /* --- principals --- */
@@ -201,8 +203,9 @@ static bool is_among(const struct principal *p, struct principal *const *users, 
     return n > 0;
 }
 
-enum err_code auth_apply(struct auth *a, const struct accounts *accounts, struct err *e)
+static enum err_code apply(struct auth *a, const struct accounts *accounts, struct err *e)
 {
+    lock_held(&a->changing);
     /* one more than needed, so that NULL always means no memory */
     struct principal **users = mem_calloc(accounts->n_users + 1, sizeof(struct principal *));
     struct principal *made = NULL;
@@ -225,6 +228,7 @@ enum err_code auth_apply(struct auth *a, const struct accounts *accounts, struct
         struct principal *p = made;
         made = p->next;
         p->next = a->list;
+        p->number = ++a->last;
         a->list = p;
     }
     for (size_t i = 0; i < accounts->n_users; i++)
@@ -245,6 +249,34 @@ enum err_code auth_apply(struct auth *a, const struct accounts *accounts, struct
     return ERR_OK;
 }
 
+enum err_code auth_apply(struct auth *a, const struct accounts *accounts, struct err *e)
+{
+    pthread_mutex_lock(&a->changing);
+    enum err_code code = apply(a, accounts, e);
+    pthread_mutex_unlock(&a->changing);
+    return code;
+}
+
+/* A request that had been let in before ends when it looks again (auth_lasts), and finds nothing
+ * that is left until then. */
+enum err_code auth_end(struct auth *a, struct principal *p, struct err *e)
+{
+    pthread_mutex_lock(&a->changing);
+    pthread_rwlock_wrlock(&a->lock);
+    const bool was = atomic_exchange(&p->gone, true);
+    size_t n = 0;
+    for (size_t i = 0; i < a->n_tokens; i++)
+        if (a->users[a->tokens[i].user] != p)
+            a->tokens[n++] = a->tokens[i];
+    a->n_tokens = n;
+    atomic_fetch_add(&a->edition, 1);
+    pthread_rwlock_unlock(&a->lock);
+    if (!was)
+        close_principal(a, p);
+    pthread_mutex_unlock(&a->changing);
+    return was ? err_set(e, ERR_NOT_FOUND, "there is no principal '%.80s'", p->name) : ERR_OK;
+}
+
 static enum err_code make_local(struct auth *a, struct err *e)
 {
     static const struct user local = {.name = LOCAL_USER, .role = ROLE_OPERATOR, .weight = 1};
@@ -253,6 +285,7 @@ static enum err_code make_local(struct auth *a, struct err *e)
         return err_oom(e);
     pthread_rwlock_wrlock(&a->lock);
     a->list = a->local = p;
+    p->number = ++a->last;
     set_user(a, p, &local);
     pthread_rwlock_unlock(&a->lock);
     return open_principal(a, p, e);
@@ -266,6 +299,7 @@ enum err_code auth_new(struct engine *engine, const struct session_limits *limit
         return err_oom(e);
     a->engine = engine;
     a->limits = *limits;
+    pthread_mutex_init(&a->changing, NULL);
     pthread_mutex_init(&a->opening, NULL);
     pthread_rwlock_init(&a->lock, NULL);
     enum err_code code = accounts ? auth_apply(a, accounts, e) : make_local(a, e);
@@ -296,6 +330,7 @@ void auth_free(struct auth *a)
     mem_free(a->users);
     pthread_rwlock_destroy(&a->lock);
     pthread_mutex_destroy(&a->opening);
+    pthread_mutex_destroy(&a->changing);
     mem_free(a);
 }
 
@@ -399,6 +434,7 @@ enum err_code auth_identify(struct request *req, struct err *e)
     TRY(count(&p->requests, atomic_load(&p->max_requests), "requests are in flight", "requests",
               e));
     req->principal = p;
+    atomic_store_explicit(&p->used_us, clock_date_us(), memory_order_relaxed);
     return ERR_OK;
 }
 
@@ -451,6 +487,18 @@ struct principal *auth_find(struct auth *a, const char *name)
     return p;
 }
 
+/* The list is in reverse order. */
+struct principal *auth_next(struct auth *a, uint64_t after)
+{
+    struct principal *next = NULL;
+    pthread_rwlock_rdlock(&a->lock);
+    for (struct principal *p = a->list; p && p->number > after; p = p->next)
+        if (!atomic_load(&p->gone))
+            next = p;
+    pthread_rwlock_unlock(&a->lock);
+    return next;
+}
+
 enum err_code auth_open(struct auth *a, const char *name, struct principal **ret, struct err *e)
 {
     struct principal *p = auth_find(a, name);
@@ -482,10 +530,13 @@ void auth_quotas(struct auth *a, struct principal *p, struct quotas *ret_may,
     *ret_has = (struct quotas){.device_memory = account_used(p->account),
                                .host_memory = account_host_used(p->account),
                                .request_memory = meter_used(p->memory),
-                               .arrays = handles_count(p->handles),
-                               .sessions = sessions_count(p->sessions) - 1,
                                .requests = atomic_load(&p->requests),
                                .connections = atomic_load(&p->connections)};
+    if (atomic_load(&p->open)) {
+        const int64_t sessions = sessions_count(p->sessions); /* 0 once it is gone */
+        ret_has->arrays = handles_count(p->handles);
+        ret_has->sessions = sessions ? sessions - 1 : 0;
+    }
 }
 
 void auth_each(struct auth *a, void (*visit)(void *user, struct principal *p), void *user)

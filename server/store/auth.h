@@ -33,10 +33,12 @@ struct principal {
     _Atomic uint32_t weight; /* its share of the device, relative to other users */
     _Atomic int role;        /* enum role */
     _Atomic uint64_t n_requests, bytes_in, bytes_out; /* for metrics.c: of all ended requests */
-    _Atomic bool gone;                                /* for good: grants to it are void */
-    double worked;                                    /* for struct http_user */
+    _Atomic int64_t used_us; /* when its last request began, since 1970; 0: none has */
+    _Atomic bool gone;       /* for good: grants to it are void */
+    _Atomic bool open;       /* the tables exist */
+    uint64_t number;         /* order of creation */
+    double worked;           /* for struct http_user */
     /* private to auth.c */
-    _Atomic bool open;        /* the tables exist */
     struct quotas quotas;     /* under the table's lock */
     _Atomic int64_t requests; /* in flight */
     _Atomic int64_t connections;
@@ -52,6 +54,10 @@ void auth_free(struct auth *a); /* releases every session and handle; no request
 
 /* Replaces the accounts. ERR_OUT_OF_MEMORY: the old ones stay. */
 enum err_code auth_apply(struct auth *a, const struct accounts *accounts, struct err *e) must_check;
+
+/* Ends a principal before the file says so: its tokens are refused, and all that it has is gone. An
+ * account of that name that is applied later is another principal. ERR_NOT_FOUND: it is gone. */
+enum err_code auth_end(struct auth *a, struct principal *p, struct err *e) must_check;
 
 /* Sets req->principal and counts the request among those in flight. ERR_UNAUTHORIZED (the reply
  * gets WWW-Authenticate), ERR_QUOTA, ERR_OUT_OF_MEMORY. */
@@ -74,6 +80,9 @@ int64_t auth_max_body(const struct principal *p);
 
 /* The principal of that name; NULL: no such account. */
 struct principal *auth_find(struct auth *a, const char *name);
+/* The next principal after that number, whether or not it has used the daemon; NULL: that was the
+ * last one. It is not freed while the daemon runs, but may be gone any time. */
+struct principal *auth_next(struct auth *a, uint64_t after);
 /* The same with its tables created. ERR_NOT_FOUND, ERR_OUT_OF_MEMORY. */
 enum err_code auth_open(struct auth *a, const char *name, struct principal **ret,
                         struct err *e) must_check;

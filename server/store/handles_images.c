@@ -95,6 +95,43 @@ enum err_code handle_restore(struct handle_space *s, const struct handle_image *
     return code;
 }
 
+/* --- for operators --- */
+
+enum err_code handle_end(struct handles *t, const char *id, struct handle *ret, struct err *e)
+{
+    pthread_mutex_lock(&t->lock);
+    struct entry *x = handles_find(t, id);
+    if (x) {
+        handles_snapshot(x, ret);
+        handles_unlink(x);
+        handles_tell(t, NULL, x->id);
+    }
+    pthread_mutex_unlock(&t->lock);
+    if (!x)
+        return err_set(e, ERR_NOT_FOUND, "there is no array '%.80s'", id);
+    handles_entry_free(x);
+    return ERR_OK;
+}
+
+size_t handle_list_all(struct handles *t, uint64_t after, size_t limit, struct handle *ret,
+                       bool *ret_more)
+{
+    size_t n = 0;
+    struct entry *x, *tmp;
+    *ret_more = false;
+    pthread_mutex_lock(&t->lock);
+    HASH_ITER (hh, t->by_id, x, tmp) {
+        if (x->seq <= after)
+            continue;
+        *ret_more = n == limit;
+        if (n == limit)
+            break;
+        handles_snapshot(x, &ret[n++]);
+    }
+    pthread_mutex_unlock(&t->lock);
+    return n;
+}
+
 /* --- permissions --- */
 
 enum err_code handle_owned(const struct handle *h, struct err *e)

@@ -71,7 +71,9 @@ LEASE = {"token": ID}
 SHARE = {"principal": TEXT, "access": TEXT}
 SHARES = {"shares": [SHARE]}
 PLACE = {"location": TEXT}
-LISTS = {of: {of: [OBJECT], "next": Maybe(NAME)} for of in ("sessions", "jobs", "functions")}
+LISTS = {of: {of: [OBJECT], "next": Maybe(NAME)} for of in ("sessions", "jobs", "functions", "arrays", "principals", "entries")}
+ADMIN = {"sessions": "sessions", "jobs": "jobs", "arrays": "arrays", "principals": "principals", "audit": "entries"}  # and their lists
+ENDS = ("session", "job", "array", "principal")
 HANDED_OVER = ({"size": COUNT}, {"status": COUNT})
 
 _JOB = {"step": COUNT, "steps": COUNT, "steps_per_s": NUMBER, "elapsed_s": NUMBER, "device_s": NUMBER}
