@@ -136,6 +136,29 @@ static void count_share(void *user, const char *id, const struct principal *owne
     c->n += owner == c->who;
 }
 
+/* What the accounts file says, and what is changed. No quota: null. */
+static void put_settings(struct json_writer *w, struct auth *a, const struct principal *p)
+{
+    struct user file;
+    struct setting_changes c;
+    auth_changes(a, p, &file, &c);
+    for (int changed = 0; changed < 2; changed++) {
+        json_put_key(w, changed ? "changed" : "accounts");
+        json_open_object(w);
+        for (size_t i = 0; i < SETTINGS; i++) {
+            const int64_t v = changed ? c.of[i].value : user_setting(&file, i);
+            if (changed && !c.of[i].set)
+                continue;
+            json_put_key(w, setting_name(i));
+            if (v)
+                json_put_i64(w, v);
+            else
+                json_put_null(w);
+        }
+        json_close_object(w);
+    }
+}
+
 void put_others_principal(struct json_writer *w, struct server *server, struct principal *p)
 {
     struct counted leases = {p, 0}, shares = {p, 0};
@@ -144,6 +167,7 @@ void put_others_principal(struct json_writer *w, struct server *server, struct p
     share_each_of_all(server->shares, count_share, &shares);
     json_open_object(w);
     put_principal_members(w, server->auth, p);
+    put_settings(w, server->auth, p);
     put_time(w, "last_used", atomic_load(&p->used_us));
     json_put_member_i64(w, "bytes_in", (int64_t)atomic_load(&p->bytes_in));
     json_put_member_i64(w, "bytes_out", (int64_t)atomic_load(&p->bytes_out));

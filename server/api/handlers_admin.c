@@ -9,8 +9,11 @@
 #include "server/admin/put.h"
 #include "server/api/handlers.h"
 #include "server/api/list.h"
+#include "server/body/request.h"
 #include "server/jobs/jobs.h"
 #include "server/store/auth.h"
+
+#define PRINCIPAL_JSON_MAX 4096
 
 #define SEQ_BITS 44 /* a hundred thousand a second for five years */
 #define SEQ_MOST (((uint64_t)1 << SEQ_BITS) - 1)
@@ -270,6 +273,61 @@ void admin_session_delete(struct request *req)
 void admin_principal_delete(struct request *req)
 {
     http_offload_long(req, principal_ends);
+}
+
+/* --- settings --- */
+
+/* null: the accounts file's again; 0: no quota. */
+static enum err_code read_settings(struct json body, struct setting_wishes *ret, struct err *e)
+{
+    const struct json quotas = json_member(body, "quotas");
+    TRY(JSON_MEMBERS(body, e, "weight", "quotas"));
+    if (json_present(quotas))
+        TRY(JSON_MEMBERS(quotas, e, "device_memory", "host_memory", "request_memory", "arrays",
+                         "sessions", "requests", "connections", "body"));
+    for (size_t i = 0; i < SETTINGS; i++) {
+        const struct json v = json_member(i ? quotas : body, setting_name(i));
+        ret->given[i] = json_present(v);
+        ret->of[i].set = json_given(v);
+        if (ret->of[i].set)
+            TRY(json_get_i64(v, !i, setting_most(i), &ret->of[i].value, e));
+    }
+    return ERR_OK;
+}
+
+static enum err_code change(struct request *req, struct strb *out, struct strb *said, struct err *e)
+{
+    struct json body;
+    struct principal *p;
+    struct setting_wishes w = {0};
+    TRY(request_plain(req, e));
+    TRY(request_body(req, false, &body, e));
+    TRY(read_settings(body, &w, e));
+    if (!strb_reserve(out, PRINCIPAL_JSON_MAX))
+        return err_oom(e);
+    TRY(auth_open(req->server->auth, req->param[0], &p, e));
+    TRY(auth_change(req->server->auth, p, &w, e));
+    for (size_t i = 0; i < SETTINGS; i++)
+        if (w.given[i] && w.of[i].set)
+            strb_addf(said, " %s=%lld", setting_name(i), (long long)w.of[i].value);
+        else if (w.given[i])
+            strb_addf(said, " %s=accounts", setting_name(i));
+    struct json_writer json = JSON_WRITER(out);
+    put_others_principal(&json, req->server, p);
+    return ERR_OK;
+}
+
+void admin_principal_patch(struct request *req)
+{
+    struct err e = ERR_INIT;
+    _cleanup_strb_ struct strb out = {0}, said = {0};
+    const enum err_code code = change(req, &out, &said, &e);
+    audit_did(req->server->audit, req, "set_principal", code, "%.80s%s", req->param[0],
+              said.len && !said.failed ? said.data : "");
+    if (code != ERR_OK)
+        http_reply_error(req, &e);
+    else
+        http_reply_json(req, 200, &out);
 }
 
 /* --- the audit --- */

@@ -199,14 +199,13 @@ void job_list_get(struct request *req)
     list_reply(req, &list);
 }
 
-/* An operator's route means everybody's jobs. ret_wait: NULL if the request cannot wait. */
+/* ret_wait: NULL if the request cannot wait. */
 static struct user_job *find(struct request *req, bool *ret_wait)
 {
     struct err e = ERR_INIT;
     struct user_job *j = NULL;
-    const struct principal *whose = req->route->access == ACCESS_OPERATOR ? NULL : req->principal;
     if ((ret_wait ? wants_wait(req, ret_wait, &e) : request_plain(req, &e)) == ERR_OK &&
-        jobs_find(req->server->jobs, whose, req->param[0], &j, &e) == ERR_OK)
+        jobs_find(req->server->jobs, req->principal, req->param[0], &j, &e) == ERR_OK)
         return j;
     http_reply_error(req, &e);
     return NULL;
@@ -244,16 +243,20 @@ void job_delete(struct request *req)
         end_job(req, j);
 }
 
+/* Of everybody's jobs. */
 void admin_job_delete(struct request *req)
 {
-    struct user_job *j = find(req, NULL);
-    if (!j) {
-        audit_did(req->server->audit, req, "delete_job", ERR_NOT_FOUND, "%.80s", req->param[0]);
+    struct err e = ERR_INIT;
+    struct user_job *j = NULL;
+    if (request_plain(req, &e) == ERR_OK &&
+        jobs_find(req->server->jobs, NULL, req->param[0], &j, &e) == ERR_OK) {
+        audit_did(req->server->audit, req, job_ended(j) ? "delete_job" : "cancel_job", ERR_OK,
+                  "%s/%s", job_owner(j), job_id(j));
+        end_job(req, j);
         return;
     }
-    audit_did(req->server->audit, req, job_ended(j) ? "delete_job" : "cancel_job", ERR_OK, "%s/%s",
-              job_owner(j), job_id(j));
-    end_job(req, j);
+    audit_did(req->server->audit, req, "delete_job", e.code, "%.80s", req->param[0]);
+    http_reply_error(req, &e);
 }
 
 void job_resume_post(struct request *req)

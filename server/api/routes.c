@@ -59,6 +59,8 @@ const struct route route_table[] = {
      ACCESS_OPERATOR},
     {"GET", "/v1/admin/principals", BODY_NONE, admin_principals_get, "/v1/admin/principals",
      ACCESS_OPERATOR},
+    {"PATCH", "/v1/admin/principals/{principal}", BODY_BUFFERED, admin_principal_patch,
+     "/v1/admin/principals/{principal}", ACCESS_OPERATOR},
     {"DELETE", "/v1/admin/principals/{principal}", BODY_NONE, admin_principal_delete,
      "/v1/admin/principals/{principal}", ACCESS_OPERATOR},
     {"GET", "/v1/admin/audit", BODY_NONE, admin_audit_get, "/v1/admin/audit", ACCESS_OPERATOR},

@@ -1,7 +1,9 @@
 """The operator's hands: everybody's things listed and ended, and the record of who did what. ann is the operator, bob and eve are users."""
 import http.client
 import json
+import os
 import re
+import signal
 import threading
 
 import numpy as np
@@ -328,6 +330,98 @@ def test_ends_while_everything_runs(house, accounts):
     assert [p["name"] for p in everybodys(ann, "principals")] == ["ann"]
 
 
+# --- settings ---
+
+def settings_of(c, name):
+    p = principal(c, name)
+    return p["weight"], p["quotas"]["arrays"]["limit"], p["accounts"]["weight"], p["accounts"]["arrays"], p["changed"]
+
+
+def test_settings_are_changed(house, accounts):
+    d, ann, bob, eve = house()
+    r = ann.patch("/v1/admin/principals/bob", {"weight": 7, "quotas": {"arrays": 2, "device_memory": 100000}})
+    assert r.status == 200 and r.json()["changed"] == {"weight": 7, "device_memory": 100000, "arrays": 2}
+    assert settings_of(ann, "bob") == (7, 2, 1, None, {"weight": 7, "device_memory": 100000, "arrays": 2})
+    assert bob.info()["principal"]["weight"] == 7
+    bob.upload(np.ones(3), "u")
+    bob.upload(np.ones(3), "v")
+    bob.fails(429, "quota_exceeded", bob.post("/v1/arrays", {"shape": [3]}))
+    bob.delete("/v1/arrays/v")
+    bob.fails(429, "quota_exceeded", bob.post("/v1/arrays", {"shape": [1000000]}))
+    ann.patch("/v1/admin/principals/bob", {"weight": None, "quotas": {"device_memory": None}})
+    assert settings_of(ann, "bob") == (1, 2, 1, None, {"arrays": 2})
+    assert bob.post("/v1/arrays", {"shape": [1000000]}).status == 201
+    assert ann.patch("/v1/admin/principals/bob", {"quotas": {"arrays": None}}).json()["changed"] == {}
+    assert [x[1:3] for x in actions(ann)][0] == ("set_principal", "bob weight=7 device_memory=100000 arrays=2")
+    assert [x[1:3] for x in actions(ann)][1] == ("set_principal", "bob weight=accounts device_memory=accounts")
+
+
+def test_the_file_counts_again_once_its_line_changes(house, accounts):
+    d, ann, bob, eve = house()
+    text = accounts.path.read_text()
+    ann.patch("/v1/admin/principals/bob", {"weight": 7, "quotas": {"arrays": 20}})
+    accounts.reload(d)  # it says what it said
+    assert settings_of(ann, "bob") == (7, 20, 1, None, {"weight": 7, "arrays": 20})
+    accounts.write(text.replace("[bob]\n", "[bob]\narrays = 5\n"))
+    accounts.reload(d)
+    assert settings_of(ann, "bob") == (7, 5, 1, 5, {"weight": 7})
+    assert ann.patch("/v1/admin/principals/bob", {"quotas": {"arrays": 0}}).json()["changed"] == {"weight": 7, "arrays": None}
+    assert settings_of(ann, "bob")[1] == 100000  # no quota of its own, but the daemon's limit
+    accounts.write(text)
+    accounts.reload(d)
+    assert settings_of(ann, "bob") == (7, 100000, 1, None, {"weight": 7})
+    assert accounts.path.read_text() == text
+    ann.delete("/v1/admin/principals/bob")
+    accounts.reload(d)
+    assert settings_of(ann, "bob") == (1, 100000, 1, None, {})  # somebody new
+
+
+def test_what_no_setting_can_be(house):
+    d, ann, bob, eve = house()
+    for body, code, pointer in (({"weight": 0}, "bad_field", "/weight"), ({"weight": 1001}, "bad_field", "/weight"),
+                                ({"weight": 1.5}, "bad_field", "/weight"), ({"role": "operator"}, "unknown_field", "/role"),
+                                ({"quotas": {"arrays": -1}}, "bad_field", "/quotas/arrays"), ({"quotas": 3}, None, "/quotas"),
+                                ({"quotas": {"arrays": 10 ** 10}}, "bad_field", "/quotas/arrays"),
+                                ({"quotas": {"names": 1}}, "unknown_field", "/quotas/names")):
+        r = ann.patch("/v1/admin/principals/bob", body)
+        assert r.status == 422 and r.json()["pointer"] == pointer and code in (None, r.code), (body, r)
+    ann.fails(404, "not_found", ann.patch("/v1/admin/principals/nobody", {"weight": 1}))
+    assert settings_of(ann, "bob") == (1, 100000, 1, None, {})
+
+
+@pytest.mark.parametrize("kept", ["journal", "state"])
+def test_settings_outlive_the_daemon(daemon_with, accounts, tmp_path, kept):
+    for name, role in (("ann", "operator"), ("bob", "user"), ("eve", "user")):
+        accounts.add(name, role=role)
+    options = ["--accounts", accounts.path, *(["--state-dir", tmp_path / "state", "--no-keeper"] if kept == "state" else [])]
+    d = daemon_with(*options)
+    ann, bob = (accounts.client(d, name) for name in ("ann", "bob"))
+    bob.upload(np.ones(100000), "u")
+    for name in ("bob", "eve"):  # eve has not used the daemon
+        assert ann.patch(f"/v1/admin/principals/{name}", {"weight": 7, "quotas": {"arrays": 1, "device_memory": 1000}}).status == 200
+    ann.patch("/v1/admin/principals/ann", {"weight": 3})
+    ann.patch("/v1/admin/principals/ann", {"weight": None})
+    if kept == "journal":
+        before = d.pid
+        os.kill(before, signal.SIGKILL)
+        until(lambda: d.log().count(" ready ") == 2)
+        d.parse_ready([line for line in d.log().splitlines() if " ready " in line][-1].split(" ready ", 1)[1])
+    else:
+        d.stop()
+        accounts.write(accounts.path.read_text().replace("[eve]\n", "[eve]\nweight = 2\n"))
+        d = daemon_with(*options)
+    for c in (ann, bob):
+        c.close()
+    ann, bob = (accounts.client(d, name) for name in ("ann", "bob"))
+    changed = {"weight": 7, "arrays": 1, "device_memory": 1000}
+    assert settings_of(ann, "bob") == (7, 1, 1, None, changed) and settings_of(ann, "ann")[4] == {}
+    assert settings_of(ann, "eve")[4] == (changed if kept == "journal" else {"arrays": 1, "device_memory": 1000})
+    np.testing.assert_array_equal(bob.download("u"), np.ones(100000))  # what exists is kept
+    bob.fails(429, "quota_exceeded", bob.post("/v1/arrays", {"shape": [3]}))
+    for c in (ann, bob):
+        c.close()
+
+
 # --- the audit ---
 
 def test_the_audit_is_bounded(daemon_with):
@@ -423,8 +517,11 @@ def test_python(house, accounts):
     xp.admin_end("array", a["array"]["id"])
     session = next(s for s in xp.admin("sessions") if s["owner"] == "bob")["session"]["id"]
     xp.admin_end("session", session)
+    assert xp.admin_set("bob", weight=5, quotas={"arrays": 9})["changed"] == {"weight": 5, "arrays": 9}
+    assert xp.admin_set("bob", reset=["weight"])["changed"] == {"arrays": 9}
     xp.admin_end("principal", "eve")
-    assert [x["action"] for x in xp.admin("audit")] == ["cancel_job", "delete_array", "delete_session", "delete_principal"]
+    assert [x["action"] for x in xp.admin("audit")] == ["cancel_job", "delete_array", "delete_session", "set_principal", "set_principal",
+                                                    "delete_principal"]
     for wrong in ((xp.admin, "names"), (xp.admin_end, "function", "f"), (xp.admin_end, "array", "")):
         with pytest.raises(ValueError):
             wrong[0](*wrong[1:])

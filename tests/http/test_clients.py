@@ -64,6 +64,7 @@ listAllArrays   admin               -                      -
 endArray        admin_end           -                      -
 listPrincipals  admin               -                      -
 endPrincipal    admin_end           -                      -
+setPrincipal    admin_set           -                      -
 getAudit        admin               -                      -
 createFunction  -                   -                      defineFunction
 putFunction     define              arrayd_function_define defineFunction
