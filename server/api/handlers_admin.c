@@ -2,8 +2,8 @@
  * their ends.
  *
  * Numbers in order of creation are a principal's own, so a place in a list of all is the
- * principal's number and the entry's number together. Ends are on a worker: releasing thousands of
- * arrays takes long. */
+ * principal's number and the entry's number together. Lists and ends are on a worker: the leases
+ * and shares of a thousand arrays are looked up, or thousands of arrays released. */
 #include "server/admin/audit.h"
 #include "server/admin/ends.h"
 #include "server/admin/put.h"
@@ -93,12 +93,17 @@ static void release_session(void *entry)
     session_unref(((struct others *)entry)->session);
 }
 
-void admin_sessions_get(struct request *req)
+static void reply_sessions(struct request *req)
 {
     static const struct list list = {
         "sessions", sizeof(struct others), get_sessions, put_session, number_of, release_session,
     };
     list_reply(req, &list);
+}
+
+void admin_sessions_get(struct request *req)
+{
+    http_offload_long(req, reply_sessions);
 }
 
 /* --- arrays --- */
@@ -136,12 +141,17 @@ static void release_array(void *entry)
     handle_clear(&((struct others *)entry)->array);
 }
 
-void admin_arrays_get(struct request *req)
+static void reply_arrays(struct request *req)
 {
     static const struct list list = {
         "arrays", sizeof(struct others), get_arrays, put_array, number_of, release_array,
     };
     list_reply(req, &list);
+}
+
+void admin_arrays_get(struct request *req)
+{
+    http_offload_long(req, reply_arrays);
 }
 
 /* --- jobs --- */
@@ -168,12 +178,17 @@ static void release_job(void *entry)
     job_unref(*(struct user_job **)entry);
 }
 
-void admin_jobs_get(struct request *req)
+static void reply_jobs(struct request *req)
 {
     static const struct list list = {
         "jobs", sizeof(struct user_job *), get_jobs, put_job, number_of_job, release_job,
     };
     list_reply(req, &list);
+}
+
+void admin_jobs_get(struct request *req)
+{
+    http_offload_long(req, reply_jobs);
 }
 
 /* --- principals --- */
@@ -206,13 +221,18 @@ static void keep(void *entry)
     (void)entry; /* principals are not counted */
 }
 
-void admin_principals_get(struct request *req)
+static void reply_principals(struct request *req)
 {
     static const struct list list = {
         "principals",  sizeof(struct others), get_principals,
         put_principal, number_of_principal,   keep,
     };
     list_reply(req, &list);
+}
+
+void admin_principals_get(struct request *req)
+{
+    http_offload_long(req, reply_principals);
 }
 
 /* --- ends --- */
