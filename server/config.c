@@ -162,6 +162,16 @@ const struct setting config_settings[] = {
     {"fault-window", SET_SECONDS, true, AT(fault_window), "600", 1, 86400, "SECONDS",
      "time over which fault-limit counts"},
 
+    {"audit-log", SET_TEXT, false, AT(audit_log), NULL, 0, 0, "FILE",
+     "file that gets a line of JSON for each action of an operator on what others have, refused "
+     "token and reading of the accounts"},
+    {"audit-log-size", SET_SIZE, true, AT(audit_log_size), "16MiB", 4096, ANY, "SIZE",
+     "size at which audit-log becomes FILE.1 and a new one begins"},
+    {"audit-log-files", SET_COUNT, true, AT(audit_log_files), "4", 0, 1000, "N",
+     "such older files that are kept"},
+    {"audit-entries", SET_COUNT, true, AT(audit_entries), "1000", 1, 1e6, "N",
+     "last entries of the audit that are in memory, for GET /v1/admin/audit"},
+
     {"keep-arrays", SET_FLAG, false, AT(keep_arrays), "yes", 0, 0, NULL,
      "arrays outlive a daemon that dies: its keeper holds their memory for the next one"},
     {"journal-size", SET_SIZE, true, AT(journal_size), "1GiB", 4194304, ANY, "SIZE",

@@ -57,6 +57,10 @@ struct config {
     double reuse_time;    /* seconds */
     double restart_wait;  /* seconds */
 
+    /* the audit */
+    char *audit_log; /* file, NULL: none */
+    int64_t audit_entries, audit_log_size, audit_log_files;
+
     /* faults */
     int64_t fault_limit; /* 0: none */
     double fault_window; /* seconds */

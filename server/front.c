@@ -5,6 +5,7 @@
 
 #include "compute/culprit/culprit.h"
 #include "compute/engine/engine.h"
+#include "server/admin/audit.h"
 #include "server/api/handlers.h"
 #include "server/api/metrics.h"
 #include "server/keeper/hold.h"
@@ -21,7 +22,11 @@
 static enum err_code identify(struct request *req, struct principal **whose, struct http_user *ret,
                               struct err *e)
 {
-    TRY(auth_identify(req, e));
+    enum err_code code = auth_identify(req, e);
+    if (code == ERR_UNAUTHORIZED && http_header(req, "Authorization"))
+        audit_refused(req->server->audit, req, AUDIT_LOGIN);
+    if (code != ERR_OK)
+        return code;
     struct principal *p = req->principal;
     *ret = (struct http_user){.name = p->name,
                               .memory = p->memory,
@@ -29,6 +34,14 @@ static enum err_code identify(struct request *req, struct principal **whose, str
                               .weight = &p->weight,
                               .worked = &p->worked};
     return auth_connect(req, whose, e);
+}
+
+static enum err_code authorize(const struct request *req, struct err *e)
+{
+    enum err_code code = auth_role(req, e);
+    if (code == ERR_FORBIDDEN)
+        audit_refused(req->server->audit, req, AUDIT_FORBIDDEN);
+    return code;
 }
 
 static enum err_code refuse(struct request *req, struct err *e)
@@ -95,7 +108,7 @@ struct http_calls front_calls(void)
         .routes = route_table,
         .n_routes = route_count,
         .identify = identify,
-        .authorize = auth_role,
+        .authorize = authorize,
         .lasts = auth_lasts,
         .refuse = refuse,
         .disconnected = auth_disconnect,

@@ -22,6 +22,7 @@
 #include "compute/base/worker.h"
 #include "compute/culprit/culprit.h"
 #include "compute/engine/engine.h"
+#include "server/admin/audit.h"
 #include "server/api/handlers.h"
 #include "server/api/metrics.h"
 #include "server/blame.h"
@@ -320,6 +321,7 @@ static void reload_accounts(const struct server *s)
         code = auth_apply(s->auth, &accounts, &e);
     shares_sweep(s->shares);
     leases_sweep(s->leases);
+    audit_did(s->audit, NULL, "reload_accounts", code, "%.160s", path);
     if (code != ERR_OK)
         log_event(LOG_ERROR, "SIGHUP: the accounts are unchanged", "why", e.message, NULL);
     else
@@ -451,6 +453,8 @@ static int run(struct config *config)
     if (code == ERR_OK && engine_compiles(s.engine))
         keep_heap(64 << 20);
     if (code == ERR_OK)
+        code = audit_new(config, &s.audit, &e);
+    if (code == ERR_OK)
         code = open_auth(config, &s, &e);
     if (code == ERR_OK)
         code = open_exports(config, &s, &e);
@@ -517,6 +521,7 @@ static int run(struct config *config)
     metrics_free(s.metrics);
     survive_free(s.survive);
     culprits_close(s.culprits);
+    audit_free(s.audit);
     hold_close(s.hold);
     if (code == ERR_OK)
         log_event(LOG_INFO, "stopped", NULL);

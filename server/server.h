@@ -12,6 +12,7 @@
 #define ID_SIZE        25 /* "a-" or "s-", 22 characters of base 62 (128 random bits), NUL */
 #define PRINCIPAL_SIZE 65 /* a name, NUL */
 
+struct audit;
 struct auth;
 struct config;
 struct culprits;
@@ -37,6 +38,7 @@ struct server {
     struct engine *engine;
     struct meter *memory;  /* host memory taken by all requests */
     struct auth *auth;     /* principals, their sessions and handles */
+    struct audit *audit;   /* who did what (server/admin/audit.h) */
     struct leases *leases; /* of all principals, since they bind one another */
     struct shares *shares;
     struct exports *exports; /* NULL: exports are off */

@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "compute/base/clock.h"
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
 #include "compute/memory/cells.h"
@@ -209,6 +210,7 @@ void buffer_touch(struct buffer *b)
     *(g->newest ? &g->newest->newer : &g->oldest) = b;
     g->newest = b;
     atomic_store(&b->used, atomic_fetch_add(&g->clock, 1) + 1);
+    atomic_store(&b->used_us, clock_date_us());
     pthread_mutex_unlock(&g->buffers_lock);
 }
 
@@ -377,6 +379,11 @@ void array_take_place(struct array *a, const struct array *of)
 {
     if (a->buffer != of->buffer) /* else the memory is already visible to others */
         a->buffer->id = of->buffer->id;
+}
+
+int64_t array_used_us(const struct array *a)
+{
+    return atomic_load(&a->buffer->used_us);
 }
 
 uint32_t array_buffer_refs(const struct array *a)

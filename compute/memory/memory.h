@@ -196,6 +196,8 @@ uint64_t array_memory_id(const struct array *a);
 /* A new array, not yet visible to others, will replace another: its memory gets the other's
  * array_buffer_id. */
 void array_take_place(struct array *a, const struct array *of);
+int64_t
+array_used_us(const struct array *a); /* last use of its memory, µs since 1970; 0: none yet */
 uint32_t array_buffer_refs(const struct array *a); /* arrays on its buffer, including this one */
 bool array_is_held(const struct array *a);         /* by a download */
 bool array_buffer_shared(const struct array *a);   /* other arrays use the buffer */

@@ -88,7 +88,8 @@ struct buffer {
     bool is_internal; /* the engine's own: the keeper does not know of it */
     /* in order of last use, under engine->buffers_lock */
     struct buffer *older, *newer;
-    _Atomic uint64_t used; /* engine->clock at the last use */
+    _Atomic uint64_t used;   /* engine->clock at the last use, */
+    _Atomic int64_t used_us; /* and its time, since 1970 */
 };
 
 /* --- accounts (account.c) --- */

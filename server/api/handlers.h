@@ -52,6 +52,11 @@ handler_fn program_post, job_list_get, job_get, job_delete, job_resume_post, job
 /* handlers_faults.c */
 handler_fn faults_get, faults_delete, fault_delete;
 
+/* handlers_admin.c; the job's: handlers_jobs.c */
+handler_fn admin_sessions_get, admin_session_delete, admin_jobs_get, admin_job_delete,
+    admin_arrays_get, admin_array_delete, admin_principals_get, admin_principal_patch,
+    admin_principal_delete, admin_audit_get;
+
 /* handlers_state.c */
 handler_fn snapshot_post;
 

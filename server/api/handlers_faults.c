@@ -2,6 +2,7 @@
  * work did it. For operators. */
 #include "compute/culprit/culprit.h"
 #include "protocol/json/json_writer.h"
+#include "server/admin/audit.h"
 #include "server/api/handlers.h"
 #include "server/body/meta.h"
 #include "server/body/request.h"
@@ -60,6 +61,7 @@ static void forget(struct request *req, const char *which)
     struct err e = ERR_INIT;
     if (http_query_only(req, none, &e) == ERR_OK &&
         (culprits_forget(req->server->culprits, which) || !which)) {
+        audit_did(req->server->audit, req, "forget_faults", ERR_OK, "%.80s", which ? which : "");
         http_reply_empty(req, 204);
         return;
     }

@@ -9,6 +9,7 @@
 #include "compute/base/clock.h"
 #include "compute/culprit/culprit.h"
 #include "compute/program/program.h"
+#include "server/admin/audit.h"
 #include "server/api/handlers.h"
 #include "server/api/list.h"
 #include "server/body/program_body.h"
@@ -218,12 +219,10 @@ void job_get(struct request *req)
         reply_job(req, 200, 200, j, wait, job_ends(j));
 }
 
-void job_delete(struct request *req)
+/* Cancels the job, or forgets it once it has ended; the reference is taken. */
+static void end_job(struct request *req, struct user_job *j)
 {
     struct err e = ERR_INIT;
-    struct user_job *j = find(req, NULL);
-    if (!j)
-        return;
     if (!job_ended(j)) {
         const uint64_t ends = job_ends(j);
         job_cancel(j);
@@ -235,6 +234,29 @@ void job_delete(struct request *req)
     else
         http_reply_error(req, &e);
     job_unref(j);
+}
+
+void job_delete(struct request *req)
+{
+    struct user_job *j = find(req, NULL);
+    if (j)
+        end_job(req, j);
+}
+
+/* Of everybody's jobs. */
+void admin_job_delete(struct request *req)
+{
+    struct err e = ERR_INIT;
+    struct user_job *j = NULL;
+    if (request_plain(req, &e) == ERR_OK &&
+        jobs_find(req->server->jobs, NULL, req->param[0], &j, &e) == ERR_OK) {
+        audit_did(req->server->audit, req, job_ended(j) ? "delete_job" : "cancel_job", ERR_OK,
+                  "%s/%s", job_owner(j), job_id(j));
+        end_job(req, j);
+        return;
+    }
+    audit_did(req->server->audit, req, "delete_job", e.code, "%.80s", req->param[0]);
+    http_reply_error(req, &e);
 }
 
 void job_resume_post(struct request *req)

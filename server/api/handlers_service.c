@@ -9,6 +9,7 @@
 #include "compute/lang/func.h"
 #include "compute/type/op.h"
 #include "protocol/json/json_writer.h"
+#include "server/admin/put.h"
 #include "server/api/handlers.h"
 #include "server/body/meta.h"
 #include "server/body/request.h"
@@ -132,41 +133,6 @@ static void put_operations(struct json_writer *w)
     json_close_list(w);
 }
 
-static int64_t quota_of(const struct quotas *q, size_t i)
-{
-    return *(const int64_t *)((const char *)q + quota_table[i].offset);
-}
-
-/* The principal of the request. No quota: null. */
-static void put_principal(struct json_writer *w, struct request *req)
-{
-    struct principal *p = req->principal;
-    struct quotas may, has;
-    auth_quotas(req->server->auth, p, &may, &has);
-    json_open_object(w);
-    json_put_member_string(w, "name", p->name);
-    json_put_member_string(w, "role", role_name((enum role)atomic_load(&p->role)));
-    json_put_member_i64(w, "weight", atomic_load(&p->weight));
-    json_put_member_i64(w, "requests_total", (int64_t)atomic_load(&p->n_requests));
-    json_put_member_double(w, "device_s", (double)account_device_ns(p->account) * 1e-9);
-    json_put_key(w, "quotas");
-    json_open_object(w);
-    for (size_t i = 0; i < quota_count; i++) {
-        int64_t limit = quota_of(&may, i);
-        json_put_key(w, quota_table[i].name);
-        json_open_object(w);
-        json_put_key(w, "limit");
-        if (limit)
-            json_put_i64(w, limit);
-        else
-            json_put_null(w);
-        json_put_member_i64(w, "used", quota_of(&has, i));
-        json_close_object(w);
-    }
-    json_close_object(w);
-    json_close_object(w);
-}
-
 static void put_state(struct json_writer *w, const struct state *state)
 {
     int64_t restored = state ? state_restored_us(state) : 0;
@@ -240,7 +206,9 @@ void service_info(struct request *req)
     json_put_member_bool(&w, "evict", req->server->config->evict);
     json_put_member_bool(&w, "export", req->server->exports != NULL);
     json_put_key(&w, "principal");
-    put_principal(&w, req);
+    json_open_object(&w);
+    put_principal_members(&w, req->server->auth, req->principal);
+    json_close_object(&w);
     put_state(&w, req->server->state);
     put_process(&w, req->server, req->principal);
     json_put_key(&w, "limits");

@@ -12,32 +12,6 @@
 #include "server/body/request.h"
 #include "server/store/auth.h"
 
-static void put_session(struct json_writer *w, const struct session *s)
-{
-    json_open_object(w);
-    json_put_member_string(w, "id", s->id);
-    json_put_member_string(w, "name", s->name[0] ? s->name : NULL);
-    json_put_member_bool(w, "default", s->is_default);
-    if (s->ttl_s > 0) {
-        json_put_member_double(w, "ttl_s", s->ttl_s);
-    } else {
-        json_put_key(w, "ttl_s");
-        json_put_null(w);
-    }
-    if (s->memory_limit) {
-        json_put_member_i64(w, "memory_limit", s->memory_limit);
-    } else {
-        json_put_key(w, "memory_limit");
-        json_put_null(w);
-    }
-    json_put_member_i64(w, "device", s->device);
-    meta_put_time(w, "created", s->created_us);
-    json_put_member_i64(w, "bytes_in_use", account_used(s->account));
-    json_put_member_i64(w, "arrays", handle_space_count(s->handles));
-    json_put_member_double(w, "device_s", (double)account_device_ns(s->account) * 1e-9);
-    json_close_object(w);
-}
-
 #define SESSION_MAX 1024 /* bytes of a session's JSON */
 
 /* `take` may have its room reserved, so that this cannot fail. */
@@ -45,7 +19,7 @@ static void reply_session(struct request *req, int status, const struct session 
                           struct strb *take)
 {
     struct json_writer w = JSON_WRITER(take);
-    put_session(&w, s);
+    meta_put_session(&w, s);
     if (status == 201) {
         char location[32 + ID_SIZE];
         snprintf(location, sizeof location, "/v1/sessions/%s", s->id);
@@ -113,7 +87,7 @@ static enum err_code get_page(struct request *req, struct page *page, void *ret,
 
 static void put_entry(struct json_writer *w, const void *entry)
 {
-    put_session(w, *(struct session *const *)entry);
+    meta_put_session(w, *(struct session *const *)entry);
 }
 
 static uint64_t number_of(const void *entry)

@@ -55,7 +55,7 @@ static void end_leases(struct request *req, struct array *a, const struct princi
     lease_end(req->server->leases, a, who, reading);
     bool all = reading || !engine_in_host_memory(req->server->engine);
     if (req->server->exports)
-        exports_revoke(req->server->exports, a, who, all);
+        exports_revoke(req->server->exports, array_buffer_id(a), who, all);
     exports_forget(req->server->engine, a); /* which a previous process may have exported */
 }
 

@@ -1,5 +1,6 @@
 /* POST /v1/snapshot: saves everything clients have made to disk now. */
 #include "protocol/json/json_writer.h"
+#include "server/admin/audit.h"
 #include "server/api/handlers.h"
 #include "server/body/meta.h"
 #include "server/body/request.h"
@@ -79,7 +80,9 @@ static enum err_code begin(struct request *req, struct err *e)
 void snapshot_post(struct request *req)
 {
     struct err e = ERR_INIT;
-    if (begin(req, &e) != ERR_OK) {
+    const enum err_code code = begin(req, &e);
+    audit_did(req->server->audit, req, "snapshot", code, "%s", "");
+    if (code != ERR_OK) {
         http_reply_error(req, &e);
         return;
     }

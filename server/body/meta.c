@@ -45,6 +45,32 @@ void meta_put(struct json_writer *w, const struct handle *h)
     json_close_object(w);
 }
 
+void meta_put_session(struct json_writer *w, const struct session *s)
+{
+    json_open_object(w);
+    json_put_member_string(w, "id", s->id);
+    json_put_member_string(w, "name", s->name[0] ? s->name : NULL);
+    json_put_member_bool(w, "default", s->is_default);
+    if (s->ttl_s > 0) {
+        json_put_member_double(w, "ttl_s", s->ttl_s);
+    } else {
+        json_put_key(w, "ttl_s");
+        json_put_null(w);
+    }
+    if (s->memory_limit) {
+        json_put_member_i64(w, "memory_limit", s->memory_limit);
+    } else {
+        json_put_key(w, "memory_limit");
+        json_put_null(w);
+    }
+    json_put_member_i64(w, "device", s->device);
+    meta_put_time(w, "created", s->created_us);
+    json_put_member_i64(w, "bytes_in_use", account_used(s->account));
+    json_put_member_i64(w, "arrays", handle_space_count(s->handles));
+    json_put_member_double(w, "device_s", (double)account_device_ns(s->account) * 1e-9);
+    json_close_object(w);
+}
+
 #define META_MAX 16384 /* enough for any array: 64 faces with complex values */
 
 enum err_code meta_reserve(struct strb *ret, struct err *e)

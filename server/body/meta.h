@@ -18,6 +18,9 @@ struct session;
 /* Writes the metadata object of GET /v1/arrays/{ref} as one value. */
 void meta_put(struct json_writer *w, const struct handle *h);
 
+/* The same of GET /v1/sessions/{id}. */
+void meta_put_session(struct json_writer *w, const struct session *s);
+
 /* Replies with this object; 201 adds `Location: /v1/arrays/{id}`. */
 void meta_reply(struct request *req, int status, const struct handle *h);
 

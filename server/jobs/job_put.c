@@ -22,6 +22,11 @@ uint64_t job_seq(const struct user_job *j)
     return j->seq;
 }
 
+const char *job_owner(const struct user_job *j)
+{
+    return j->body.principal->name;
+}
+
 bool job_ended(struct user_job *j)
 {
     pthread_mutex_lock(&j->table->lock);

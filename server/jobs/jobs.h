@@ -75,16 +75,18 @@ void jobs_go_on(struct jobs *t);
  * reference. ERR_QUOTA, ERR_OUT_OF_MEMORY, ERR_DRAINING: nothing was taken. */
 enum err_code jobs_start(struct jobs *t, const struct program_body *take_body, int64_t first_slice,
                          struct user_job **ret, struct err *e) must_check;
-/* ERR_NOT_FOUND. The caller gets a reference. */
+/* p NULL, here and below: everybody's. ERR_NOT_FOUND. The caller gets a reference. */
 enum err_code jobs_find(struct jobs *t, const struct principal *p, const char *id,
                         struct user_job **ret, struct err *e) must_check;
 /* Up to `limit` jobs after number `after`, oldest first; references as above. */
 size_t jobs_list(struct jobs *t, const struct principal *p, uint64_t after, size_t limit,
                  struct user_job **ret, bool *ret_more);
+size_t jobs_count(struct jobs *t, const struct principal *p, size_t *ret_running);
 void job_unref(struct user_job *j); /* NULL allowed */
 
 const char *job_id(const struct user_job *j);
 uint64_t job_seq(const struct user_job *j);
+const char *job_owner(const struct user_job *j); /* its principal's name */
 bool job_ended(struct user_job *j);
 bool job_rests(
     struct user_job *j); /* for the next process: there will be no news of it in this one */

@@ -136,12 +136,31 @@ bool job_is_orphan(const struct user_job *j)
 
 /* --- finding them --- */
 
+static bool is_of(const struct user_job *j, const struct principal *p)
+{
+    return !p || j->body.principal == p;
+}
+
+size_t jobs_count(struct jobs *t, const struct principal *p, size_t *ret_running)
+{
+    size_t n = 0;
+    *ret_running = 0;
+    pthread_mutex_lock(&t->lock);
+    for (const struct user_job *j = t->first; j; j = j->next)
+        if (is_of(j, p) && !job_is_orphan(j)) {
+            n++;
+            *ret_running += !job_is_over(j);
+        }
+    pthread_mutex_unlock(&t->lock);
+    return n;
+}
+
 enum err_code jobs_find(struct jobs *t, const struct principal *p, const char *id,
                         struct user_job **ret, struct err *e)
 {
     pthread_mutex_lock(&t->lock);
     struct user_job *j = t->first;
-    while (j && (strcmp(j->id, id) != 0 || j->body.principal != p))
+    while (j && (strcmp(j->id, id) != 0 || !is_of(j, p)))
         j = j->next;
     if (j && job_is_orphan(j))
         j = NULL;
@@ -161,7 +180,7 @@ size_t jobs_list(struct jobs *t, const struct principal *p, uint64_t after_seq, 
     *ret_more = false;
     pthread_mutex_lock(&t->lock);
     for (struct user_job *j = t->first; j && !*ret_more; j = j->next) {
-        if (j->body.principal != p || j->seq <= after_seq || job_is_orphan(j))
+        if (!is_of(j, p) || j->seq <= after_seq || job_is_orphan(j))
             continue;
         if (n == limit) {
             *ret_more = true;

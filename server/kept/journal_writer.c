@@ -162,6 +162,17 @@ static void put_share(void *user, const struct share_image *s, bool gone)
     leave(k, RECORD_SHARE, gone, s->owner->name, s->id, s->who->name);
 }
 
+static void put_settings(void *user, const char *principal, const struct setting_changes *c)
+{
+    struct journal_writer *k = user;
+    struct json_writer w;
+    if (!enter(k, &w))
+        return;
+    if (c)
+        kept_put_settings(&w, c);
+    leave(k, RECORD_SETTINGS, !c, principal, "", NULL);
+}
+
 static void put_lease(void *user, const struct lease_image *l, bool gone)
 {
     struct journal_writer *k = user;
@@ -375,6 +386,7 @@ struct journal_writer *writer_new(struct journal *journal)
                                     .session = put_session,
                                     .function = put_function,
                                     .share = put_share,
+                                    .settings = put_settings,
                                     .lease = put_lease};
     pthread_mutex_init(&k->lock, NULL);
     return k;

@@ -29,6 +29,7 @@ enum record_kind {
     RECORD_VALUES,      /* principal/id/number of the block */
     RECORD_SNAPSHOT,    /* principal/id/number */
     RECORD_PASSED,      /* principal/id or name */
+    RECORD_SETTINGS,    /* principal/ */
     RECORD_KINDS
 };
 

@@ -202,3 +202,22 @@ enum err_code kept_read_memory(struct json v, struct kept_memory *ret, struct er
     ret->device = (int)device;
     return ERR_OK;
 }
+
+/* A setting of another version's is left out. */
+enum err_code kept_read_settings(struct json v, struct setting_changes *ret, struct err *e)
+{
+    *ret = (struct setting_changes){0};
+    for (size_t i = 0; i < SETTINGS; i++) {
+        struct setting_change *x = &ret->of[i];
+        const struct json list = json_member(v, setting_name(i));
+        if (!json_present(list))
+            continue;
+        if (json_count(list) != 2)
+            return json_err(list, e, ERR_STATE, "a setting must have two values");
+        const struct json value = json_first(list);
+        TRY(json_get_i64(value, !i, setting_most(i), &x->value, e));
+        TRY(json_get_i64(json_next(value), 0, INT64_MAX, &x->file, e));
+        x->set = true;
+    }
+    return ERR_OK;
+}

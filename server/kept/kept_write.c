@@ -89,6 +89,17 @@ void kept_put_share(struct json_writer *w, const char *id, const char *owner, co
     json_close_object(w);
 }
 
+void kept_put_settings(struct json_writer *w, const struct setting_changes *c)
+{
+    json_open_object(w);
+    for (size_t i = 0; i < SETTINGS; i++)
+        if (c->of[i].set) {
+            json_put_key(w, setting_name(i));
+            json_put_i64_list(w, 2, (const int64_t[]){c->of[i].value, c->of[i].file});
+        }
+    json_close_object(w);
+}
+
 void kept_put_lease(struct json_writer *w, const struct lease_image *l)
 {
     json_open_object(w);

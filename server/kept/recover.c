@@ -19,11 +19,18 @@
 
 /* --- what is passed over --- */
 
-static const char *const names[] = {
-    [RECORD_SESSION] = "session",   [RECORD_ARRAY] = "array",       [RECORD_FUNCTION] = "function",
-    [RECORD_SHARE] = "share",       [RECORD_LEASE] = "lease",       [RECORD_MEMORY] = "memory",
-    [RECORD_JOB] = "job",           [RECORD_PROGRESS] = "progress", [RECORD_VALUES] = "values",
-    [RECORD_SNAPSHOT] = "snapshot", [RECORD_PASSED] = "passed over"};
+static const char *const names[] = {[RECORD_SESSION] = "session",
+                                    [RECORD_ARRAY] = "array",
+                                    [RECORD_FUNCTION] = "function",
+                                    [RECORD_SHARE] = "share",
+                                    [RECORD_LEASE] = "lease",
+                                    [RECORD_MEMORY] = "memory",
+                                    [RECORD_JOB] = "job",
+                                    [RECORD_PROGRESS] = "progress",
+                                    [RECORD_VALUES] = "values",
+                                    [RECORD_SNAPSHOT] = "snapshot",
+                                    [RECORD_PASSED] = "passed over",
+                                    [RECORD_SETTINGS] = "settings"};
 
 /* What the key names, "principal/id", is to be had from the state on disk alone. */
 static void leave_to_state(struct recovery *r, const struct record_item *x)
@@ -385,6 +392,18 @@ static enum err_code restore_share(struct recovery *r, const struct item *x, str
     return ERR_OK;
 }
 
+static enum err_code restore_settings(struct recovery *r, const struct item *x, struct json v,
+                                      struct err *why)
+{
+    struct setting_changes c;
+    struct principal *p;
+    TRY(recover_owner(r, x, &p, why));
+    TRY(kept_read_settings(v, &c, why));
+    if (p)
+        auth_restore_changes(r->server->auth, p, &c);
+    return ERR_OK;
+}
+
 /* What is exported exists without an array, for the client that has it mapped, who pays for it. */
 static enum err_code adopt_exported(struct recovery *r, const struct lease_image *l,
                                     struct principal *payer, struct leasable **ret, struct err *why)
@@ -496,7 +515,8 @@ static enum err_code restore_all(struct recovery *r)
     TRY(leave_outstayed(r));
     if (r->config->adopted)
         r->config->adopted(r->config->user);
-    return recover_jobs_make(r);
+    TRY(recover_jobs_make(r));
+    return each(r, RECORD_SETTINGS, restore_settings); /* at last: quotas bind what comes next */
 }
 
 static void release(struct recovery *r)

@@ -364,6 +364,16 @@ static enum err_code check_principal(struct loader *l, struct json v)
     return l->only_passed ? ERR_OK : auth_check_left(l->server->auth, name, l->e);
 }
 
+static enum err_code restore_settings(struct loader *l, struct principal *p, struct json v)
+{
+    struct setting_changes c;
+    if (!json_present(v))
+        return ERR_OK;
+    TRY(kept_read_settings(v, &c, l->e));
+    auth_restore_changes(l->server->auth, p, &c);
+    return ERR_OK;
+}
+
 static enum err_code restore_principal(struct loader *l, struct json v)
 {
     struct json x;
@@ -393,6 +403,7 @@ static enum err_code restore_principal(struct loader *l, struct json v)
         TRY(each(l, p, x, "arrays", restore_handle));
         TRY(each(l, p, x, "functions", restore_function));
     }
+    TRY(restore_settings(l, p, json_member(v, "settings")));
     recover_limit(l->server->auth, p);
     return ERR_OK;
 }

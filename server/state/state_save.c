@@ -29,6 +29,7 @@ struct entry {
 
 struct owner {
     const struct principal *principal;
+    struct setting_changes changes;
     struct strb sessions, functions; /* JSON lists */
     struct entry *entries;
     size_t n_entries;
@@ -115,7 +116,7 @@ static void visit(void *user, struct principal *p)
     }
     v->owners = more;
     struct owner *o = &more[v->n_owners++];
-    *o = (struct owner){.principal = p};
+    *o = (struct owner){.principal = p, .changes = p->changes}; /* auth_each holds their lock */
     v->code = handles_images(p->handles, &images, &n, v->e);
     if (v->code == ERR_OK)
         v->code = add_handles(v, o, images, n, v->e);
@@ -171,6 +172,10 @@ static void put_owner(struct saver *v, struct json_writer *w, const struct owner
 {
     json_open_object(w);
     json_put_member_string(w, "name", o->principal->name);
+    if (changes_any(&o->changes)) {
+        json_put_key(w, "settings");
+        kept_put_settings(w, &o->changes);
+    }
     json_put_key(w, "sessions");
     json_put_raw(w, o->sessions.data, o->sessions.len);
     json_put_key(w, "functions");

@@ -10,6 +10,7 @@
  * constant time: the time reveals neither how much of a token was right nor whose it is. */
 #include "server/store/accounts.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <nettle/memops.h>
@@ -23,6 +24,9 @@
 
 #include "compute/base/ini.h"
 #include "compute/base/mem.h"
+
+#define QUOTA_SIZE_MAX  9007199254740992
+#define QUOTA_COUNT_MAX 1000000000
 
 const struct quota_info quota_table[] = {
     {"device_memory", offsetof(struct quotas, device_memory), true},
@@ -39,6 +43,52 @@ const size_t quota_count = sizeof quota_table / sizeof *quota_table;
 const char *role_name(enum role role)
 {
     return role == ROLE_OPERATOR ? "operator" : "user";
+}
+
+/* --- settings that are changed --- */
+
+static_assert(sizeof quota_table / sizeof *quota_table + 1 == SETTINGS, "a weight, and quotas");
+
+const char *setting_name(size_t i)
+{
+    return i ? quota_table[i - 1].name : "weight";
+}
+
+int64_t user_setting(const struct user *u, size_t i)
+{
+    return i ? *(const int64_t *)((const char *)&u->quotas + quota_table[i - 1].offset) : u->weight;
+}
+
+int64_t setting_most(size_t i)
+{
+    return !i ? WEIGHT_MAX : quota_table[i - 1].size ? QUOTA_SIZE_MAX : QUOTA_COUNT_MAX;
+}
+
+bool changes_apply(struct setting_changes *c, struct user *u)
+{
+    bool dropped = false;
+    for (size_t i = 0; i < SETTINGS; i++) {
+        struct setting_change *x = &c->of[i];
+        if (!x->set)
+            continue;
+        if (x->file != user_setting(u, i)) {
+            x->set = false;
+            dropped = true;
+        } else if (i) {
+            *(int64_t *)((char *)&u->quotas + quota_table[i - 1].offset) = x->value;
+        } else {
+            u->weight = (uint32_t)x->value;
+        }
+    }
+    return dropped;
+}
+
+bool changes_any(const struct setting_changes *c)
+{
+    bool any = false;
+    for (size_t i = 0; i < SETTINGS; i++)
+        any |= c->of[i].set;
+    return any;
 }
 
 /* --- tokens --- */
@@ -145,7 +195,7 @@ static enum err_code parse_count(const char *text, int64_t most, int64_t *ret, s
 static enum err_code parse_bytes(const char *text, int64_t *ret, struct err *e)
 {
     double v;
-    if (!ini_size(text, &v) || !(v >= 1 && v <= 9007199254740992.0))
+    if (!ini_size(text, &v) || !(v >= 1 && v <= QUOTA_SIZE_MAX))
         return err_set(e, ERR_BAD_FIELD, "'%.40s' is not a size: " INI_SIZE_FORM, text);
     *ret = (int64_t)v;
     return ERR_OK;
@@ -245,7 +295,7 @@ static enum err_code set_value(struct parse *p, const struct ini_line *l, struct
             int64_t *at = (int64_t *)((char *)&u->quotas + quota_table[i].offset);
             TRY(once(p, 2 + i, e));
             return quota_table[i].size ? parse_bytes(text, at, e)
-                                       : parse_count(text, 1000000000, at, e);
+                                       : parse_count(text, QUOTA_COUNT_MAX, at, e);
         }
     return err_set(e, ERR_BAD_FIELD, "unknown setting '%.*s'",
                    (int)(l->name.n > 40 ? 40 : l->name.n), l->name.at);

@@ -60,6 +60,26 @@ struct user {
     struct quotas quotas;
 };
 
+/* What an operator has changed for the running daemon, setting by setting: the weight, and the
+ * quotas in the order of quota_table. A change is in force as long as the file says what it said
+ * then. */
+#define SETTINGS 9
+struct setting_change {
+    bool set;
+    int64_t value; /* 0: no quota */
+    int64_t file;  /* the accounts file's, likewise */
+};
+struct setting_changes {
+    struct setting_change of[SETTINGS];
+};
+const char *setting_name(size_t i); /* "weight", "device_memory" */
+int64_t user_setting(const struct user *u, size_t i);
+int64_t setting_most(size_t i);
+/* Drops the changes of what the file says otherwise by now, whether there were any, and makes *u
+ * what is in force. */
+bool changes_apply(struct setting_changes *c, struct user *u);
+bool changes_any(const struct setting_changes *c);
+
 struct token {
     uint8_t hash[TOKEN_HASH_SIZE];
     size_t user; /* index */

@@ -27,6 +27,7 @@ struct auth {
     struct session_limits limits;
     _Atomic uint64_t refused, told_ns; /* tokens since the last line about them, and its time */
     struct principal *local;           /* NULL: accounts are configured */
+    pthread_mutex_t changing; /* held while accounts are applied or one ends; taken first */
     pthread_mutex_t opening;  /* guards opening and closing a principal; taken before `lock` */
     _Atomic uint64_t edition; /* of the accounts: how often they were replaced */
 
@@ -35,6 +36,7 @@ struct auth {
     struct token *tokens;     /* `user` is an index into users */
     struct principal **users; /* by number */
     size_t n_tokens;
+    uint64_t last; /* principal's number */
 };
 
 /* --- principals --- */
@@ -94,10 +96,21 @@ static void set_bounds(struct auth *a, struct principal *p)
     sessions_set_max(p->sessions, count_or(p->quotas.sessions, a->limits.max_sessions));
 }
 
-/* The same. */
-static void set_user(struct auth *a, struct principal *p, const struct user *u)
+static void tell_changes(const struct auth *a, const struct principal *p, bool gone)
+{
+    const struct observer *o = a->limits.observer;
+    if (o)
+        o->settings(o->user, p->name, !gone && changes_any(&p->changes) ? &p->changes : NULL);
+}
+
+/* Sets what the file says, but for what is changed; with the lock held for writing. */
+static void set_user(struct auth *a, struct principal *p, const struct user *file)
 {
     lock_held_alone(&a->lock);
+    struct user now = *file, *u = &now;
+    p->file = *file;
+    if (changes_apply(&p->changes, u))
+        tell_changes(a, p, false);
     p->quotas = u->quotas;
     atomic_store(&p->role, u->role);
     atomic_store(&p->weight, u->weight);
@@ -158,6 +171,7 @@ static void close_principal(struct auth *a, struct principal *p)
     if (atomic_load(&p->open)) {
         sessions_close(p->sessions);
         functions_clear(p->functions);
+        tell_changes(a, p, true);
     }
     pthread_mutex_unlock(&a->opening);
 }
@@ -201,8 +215,9 @@ static bool is_among(const struct principal *p, struct principal *const *users, 
     return n > 0;
 }
 
-enum err_code auth_apply(struct auth *a, const struct accounts *accounts, struct err *e)
+static enum err_code apply(struct auth *a, const struct accounts *accounts, struct err *e)
 {
+    lock_held(&a->changing);
     /* one more than needed, so that NULL always means no memory */
     struct principal **users = mem_calloc(accounts->n_users + 1, sizeof(struct principal *));
     struct principal *made = NULL;
@@ -225,6 +240,7 @@ enum err_code auth_apply(struct auth *a, const struct accounts *accounts, struct
         struct principal *p = made;
         made = p->next;
         p->next = a->list;
+        p->number = ++a->last;
         a->list = p;
     }
     for (size_t i = 0; i < accounts->n_users; i++)
@@ -245,6 +261,34 @@ enum err_code auth_apply(struct auth *a, const struct accounts *accounts, struct
     return ERR_OK;
 }
 
+enum err_code auth_apply(struct auth *a, const struct accounts *accounts, struct err *e)
+{
+    pthread_mutex_lock(&a->changing);
+    enum err_code code = apply(a, accounts, e);
+    pthread_mutex_unlock(&a->changing);
+    return code;
+}
+
+/* A request that had been let in before ends when it looks again (auth_lasts), and finds nothing
+ * that is left until then. */
+enum err_code auth_end(struct auth *a, struct principal *p, struct err *e)
+{
+    pthread_mutex_lock(&a->changing);
+    pthread_rwlock_wrlock(&a->lock);
+    const bool was = atomic_exchange(&p->gone, true);
+    size_t n = 0;
+    for (size_t i = 0; i < a->n_tokens; i++)
+        if (a->users[a->tokens[i].user] != p)
+            a->tokens[n++] = a->tokens[i];
+    a->n_tokens = n;
+    atomic_fetch_add(&a->edition, 1);
+    pthread_rwlock_unlock(&a->lock);
+    if (!was)
+        close_principal(a, p);
+    pthread_mutex_unlock(&a->changing);
+    return was ? err_set(e, ERR_NOT_FOUND, "there is no principal '%.80s'", p->name) : ERR_OK;
+}
+
 static enum err_code make_local(struct auth *a, struct err *e)
 {
     static const struct user local = {.name = LOCAL_USER, .role = ROLE_OPERATOR, .weight = 1};
@@ -253,6 +297,7 @@ static enum err_code make_local(struct auth *a, struct err *e)
         return err_oom(e);
     pthread_rwlock_wrlock(&a->lock);
     a->list = a->local = p;
+    p->number = ++a->last;
     set_user(a, p, &local);
     pthread_rwlock_unlock(&a->lock);
     return open_principal(a, p, e);
@@ -266,6 +311,7 @@ enum err_code auth_new(struct engine *engine, const struct session_limits *limit
         return err_oom(e);
     a->engine = engine;
     a->limits = *limits;
+    pthread_mutex_init(&a->changing, NULL);
     pthread_mutex_init(&a->opening, NULL);
     pthread_rwlock_init(&a->lock, NULL);
     enum err_code code = accounts ? auth_apply(a, accounts, e) : make_local(a, e);
@@ -296,6 +342,7 @@ void auth_free(struct auth *a)
     mem_free(a->users);
     pthread_rwlock_destroy(&a->lock);
     pthread_mutex_destroy(&a->opening);
+    pthread_mutex_destroy(&a->changing);
     mem_free(a);
 }
 
@@ -324,12 +371,6 @@ static const char *bearer(const char *value)
     while (*value == ' ')
         value++;
     return value;
-}
-
-enum err_code auth_refuse(struct request *req, const char *why, struct err *e)
-{
-    http_add_header(req, "WWW-Authenticate", "Bearer realm=\"arrayd\", error=\"invalid_token\"");
-    return err_set(e, ERR_UNAUTHORIZED, "%s", why);
 }
 
 static enum err_code find_bearer(struct auth *a, struct request *req, struct principal **ret,
@@ -375,18 +416,6 @@ bool auth_lasts(struct request *req)
     return lasts;
 }
 
-/* Counts one more of what the quota limits; 0: no limit. */
-static enum err_code count(_Atomic int64_t *n, int64_t most, const char *what, const char *quota,
-                           struct err *e)
-{
-    int64_t now = atomic_fetch_add(n, 1) + 1;
-    if (!most || now <= most)
-        return ERR_OK;
-    atomic_fetch_sub(n, 1);
-    return err_set(e, ERR_QUOTA, "%lld %s already, the most allowed (quota %s)", (long long)most,
-                   what, quota);
-}
-
 enum err_code auth_identify(struct request *req, struct err *e)
 {
     struct auth *a = req->server->auth;
@@ -396,49 +425,11 @@ enum err_code auth_identify(struct request *req, struct err *e)
     enum err_code code = open_principal(a, p, e);
     if (code != ERR_OK)
         return code == ERR_NOT_FOUND ? auth_refuse(req, "no account has this token", e) : code;
-    TRY(count(&p->requests, atomic_load(&p->max_requests), "requests are in flight", "requests",
-              e));
+    TRY(auth_count(&p->requests, atomic_load(&p->max_requests), "requests are in flight",
+                   "requests", e));
     req->principal = p;
+    atomic_store_explicit(&p->used_us, clock_date_us(), memory_order_relaxed);
     return ERR_OK;
-}
-
-void auth_leave(struct principal *p)
-{
-    atomic_fetch_sub(&p->requests, 1);
-}
-
-enum err_code auth_connect(const struct request *req, struct principal **whose, struct err *e)
-{
-    struct principal *p = req->principal;
-    if (*whose == p)
-        return ERR_OK;
-    auth_disconnect(*whose);
-    *whose = NULL;
-    enum err_code code = count(&p->connections, atomic_load(&p->max_connections),
-                               "connections are open", "connections", e);
-    if (code == ERR_OK)
-        *whose = p;
-    return code;
-}
-
-void auth_disconnect(struct principal *whose)
-{
-    if (whose)
-        atomic_fetch_sub(&whose->connections, 1);
-}
-
-enum err_code auth_role(const struct request *req, struct err *e)
-{
-    if (req->route->access != ACCESS_OPERATOR || !req->principal ||
-        atomic_load(&req->principal->role) == ROLE_OPERATOR)
-        return ERR_OK;
-    return err_set(e, ERR_FORBIDDEN, "only operators may do this, and '%s' is not one",
-                   req->principal->name);
-}
-
-int64_t auth_max_body(const struct principal *p)
-{
-    return atomic_load(&p->max_body);
 }
 
 /* --- for other modules --- */
@@ -449,6 +440,18 @@ struct principal *auth_find(struct auth *a, const char *name)
     struct principal *p = find(a, name);
     pthread_rwlock_unlock(&a->lock);
     return p;
+}
+
+/* The list is in reverse order. */
+struct principal *auth_next(struct auth *a, uint64_t after)
+{
+    struct principal *next = NULL;
+    pthread_rwlock_rdlock(&a->lock);
+    for (struct principal *p = a->list; p && p->number > after; p = p->next)
+        if (!atomic_load(&p->gone))
+            next = p;
+    pthread_rwlock_unlock(&a->lock);
+    return next;
 }
 
 enum err_code auth_open(struct auth *a, const char *name, struct principal **ret, struct err *e)
@@ -482,10 +485,51 @@ void auth_quotas(struct auth *a, struct principal *p, struct quotas *ret_may,
     *ret_has = (struct quotas){.device_memory = account_used(p->account),
                                .host_memory = account_host_used(p->account),
                                .request_memory = meter_used(p->memory),
-                               .arrays = handles_count(p->handles),
-                               .sessions = sessions_count(p->sessions) - 1,
                                .requests = atomic_load(&p->requests),
                                .connections = atomic_load(&p->connections)};
+    if (atomic_load(&p->open)) {
+        const int64_t sessions = sessions_count(p->sessions); /* 0 once it is gone */
+        ret_has->arrays = handles_count(p->handles);
+        ret_has->sessions = sessions ? sessions - 1 : 0;
+    }
+}
+
+enum err_code auth_change(struct auth *a, struct principal *p, const struct setting_wishes *w,
+                          struct err *e)
+{
+    TRY(observer_check_space(a->limits.observer, p->name, OBSERVER_RECORD, e));
+    pthread_rwlock_wrlock(&a->lock);
+    const bool gone = atomic_load(&p->gone);
+    const struct user file = p->file;
+    for (size_t i = 0; i < SETTINGS && !gone; i++)
+        if (w->given[i])
+            p->changes.of[i] =
+                (struct setting_change){w->of[i].set, w->of[i].value, user_setting(&file, i)};
+    if (!gone) {
+        tell_changes(a, p, false);
+        set_user(a, p, &file);
+    }
+    pthread_rwlock_unlock(&a->lock);
+    return gone ? err_set(e, ERR_NOT_FOUND, "there is no principal '%.80s'", p->name) : ERR_OK;
+}
+
+void auth_restore_changes(struct auth *a, struct principal *p, const struct setting_changes *c)
+{
+    pthread_rwlock_wrlock(&a->lock);
+    const struct user file = p->file;
+    p->changes = *c;
+    tell_changes(a, p, false);
+    set_user(a, p, &file);
+    pthread_rwlock_unlock(&a->lock);
+}
+
+void auth_changes(struct auth *a, const struct principal *p, struct user *ret_file,
+                  struct setting_changes *ret)
+{
+    pthread_rwlock_rdlock(&a->lock);
+    *ret_file = p->file;
+    *ret = p->changes;
+    pthread_rwlock_unlock(&a->lock);
 }
 
 void auth_each(struct auth *a, void (*visit)(void *user, struct principal *p), void *user)

@@ -33,12 +33,16 @@ struct principal {
     _Atomic uint32_t weight; /* its share of the device, relative to other users */
     _Atomic int role;        /* enum role */
     _Atomic uint64_t n_requests, bytes_in, bytes_out; /* for metrics.c: of all ended requests */
-    _Atomic bool gone;                                /* for good: grants to it are void */
-    double worked;                                    /* for struct http_user */
+    _Atomic int64_t used_us; /* when its last request began, since 1970; 0: none has */
+    _Atomic bool gone;       /* for good: grants to it are void */
+    _Atomic bool open;       /* the tables exist */
+    uint64_t number;         /* order of creation */
+    double worked;           /* for struct http_user */
     /* private to auth.c */
-    _Atomic bool open;        /* the tables exist */
-    struct quotas quotas;     /* under the table's lock */
-    _Atomic int64_t requests; /* in flight */
+    struct user file; /* as the accounts file has it; under the table's lock, as the */
+    struct setting_changes changes; /* next two */
+    struct quotas quotas;           /* in force */
+    _Atomic int64_t requests;       /* in flight */
     _Atomic int64_t connections;
     _Atomic int64_t max_requests, max_connections, max_body;
     struct principal *next;
@@ -53,6 +57,10 @@ void auth_free(struct auth *a); /* releases every session and handle; no request
 /* Replaces the accounts. ERR_OUT_OF_MEMORY: the old ones stay. */
 enum err_code auth_apply(struct auth *a, const struct accounts *accounts, struct err *e) must_check;
 
+/* Ends a principal before the file says so: its tokens are refused, and all that it has is gone. An
+ * account of that name that is applied later is another principal. ERR_NOT_FOUND: it is gone. */
+enum err_code auth_end(struct auth *a, struct principal *p, struct err *e) must_check;
+
 /* Sets req->principal and counts the request among those in flight. ERR_UNAUTHORIZED (the reply
  * gets WWW-Authenticate), ERR_QUOTA, ERR_OUT_OF_MEMORY. */
 enum err_code auth_identify(struct request *req, struct err *e) must_check;
@@ -60,6 +68,9 @@ void auth_leave(struct principal *p);
 /* Whether the request's token and account are still valid. From any thread, once it has been
  * identified (true if it need not be). */
 bool auth_lasts(struct request *req);
+/* Counts one more of what the quota of that name limits; most 0: no limit. ERR_QUOTA. */
+enum err_code auth_count(_Atomic int64_t *n, int64_t most, const char *what, const char *quota,
+                         struct err *e) must_check;
 /* ERR_UNAUTHORIZED for a token that is not valid, or no longer. */
 enum err_code auth_refuse(struct request *req, const char *why, struct err *e);
 /* The connection belongs to req->principal from now on: *whose is its previous owner. ERR_QUOTA:
@@ -74,6 +85,9 @@ int64_t auth_max_body(const struct principal *p);
 
 /* The principal of that name; NULL: no such account. */
 struct principal *auth_find(struct auth *a, const char *name);
+/* The next principal after that number, whether or not it has used the daemon; NULL: that was the
+ * last one. It is not freed while the daemon runs, but may be gone any time. */
+struct principal *auth_next(struct auth *a, uint64_t after);
 /* The same with its tables created. ERR_NOT_FOUND, ERR_OUT_OF_MEMORY. */
 enum err_code auth_open(struct auth *a, const char *name, struct principal **ret,
                         struct err *e) must_check;
@@ -84,6 +98,21 @@ enum err_code auth_check_left(struct auth *a, const char *name, struct err *e) m
 /* The principal's quotas (0: unlimited) and its current use. */
 void auth_quotas(struct auth *a, struct principal *p, struct quotas *ret_may,
                  struct quotas *ret_has);
+
+/* Settings that an operator changes: each `given` one gets its value or, if it is not set, the
+ * accounts file's again. The principal is open. ERR_NOT_FOUND: it is gone; ERR_OUT_OF_MEMORY: the
+ * change could not be kept. */
+struct setting_wishes {
+    bool given[SETTINGS];
+    struct setting_change of[SETTINGS]; /* without `file` */
+};
+enum err_code auth_change(struct auth *a, struct principal *p, const struct setting_wishes *w,
+                          struct err *e) must_check;
+/* Changes of an earlier process, as far as they still count. */
+void auth_restore_changes(struct auth *a, struct principal *p, const struct setting_changes *c);
+/* What the file says, and what is changed. */
+void auth_changes(struct auth *a, const struct principal *p, struct user *ret_file,
+                  struct setting_changes *ret);
 
 /* Visits the principals that have used the daemon; none is removed meanwhile, and visit must not
  * call this module. */

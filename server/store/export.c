@@ -419,13 +419,12 @@ struct revocation {
 static bool is_revoked(const struct offer *o, const void *arg)
 {
     const struct revocation *v = arg;
-    return o->buffer == v->buffer && o->who == v->who && (o->write || v->reading);
+    return o->buffer == v->buffer && (!v->who || o->who == v->who) && (o->write || v->reading);
 }
 
-void exports_revoke(struct exports *t, const struct array *a, const struct principal *who,
-                    bool reading)
+void exports_revoke(struct exports *t, uint64_t buffer, const struct principal *who, bool reading)
 {
-    struct revocation v = {array_buffer_id(a), who, reading};
+    struct revocation v = {buffer, who, reading};
     end_those(t, is_revoked, &v, OFFER_REVOKED);
 }
 

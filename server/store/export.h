@@ -62,9 +62,8 @@ void offer_close(struct offer *o);
 
 /* Ends the offer with that lease. */
 void exports_end(struct exports *t, const char *lease);
-/* As lease_end, for the principal's exports of this memory. */
-void exports_revoke(struct exports *t, const struct array *a, const struct principal *who,
-                    bool reading);
+/* As lease_end, for the exports of the memory with that array_buffer_id; who NULL: everybody's. */
+void exports_revoke(struct exports *t, uint64_t buffer, const struct principal *who, bool reading);
 /* Clients can no longer read or write the array through memory they may still have mapped: the
  * array moves to other memory, at the end of the last export if it is exported now. If there is no
  * memory for that, it stays (which is logged) until another export ends. */

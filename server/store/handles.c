@@ -91,7 +91,7 @@ static bool is_protected(const struct entry *x)
     return (parent && parent->read_only) || (base && base->read_only);
 }
 
-static void snapshot(const struct entry *x, struct handle *ret)
+void handles_snapshot(const struct entry *x, struct handle *ret)
 {
     lock_held(&x->space->table->lock);
     *ret = (struct handle){.read_only = is_protected(x),
@@ -177,7 +177,7 @@ static void name_free(struct handles *t, struct name_node *node)
 }
 
 /* Takes the entry out of every table; the caller releases its array and frees it. */
-static void unlink_entry(struct entry *x)
+void handles_unlink(struct entry *x)
 {
     lock_held(&x->space->table->lock);
     struct handles *t = x->space->table;
@@ -343,7 +343,7 @@ enum err_code handle_get(struct handle_space *s, const char *ref, struct handle 
     pthread_mutex_lock(&s->table->lock);
     enum err_code code = find_or_fail(s, ref, &x, e);
     if (code == ERR_OK)
-        snapshot(x, ret);
+        handles_snapshot(x, ret);
     pthread_mutex_unlock(&s->table->lock);
     return code;
 }
@@ -353,7 +353,7 @@ enum err_code handle_get_id(struct handles *t, const char *id, struct handle *re
     pthread_mutex_lock(&t->lock);
     const struct entry *x = handles_find(t, id);
     if (x)
-        snapshot(x, ret);
+        handles_snapshot(x, ret);
     pthread_mutex_unlock(&t->lock);
     return x ? ERR_OK : err_set(e, ERR_NOT_FOUND, "there is no array '%.80s'", id);
 }
@@ -418,7 +418,7 @@ enum err_code handles_insert(struct handle_space *s, struct entry *x, const char
     s->order[s->n_order++] = (struct order_item){x->seq, x};
     t->count++;
     if (old)
-        unlink_entry(old);
+        handles_unlink(old);
     check(s);
     handles_tell(t, x, old ? old->id : NULL);
     *ret_old = old;
@@ -458,7 +458,7 @@ enum err_code handle_add(struct handle_space *s, struct array *array,
         code = handles_insert(s, x, spec->name, &old, e);
     }
     if (code == ERR_OK)
-        snapshot(x, ret);
+        handles_snapshot(x, ret);
     pthread_mutex_unlock(&t->lock);
     if (code != ERR_OK) {
         handles_entry_free(x);
@@ -526,7 +526,7 @@ enum err_code handle_update(struct handle_space *s, const char *ref,
             x->array = array_ref(change->array);
         }
         handles_tell(s->table, x, NULL);
-        snapshot(x, ret);
+        handles_snapshot(x, ret);
     }
     pthread_mutex_unlock(&s->table->lock);
     array_unref(gone);
@@ -553,7 +553,7 @@ enum err_code handle_set_array(struct handle_space *s, const char *id, const str
         gone = x->array;
         x->array = array_ref(array);
         handles_tell(s->table, x, NULL);
-        snapshot(x, ret);
+        handles_snapshot(x, ret);
     }
     pthread_mutex_unlock(&s->table->lock);
     array_unref(gone);
@@ -571,7 +571,7 @@ enum err_code handle_remove(struct handle_space *s, const char *ref,
     if (code == ERR_OK)
         code = ask(guard, x, e);
     if (code == ERR_OK) {
-        unlink_entry(x);
+        handles_unlink(x);
         handles_tell(s->table, NULL, x->id);
     }
     pthread_mutex_unlock(&s->table->lock);
@@ -590,7 +590,7 @@ size_t handle_list(struct handle_space *s, uint64_t after, size_t limit, struct 
         if (!s->order[i].entry)
             continue;
         if (n < limit)
-            snapshot(s->order[i].entry, &ret[n++]);
+            handles_snapshot(s->order[i].entry, &ret[n++]);
         else
             more = true;
     }

@@ -152,6 +152,14 @@ enum err_code handle_set_array(struct handle_space *s, const char *id, const str
 enum err_code handle_remove(struct handle_space *s, const char *ref,
                             const struct handle_guard *guard, struct err *e) must_check;
 
+/* Releases a handle of any session, even a read-only one, for an operator or at the end of its
+ * owner; *ret is what it was. ERR_NOT_FOUND. */
+enum err_code handle_end(struct handles *t, const char *id, struct handle *ret,
+                         struct err *e) must_check;
+/* As handle_list, of all sessions. */
+size_t handle_list_all(struct handles *t, uint64_t after, size_t limit, struct handle *ret,
+                       bool *ret_more);
+
 /* A handle as the table stores it: everything needed to restore it in another process (state.h). */
 struct handle_image {
     char id[ID_SIZE], name[NAME_SIZE], session[ID_SIZE];

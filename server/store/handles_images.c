@@ -1,5 +1,9 @@
-/* Handles as others keep them: saving and restoring them, telling of their changes. */
+/* Handles as others keep them: saving and restoring them, telling of their changes; and what they
+ * are known by: ids and names, their creation and their syntax. */
+#include <nettle/base16.h>
+#include <nettle/sha2.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
@@ -95,6 +99,43 @@ enum err_code handle_restore(struct handle_space *s, const struct handle_image *
     return code;
 }
 
+/* --- for operators --- */
+
+enum err_code handle_end(struct handles *t, const char *id, struct handle *ret, struct err *e)
+{
+    pthread_mutex_lock(&t->lock);
+    struct entry *x = handles_find(t, id);
+    if (x) {
+        handles_snapshot(x, ret);
+        handles_unlink(x);
+        handles_tell(t, NULL, x->id);
+    }
+    pthread_mutex_unlock(&t->lock);
+    if (!x)
+        return err_set(e, ERR_NOT_FOUND, "there is no array '%.80s'", id);
+    handles_entry_free(x);
+    return ERR_OK;
+}
+
+size_t handle_list_all(struct handles *t, uint64_t after, size_t limit, struct handle *ret,
+                       bool *ret_more)
+{
+    size_t n = 0;
+    struct entry *x, *tmp;
+    *ret_more = false;
+    pthread_mutex_lock(&t->lock);
+    HASH_ITER (hh, t->by_id, x, tmp) {
+        if (x->seq <= after)
+            continue;
+        *ret_more = n == limit;
+        if (n == limit)
+            break;
+        handles_snapshot(x, &ret[n++]);
+    }
+    pthread_mutex_unlock(&t->lock);
+    return n;
+}
+
 /* --- permissions --- */
 
 enum err_code handle_owned(const struct handle *h, struct err *e)
@@ -112,4 +153,61 @@ enum err_code handle_writable(const struct handle *h, struct err *e)
                        "the array belongs to %s and is shared with you for reading only",
                        h->reads_of);
     return err_set(e, ERR_READ_ONLY, "the array '%s' is read-only", h->name[0] ? h->name : h->id);
+}
+
+/* --- ids --- */
+
+void id_make(char prefix, char ret[ID_SIZE])
+{
+    static const char digit[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    unsigned __int128 v = 0;
+    unsigned char *p = (unsigned char *)&v;
+    for (size_t got = 0; got < sizeof v;) {
+        ssize_t n = getrandom(p + got, sizeof v - got, 0);
+        if (n > 0) /* fails only when a signal comes before the kernel's pool is ready */
+            got += (size_t)n;
+    }
+    ret[0] = prefix;
+    ret[1] = '-';
+    for (int i = 2; i < ID_SIZE - 1; i++, v /= 62)
+        ret[i] = digit[v % 62];
+    ret[ID_SIZE - 1] = '\0';
+}
+
+static bool is_alnum(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+}
+
+bool id_is(char prefix, const char *s)
+{
+    if (s[0] != prefix || s[1] != '-')
+        return false;
+    for (int i = 2; i < ID_SIZE - 1; i++)
+        if (!is_alnum(s[i]))
+            return false;
+    return s[ID_SIZE - 1] == '\0';
+}
+
+void id_digest(const char id[ID_SIZE], char ret[ID_DIGEST])
+{
+    struct sha256_ctx sum;
+    uint8_t bytes[ID_DIGEST / 2];
+    sha256_init(&sum);
+    sha256_update(&sum, ID_SIZE, (const uint8_t *)id);
+    sha256_digest(&sum, sizeof bytes, bytes);
+    base16_encode_update(ret, sizeof bytes, bytes);
+    ret[ID_DIGEST - 1] = '\0';
+}
+
+enum err_code name_check(const char *name, struct err *e)
+{
+    size_t n = 0;
+    while ((is_alnum(name[n]) || name[n] == '_') && n <= NAME_MAX_LEN)
+        n++;
+    if (n == 0 || n > NAME_MAX_LEN || name[n] || (name[0] >= '0' && name[0] <= '9'))
+        return err_set(e, ERR_BAD_NAME,
+                       "a name must be a letter or _, followed by up to %d letters, digits or _",
+                       NAME_MAX_LEN - 1);
+    return ERR_OK;
 }

@@ -68,6 +68,8 @@ void handles_tell(const struct handles *t, const struct entry *now, const char *
 /* Adds x to all tables, in place of the entry with that name, which *ret_old returns. */
 enum err_code handles_insert(struct handle_space *s, struct entry *x, const char *name,
                              struct entry **ret_old, struct err *e) must_check;
+void handles_snapshot(const struct entry *x, struct handle *ret);
+void handles_unlink(struct entry *x);     /* from all tables; nobody is told */
 void handles_entry_free(struct entry *x); /* without the lock; NULL allowed */
 
 #endif

@@ -80,16 +80,22 @@ static bool over(const struct holder *h, double now)
     return h->until <= now || (h->who && atomic_load(&h->who->gone));
 }
 
-static void tell(const struct leases *t, uint64_t buffer, const struct holder *h, bool gone)
+static struct lease_image image_of(uint64_t buffer, const struct holder *h)
 {
-    lock_held(&t->lock);
-    const struct observer *o = t->observer;
     struct lease_image image = {.lease = h->lease,
                                 .buffer = buffer,
                                 .who = h->who,
                                 .pinned = h->pinned,
                                 .memory = h->memory};
     memcpy(image.shared, h->shared, ID_SIZE);
+    return image;
+}
+
+static void tell(const struct leases *t, uint64_t buffer, const struct holder *h, bool gone)
+{
+    lock_held(&t->lock);
+    const struct observer *o = t->observer;
+    const struct lease_image image = image_of(buffer, h);
     if (o)
         o->lease(o->user, &image, gone);
 }
@@ -454,5 +460,44 @@ void lease_end(struct leases *t, const struct array *a, const struct principal *
             h->until = 0;
     if (l)
         expire(t, l, 0);
+    pthread_mutex_unlock(&t->lock);
+}
+
+void lease_end_all(struct leases *t, uint64_t buffer)
+{
+    pthread_mutex_lock(&t->lock);
+    struct leased *l = find(t, buffer);
+    for (struct holder *h = l ? l->holders : NULL; h; h = h->next)
+        if (!h->pinned)
+            h->until = 0;
+    if (l)
+        expire(t, l, 0);
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* --- for operators --- */
+
+static void visit_buffer(const struct leased *l,
+                         void (*visit)(void *user, const struct lease_image *l), void *user)
+{
+    for (const struct holder *h = l ? l->holders : NULL; h; h = h->next) {
+        const struct lease_image image = image_of(l->buffer, h);
+        visit(user, &image);
+    }
+}
+
+void lease_each(struct leases *t, const uint64_t *buffer,
+                void (*visit)(void *user, const struct lease_image *l), void *user)
+{
+    struct leased *l, *tmp;
+    pthread_mutex_lock(&t->lock);
+    if (buffer)
+        visit_buffer(find(t, *buffer), visit, user);
+    else {
+        expire_all(t, clock_s());
+        HASH_ITER (hh, t->by_buffer, l, tmp) {
+            visit_buffer(l, visit, user);
+        }
+    }
     pthread_mutex_unlock(&t->lock);
 }

@@ -66,6 +66,9 @@ void lease_unpin(struct leases *t, uint64_t buffer, const char *token);
 /* Ends the leases of `who` on this memory, except exports': all of them if `who` may no longer use
  * it (`reading`), or those for writing if it may no longer write. */
 void lease_end(struct leases *t, const struct array *a, const struct principal *who, bool reading);
+/* The same whoever's they are, of the memory with that array_buffer_id: its owner no longer has it.
+ */
+void lease_end_all(struct leases *t, uint64_t buffer);
 /* A lease as the observer is told of it, and as another process can restore it. */
 struct lease_image {
     struct lease lease;
@@ -75,6 +78,10 @@ struct lease_image {
     uint64_t memory;             /* an export's: array_memory_id, and */
     char shared[ID_SIZE];        /* lease_pin's `shared`; "": NULL */
 };
+/* Calls visit for each lease that is in force, on that buffer or (NULL) on any, with the lock
+ * held. */
+void lease_each(struct leases *t, const uint64_t *buffer,
+                void (*visit)(void *user, const struct lease_image *l), void *user);
 /* Restores a lease of an earlier process; the maximum number does not apply. One that is over is
  * not restored. ERR_OUT_OF_MEMORY. */
 enum err_code lease_restore(struct leases *t, const struct lease_image *image,

@@ -16,6 +16,7 @@ struct definition;
 struct handle_image;
 struct lease_image;
 struct session;
+struct setting_changes;
 struct share_image;
 
 struct observer {
@@ -31,6 +32,8 @@ struct observer {
     void (*session)(void *user, const char *principal, const struct session *s, bool gone);
     void (*function)(void *user, const char *principal, const struct definition *d, bool gone);
     void (*share)(void *user, const struct share_image *s, bool gone);
+    /* NULL: nothing of it is changed any more. */
+    void (*settings)(void *user, const char *principal, const struct setting_changes *c);
     void (*lease)(void *user, const struct lease_image *l, bool gone);
 };
 

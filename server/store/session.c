@@ -544,3 +544,11 @@ size_t session_list(struct sessions *t, uint64_t after, size_t limit, struct ses
     *ret_more = more;
     return n;
 }
+
+double session_idle(struct sessions *t, const struct session *s)
+{
+    pthread_mutex_lock(&t->lock);
+    const double idle = clock_s() - node_of(s)->last_used;
+    pthread_mutex_unlock(&t->lock);
+    return idle > 0 ? idle : 0;
+}

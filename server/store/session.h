@@ -139,6 +139,9 @@ void session_limit(struct session *s);
 size_t session_list(struct sessions *t, uint64_t after, size_t limit, struct session **ret,
                     bool *ret_more);
 
+/* Seconds since its last request began. */
+double session_idle(struct sessions *t, const struct session *s);
+
 /* Deletes expired sessions; returns the seconds until the next may expire (-1: none can). The
  * table's own thread does this too. */
 double sessions_sweep(struct sessions *t);

@@ -98,7 +98,7 @@ def test_what_is_anothers_is_not_there(house, accounts):
     bob.upload(np.ones(5), "own")
     asked = 0
     for method, path in sorted(bob.contract.operations()):
-        if not re.search(r"\{(ref|id)\}", path) or (method == "PUT" and path.endswith("{ref}")):
+        if not re.search(r"\{(ref|id)\}", path) or path.startswith("/v1/admin/") or (method == "PUT" and path.endswith("{ref}")):
             continue
         i = session if "/sessions/" in path else job if "/jobs/" in path else array
         body = bodies.get(path.split("/")[-1], {"read_only": True}) if method in ("POST", "PATCH") else None

@@ -56,6 +56,16 @@ getJob          job                 arrayd_job_poll        job
 deleteJob       Job.cancel          arrayd_job_cancel      cancel
 getJobEvents    Job.events          -                      events
 resumeJob       Job.resume          arrayd_job_resume      resume
+listAllSessions admin               -                      -
+endSession      admin_end           -                      -
+listAllJobs     admin               -                      -
+endJob          admin_end           -                      -
+listAllArrays   admin               -                      -
+endArray        admin_end           -                      -
+listPrincipals  admin               -                      -
+endPrincipal    admin_end           -                      -
+setPrincipal    admin_set           -                      -
+getAudit        admin               -                      -
 createFunction  -                   -                      defineFunction
 putFunction     define              arrayd_function_define defineFunction
 listFunctions   functions           -                      functions

@@ -133,7 +133,7 @@ def test_worked_examples(page, daemon, daemon_with, api, tmp_path, tmp_path_fact
 
 
 def start(options, daemon_with, folder, environment):
-    options = [f"{folder}/{o}" if before == "--accounts" else o for before, o in zip(["", *options], options)]
+    options = [f"{folder}/{o}" if before in ("--accounts", "--audit-log") else o for before, o in zip(["", *options], options)]
     options = [o.replace(ADDRESS, "127.0.0.1:0").replace("unix:", f"unix:{folder}/second-") for o in options]
     daemon_with(*options, environment={**environment, "XDG_CACHE_HOME": str(folder)}).stop()
 

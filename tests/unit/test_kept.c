@@ -156,6 +156,76 @@ static enum err_code may_write(struct world *w, const char *id, const char *toke
     return lease_check(&claim, h.array, LEASE_WRITE, &e);
 }
 
+static struct setting_changes changes_of(struct world *w, uint32_t number)
+{
+    struct user file;
+    struct setting_changes c;
+    auth_changes(w->s.auth, principal(w, number), &file, &c);
+    return c;
+}
+
+/* What an operator has changed is changed in the next process, as long as the accounts say what
+ * they said; a principal that is gone leaves nothing. */
+static void settings_go_on(void **state)
+{
+    (void)state;
+    struct world w, to;
+    struct err e = ERR_INIT;
+    struct recover_report report;
+    struct quotas may, has;
+    const struct setting_wishes wishes = {.given = {true, false, false, false, true},
+                                          .of = {{true, 7, 0}, [4] = {true, 3, 0}}};
+    const struct setting_wishes none = {.given = {true, true, true, true, true}};
+    open_world(&w, 16 << 20);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(auth_change(w.s.auth, principal(&w, i), &wishes, &e), ERR_OK);
+    assert_int_equal(auth_change(w.s.auth, principal(&w, 1), &none, &e), ERR_OK);
+    open_world(&to, 16 << 20);
+    assert_int_equal(recover_world(&to, w.journal, false, &report, &e), ERR_OK);
+    struct principal *p = principal(&to, 0);
+    auth_quotas(to.s.auth, p, &may, &has);
+    assert_true(atomic_load(&p->weight) == 7 && may.arrays == 3 && may.body == 0);
+    struct setting_changes c = changes_of(&to, 0);
+    assert_true(c.of[0].set && c.of[0].file == 1 && c.of[4].set && !c.of[1].set);
+    c = changes_of(&to, 1);
+    assert_false(changes_any(&c));
+    c = changes_of(&to, 0);
+    c.of[0].file = 2; /* as if another file had been read then */
+    auth_restore_changes(to.s.auth, p, &c);
+    assert_true(atomic_load(&p->weight) == 1);
+    c = changes_of(&to, 0);
+    assert_true(!c.of[0].set && c.of[4].set);
+    assert_true(journal_has(to.journal, RECORD_SETTINGS, "ann/", 4));
+    assert_int_equal(auth_end(to.s.auth, p, &e), ERR_OK);
+    assert_false(journal_has(to.journal, RECORD_SETTINGS, "ann/", 4));
+    assert_int_equal(auth_end(to.s.auth, p, &e), ERR_NOT_FOUND);
+    assert_int_equal(auth_change(to.s.auth, p, &wishes, &e), ERR_NOT_FOUND);
+    close_world(&to);
+    close_world(&w);
+}
+
+/* The record may come from another version. */
+static void settings_are_checked(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"{\"weight\":[0,1]}",     "{\"weight\":[1001,1]}",
+                                      "{\"weight\":[1]}",       "{\"weight\":[1,2,3]}",
+                                      "{\"arrays\":[-1,0]}",    "{\"arrays\":[1,-1]}",
+                                      "{\"arrays\":[\"1\",0]}", "{\"body\":7}"};
+    struct setting_changes c;
+    struct err e = ERR_INIT;
+    struct json v;
+    _cleanup_arena_ struct arena *arena = arena_new(0);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(json_parse(arena, bad[i], strlen(bad[i]), NULL, &v, &e), ERR_OK);
+        assert_int_not_equal(kept_read_settings(v, &c, &e), ERR_OK);
+    }
+    static const char good[] = "{\"hours\":[1,2],\"arrays\":[0,5]}";
+    assert_int_equal(json_parse(arena, good, strlen(good), NULL, &v, &e), ERR_OK);
+    assert_int_equal(kept_read_settings(v, &c, &e), ERR_OK);
+    assert_true(c.of[4].set && c.of[4].value == 0 && c.of[4].file == 5 && !c.of[0].set);
+}
+
 /* Leases bind the same holders, shares the same principals; an export's lease goes on only if the
  * export does. */
 static void leases_and_shares_go_on(void **state)
@@ -356,7 +426,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(there_and_back),          cmocka_unit_test(damage_is_passed_over),
-        cmocka_unit_test(leases_and_shares_go_on), cmocka_unit_test(full),
+        cmocka_unit_test(leases_and_shares_go_on), cmocka_unit_test(settings_go_on),
+        cmocka_unit_test(settings_are_checked),    cmocka_unit_test(full),
         cmocka_unit_test(failing_allocations),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

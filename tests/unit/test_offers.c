@@ -222,21 +222,21 @@ static void ends_in_between(void **state)
                          ERR_OK);
         struct lease_use use = lease_use_open(when == 1 ? uses : NULL); /* it has to wait */
         if (when == 0)
-            exports_revoke(exports, array, NULL, false);
+            exports_revoke(exports, array_buffer_id(array), NULL, false);
         offer_ask(o, woken, (void *)&awake);
         if (when == 1)
-            exports_revoke(exports, array, NULL, false);
+            exports_revoke(exports, array_buffer_id(array), NULL, false);
         lease_use_close(&use);
         while (!atomic_load(&awake))
             usleep(100);
         if (when == 2)
-            exports_revoke(exports, array, NULL, true);
+            exports_revoke(exports, array_buffer_id(array), NULL, true);
         enum err_code r = offer_open(o, &offered, &e);
         assert_int_equal(r, when == 3 ? ERR_OK : ERR_CONFLICT);
         if (when == 3) {
             char token[ID_SIZE];
             strcpy(token, offered.token);
-            exports_revoke(exports, array, NULL, false);
+            exports_revoke(exports, array_buffer_id(array), NULL, false);
             assert_false(present(token, true));
         }
         offer_close(o);

@@ -13,8 +13,15 @@ from ._array import Array
 from ._graph import Handle, stored
 from ._held import json_of
 from ._namespace import Bound, Namespace, Ref
-from ._replies import ARRAY, LISTS, OBJECT, SHARE, SHARES
+from ._replies import ADMIN, ARRAY, ENDS, LISTS, OBJECT, SHARE, SHARES
 from ._requests import Steps, segment
+
+
+def _name(of: str) -> str:
+    """An account's name (or an id) as a part of a path."""
+    if not of:
+        raise ValueError("the account's name, or the id, is empty")
+    return quote(of, safe="@")
 
 
 class Calls(Namespace):
@@ -100,9 +107,7 @@ class Calls(Namespace):
         return self._carry(self._unsharing(x, principal))
 
     def _unsharing(self, x: Ref, principal: str) -> Steps[None]:
-        if not principal:
-            raise ValueError("the account's name is empty")
-        yield self._engine.ask("DELETE", f"{(yield from self._path(x))}/shares/{quote(principal, safe='@')}")
+        yield self._engine.ask("DELETE", f"{(yield from self._path(x))}/shares/{_name(principal)}")
 
     # --- what is there ---
 
@@ -118,14 +123,42 @@ class Calls(Namespace):
         """The functions that `define` has made."""
         return self._carry(self._listing("functions"))
 
-    def _listing(self, of: str) -> Steps[List[Dict[str, Any]]]:
+    def _listing(self, of: str, path: str = "") -> Steps[List[Dict[str, Any]]]:
         found: List[Dict[str, Any]] = []
         after: Optional[str] = ""
         while after is not None:
-            page = (yield self._engine.ask("GET", f"/v1/{of}?limit=1000" + (f"&after={after}" if after else ""))).json(LISTS[of])
+            page = (yield self._engine.ask("GET", f"/v1/{path or of}?limit=1000" + (f"&after={after}" if after else ""))).json(LISTS[of])
             found += page[of]
             after = page.get("next")
         return found
+
+    # --- for operators ---
+
+    def admin(self, of: str) -> Any:
+        """What operators may see of everybody: `of` is "sessions", "jobs", "arrays" (each with its `owner`), "principals" (accounts, and
+        what they have) or "audit" (who did what). A list of what the daemon says of each."""
+        if of not in ADMIN:
+            raise ValueError(f"{of!r} is none of {', '.join(ADMIN)}")
+        return self._carry(self._listing(ADMIN[of], f"admin/{of}"))
+
+    def admin_end(self, what: str, which: str) -> Any:
+        """For operators: ends another user's "session", "job" or "array" by its id, or a "principal" with all that it has, by its name.
+        A job that is running is cancelled, and its owner still finds it; one that has ended is removed."""
+        if what not in ENDS:
+            raise ValueError(f"{what!r} is none of {', '.join(ENDS)}")
+        return self._carry(self._requesting("DELETE", f"/v1/admin/{what}s/{_name(which)}"))
+
+    def admin_set(self, principal: str, *, weight: Optional[int] = None, quotas: Optional[Mapping[str, Optional[int]]] = None,
+                  reset: Sequence[str] = ()) -> Any:
+        """For operators: changes an account's weight and quotas (`{"arrays": 100}`; 0: none) for the running daemon and those after it,
+        until the accounts file says something else of them than now. `reset`: those that are the file's again, "weight" or a quota."""
+        changed: Dict[str, Any] = dict.fromkeys(quotas or ())
+        changed.update(quotas or {})
+        changed.update({name: None for name in reset if name != "weight"})
+        value: Dict[str, Any] = {"quotas": changed} if changed else {}
+        if weight is not None or "weight" in reset:
+            value["weight"] = weight
+        return self._carry(self._answered("PATCH", f"/v1/admin/principals/{_name(principal)}", value))
 
     def delete_function(self, name: str) -> Any:
         """Forgets a function that `define` has made."""

@@ -71,7 +71,9 @@ LEASE = {"token": ID}
 SHARE = {"principal": TEXT, "access": TEXT}
 SHARES = {"shares": [SHARE]}
 PLACE = {"location": TEXT}
-LISTS = {of: {of: [OBJECT], "next": Maybe(NAME)} for of in ("sessions", "jobs", "functions")}
+LISTS = {of: {of: [OBJECT], "next": Maybe(NAME)} for of in ("sessions", "jobs", "functions", "arrays", "principals", "entries")}
+ADMIN = {"sessions": "sessions", "jobs": "jobs", "arrays": "arrays", "principals": "principals", "audit": "entries"}  # and their lists
+ENDS = ("session", "job", "array", "principal")
 HANDED_OVER = ({"size": COUNT}, {"status": COUNT})
 
 _JOB = {"step": COUNT, "steps": COUNT, "steps_per_s": NUMBER, "elapsed_s": NUMBER, "device_s": NUMBER}
@@ -87,6 +89,8 @@ LISTED = {**MADE, "name": NAME, "dtype": TEXT, "shape": [COUNT], "nbytes": COUNT
 LISTED_SESSION = {"id": ID, "name": NAME, "arrays": COUNT, "bytes_in_use": NUMBER, "memory_limit": (NUMBER, NULL), "ttl_s": (NUMBER, NULL),
                   "device_s": Maybe(NUMBER)}
 JOBS = {"jobs": [JOB], "next": Maybe(NAME)}
+OTHERS_SESSION = {"owner": TEXT, "session": LISTED_SESSION}
+OTHERS_JOBS = {"jobs": [{"owner": TEXT, "job": JOB}], "next": Maybe(NAME)}
 OPERATIONS = {"operations": [{"name": TEXT, "signature": Maybe(TEXT)}]}
 ABOUT = {"version": TEXT, "backend": TEXT, "devices": [{"index": COUNT, "name": TEXT, "memory": NUMBER, "free": NUMBER}],
          "bytes_in_use": NUMBER, "host_bytes_in_use": NUMBER, "dtypes": [TEXT], "limits": OBJECT, **OPERATIONS,

@@ -1,7 +1,8 @@
 """What `top` shows, as data: two looks at the daemon and what has gone on between them.
 
 A session's, its user's and a job's figures are what any user may read of his own (/v1/info, /v1/sessions, /v1/jobs). Of others
-only /metrics tells, which is for operators; where it may not be read the sample says so in `hidden`.
+/metrics and /v1/admin tell, which are for operators: each session and job has its `owner` then. What may not be read the sample
+says in `hidden`.
 """
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from .._errors import ENDED, ArraydError
-from .._replies import ABOUT, JOBS, LISTED_SESSION
+from .._replies import ABOUT, JOBS, LISTED_SESSION, OTHERS_JOBS, OTHERS_SESSION
 from .._requests import Request
 from ._context import Context
 
@@ -49,6 +50,7 @@ class Watch:
         self._start = ""  # of the list of jobs: those before it have ended
         self._looks = 0
         self._forbidden = ""
+        self._all = True  # whether an operator may see everybody's: daemons of earlier versions list one's own alone
 
     def look(self) -> Sample:
         """ArraydError where the daemon is not there or refuses."""
@@ -66,18 +68,19 @@ class Watch:
                 if e.status not in (401, 403, 404):
                     raise
                 self._forbidden = e.detail
+        who = info["principal"]
+        sessions, jobs = self._of_all(who["role"] == "operator")
         if self._forbidden:
             hidden.append(f"other users, requests and traffic of all: /metrics may not be read ({self._forbidden})")
-        else:
+        elif not self._all:
             hidden.append("sessions and jobs of other users: the daemon lists one's own")
-        who = info["principal"]
         sample: Sample = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "url": context.url, "version": info["version"],
             "backend": info["backend"], "devices": info["devices"], "bytes_in_use": info["bytes_in_use"],
             "host_bytes_in_use": info["host_bytes_in_use"],
             "you": {"name": who["name"], "role": who["role"], "weight": who["weight"], "quotas": who["quotas"],
                     "device_s": who.get("device_s"), "requests": who.get("requests_total")},
-            "sessions": context.pages("/v1/sessions", "sessions", LISTED_SESSION), "jobs": self._jobs(), "hidden": hidden, "metrics": None,
+            "sessions": sessions, "jobs": jobs, "hidden": hidden, "metrics": None,
             "principals": None, "interval_s": None, "_at": now}
         if totals:
             sample["metrics"] = {k: totals.get(f"arrayd_{name}", 0.0) for k, name in (
@@ -93,16 +96,31 @@ class Watch:
         self.before = sample
         return sample
 
-    def _jobs(self) -> List[Dict[str, Any]]:
+    def _of_all(self, operator: bool) -> Tuple[List[Dict[str, Any]], List[Dict[str, Any]]]:
+        """Sessions and jobs: everybody's, each with its owner, where they may be seen, otherwise one's own."""
+        if operator and self._all:
+            try:
+                found = self.context.pages("/v1/admin/sessions", "sessions", OTHERS_SESSION)
+                return [{**x["session"], "owner": x["owner"]} for x in found], self._jobs(True)
+            except ArraydError as e:
+                if e.status not in (403, 404):
+                    raise
+                self._start = ""
+        self._all = False
+        return self.context.pages("/v1/sessions", "sessions", LISTED_SESSION), self._jobs(False)
+
+    def _jobs(self, of_all: bool) -> List[Dict[str, Any]]:
         """Those that have not ended, and the last few that have."""
         self._looks += 1
         after = self._start if self._looks % AGAIN else ""
         jobs: List[Dict[str, Any]] = []
         leading = True
         while True:
-            page = self.context.ask("GET", f"/v1/jobs?limit={PAGE}" + (f"&after={after}" if after else ""), JOBS)
-            jobs += page["jobs"]
-            leading = leading and all(j["state"] in ENDED for j in page["jobs"])
+            path = f"/v1/{'admin/' if of_all else ''}jobs?limit={PAGE}" + (f"&after={after}" if after else "")
+            page = self.context.ask("GET", path, OTHERS_JOBS if of_all else JOBS)
+            listed = [{**x["job"], "owner": x["owner"]} for x in page["jobs"]] if of_all else page["jobs"]
+            jobs += listed
+            leading = leading and all(j["state"] in ENDED for j in listed)
             after = page.get("next") or ""
             if not after:
                 break

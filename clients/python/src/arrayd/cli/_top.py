@@ -115,14 +115,20 @@ def lines(s: Sample, columns: int, sort: str) -> List[Line]:
              count(p.get("requests_s", 0.0)), f"{p['turns_waiting']:.0f}"]
             for p in _sorted(s["principals"], sort, "memory_bytes")], [p["name"] for p in _sorted(s["principals"], sort, "memory_bytes")])
     sessions = _sorted(s["sessions"], sort, "bytes_in_use")
-    _block(out, columns, "SESSION", [["ID", "ARRAYS", "MEMORY", "LIMIT", "DEVICE s", "DEVICE", "TTL"]] + [
-        [x["id"], count(x["arrays"]), human(x["bytes_in_use"]), "-" if x["memory_limit"] is None else human(x["memory_limit"]),
+    others = any(x.get("owner", you["name"]) != you["name"] for x in sessions + s["jobs"])
+
+    def owner(x: Dict[str, Any]) -> List[str]:
+        return [x.get("owner", you["name"])] if others else []
+
+    user = ["USER"] if others else []
+    _block(out, columns, "SESSION", [[*user, "ID", "ARRAYS", "MEMORY", "LIMIT", "DEVICE s", "DEVICE", "TTL"]] + [
+        [*owner(x), x["id"], count(x["arrays"]), human(x["bytes_in_use"]), "-" if x["memory_limit"] is None else human(x["memory_limit"]),
          _time(x.get("device_s")), percent(x.get("device")), "-" if x["ttl_s"] is None else duration(x["ttl_s"])]
         for x in sessions], [x["name"] or "-" for x in sessions])
     names = {x["id"]: x["name"] or x["id"] for x in s["sessions"]}
     if s["jobs"]:
-        _block(out, columns, "JOB", [["SESSION", "STATE", "STEP", "STEPS", "STEPS/s", "LEFT", "DEVICE s", "DEVICE"]] + [
-            [str(names.get(j["session"], j["session"])), j["state"], count(j["step"]), count(j["steps"]), count(j["steps_per_s"]),
+        _block(out, columns, "JOB", [[*user, "SESSION", "STATE", "STEP", "STEPS", "STEPS/s", "LEFT", "DEVICE s", "DEVICE"]] + [
+            [*owner(j), str(names.get(j["session"], j["session"])), j["state"], count(j["step"]), count(j["steps"]), count(j["steps_per_s"]),
              duration(j["eta_s"]) if j.get("eta_s") is not None else "-", _time(j["device_s"]),
              percent(None if j["state"] in ENDED else j.get("device"))] for j in s["jobs"]], [j["id"] for j in s["jobs"]])
     out.append(("", ""))
@@ -145,7 +151,7 @@ def _listed(out: List[Line], parts: List[str], columns: int, how: str = "") -> N
 def _block(out: List[Line], columns: int, title: str, rows: List[List[str]], first: List[str]) -> None:
     """A table under a head of its own."""
     whole = [[name, *row] for name, row in zip([title, *first], rows)]
-    right = "".join(str(k) for k, head in enumerate(whole[0]) if head not in (title, "ID", "SESSION", "STATE"))
+    right = "".join(str(k) for k, head in enumerate(whole[0]) if head not in (title, "USER", "ID", "SESSION", "STATE"))
     out.append(("", ""))
     out += [(text, "" if k else "head") for k, text in enumerate(table(whole, right, columns))]
 

@@ -1,0 +1,141 @@
+/* Plain descriptors: what stdio has buffered would be lost in a crash. The size is looked up before
+ * each line, which is cheap, so that the file may be moved away or cut by others. */
+#include "server/admin/audit_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "compute/base/log.h"
+#include "compute/base/mem.h"
+#include "compute/base/strb.h"
+
+#define LINE_MOST 4096
+
+struct audit_file {
+    const char *path;
+    int64_t most, kept;
+    int fd; /* -1: it could not be opened again */
+    bool told;
+};
+
+/* A line begins after the last newline: what follows that was never written to its end. */
+static enum err_code cut_rest(int fd, const char *path, struct err *e)
+{
+    char first, tail[LINE_MOST];
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return err_set(e, ERR_BAD_FIELD, "%s: %s", path, strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return err_set(e, ERR_BAD_FIELD, "%s: this is not a regular file", path);
+    if (!st.st_size)
+        return ERR_OK;
+    const off_t from = st.st_size > (off_t)sizeof tail ? st.st_size - (off_t)sizeof tail : 0;
+    const ssize_t n = pread(fd, tail, sizeof tail, from);
+    if (n <= 0 || pread(fd, &first, 1, 0) != 1)
+        return err_set(e, ERR_BAD_FIELD, "%s: it cannot be read", path);
+    const char *end = memrchr(tail, '\n', (size_t)n);
+    if (first != '{' || (!end && from))
+        return err_set(e, ERR_BAD_FIELD, "%s: this is not an audit log", path);
+    const off_t whole = end ? from + (end + 1 - tail) : 0;
+    if (whole < st.st_size && ftruncate(fd, whole) != 0)
+        return err_set(e, ERR_BAD_FIELD, "%s: %s", path, strerror(errno));
+    return ERR_OK;
+}
+
+static int open_it(const char *path)
+{
+    return open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
+}
+
+enum err_code audit_file_open(const char *path, int64_t most, int64_t kept, struct audit_file **ret,
+                              struct err *e)
+{
+    struct audit_file *f = mem_calloc(1, sizeof *f);
+    if (!f)
+        return err_oom(e);
+    *f = (struct audit_file){.path = path, .most = most, .kept = kept, .fd = open_it(path)};
+    enum err_code code = f->fd < 0 ? err_set(e, ERR_BAD_FIELD, "%s: %s", path, strerror(errno))
+                                   : cut_rest(f->fd, path, e);
+    if (code != ERR_OK) {
+        audit_file_close(f);
+        return code;
+    }
+    *ret = f;
+    return ERR_OK;
+}
+
+void audit_file_close(struct audit_file *f)
+{
+    if (!f)
+        return;
+    if (f->fd >= 0)
+        close(f->fd);
+    mem_free(f);
+}
+
+static void complain(struct audit_file *f, const char *why)
+{
+    if (!f->told)
+        log_event(LOG_ERROR, "an entry of the audit could not be written to its file", "file",
+                  f->path, "reason", why, NULL);
+    f->told = true;
+}
+
+/* "FILE.number"; 0: FILE itself. */
+static bool name_of(const struct audit_file *f, int64_t number, struct strb *out)
+{
+    strb_reset(out);
+    strb_addf(out, number ? "%s.%lld" : "%s", f->path, (long long)number);
+    return !out->failed;
+}
+
+/* What others have removed is not there to be renamed. */
+static void rotate(struct audit_file *f)
+{
+    _cleanup_strb_ struct strb from = {0}, to = {0};
+    for (int64_t i = f->kept; i > 0; i--)
+        if (name_of(f, i - 1, &from) && name_of(f, i, &to) && rename(from.data, to.data) != 0 &&
+            errno != ENOENT) {
+            complain(f, strerror(errno));
+            return;
+        }
+    if (!f->kept && unlink(f->path) != 0 && errno != ENOENT) {
+        complain(f, strerror(errno));
+        return;
+    }
+    close(f->fd);
+    f->fd = -1; /* it is opened again below */
+}
+
+void audit_file_write(struct audit_file *f, const char *line, size_t n)
+{
+    struct stat st = {0};
+    if (!line) {
+        complain(f, "out of memory");
+        return;
+    }
+    if (f->fd >= 0 && fstat(f->fd, &st) == 0 && st.st_size &&
+        st.st_size + (off_t)n > (off_t)f->most)
+        rotate(f);
+    if (f->fd < 0) {
+        f->fd = open_it(f->path);
+        st.st_size = 0;
+    }
+    if (f->fd < 0) {
+        complain(f, strerror(errno));
+        return;
+    }
+    const ssize_t wrote = write(f->fd, line, n);
+    if (wrote == (ssize_t)n) {
+        f->told = false;
+        return;
+    }
+    complain(f, wrote < 0 ? strerror(errno) : "the disk is full");
+    if (wrote > 0 && ftruncate(f->fd, st.st_size) != 0) /* no line is half a line */
+        complain(f, strerror(errno));
+}

@@ -1,0 +1,26 @@
+/* The audit on disk: lines of JSON, one an entry, in a file that is rotated.
+ *
+ * A line is one write(2) to the end of the file, so that a crash of the daemon leaves whole lines;
+ * what a crash of the machine or a full disk has cut off is removed. At `most` bytes the file
+ * becomes FILE.1, that one FILE.2 and so on up to FILE.`kept`; the one after that is gone.
+ *
+ * Called by audit.c, which locks it. What cannot be written is logged once and left out. */
+#ifndef ARRAYD_SERVER_AUDIT_FILE_H
+#define ARRAYD_SERVER_AUDIT_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "compute/base/err.h"
+
+struct audit_file;
+
+/* `path` is borrowed. ERR_BAD_FIELD: no such file can be made, or it is something else;
+ * ERR_OUT_OF_MEMORY. */
+enum err_code audit_file_open(const char *path, int64_t most, int64_t kept, struct audit_file **ret,
+                              struct err *e) must_check;
+void audit_file_close(struct audit_file *f); /* NULL allowed */
+/* line: with its newline; NULL: there was no memory for it. */
+void audit_file_write(struct audit_file *f, const char *line, size_t n);
+
+#endif
