@@ -16,7 +16,7 @@
 #include "server/work/asker.h"
 
 #define GROW_MOST   16 /* how many times the steps of the last slice */
-#define PASS_SLICES 12 /* a slice may be so many times as long to make a whole pass */
+#define PASS_SLICES 4  /* a slice may be so many times as long to make a whole pass */
 
 static void wake_job(void *user)
 {

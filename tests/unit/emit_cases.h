@@ -193,7 +193,8 @@ static const struct { const char *text, *form; } emit_cases[] = {
     {"sum(correlate(sq, " WEIGHTS_5x5 "))", "reduce-all"},
     {"laplacian(laplacian(a), boundary='wrap')", "rows"},
 };
-/* Wholes: reductions of rows and what is made of them; `why` not, or NULL. Named: golden. */
+/* Wholes: reductions of rows and what is made of them; `why` not, or NULL. Those with names are
+ * golden. */
 #define ROWS(F, X) F "(" X ", axis=-1, keepdims=True)"
 #define RISEN(X)   "exp(" X " - " ROWS("max", X) ")"
 #define SOFTMAX(X) RISEN(X) "/" ROWS("sum", RISEN(X))

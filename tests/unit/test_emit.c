@@ -22,6 +22,7 @@
 #include "compute/ir/ir_merge.h"
 #include "tests/unit/emit_cases.h"
 #include "tests/unit/emit_plans.h"
+#include "tests/unit/emit_texts.h"
 #include "tests/unit/real_nvrtc.h"
 #include "tests/unit/steps_kernels.h"
 

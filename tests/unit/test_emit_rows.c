@@ -16,6 +16,7 @@
 #include "compute/gpu/text/emit.h"
 #include "compute/ir/ir_whole.h"
 #include "tests/unit/emit_plans.h"
+#include "tests/unit/emit_texts.h"
 #include "tests/unit/real_nvrtc.h"
 
 /* The whole of the plan's first kernels. */

@@ -20,17 +20,13 @@ void emit_operand(struct emitter *m, uint32_t load);
 void emit_value(struct emitter *m, uint32_t node);
 /* The nodes up to number `last`, as one variable v<number> each. */
 void emit_nodes(struct emitter *m, uint32_t last);
-<<<<<<< HEAD
+/* The beginning of a function that computes nodes at element e of a chunk. */
+void emit_element(struct emitter *m);
+/* The wanted nodes, as emit_nodes(). */
+void emit_wanted(struct emitter *m, const bool *want);
 /* ar_result: the output's type; for several outputs a struct of them, v0, v1, … */
 void emit_result(struct emitter *m);
 /* ar_result and ar_point(): the values of the outputs' nodes. */
-=======
-/* The beginning of a function that computes nodes at element e of a chunk. */
-void emit_place(struct emitter *m);
-/* The wanted nodes, as emit_nodes(). */
-void emit_wanted(struct emitter *m, const bool *want);
-/* ar_point(): the value of the output's node; for several outputs a struct of them, v0, v1, … */
->>>>>>> rows
 void emit_point(struct emitter *m);
 
 /* ar_operands, ar_fetch() and ar_put() (which stores a chunk's results) for the forms that process

@@ -53,7 +53,7 @@ static void emit_one_fold(struct emitter *m, uint32_t node, bool *want, bool asc
               emit_type(r.dtype), emit_type((enum dtype)n->dtype));
     emit_reduction(m, &r, count, begin);
     strb_add(b, "template <int E> AR_FN ar_value ar_point" POINT);
-    emit_place(m);
+    emit_element(m);
     memset(want, 0, m->k->n_nodes * sizeof *want);
     want[n->args[0]] = true;
     mark(m->k, want);
@@ -77,7 +77,7 @@ static void emit_stores(struct emitter *m, bool *want)
     else
         strb_addf(b, "typedef %s ar_result;\n", emit_type(k->outputs[0].dtype));
     strb_add(b, "template <int E> AR_FN ar_result ar_point" POINT);
-    emit_place(m);
+    emit_element(m);
     memset(want, 0, k->n_nodes * sizeof *want);
     for (uint32_t i = 0; i < n; i++)
         want[k->outputs[i].node] = true;

@@ -367,7 +367,7 @@ void emit_wanted(struct emitter *m, const bool *want)
             emit_node(m, i);
 }
 
-void emit_place(struct emitter *m)
+void emit_element(struct emitter *m)
 {
     strb_add(&m->body, "    ar_index i[AR_RANK];\n#pragma unroll\n"
                        "    for (int k = 0; k < AR_RANK; k++)\n        i[k] = at.i[k];\n"
@@ -396,20 +396,8 @@ void emit_point(struct emitter *m)
     bool stencil = m->f->kind == FORM_STENCIL;
     const char *value = "ar_result";
     const struct ir_output *out = k->outputs;
-<<<<<<< HEAD
     emit_result(m);
-    if (m->f->kind == FORM_REDUCE) { /* the type reduced may differ from the result's */
-=======
-    if (k->n_outputs == 1) {
-        strb_addf(b, "typedef %s ar_result;\n", emit_type(out->dtype));
-    } else {
-        strb_add(b, "struct ar_result {\n");
-        for (uint32_t i = 0; i < k->n_outputs; i++)
-            strb_addf(b, "    %s v%u;\n", emit_type(out[i].dtype), i);
-        strb_add(b, "};\n");
-    }
     if (m->f->kind == FORM_REDUCE) /* the type reduced may differ from the result's */
->>>>>>> rows
         value = "ar_value";
     if (m->f->kind == FORM_REDUCE && k->n_outputs > 1) {
         strb_add(b, "struct ar_value {\n");
@@ -425,7 +413,7 @@ void emit_point(struct emitter *m)
                       : "template <int E> AR_FN %s ar_point(const ar_params &p, const "
                         "ar_at &at, const ar_operands<E> &o, int e)\n{\n",
               value);
-    emit_place(m);
+    emit_element(m);
     uint32_t last = 0;
     for (uint32_t i = 0; i < k->n_outputs; i++)
         last = out[i].node > last ? out[i].node : last;
