@@ -2,43 +2,13 @@
  * bytes. */
 #include <string.h>
 
-#include "protocol/text/index.h"
 #include "protocol/wire/media.h"
 #include "server/api/handlers.h"
 #include "server/body/condition.h"
 #include "server/body/data.h"
 #include "server/body/request.h"
-
-/* Whether ?ghost= includes ghost cells. */
-static enum err_code wants_ghosts(struct request *req, bool *ret, struct err *e)
-{
-    const char *text = http_query(req, "ghost");
-    if (text && strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
-        return err_set(e, ERR_BAD_FIELD, "ghost must be 0 or 1");
-    *ret = text && *text == '1';
-    return ERR_OK;
-}
-
-/* The elements that ?index= and ?ghost= select. */
-static enum err_code region_of(struct request *req, const struct array *a, struct view *ret,
-                               struct err *e)
-{
-    const char *text = http_query(req, "index");
-    bool ghosts;
-    TRY(wants_ghosts(req, &ghosts, e));
-    if (!text) {
-        *ret = a->view;
-        if (ghosts)
-            grid_whole(a->grid, &a->view, ret);
-        return ERR_OK;
-    }
-    struct index_spec *spec = arena_alloc(req->arena, sizeof *spec);
-    if (!spec)
-        return err_oom(e);
-    TRY(index_parse(text, strlen(text), spec, e));
-    return ghosts ? grid_index(a->grid, &a->view, spec, ret, e)
-                  : view_index(&a->view, spec, ret, e);
-}
+#include "server/look/look.h"
+#include "server/look/summary.h"
 
 /* PUT's ?dtype= converts nothing: it says what raw .npy elements (|V2) are, or repeats the array's.
  */
@@ -71,7 +41,7 @@ static enum err_code prepare_get(struct request *req, enum media *ret_type, stru
                         sizeof data_offers / sizeof *data_offers, ret_type, e));
     struct view v;
     TRY(request_array(req, LEASE_READ, ret_s, ret_h, e));
-    TRY(region_of(req, ret_h->array, &v, e));
+    TRY(look_region(req, ret_h->array, &v, e));
     *ret_a = array_view(ret_h->array, ret_h->array->dtype, &v);
     return *ret_a ? ERR_OK : err_oom(e);
 }
@@ -104,7 +74,7 @@ static enum err_code put(struct request *req, struct err *e)
     TRY(request_array(req, LEASE_WRITE, &s, &h, e));
     TRY(handle_writable(&h, e));
     TRY(check_dtype(req, h.array, e));
-    TRY(region_of(req, h.array, &region, e));
+    TRY(look_region(req, h.array, &region, e));
     TRY(condition_check(&condition, h.array, &region, e));
     data_accept_into(req, s, &h, &region, format);
     s = NULL; /* data_reply has taken both */
@@ -115,4 +85,9 @@ static enum err_code put(struct request *req, struct err *e)
 void data_put(struct request *req)
 {
     request_try(req, put);
+}
+
+void summary_get(struct request *req)
+{
+    summary_reply(req);
 }

@@ -12,6 +12,7 @@ from typing import Any, AsyncIterator, Callable, Coroutine, Dict, Generator, Gen
 import numpy as np
 
 from . import _dtypes as dt
+from . import _looks as looks
 from ._array import Array
 from ._async_transport import AsyncReleaser, AsyncTransport, done
 from ._calls import Calls
@@ -90,6 +91,12 @@ class AsyncArray(Array):
         if asked is not None:
             await self._mine._await(asked)
         return self
+
+    async def summary(self, bins: Optional[int] = None, lo: Optional[float] = None,  # type: ignore[override]
+                      hi: Optional[float] = None, percentiles: Optional[Sequence[float]] = None, exact: bool = False) -> looks.Summary:
+        """Counts, extremes, moments, histogram and percentiles of the elements. See `Summary`."""
+        found: looks.Summary = await self._mine._await(looks.summary(self, bins, lo, hi, percentiles, exact))
+        return found
 
     def exported(self, mode: str = "read") -> "AsyncExported":  # type: ignore[override]
         """Maps the array's memory into this process, without a copy: `async with x.exported() as m:`. See `Array.exported`."""

@@ -1,11 +1,13 @@
 """What NumPy's arrays have as methods, beside operators and indexing: most of them call the namespace's functions."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Tuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Sequence, Tuple, TypeVar
 
 import numpy as np
 
 from . import _dtypes as dt
+from . import _looks as looks
+from ._looks import Summary
 
 Self = TypeVar("Self", bound="Methods")
 
@@ -219,6 +221,13 @@ class Methods:
 
     def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
         self._client.put(self, indices, values, mode)
+
+    # --- looks, which are computed on the server ---
+
+    def summary(self, bins: Optional[int] = None, lo: Optional[float] = None, hi: Optional[float] = None,
+                percentiles: Optional[Sequence[float]] = None, exact: bool = False) -> Summary:
+        """Counts, extremes, moments, histogram and percentiles of the elements. See `Summary`."""
+        return self._client._run(looks.summary(self, bins, lo, hi, percentiles, exact))  # type: ignore[arg-type,no-any-return]
 
     def compress(self: Self, condition: Any, axis: Optional[int] = None, out: Any = None) -> Self:
         return self._client.compress(condition, self, axis, out)  # type: ignore[no-any-return]
