@@ -85,6 +85,8 @@ const struct setting config_settings[] = {
      "bins of a summary's histogram"},
     {"max-percentiles", SET_COUNT, true, AT(max_percentiles), "32", 0, 1000, "N",
      "percentiles of a summary"},
+    {"max-picture", SET_COUNT, true, AT(max_picture), "4096", 1, 65536, "N",
+     "pixels along a side of a picture"},
     {"max-statements", SET_COUNT, true, AT(max_statements), "256", 1, 100000, "N",
      "statements per program; also records per program"},
     {"max-program-nodes", SET_COUNT, true, AT(max_program_nodes), "100000", 1, 1e9, "N",

@@ -8,6 +8,7 @@
 #include "server/body/data.h"
 #include "server/body/request.h"
 #include "server/look/look.h"
+#include "server/look/picture.h"
 #include "server/look/summary.h"
 
 /* PUT's ?dtype= converts nothing: it says what raw .npy elements (|V2) are, or repeats the array's.
@@ -26,19 +27,20 @@ static enum err_code check_dtype(struct request *req, const struct array *a, str
     return ERR_OK;
 }
 
-static enum err_code only_region(struct request *req, struct err *e)
+/* What Accept asks for; a picture has parameters of its own. */
+static enum err_code negotiate(struct request *req, enum media *ret_type, struct err *e)
 {
-    static const char *const allowed[] = {"index", "ghost", NULL};
-    return http_query_only(req, allowed, e);
+    static const char *const allowed[] = {"index", "ghost", PICTURE_QUERY, NULL};
+    TRY(http_query_only(req, allowed, e));
+    TRY(media_negotiate(http_header(req, "Accept"), data_offers,
+                        sizeof data_offers / sizeof *data_offers, ret_type, e));
+    return picture_query(req, *ret_type, e);
 }
 
 /* *ret_a: the selected elements of *ret_h. */
-static enum err_code prepare_get(struct request *req, enum media *ret_type, struct session **ret_s,
-                                 struct handle *ret_h, struct array **ret_a, struct err *e)
+static enum err_code prepare_get(struct request *req, struct session **ret_s, struct handle *ret_h,
+                                 struct array **ret_a, struct err *e)
 {
-    TRY(only_region(req, e));
-    TRY(media_negotiate(http_header(req, "Accept"), data_offers,
-                        sizeof data_offers / sizeof *data_offers, ret_type, e));
     struct view v;
     TRY(request_array(req, LEASE_READ, ret_s, ret_h, e));
     TRY(look_region(req, ret_h->array, &v, e));
@@ -55,7 +57,14 @@ void data_get(struct request *req)
     _cleanup_handle_ struct handle h = {0};
     struct array *a = NULL;
     http_may_end(req, NULL);
-    if (prepare_get(req, &type, &s, &h, &a, &e))
+    enum err_code code = negotiate(req, &type, &e);
+    if (code == ERR_OK && type == MEDIA_PNG) {
+        picture_reply(req, data_get);
+        return;
+    }
+    if (code == ERR_OK)
+        code = prepare_get(req, &s, &h, &a, &e);
+    if (code != ERR_OK)
         http_reply_error(req, &e);
     else
         data_reply(req, s->stream, a, type, &h);

@@ -93,10 +93,15 @@ void look_let(struct look *l, const char *name, const char *fmt, ...)
         l->failed = expr_add_let(&l->expr, name, node, &e);
 }
 
-static void fail(struct look *l, struct err *e)
+static void without_place(struct err *e)
 {
     e->offset = -1;
     e->pointer[0] = '\0';
+}
+
+static void fail(struct look *l, struct err *e)
+{
+    without_place(e);
     http_reply_error(l->req, e);
 }
 
@@ -154,20 +159,26 @@ static void fetch(struct look *l)
     fetched(l);
 }
 
-static enum err_code run(struct look *l, const char *text, struct err *e)
+static enum err_code evaluate(struct look *l, const char *text, struct array **ret, struct err *e)
 {
     _cleanup_use_ struct lease_use use = lease_use_open(l->req->server->uses);
-    _cleanup_array_ struct array *a = NULL;
     struct eval_times times = {0};
     TRY(may_read(l, e));
     if (l->failed || !text)
         return err_oom(e);
     TRY(parse(l, text, &l->expr.root, e));
     const struct eval_request request = {.expr = &l->expr, .env = &l->env, .dtype = -1};
-    TRY(engine_evaluate(l->session->stream, l->session->account, &request, &a, &times, NULL, NULL,
+    TRY(engine_evaluate(l->session->stream, l->session->account, &request, ret, &times, NULL, NULL,
                         e));
     l->req->t_plan = times.check + times.lower;
     l->req->t_compile = times.compile;
+    return ERR_OK;
+}
+
+static enum err_code run(struct look *l, const char *text, struct err *e)
+{
+    _cleanup_array_ struct array *a = NULL;
+    TRY(evaluate(l, text, &a, e));
     l->dtype = a->dtype;
     l->n = (size_t)array_nbytes(a);
     TRY(view_contiguous(a->view.rank, a->view.shape, dtype_size(a->dtype), &l->view, e));
@@ -177,6 +188,17 @@ static enum err_code run(struct look *l, const char *text, struct err *e)
     if (!l->bytes)
         return err_oom(e);
     return download_new(l->session->stream, a, wakeup_ring, &l->wakeup, &l->download, e);
+}
+
+enum err_code look_keep(struct look *l, const char *name, const char *text, struct err *e)
+{
+    struct array *a = NULL;
+    if (evaluate(l, text, &a, e) != ERR_OK) {
+        without_place(e);
+        return e->code;
+    }
+    look_name(l, name, a);
+    return ERR_OK;
 }
 
 void look_run(struct look *l, const char *text, void (*then)(struct look *l))

@@ -1,7 +1,7 @@
 /* A look at an array: an expression of our own over it, whose small result is fetched into the
  * request's memory.
  *
- * Called by summary.c and picture.c. It is computed like a client's expression: in the session's
+ * Called by summary*.c and picture*.c. It is computed like a client's expression: in the session's
  * order, charged to its account, by the same plans and kernels. A look is the first
  * member of the request's state; used by the thread that works on the request. */
 #ifndef ARRAYD_SERVER_LOOK_H
@@ -60,6 +60,9 @@ void look_run(struct look *l, const char *text, void (*then)(struct look *l));
  * view_index's errors. */
 enum err_code look_region(struct request *req, const struct array *a, struct view *ret,
                           struct err *e) must_check;
+/* Computes the infix expression into an array of that name, without waiting. */
+enum err_code look_keep(struct look *l, const char *name, const char *text,
+                        struct err *e) must_check;
 /* Releases all but the arena's memory: part of the request's state_free. */
 void look_free(struct look *l);
 
