@@ -8,6 +8,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "clients" / "python" / "src"))
 import arrayd  # noqa: E402
+from cli import cli  # noqa: E402
 from test_client_python import xp  # noqa: E402,F401
 
 pytestmark = pytest.mark.release_only  # it is the client that is tested here
@@ -38,3 +39,50 @@ def test_summary_awaited(daemon):
 
     s = asyncio.run(look())
     assert s.counts.tolist() == [1] * 5 and isinstance(s, arrayd.Summary)
+
+
+def test_pictures(xp, tmp_path):  # noqa: F811
+    a = np.random.default_rng(2).normal(size=(40, 60))
+    x = xp.asarray(a)
+    p = x.image("viridis", width=30, pool="max", bar=True)
+    assert p.png[:8] == b"\x89PNG\r\n\x1a\n" and "54 × 20 pixels" in repr(p) and p._repr_png_() is p.png and p.hi == a.max()
+    p.save(tmp_path / "x.png")
+    assert (tmp_path / "x.png").read_bytes() == p.png
+    assert ((x * 2)[:, ::-1].image(lo=-1, hi=2).lo, x.image(percentiles=(10, 90)).hi) == (-1, pytest.approx(np.percentile(a, 90), abs=0.01))
+    assert xp.asarray(np.zeros((5, 6, 3))).image().hi == 1
+    with pytest.raises(arrayd.ArraydError):
+        x[0].image()
+    with pytest.raises(arrayd.BadValue):
+        x.image("no such map")
+
+
+def test_what_a_notebook_shows(xp):  # noqa: F811
+    assert xp.zeros((20, 30))._repr_png_()[16:24] == bytes((0, 0, 0, 30, 0, 0, 0, 20))
+    assert xp.zeros((3000, 300))._repr_png_()[16:24] == bytes((0, 0, 0, 32, 0, 0, 1, 64))
+    assert xp.zeros((20, 20, 3))._repr_png_() is not None
+    for shape in ((), (100,), (3, 3), (20, 20, 20), (20, 0)):
+        assert xp.zeros(shape)._repr_png_() is None
+
+
+def test_pictures_awaited(daemon):
+    async def look():
+        async with arrayd.aconnect(f"http://{daemon.host}:{daemon.port}") as c:
+            x = c.zeros((20, 30))
+            return x._repr_png_(), await x.image("magma")
+
+    nothing, p = asyncio.run(look())
+    assert nothing is None and isinstance(p, arrayd.Picture) and "30 × 20" in repr(p)
+
+
+def test_pictures_by_the_command(daemon, api, tmp_path, monkeypatch):
+    """By the suffix; a picture's options are errors with another."""
+    monkeypatch.chdir(tmp_path)
+    run = cli(daemon)
+    api.create(name="u", shape=[20, 30], fill=1)
+    done = run("get", "u", "u.png", "--slice", ":10", "--cmap", "viridis", "--lo", "0.5", "--width", "15", "--pool", "max", "--bar")
+    assert done.status == 0 and done.err.startswith("u.png: "), done
+    assert (tmp_path / "u.png").read_bytes()[16:24] == bytes((0, 0, 0, 39, 0, 0, 0, 5))
+    for words, status, text in ((("u.npy", "--cmap", "gray"), 2, "--cmap is for pictures"), (("v.png", "--cmap", "none"), 1, "cmap must be one of"),
+                                (("v.png", "--slice", "0"), 1, "a picture is of two axes"), (("u.jpg",), 2, ".npy, .csv and .png")):
+        done = run("get", "u", *words)
+        assert done.status == status and text in done.err and not list(tmp_path.glob("v*")), done

@@ -98,6 +98,16 @@ class AsyncArray(Array):
         found: looks.Summary = await self._mine._await(looks.summary(self, bins, lo, hi, percentiles, exact))
         return found
 
+    async def image(self, cmap: Optional[str] = None, lo: Optional[float] = None, hi: Optional[float] = None, *,  # type: ignore[override]
+                    percentiles: Optional[Tuple[float, float]] = None, width: Optional[int] = None, height: Optional[int] = None,
+                    pool: Optional[str] = None, bar: bool = False) -> looks.Picture:
+        """A picture of an array of two axes, or of three with 3 or 4 colours in the last. See `Array.image`."""
+        made: looks.Picture = await self._mine._await(looks.image(self, cmap, lo, hi, percentiles, width, height, pool, bar))
+        return made
+
+    def _repr_png_(self) -> None:
+        """Notebooks do not wait: `await x.image()` is shown."""
+
     def exported(self, mode: str = "read") -> "AsyncExported":  # type: ignore[override]
         """Maps the array's memory into this process, without a copy: `async with x.exported() as m:`. See `Array.exported`."""
         return AsyncExported(self, mode)
