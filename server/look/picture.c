@@ -72,44 +72,65 @@ static void fill(const struct picture *s, int64_t width, uint16_t *to)
     }
 }
 
+/* The pixels of a picture without NaN, or with a colour to spare for it; false: there is none. */
+static bool one_byte(const uint16_t *numbers, size_t n, unsigned char *pixels, int *ret_transparent)
+{
+    uint16_t all = 0;
+    bool used[NO_COLOUR + 1] = {0};
+    for (size_t i = 0; i < n; i++) {
+        all |= numbers[i];
+        pixels[i] = (unsigned char)numbers[i];
+    }
+    if (!(all & NO_COLOUR))
+        return true;
+    int spare = 255;
+    for (size_t i = 0; i < n; i++)
+        used[numbers[i]] = true;
+    while (spare >= 0 && used[spare])
+        spare--;
+    for (size_t i = 0; i < n && spare >= 0; i++)
+        if (numbers[i] == NO_COLOUR)
+            pixels[i] = (unsigned char)spare;
+    *ret_transparent = spare;
+    return spare >= 0;
+}
+
+static void four_bytes(const uint16_t *numbers, size_t n, const uint32_t *colours,
+                       unsigned char *pixels)
+{
+    for (size_t i = 0; i < n; i++, pixels += 4) {
+        const bool clear = numbers[i] == NO_COLOUR;
+        const uint32_t c = clear ? 0 : colours[numbers[i]];
+        pixels[0] = (unsigned char)(c >> 16);
+        pixels[1] = (unsigned char)(c >> 8 & 255);
+        pixels[2] = (unsigned char)(c & 255);
+        pixels[3] = clear ? 0 : 255;
+    }
+}
+
 static void write_coloured(struct picture *s)
 {
     struct request *req = s->look.req;
+    struct arena *arena = req->arena;
     const int64_t width = s->width + (s->bar ? BAR_GAP + BAR_WIDTH : 0);
     const size_t n = (size_t)(width * s->height);
-    const uint32_t *colours = map_colours[s->map];
-    struct png_image image = {width, s->height, 1, NULL, colours, -1};
-    uint16_t *numbers = arena_alloc_array(req->arena, n, sizeof *numbers);
-    unsigned char *pixels = arena_alloc_array(req->arena, n, 1);
-    bool used[NO_COLOUR + 1] = {0};
-    if (numbers && pixels) {
-        fill(s, width, numbers);
-        for (size_t i = 0; i < n; i++)
-            used[numbers[i]] = true;
-        if (used[NO_COLOUR])
-            for (int k = 255; k >= 0 && image.transparent < 0; k--)
-                image.transparent = used[k] ? -1 : k;
-        image.channels = used[NO_COLOUR] && image.transparent < 0 ? 4 : 1;
-        if (image.channels == 4)
-            pixels = arena_alloc_array(req->arena, n, 4);
+    struct png_image image = {width, s->height, 1, NULL, map_colours[s->map], -1};
+    uint16_t *with_bar = s->bar ? arena_alloc_array(arena, n, sizeof *with_bar) : NULL;
+    const uint16_t *numbers = s->bar ? with_bar : (const uint16_t *)s->look.bytes;
+    unsigned char *pixels = arena_alloc_array(arena, n, 1);
+    if (with_bar)
+        fill(s, width, with_bar);
+    if (numbers && pixels && !one_byte(numbers, n, pixels, &image.transparent)) {
+        image.channels = 4;
+        pixels = arena_alloc_array(arena, n, 4);
+        if (pixels)
+            four_bytes(numbers, n, image.palette, pixels);
     }
     if (!numbers || !pixels) {
         struct err e = ERR_INIT;
         err_oom(&e);
         http_reply_error(req, &e);
         return;
-    }
-    for (size_t i = 0; i < n; i++) {
-        const uint16_t k = numbers[i];
-        if (image.channels == 1) {
-            pixels[i] = (unsigned char)(k == NO_COLOUR ? image.transparent : k);
-        } else {
-            const uint32_t c = k == NO_COLOUR ? 0 : colours[k];
-            pixels[4 * i] = (unsigned char)(c >> 16);
-            pixels[4 * i + 1] = (unsigned char)(c >> 8 & 255);
-            pixels[4 * i + 2] = (unsigned char)(c & 255);
-            pixels[4 * i + 3] = k == NO_COLOUR ? 0 : 255;
-        }
     }
     image.pixels = pixels;
     reply_png(s, &image);
