@@ -3,12 +3,13 @@
  * the file. Everything after the first stage is of the pixels, which are few.
  *
  * A colour map's index is that of matplotlib: floor of 256 times the place in the range. NaN has no
- * colour and is transparent. The file has a palette; of its 256 colours one that the picture does
- * not need is made transparent, and only a picture that needs all of them is written as RGBA. */
+ * colour and is transparent. The file has a palette of 256 colours; one that the picture can do
+ * without is the transparent one. */
 #include "server/look/picture.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "compute/base/hash.h"
@@ -72,67 +73,81 @@ static void fill(const struct picture *s, int64_t width, uint16_t *to)
     }
 }
 
-/* The pixels of a picture without NaN, or with a colour to spare for it; false: there is none. */
-static bool one_byte(const uint16_t *numbers, size_t n, unsigned char *pixels, int *ret_transparent)
+/* How far apart two colours are: the most of their red, green and blue. */
+static int apart(uint32_t a, uint32_t b)
+{
+    int most = 0;
+    for (int shift = 0; shift < 24; shift += 8) {
+        const int d = abs((int)(a >> shift & 255) - (int)(b >> shift & 255));
+        most = d > most ? d : most;
+    }
+    return most;
+}
+
+static uint32_t between(uint32_t a, uint32_t b)
+{
+    uint32_t c = 0;
+    for (int shift = 0; shift < 24; shift += 8)
+        c |= ((a >> shift & 255) + (b >> shift & 255)) / 2 << shift;
+    return c;
+}
+
+/* A colour that the pixels do not use. Where they use all, the two neighbours that are the nearest
+ * become one between them, which in every map is within 1 of 255 of both. */
+static int spare(const bool *used, uint32_t *colours, uint16_t *numbers, size_t n)
+{
+    int k = 255, nearest = 0;
+    while (k >= 0 && used[k])
+        k--;
+    if (k >= 0)
+        return k;
+    for (k = 1; k < 255; k++)
+        if (apart(colours[k], colours[k + 1]) < apart(colours[nearest], colours[nearest + 1]))
+            nearest = k;
+    colours[nearest] = between(colours[nearest], colours[nearest + 1]);
+    for (size_t i = 0; i < n; i++)
+        numbers[i] = numbers[i] == nearest + 1 ? (uint16_t)nearest : numbers[i];
+    return nearest + 1;
+}
+
+/* The pixels, a byte each, and the number of the transparent colour, −1 if there is none. */
+static int squeeze(uint16_t *numbers, size_t n, uint32_t *colours, unsigned char *pixels)
 {
     uint16_t all = 0;
     bool used[NO_COLOUR + 1] = {0};
-    for (size_t i = 0; i < n; i++) {
-        all |= numbers[i];
-        pixels[i] = (unsigned char)numbers[i];
-    }
-    if (!(all & NO_COLOUR))
-        return true;
-    int spare = 255;
+    int transparent = -1;
     for (size_t i = 0; i < n; i++)
-        used[numbers[i]] = true;
-    while (spare >= 0 && used[spare])
-        spare--;
-    for (size_t i = 0; i < n && spare >= 0; i++)
-        if (numbers[i] == NO_COLOUR)
-            pixels[i] = (unsigned char)spare;
-    *ret_transparent = spare;
-    return spare >= 0;
-}
-
-static void four_bytes(const uint16_t *numbers, size_t n, const uint32_t *colours,
-                       unsigned char *pixels)
-{
-    for (size_t i = 0; i < n; i++, pixels += 4) {
-        const bool clear = numbers[i] == NO_COLOUR;
-        const uint32_t c = clear ? 0 : colours[numbers[i]];
-        pixels[0] = (unsigned char)(c >> 16);
-        pixels[1] = (unsigned char)(c >> 8 & 255);
-        pixels[2] = (unsigned char)(c & 255);
-        pixels[3] = clear ? 0 : 255;
+        all |= numbers[i];
+    if (all & NO_COLOUR) {
+        for (size_t i = 0; i < n; i++)
+            used[numbers[i]] = true;
+        transparent = spare(used, colours, numbers, n);
     }
+    for (size_t i = 0; i < n; i++)
+        pixels[i] = (unsigned char)(numbers[i] == NO_COLOUR ? transparent : numbers[i]);
+    return transparent;
 }
 
 static void write_coloured(struct picture *s)
 {
     struct request *req = s->look.req;
-    struct arena *arena = req->arena;
     const int64_t width = s->width + (s->bar ? BAR_GAP + BAR_WIDTH : 0);
     const size_t n = (size_t)(width * s->height);
-    struct png_image image = {width, s->height, 1, NULL, map_colours[s->map], -1};
-    uint16_t *with_bar = s->bar ? arena_alloc_array(arena, n, sizeof *with_bar) : NULL;
-    const uint16_t *numbers = s->bar ? with_bar : (const uint16_t *)s->look.bytes;
-    unsigned char *pixels = arena_alloc_array(arena, n, 1);
-    if (with_bar)
-        fill(s, width, with_bar);
-    if (numbers && pixels && !one_byte(numbers, n, pixels, &image.transparent)) {
-        image.channels = 4;
-        pixels = arena_alloc_array(arena, n, 4);
-        if (pixels)
-            four_bytes(numbers, n, image.palette, pixels);
-    }
+    uint16_t *with_bar = s->bar ? arena_alloc_array(req->arena, n, sizeof *with_bar) : NULL;
+    uint16_t *numbers = s->bar ? with_bar : (uint16_t *)s->look.bytes;
+    unsigned char *pixels = arena_alloc_array(req->arena, n, 1);
+    uint32_t colours[256];
     if (!numbers || !pixels) {
         struct err e = ERR_INIT;
         err_oom(&e);
         http_reply_error(req, &e);
         return;
     }
-    image.pixels = pixels;
+    if (with_bar)
+        fill(s, width, with_bar);
+    memcpy(colours, map_colours[s->map], sizeof colours);
+    const int transparent = squeeze(numbers, n, colours, pixels);
+    const struct png_image image = {width, s->height, 1, pixels, colours, transparent};
     reply_png(s, &image);
 }
 

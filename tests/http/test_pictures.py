@@ -117,9 +117,14 @@ def test_dtypes_and_pools(api, dtype):
 
 @pytest.mark.parametrize("cmap", MAPS)
 def test_maps(api, cmap):
+    """All colours, and all of them beside what is clear."""
     a = np.linspace(-3, 5, 512).reshape(16, 32).astype("float32")
     api.upload(a, name="u")
     assert beside(api, a, "", 16, 32, cmap=cmap)
+    a[3, 3] = np.nan
+    api.upload(a[:, ::-1], name="v")
+    got, (lo, hi) = picture(api, f"?cmap={cmap}", "v")
+    assert same(got, coloured(a[:, ::-1], lo, hi, cmap)) and got[3, 28, 3] == 0
 
 
 def test_tables_are_matplotlib_s():
@@ -195,7 +200,7 @@ def test_the_bar(api):
     api.upload(a, name="u")
     got, _ = picture(api, "?bar=true&cmap=plasma")
     assert got.shape == (40, 74, 4) and (got[:, 50:58, 3] == 0).all() and (got[:, :50, 3] == 255).all()
-    assert (got[:, 58:, :3] == TABLES["plasma"][255 - np.arange(40) * 256 // 40][:, None]).all()
+    assert np.abs(got[:, 58:, :3].astype(int) - TABLES["plasma"][255 - np.arange(40) * 256 // 40][:, None]).max() <= 1
 
 
 def test_sizes(api):
