@@ -71,7 +71,7 @@ static void define_figures(struct summary *s)
                  "astype([count_nonzero(isnan(x)),count_nonzero(x==inf),"
                  "count_nonzero(x==-inf)],'float64')");
         look_let(l, "mean_", "sum(where(f,d,0))/n");
-        look_let(l, "std_", "nanstd(where(f,d,nan))");
+        look_let(l, "std_", "sqrt(sum(where(f,(d-mean_)*(d-mean_),0))/n)");
     } else {
         look_let(l, "n", "astype(%.17g,'float64')", (double)view_size(&s->a->view));
         look_let(l, "least", "min(x)");
@@ -111,9 +111,10 @@ static void define_bins(struct summary *s)
 {
     struct look *l = &s->look;
     const long long n = s->bins;
-    look_let(l, "fits", "isfinite(hi-lo)");
-    look_let(l, "step", "where(fits,(hi-lo)/%lld,hi/%lld-lo/%lld)", n, n, n);
-    look_let(l, "k0", "clip(floor(where(fits,(d-lo)/step,d/step-lo/step)),0,%lld)", n - 1);
+    look_let(l, "step", "where(isfinite(hi-lo),(hi-lo)/%lld,hi/%lld-lo/%lld)", n, n, n);
+    look_let(l, "low", "lo*0.5"); /* halves, so that no difference is beyond float64 */
+    look_let(l, "per", "1/(step*0.5)");
+    look_let(l, "k0", "clip(floor((d*0.5-low)*per),0,%lld)", n - 1);
     look_let(l, "k1", "k0-astype(d<k0*step+lo,'float64')");
     look_let(l, "k2", "k1+astype((k1<%lld)&(d>=(k1+1)*step+lo),'float64')", n - 1);
     look_let(l, "b", "reshape(astype(where((d>=lo)&(d<=hi),k2,-1),'int16'),[-1])");
