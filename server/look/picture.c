@@ -45,6 +45,13 @@ static void picture_free(void *state)
 
 /* --- the file --- */
 
+static void add_tag(const struct picture *s)
+{
+    if (s->etag[0])
+        http_add_header(s->look.req, "ETag", s->etag);
+    http_add_header(s->look.req, "Vary", "Accept");
+}
+
 static void reply_png(struct picture *s, const struct png_image *image)
 {
     struct request *req = s->look.req;
@@ -58,7 +65,7 @@ static void reply_png(struct picture *s, const struct png_image *image)
     }
     snprintf(range, sizeof range, "%.17g %.17g", s->lo, s->hi);
     http_add_header(req, "Arrayd-Range", range);
-    http_add_header(req, "Vary", "Accept");
+    add_tag(s);
     http_reply_text(req, 200, media_name(MEDIA_PNG), &out);
 }
 
@@ -360,15 +367,13 @@ static enum err_code conditions(struct picture *s, bool *ret_ended, struct err *
     const double query[] = {s->map, s->pool,       (double)s->width, (double)s->height,
                             s->lo,  s->hi,         s->has_lo,        s->has_hi,
                             s->bar, s->n_percents, s->percents[0],   s->percents[1]};
-    char etag[ETAG_MAX] = "";
-    if (!array_written_outside(s->a)) {
-        etag_derived(s->a->dtype, &s->a->view, array_version(s->a), query, sizeof query, 'p', etag);
-        http_add_header(req, "ETag", etag);
-    }
-    if (c.match && !etag_listed(c.match, etag, true))
+    if (!array_written_outside(s->a))
+        etag_derived(s->a->dtype, &s->a->view, array_version(s->a), query, sizeof query, 'p',
+                     s->etag);
+    if (c.match && !etag_listed(c.match, s->etag, true))
         return err_set(e, ERR_PRECONDITION_FAILED,
                        "If-Match: the contents have none of these tags");
-    *ret_ended = c.none_match && etag_listed(c.none_match, etag, false);
+    *ret_ended = c.none_match && etag_listed(c.none_match, s->etag, false);
     return ERR_OK;
 }
 
@@ -424,7 +429,7 @@ void picture_reply(struct request *req, handler_fn *again)
     if (prepare(req, s, &ended, &e) != ERR_OK) {
         http_reply_error(req, &e);
     } else if (ended) {
-        http_add_header(req, "Vary", "Accept");
+        add_tag(s);
         http_reply_empty(req, 304);
     } else {
         begin(s);

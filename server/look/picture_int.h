@@ -2,6 +2,7 @@
 #ifndef ARRAYD_SERVER_PICTURE_INT_H
 #define ARRAYD_SERVER_PICTURE_INT_H
 
+#include "server/body/condition.h"
 #include "server/look/look.h"
 #include "server/store/handles.h"
 
@@ -28,6 +29,7 @@ struct picture {
     struct picture_end ends[2];
     double minus_inf;
     int passes;
+    char etag[ETAG_MAX]; /* "": none */
 };
 
 /* The pixels' values as the look's array p: (height, width) or (height, width, channels), float32

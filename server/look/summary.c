@@ -236,6 +236,12 @@ static void put_percentiles(struct json_writer *w, const struct summary *s)
     json_close_list(w);
 }
 
+static void add_tag(const struct summary *s)
+{
+    if (s->etag[0])
+        http_add_header(s->look.req, "ETag", s->etag);
+}
+
 void summary_write(struct summary *s)
 {
     struct strb out = {0};
@@ -257,6 +263,7 @@ void summary_write(struct summary *s)
     put_histogram(&w, s);
     put_percentiles(&w, s);
     json_close_object(&w);
+    add_tag(s);
     http_reply_json(s->look.req, 200, &out);
 }
 
@@ -371,15 +378,12 @@ static enum err_code conditions(struct request *req, struct summary *s, bool *re
         s->exact,        (double)s->n_percents};
     uint64_t parts[2] = {hash_bytes(HASH_SEED, query, sizeof query),
                          hash_bytes(HASH_SEED, s->percents, s->n_percents * sizeof *s->percents)};
-    char etag[ETAG_MAX] = "";
-    if (!array_written_outside(s->a)) {
-        etag_derived(s->a->dtype, &s->a->view, s->version, parts, sizeof parts, 's', etag);
-        http_add_header(req, "ETag", etag);
-    }
-    if (c.match && !etag_listed(c.match, etag, true))
+    if (!array_written_outside(s->a))
+        etag_derived(s->a->dtype, &s->a->view, s->version, parts, sizeof parts, 's', s->etag);
+    if (c.match && !etag_listed(c.match, s->etag, true))
         return err_set(e, ERR_PRECONDITION_FAILED,
                        "If-Match: the contents have none of these tags");
-    *ret_ended = c.none_match && etag_listed(c.none_match, etag, false);
+    *ret_ended = c.none_match && etag_listed(c.none_match, s->etag, false);
     return ERR_OK;
 }
 
@@ -408,10 +412,12 @@ void summary_reply(struct request *req)
     http_may_end(req, NULL);
     if (!s)
         return;
-    if (prepare(req, s, &ended, &e) != ERR_OK)
+    if (prepare(req, s, &ended, &e) != ERR_OK) {
         http_reply_error(req, &e);
-    else if (ended)
+    } else if (ended) {
+        add_tag(s);
         http_reply_empty(req, 304);
-    else
+    } else {
         http_offload(req, begin); /* a plan of some hundred kernels */
+    }
 }

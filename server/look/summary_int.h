@@ -3,6 +3,7 @@
 #ifndef ARRAYD_SERVER_SUMMARY_INT_H
 #define ARRAYD_SERVER_SUMMARY_INT_H
 
+#include "server/body/condition.h"
 #include "server/look/look.h"
 #include "server/store/handles.h"
 
@@ -19,6 +20,7 @@ struct summary {
     struct array *a;  /* the selected elements */
     enum dtype dtype; /* of the values: for complex numbers their absolute values' */
     uint64_t version;
+    char etag[ETAG_MAX]; /* "": none */
 
     /* the query */
     int64_t bins;

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from client import JSON, NUMPY_DTYPES, OCTETS, REPO
+from conftest import until
 
 PNG = "image/png"
 MAPS = ["gray", "viridis", "plasma", "inferno", "magma", "cividis", "turbo", "coolwarm", "twilight", "RdBu_r"]
@@ -273,6 +274,17 @@ def test_limits_are_options(daemon_with):
     api.create(name="u", shape=[30, 60])
     assert picture(api)[0].shape == (10, 20, 4)
     api.fails(422, "bad_field", api.get("/v1/arrays/u/data?width=21", accept=PNG))
+
+
+def test_without_the_memory_for_it(daemon_with):
+    """The error has no tag, and nothing stays behind."""
+    api = daemon_with("--max-request-memory", "1MiB", "--request-memory", "16MiB").client()
+    api.create(name="u", shape=[30, 60])
+    used = api.info()["bytes_in_use"]
+    r = api.get("/v1/arrays/u/data?width=2000&height=1000", accept=PNG)
+    api.fails(507, "out_of_memory", r)
+    assert "ETag" not in r.headers and picture(api)[0].shape == (30, 60, 4)
+    until(lambda: api.info()["bytes_in_use"] == used)
 
 
 def test_others_arrays(two_with):
