@@ -48,7 +48,7 @@ def test_pictures(xp, tmp_path):  # noqa: F811
     assert p.png[:8] == b"\x89PNG\r\n\x1a\n" and "54 × 20 pixels" in repr(p) and p._repr_png_() is p.png and p.hi == a.max()
     p.save(tmp_path / "x.png")
     assert (tmp_path / "x.png").read_bytes() == p.png
-    assert ((x * 2)[:, ::-1].image(lo=-1, hi=2).lo, x.image(percentiles=(10, 90)).hi) == (-1, pytest.approx(np.percentile(a, 90), abs=0.01))
+    assert ((x * 2)[:, ::-1].image(lo=-1, hi=2).lo, x.image(percentiles=(10, 90)).hi) == (-1, pytest.approx(np.percentile(a, 90, method="lower"), abs=0.01))
     assert xp.asarray(np.zeros((5, 6, 3))).image().hi == 1
     with pytest.raises(arrayd.ArraydError):
         x[0].image()

@@ -7,6 +7,13 @@ from client import NUMPY_DTYPES
 rng = np.random.default_rng(22)
 
 
+@pytest.fixture(autouse=True)
+def seeded():
+    """The same numbers, whatever other tests have run."""
+    global rng
+    rng = np.random.default_rng(22)
+
+
 ON_A_GPU = ["int64", "float32"]  # every kernel is compiled there
 
 
