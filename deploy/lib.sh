@@ -4,9 +4,9 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 # Debian's and Ubuntu's packages, by what they are for.
 build_packages=(gcc libc6-dev meson ninja-build pkg-config libmicrohttpd-dev libcjson-dev
-    nettle-dev libgnutls28-dev uthash-dev libxxhash-dev libsleef-dev)
+    nettle-dev libpng-dev libgnutls28-dev uthash-dev libxxhash-dev libsleef-dev)
 # What the built daemon is linked with, of the release that the images are made from.
-run_packages=(libmicrohttpd12 libgnutls30 libnettle8 libsleef3)
+run_packages=(libmicrohttpd12 libgnutls30 libnettle8 libpng16-16 libsleef3)
 wheel_packages=(python3 python3-venv)
 nvrtc_packages=(python3 python3-pip unzip ca-certificates)
 test_packages=(libcmocka-dev g++ clang-format python3 python3-pytest python3-numpy python3-numexpr

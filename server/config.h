@@ -82,6 +82,8 @@ struct config {
     int64_t max_nodes, max_nesting, max_inputs, max_cost;
     int64_t max_kernel_nodes, max_kernel_inputs, plan_cache, plan_cache_size;
     int64_t max_inline; /* elements */
+    int64_t max_bins, max_percentiles;
+    int64_t max_picture; /* pixels along a side */
     int64_t max_statements, max_program_nodes, max_records, max_jobs, record_memory;
     double job_retention; /* seconds */
     double device_window; /* seconds, see scheduler.h */

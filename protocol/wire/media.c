@@ -11,7 +11,7 @@ static const char *const names[MEDIA_COUNT] = {
     [MEDIA_JSON] = "application/json",    [MEDIA_OCTETS] = "application/octet-stream",
     [MEDIA_NPY] = "application/x-npy",    [MEDIA_PROBLEM] = "application/problem+json",
     [MEDIA_TEXT] = "text/plain",          [MEDIA_HTML] = "text/html",
-    [MEDIA_EVENTS] = "text/event-stream",
+    [MEDIA_EVENTS] = "text/event-stream", [MEDIA_PNG] = "image/png",
 };
 
 struct span {

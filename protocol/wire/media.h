@@ -19,6 +19,7 @@ enum media {
     MEDIA_TEXT, /* text/plain */
     MEDIA_HTML,
     MEDIA_EVENTS, /* text/event-stream */
+    MEDIA_PNG,    /* image/png */
     MEDIA_COUNT
 };
 

@@ -23,7 +23,7 @@ handler_fn array_list_get, array_get, array_patch, array_delete, array_resize, a
     array_swap;
 
 /* handlers_data.c */
-handler_fn data_get, data_put;
+handler_fn data_get, data_put, summary_get;
 
 /* handlers_views.c */
 handler_fn array_views_post;

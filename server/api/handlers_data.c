@@ -2,43 +2,14 @@
  * bytes. */
 #include <string.h>
 
-#include "protocol/text/index.h"
 #include "protocol/wire/media.h"
 #include "server/api/handlers.h"
 #include "server/body/condition.h"
 #include "server/body/data.h"
 #include "server/body/request.h"
-
-/* Whether ?ghost= includes ghost cells. */
-static enum err_code wants_ghosts(struct request *req, bool *ret, struct err *e)
-{
-    const char *text = http_query(req, "ghost");
-    if (text && strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
-        return err_set(e, ERR_BAD_FIELD, "ghost must be 0 or 1");
-    *ret = text && *text == '1';
-    return ERR_OK;
-}
-
-/* The elements that ?index= and ?ghost= select. */
-static enum err_code region_of(struct request *req, const struct array *a, struct view *ret,
-                               struct err *e)
-{
-    const char *text = http_query(req, "index");
-    bool ghosts;
-    TRY(wants_ghosts(req, &ghosts, e));
-    if (!text) {
-        *ret = a->view;
-        if (ghosts)
-            grid_whole(a->grid, &a->view, ret);
-        return ERR_OK;
-    }
-    struct index_spec *spec = arena_alloc(req->arena, sizeof *spec);
-    if (!spec)
-        return err_oom(e);
-    TRY(index_parse(text, strlen(text), spec, e));
-    return ghosts ? grid_index(a->grid, &a->view, spec, ret, e)
-                  : view_index(&a->view, spec, ret, e);
-}
+#include "server/look/look.h"
+#include "server/look/picture.h"
+#include "server/look/summary.h"
 
 /* PUT's ?dtype= converts nothing: it says what raw .npy elements (|V2) are, or repeats the array's.
  */
@@ -56,22 +27,23 @@ static enum err_code check_dtype(struct request *req, const struct array *a, str
     return ERR_OK;
 }
 
-static enum err_code only_region(struct request *req, struct err *e)
+/* What Accept asks for; a picture has parameters of its own. */
+static enum err_code negotiate(struct request *req, enum media *ret_type, struct err *e)
 {
-    static const char *const allowed[] = {"index", "ghost", NULL};
-    return http_query_only(req, allowed, e);
+    static const char *const allowed[] = {"index", "ghost", PICTURE_QUERY, NULL};
+    TRY(http_query_only(req, allowed, e));
+    TRY(media_negotiate(http_header(req, "Accept"), data_offers,
+                        sizeof data_offers / sizeof *data_offers, ret_type, e));
+    return picture_query(req, *ret_type, e);
 }
 
 /* *ret_a: the selected elements of *ret_h. */
-static enum err_code prepare_get(struct request *req, enum media *ret_type, struct session **ret_s,
-                                 struct handle *ret_h, struct array **ret_a, struct err *e)
+static enum err_code prepare_get(struct request *req, struct session **ret_s, struct handle *ret_h,
+                                 struct array **ret_a, struct err *e)
 {
-    TRY(only_region(req, e));
-    TRY(media_negotiate(http_header(req, "Accept"), data_offers,
-                        sizeof data_offers / sizeof *data_offers, ret_type, e));
     struct view v;
     TRY(request_array(req, LEASE_READ, ret_s, ret_h, e));
-    TRY(region_of(req, ret_h->array, &v, e));
+    TRY(look_region(req, ret_h->array, &v, e));
     *ret_a = array_view(ret_h->array, ret_h->array->dtype, &v);
     return *ret_a ? ERR_OK : err_oom(e);
 }
@@ -85,7 +57,14 @@ void data_get(struct request *req)
     _cleanup_handle_ struct handle h = {0};
     struct array *a = NULL;
     http_may_end(req, NULL);
-    if (prepare_get(req, &type, &s, &h, &a, &e))
+    enum err_code code = negotiate(req, &type, &e);
+    if (code == ERR_OK && type == MEDIA_PNG) {
+        picture_reply(req, data_get);
+        return;
+    }
+    if (code == ERR_OK)
+        code = prepare_get(req, &s, &h, &a, &e);
+    if (code != ERR_OK)
         http_reply_error(req, &e);
     else
         data_reply(req, s->stream, a, type, &h);
@@ -104,7 +83,7 @@ static enum err_code put(struct request *req, struct err *e)
     TRY(request_array(req, LEASE_WRITE, &s, &h, e));
     TRY(handle_writable(&h, e));
     TRY(check_dtype(req, h.array, e));
-    TRY(region_of(req, h.array, &region, e));
+    TRY(look_region(req, h.array, &region, e));
     TRY(condition_check(&condition, h.array, &region, e));
     data_accept_into(req, s, &h, &region, format);
     s = NULL; /* data_reply has taken both */
@@ -115,4 +94,9 @@ static enum err_code put(struct request *req, struct err *e)
 void data_put(struct request *req)
 {
     request_try(req, put);
+}
+
+void summary_get(struct request *req)
+{
+    summary_reply(req);
 }

@@ -17,6 +17,7 @@
 #include "server/body/request.h"
 #include "server/config.h"
 #include "server/http/wakeup.h"
+#include "server/look/picture.h"
 #include "server/server.h"
 
 struct evaluation {
@@ -80,6 +81,10 @@ static enum err_code reply_result(struct request *req, struct evaluation *v, str
     }
     if (b->name)
         return reply_handle(req, v, a, e);
+    if (b->reply == MEDIA_PNG) {
+        picture_of(req, b->reader.session, array_ref(a));
+        return ERR_OK;
+    }
     if (b->reply != MEDIA_JSON) {
         data_reply(req, b->reader.session->stream, array_ref(a), b->reply, NULL);
         return ERR_OK;
@@ -218,23 +223,32 @@ static void go_on(struct request *req)
 
 void evaluate_post(struct request *req)
 {
-    static const char *const no_query[] = {NULL};
+    static const char *const pictures[] = {PICTURE_QUERY, NULL};
     struct err e = ERR_INIT;
     struct json body;
     uint64_t begun = clock_ns();
     struct evaluation *v = arena_alloc(req->arena, sizeof *v);
-    enum err_code code = v ? http_query_only(req, no_query, &e) : err_oom(&e);
+    enum err_code code = v ? http_query_only(req, pictures, &e) : err_oom(&e);
     http_may_end(req, NULL);
     if (code == ERR_OK)
         code = request_body(req, false, &body, &e);
     if (code == ERR_OK && json_present(json_member(body, "statements"))) {
         http_took(&req->t_parse, begun);
-        evaluate_statements(req, body);
+        code = picture_query(req, MEDIA_JSON, &e);
+        if (code == ERR_OK)
+            evaluate_statements(req, body);
+        else
+            http_reply_error(req, &e);
         return;
     }
     struct lease_use use = lease_use_open(req->server->uses);
     if (code == ERR_OK)
         code = eval_body_read(req, body, false, &v->body, &e);
+    if (code == ERR_OK) {
+        code = picture_query(req, v->body.reply, &e);
+        if (code != ERR_OK)
+            eval_body_clear(&v->body);
+    }
     http_took(&req->t_parse, begun);
     if (code != ERR_OK) {
         lease_use_close(&use);

@@ -39,6 +39,8 @@ const struct route route_table[] = {
     {"POST", "/v1/arrays/{ref}/export", BODY_BUFFERED, array_export_post,
      "/v1/arrays/{ref}/export"},
     {"GET", "/v1/arrays/{ref}/data", BODY_NONE, data_get, "/v1/arrays/{ref}/data"},
+    {"GET", "/v1/arrays/{ref}/summary", BODY_NONE, summary_get, "/v1/arrays/{ref}/summary",
+     .works = true},
     {"PUT", "/v1/arrays/{ref}/data", BODY_STREAM, data_put, "/v1/arrays/{ref}/data"},
 
     {"POST", "/v1/snapshot", BODY_OPTIONAL, snapshot_post, "/v1/snapshot", ACCESS_OPERATOR},

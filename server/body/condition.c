@@ -26,8 +26,8 @@ static void make_mark(void)
         ;
 }
 
-void etag_make(enum dtype dtype, const struct view *v, uint64_t version, enum media type,
-               char ret[ETAG_MAX])
+/* Mark, version and geometry: what a tag begins with. */
+static int begin(enum dtype dtype, const struct view *v, uint64_t version, char ret[ETAG_MAX])
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, make_mark);
@@ -37,11 +37,26 @@ void etag_make(enum dtype dtype, const struct view *v, uint64_t version, enum me
     h = hash_bytes(h, v->shape, sizeof *v->shape * (size_t)v->rank);
     h = hash_bytes(h, v->strides, sizeof *v->strides * (size_t)v->rank);
     h = hash_bytes(h, &v->offset, sizeof v->offset);
-    snprintf(ret, ETAG_MAX, "\"%08x-%llx-%016llx-%c\"", process_mark, (unsigned long long)version,
-             (unsigned long long)h,
+    return snprintf(ret, ETAG_MAX, "\"%08x-%llx-%016llx-", process_mark,
+                    (unsigned long long)version, (unsigned long long)h);
+}
+
+void etag_make(enum dtype dtype, const struct view *v, uint64_t version, enum media type,
+               char ret[ETAG_MAX])
+{
+    const int n = begin(dtype, v, version, ret);
+    snprintf(ret + n, ETAG_MAX - (size_t)n, "%c\"",
              type == MEDIA_OCTETS ? 'o'
              : type == MEDIA_NPY  ? 'n'
                                   : 'j');
+}
+
+void etag_derived(enum dtype dtype, const struct view *v, uint64_t version, const void *from,
+                  size_t size, char kind, char ret[ETAG_MAX])
+{
+    const int n = begin(dtype, v, version, ret);
+    snprintf(ret + n, ETAG_MAX - (size_t)n, "%c%016llx\"", kind,
+             (unsigned long long)hash_bytes(HASH_SEED, from, size));
 }
 
 static bool is_star(const char *list)

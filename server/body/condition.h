@@ -12,12 +12,16 @@
 #include "protocol/wire/media.h"
 #include "server/http/http.h"
 
-#define ETAG_MAX 64
+#define ETAG_MAX 72
 
 /* The tag of the elements `v` of an array with this contents version (array_version), represented
  * as `type`. */
 void etag_make(enum dtype dtype, const struct view *v, uint64_t version, enum media type,
                char ret[ETAG_MAX]);
+
+/* The tag of something made of them: of `kind`, with so many bytes of parameters. */
+void etag_derived(enum dtype dtype, const struct view *v, uint64_t version, const void *from,
+                  size_t size, char kind, char ret[ETAG_MAX]);
 
 /* Whether a header's value is `*` or a list with the tag. `strong`: W/ tags never match. */
 bool etag_listed(const char *list, const char *etag, bool strong);

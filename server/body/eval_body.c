@@ -164,12 +164,12 @@ static enum err_code read_flags(struct eval_body *b, struct json body, struct er
 
 static enum err_code read_reply(struct eval_body *b, struct err *e)
 {
-    static const enum media offers[] = {MEDIA_JSON, MEDIA_OCTETS, MEDIA_NPY};
+    static const enum media offers[] = {MEDIA_JSON, MEDIA_OCTETS, MEDIA_NPY, MEDIA_PNG};
     const bool explain = b->reader.explain;
     b->reply = MEDIA_JSON;
     if (!explain && (b->name || b->has_out))
         return ERR_OK; /* metadata, whatever Accept is */
-    return media_negotiate(http_header(b->reader.req, "Accept"), offers, explain ? 1 : 3, &b->reply,
+    return media_negotiate(http_header(b->reader.req, "Accept"), offers, explain ? 1 : 4, &b->reply,
                            e);
 }
 

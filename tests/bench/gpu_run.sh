@@ -10,7 +10,7 @@
 #   OUT       logs and results                           default /tmp/arrayd-gpu
 #   WORK      build folders, unpacked packages           default /tmp/arrayd-gpu-work
 #   DEBS      a folder of .deb files that takes the place of what is not installed: libmicrohttpd, gnutls,
-#             cjson, sleef, nettle, cmocka (-dev and libraries), uthash-dev, libxxhash-dev. They are unpacked
+#             cjson, sleef, nettle, libpng, cmocka (-dev and libraries), uthash-dev, libxxhash-dev. They are unpacked
 #             below WORK, never into the system.
 #   LIMIT_…   seconds a step may take (LIMIT_BENCH_QUICK and so on)
 #   PROPERTY  random expressions in `backend`; each is a kernel to compile. Default 3000

@@ -119,7 +119,7 @@ def test_files_that_are_none(run, tmp_path, data, said):
     assert ok(run("ls")).out == ""
 
 
-@pytest.mark.parametrize("name", ["s.h5", "s.txt", "a b.png"])
+@pytest.mark.parametrize("name", ["s.h5", "s.txt", "a b.jpg"])
 def test_formats_that_are_not_supported(run, tmp_path, name):
     """What is supported is said, not what is wrong with the name that the array would have."""
     (tmp_path / name).write_bytes(b"1,2\n3,4\n")
@@ -130,7 +130,7 @@ def test_formats_that_are_not_supported(run, tmp_path, name):
     (tmp_path / "s.npy").rename(tmp_path / name)
     assert ok(run("put", tmp_path / name, "s")).out == "s\n"
     os.remove(tmp_path / name)
-    fails(run("get", "s", tmp_path / name), 2, f"the suffix {suffix} is not supported: get writes .npy and .csv files")
+    fails(run("get", "s", tmp_path / name), 2, f"the suffix {suffix} is not supported: get writes .npy, .csv and .png files")
     assert not (tmp_path / name).exists()
 
 

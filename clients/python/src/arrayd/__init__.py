@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ._jobs import Job, JobFailed
     from ._lease import Lease
     from ._local import local
+    from ._looks import Picture, Summary
     from ._transfers import TransferForbidden, TransferWarning
 
 __all__ = ["Array", "ArraydError", "AsyncArray", "AsyncClient", "AsyncJob", "BadIndex", "BadReply", "BadType", "BadValue", "Busy", "Client",
@@ -31,7 +32,7 @@ __all__ = ["Array", "ArraydError", "AsyncArray", "AsyncClient", "AsyncJob", "Bad
 
 if not TYPE_CHECKING:  # which knows them from above
     _HOME = {"Array": "_array", "AsyncArray": "_async_client", "AsyncClient": "_async_client", "AsyncJob": "_async_client",
-             "Client": "_client", "Exported": "_export", "Job": "_jobs", "JobFailed": "_jobs", "Lease": "_lease",
+             "Client": "_client", "Exported": "_export", "Job": "_jobs", "JobFailed": "_jobs", "Lease": "_lease", "Picture": "_looks", "Summary": "_looks",
              "TransferForbidden": "_transfers", "TransferWarning": "_transfers", "aconnect": "_async_client", "config": "_config",
              "connect": "_client", "local": "_local"}
 

@@ -12,6 +12,7 @@ from typing import Any, AsyncIterator, Callable, Coroutine, Dict, Generator, Gen
 import numpy as np
 
 from . import _dtypes as dt
+from . import _looks as looks
 from ._array import Array
 from ._async_transport import AsyncReleaser, AsyncTransport, done
 from ._calls import Calls
@@ -90,6 +91,22 @@ class AsyncArray(Array):
         if asked is not None:
             await self._mine._await(asked)
         return self
+
+    async def summary(self, bins: Optional[int] = None, lo: Optional[float] = None,  # type: ignore[override]
+                      hi: Optional[float] = None, percentiles: Optional[Sequence[float]] = None, exact: bool = False) -> looks.Summary:
+        """Counts, extremes, moments, histogram and percentiles of the elements. See `Summary`."""
+        found: looks.Summary = await self._mine._await(looks.summary(self, bins, lo, hi, percentiles, exact))
+        return found
+
+    async def image(self, cmap: Optional[str] = None, lo: Optional[float] = None, hi: Optional[float] = None, *,  # type: ignore[override]
+                    percentiles: Optional[Tuple[float, float]] = None, width: Optional[int] = None, height: Optional[int] = None,
+                    pool: Optional[str] = None, bar: bool = False) -> looks.Picture:
+        """A picture of an array of two axes, or of three with 3 or 4 colours in the last. See `Array.image`."""
+        made: looks.Picture = await self._mine._await(looks.image(self, cmap, lo, hi, percentiles, width, height, pool, bar))
+        return made
+
+    def _repr_png_(self) -> None:
+        """Notebooks do not wait: `await x.image()` is shown."""
 
     def exported(self, mode: str = "read") -> "AsyncExported":  # type: ignore[override]
         """Maps the array's memory into this process, without a copy: `async with x.exported() as m:`. See `Array.exported`."""

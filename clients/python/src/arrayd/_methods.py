@@ -1,11 +1,13 @@
 """What NumPy's arrays have as methods, beside operators and indexing: most of them call the namespace's functions."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Tuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Sequence, Tuple, TypeVar
 
 import numpy as np
 
 from . import _dtypes as dt
+from . import _looks as looks
+from ._looks import Picture, Summary
 
 Self = TypeVar("Self", bound="Methods")
 
@@ -219,6 +221,24 @@ class Methods:
 
     def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
         self._client.put(self, indices, values, mode)
+
+    # --- looks, which are computed on the server ---
+
+    def summary(self, bins: Optional[int] = None, lo: Optional[float] = None, hi: Optional[float] = None,
+                percentiles: Optional[Sequence[float]] = None, exact: bool = False) -> Summary:
+        """Counts, extremes, moments, histogram and percentiles of the elements. See `Summary`."""
+        return self._client._run(looks.summary(self, bins, lo, hi, percentiles, exact))  # type: ignore[no-any-return]
+
+    def image(self, cmap: Optional[str] = None, lo: Optional[float] = None, hi: Optional[float] = None, *,
+              percentiles: Optional[Tuple[float, float]] = None, width: Optional[int] = None, height: Optional[int] = None,
+              pool: Optional[str] = None, bar: bool = False) -> Picture:
+        """A picture of an array of two axes, or of three with 3 or 4 colours in the last. Notebooks show it; `.save(file)` writes a PNG."""
+        steps = looks.image(self, cmap, lo, hi, percentiles, width, height, pool, bar)
+        return self._client._run(steps)  # type: ignore[no-any-return]
+
+    def _repr_png_(self) -> Optional[bytes]:
+        how = looks.for_notebooks(self.shape)
+        return None if how is None else self.image(**how).png
 
     def compress(self: Self, condition: Any, axis: Optional[int] = None, out: Any = None) -> Self:
         return self._client.compress(condition, self, axis, out)  # type: ignore[no-any-return]

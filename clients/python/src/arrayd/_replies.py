@@ -71,6 +71,10 @@ LEASE = {"token": ID}
 SHARE = {"principal": TEXT, "access": TEXT}
 SHARES = {"shares": [SHARE]}
 PLACE = {"location": TEXT}
+SUMMARY = {"count": COUNT, "finite": COUNT, "nan": COUNT, "inf": COUNT, "minus_inf": COUNT, "min": (FLAG, NUMBER, NULL), "max": (FLAG, NUMBER, NULL),
+           "mean": (NUMBER, NULL), "std": (NUMBER, NULL),
+           "histogram": {"lo": NUMBER, "hi": NUMBER, "below": COUNT, "above": COUNT, "counts": [COUNT]},
+           "percentiles": [{"percent": NUMBER, "value": (NUMBER, NULL), "error": (NUMBER, NULL)}]}
 LISTS = {of: {of: [OBJECT], "next": Maybe(NAME)} for of in ("sessions", "jobs", "functions", "arrays", "principals", "entries")}
 ADMIN = {"sessions": "sessions", "jobs": "jobs", "arrays": "arrays", "principals": "principals", "audit": "entries"}  # and their lists
 ENDS = ("session", "job", "array", "principal")

@@ -78,8 +78,14 @@ def get(context: Context) -> int:
     args = context.args
     path = args.file or f"{args.ref}.{'bin' if args.raw else 'npy'}"
     suffix = "" if args.raw or path == "-" else suffix_of(path)
-    if suffix not in ("", ".npy", ".csv") and not os.path.exists(path):
-        raise Failure(f"get: {path}: the suffix {suffix} is not supported: get writes .npy and .csv files and, with --raw, bare elements", 2)
+    if suffix not in ("", ".npy", ".csv", ".png") and not os.path.exists(path):
+        raise Failure(f"get: {path}: the suffix {suffix} is not supported: get writes .npy, .csv and .png files and, with --raw, bare elements", 2)
+    asked = {k: str(v) for k, v in (("cmap", args.cmap), ("lo", args.lo), ("hi", args.hi), ("width", args.width), ("pool", args.pool),
+                               ("bar", "true" if args.bar else None)) if v is not None}
+    if suffix == ".png":
+        return _picture(context, path, asked)
+    if asked:
+        raise Failure(f"get: --{next(iter(asked))} is for pictures, .png files", 2)
     if suffix == ".csv":
         dtype = context.ask("GET", path_of(args.ref), ARRAY)["dtype"]
         r = Request("GET", path_of(args.ref, "/data", index=args.slice), accept="application/json", headers=context.headers)
@@ -93,6 +99,17 @@ def get(context: Context) -> int:
     n = download(context, r, path, args.ref, (lambda: _nbytes(context)) if args.raw else None)
     if path != "-":
         context.say(f"{path}: {human(n)}")
+    return 0
+
+
+def _picture(context: Context, path: str, asked: Dict[str, Any]) -> int:
+    args = context.args
+    r = context.transport.send(Request("GET", path_of(args.ref, "/data", index=args.slice, **asked), accept="image/png", headers=context.headers))
+    if not r.body.startswith(b"\x89PNG\r\n\x1a\n"):
+        raise Failure("the reply is not a picture: it may have come from something else than an arrayd daemon")
+    with Output(path) as f:
+        f.write(r.body)
+    context.say(f"{path}: {human(len(r.body))}")
     return 0
 
 

@@ -100,11 +100,17 @@ def make_parser() -> argparse.ArgumentParser:
     _add(p, "--shape", metavar="N,M,…", type=extents, help="of --raw")
     _add(p, "--json", action="store_true", help="print the metadata")
 
-    p = _command(commands, "get", _arrays.get, "downloads an array as a .npy file", "The file is there as a whole or as it was before.")
+    p = _command(commands, "get", _arrays.get, "downloads an array as a .npy file, or a picture of it as .png", "The file is there as a whole or as it was before.")
     _add(p, "ref", completes="ref", metavar="REF", type=ref, help="an array's name or id")
     _add(p, "file", completes="npy", metavar="FILE", nargs="?", help="REF.npy by itself; - for standard output")
     _add(p, "--slice", metavar="SLICE", type=index, help="only this part of it: '[1:3, ::2]'")
     _add(p, "--raw", action="store_true", help="bytes without a head, in C order, little-endian")
+    _add(p, "--cmap", metavar="MAP", help="of a .png file: the colours, as gray (by itself), viridis, turbo")
+    _add(p, "--lo", metavar="VALUE", type=float, help="of a .png file: what has the first colour")
+    _add(p, "--hi", metavar="VALUE", type=float, help="of a .png file: what has the last colour")
+    _add(p, "--width", metavar="N", type=int, help="of a .png file: pixels")
+    _add(p, "--pool", choices=("mean", "max", "min", "nearest"), help="of a .png file: what a pixel is of its elements")
+    _add(p, "--bar", action="store_true", help="of a .png file: with a colour bar")
 
     p = _command(commands, "eval", _eval.evaluate, "evaluates an expression",
                  "Prints the value, of large arrays the corners; or it becomes an array, or a file.")
