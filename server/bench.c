@@ -470,7 +470,11 @@ static void start(int n, char *const *options, const char *address)
 
 static int measure(struct bench *b, int n, char *const *options)
 {
-    char folder[] = "/tmp/arrayd-bench-XXXXXX", path[64], address[80];
+    const char *tmp = getenv("TMPDIR");
+    char folder[96], path[104], address[112]; /* a socket's path has at most 107 bytes */
+    if (!tmp ||
+        snprintf(folder, sizeof folder, "%s/arrayd-bench-XXXXXX", tmp) >= (int)sizeof folder)
+        snprintf(folder, sizeof folder, "/tmp/arrayd-bench-XXXXXX");
     if (!mkdtemp(folder)) {
         fail(b, folder, strerror(errno));
         return 1;

@@ -189,8 +189,8 @@ static bool is_known(const struct checker *c, const struct cval *v, double *ret)
 }
 
 /* x ** a known number; *ret_done is false for an ordinary power. As a product, a quotient and a
- * root, x ** 2, x ** -1 and x ** 0.5 round no worse and are several times cheaper; so are 3 and 4
- * where they cost at most one more rounding. */
+ * root, x ** 2, x ** -1 and x ** 0.5 round no worse and are several times cheaper; so are 3 and 4,
+ * 1.5 and 2.5 (|x| or x² times the root) where they cost at most two more roundings. */
 static enum err_code known_power(struct checker *c, uint32_t place, const struct cval *args,
                                  double n, enum dtype t, uint32_t *ret, bool *ret_done)
 {
@@ -200,15 +200,21 @@ static enum err_code known_power(struct checker *c, uint32_t place, const struct
         return expr_err(c->x, args[1].place, c->e, ERR_LITERAL_RANGE,
                         "an integer cannot be raised to a negative integer power: write a float "
                         "exponent (x ** -1.0) or divide");
-    bool cube = dtype_is_integer(t) || t == DT_F32 || t == DT_F64;
+    bool precise = t == DT_F32 || t == DT_F64, halves = precise && (n == 1.5 || n == 2.5);
     bool real = dtype_is_real_float(t) && (n == -1 || n == 0.5);
-    if (n != 2 && !real && !(cube && (n == 3 || n == 4)))
+    bool cube = (precise || dtype_is_integer(t)) && (n == 3 || n == 4);
+    if (n != 2 && !real && !cube && !halves)
         return ERR_OK;
     uint32_t x, sq;
     TRY(ops_convert(c, &args[0], t, &x));
     *ret_done = true;
     if (n == 0.5)
         return root(c, place, x, t, ret);
+    if (halves) {
+        TRY(graph_op(c, place, n == 1.5 ? OP_ABS : OP_SQUARE, &x, &sq));
+        TRY(root(c, place, x, t, &x));
+        return graph_op2(c, place, OP_MULTIPLY, sq, x, ret);
+    }
     if (n == -1)
         return graph_op(c, place, OP_RECIPROCAL, &x, ret);
     TRY(graph_op(c, place, OP_SQUARE, &x, &sq));

@@ -22,6 +22,7 @@
 #include "compute/base/hash.h"
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
+#include "compute/ir/ir_whole.h"
 
 /* Some 2,000 nodes. The plan of a longer expression takes much of the cache's memory. */
 #define LONGEST_KEY 65536u
@@ -205,7 +206,8 @@ static size_t backend_bytes(const struct plan_cache *c, const struct ir_plan *p)
 {
     size_t n = p->n_kernels;
     for (uint32_t i = 0; i < p->n_kernels; i++)
-        n += p->kernels[i]->whole != NULL;
+        for (const struct ir_whole *w = p->kernels[i]->whole; w; w = w->next)
+            n++;
     return n * c->config.kernel_bytes;
 }
 

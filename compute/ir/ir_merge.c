@@ -181,6 +181,11 @@ static uint32_t weight(const struct ir_kernel *k, const bool *want)
     return sum;
 }
 
+uint32_t ir_weight(const struct ir_kernel *k)
+{
+    return weight(k, NULL);
+}
+
 /* Lists the uses; false if one load cannot be replaced. */
 static bool find_uses(struct merge *m, const bool *want)
 {
@@ -340,7 +345,7 @@ bool ir_is_general(const struct ir_kernel *k)
 
 bool ir_is_sound(const struct ir_kernel *k, const struct fuse_limits *limits)
 {
-    if (weight(k, NULL) > limits->max_nodes || k->n_inputs + k->n_outputs > limits->max_inputs + 1)
+    if (ir_weight(k) > limits->max_nodes || k->n_inputs + k->n_outputs > limits->max_inputs + 1)
         return false;
     for (uint32_t o = 0; o < k->n_outputs; o++) {
         for (uint32_t i = 0; i < o; i++)

@@ -29,4 +29,7 @@ bool ir_is_general(const struct ir_kernel *k);
  * output its own element. */
 bool ir_is_sound(const struct ir_kernel *k, const struct fuse_limits *limits);
 
+/* What a kernel costs to compile, as fuse_limits counts it. */
+uint32_t ir_weight(const struct ir_kernel *k);
+
 #endif

@@ -155,7 +155,7 @@ static uint32_t merge(struct finding *f, uint32_t at, uint32_t most)
     open_whole(f, p->kernels[at]);
     while (!f->b.oom && n < most && at + n < p->n_kernels &&
            goes_along(p->kernels[at], p->kernels[at + n], &axes) &&
-           take_part(f, p->kernels[at + n]) && f->b.k->n_nodes <= f->limits->max_nodes)
+           take_part(f, p->kernels[at + n]) && ir_weight(f->b.k) <= f->limits->max_nodes)
         n++;
     return n;
 }
@@ -236,6 +236,21 @@ bool ir_find_wholes(struct arena *arena, struct ir_plan *p, const struct fuse_li
     return true;
 }
 
+/* Whether a part after the one that writes the slot reads what was in that memory before. */
+static bool is_read_later(const struct ir_whole *w, uint32_t slot, void *const *slots)
+{
+    bool written = false;
+    for (uint32_t p = 0; p < w->n_parts; p++) {
+        const struct ir_kernel *k = w->parts[p];
+        for (uint32_t i = 0; i < k->n_inputs && written; i++)
+            if (k->inputs[i].slot != slot && slots[k->inputs[i].slot] == slots[slot])
+                return true;
+        for (uint32_t o = 0; o < k->n_outputs; o++)
+            written |= k->outputs[o].slot == slot;
+    }
+    return false;
+}
+
 bool ir_whole_fits(const struct ir_whole *w, struct ir_kernel *const *kernels, uint32_t n,
                    uint32_t at, void *const *slots)
 {
@@ -244,6 +259,8 @@ bool ir_whole_fits(const struct ir_whole *w, struct ir_kernel *const *kernels, u
         memcmp(kernels + at, w->parts, sizeof(struct ir_kernel *) * w->n_parts) != 0)
         return false;
     for (uint32_t o = 0; o < k->n_outputs; o++) {
+        if (is_read_later(w, k->outputs[o].slot, slots))
+            return false;
         for (uint32_t i = 0; i < k->n_inputs; i++)
             if (slots[k->inputs[i].slot] == slots[k->outputs[o].slot] &&
                 !ir_reads_in_place(k, i, &k->outputs[o]))

@@ -27,15 +27,7 @@ static enum err_code check_dtype(struct request *req, const struct array *a, str
     return ERR_OK;
 }
 
-/* What Accept asks for; a picture has parameters of its own. */
-static enum err_code negotiate(struct request *req, enum media *ret_type, struct err *e)
-{
-    static const char *const allowed[] = {"index", "ghost", PICTURE_QUERY, NULL};
-    TRY(http_query_only(req, allowed, e));
-    TRY(media_negotiate(http_header(req, "Accept"), data_offers,
-                        sizeof data_offers / sizeof *data_offers, ret_type, e));
-    return picture_query(req, *ret_type, e);
-}
+#define N_OFFERS (sizeof data_offers / sizeof *data_offers)
 
 /* *ret_a: the selected elements of *ret_h. */
 static enum err_code prepare_get(struct request *req, struct session **ret_s, struct handle *ret_h,
@@ -46,6 +38,27 @@ static enum err_code prepare_get(struct request *req, struct session **ret_s, st
     TRY(look_region(req, ret_h->array, &v, e));
     *ret_a = array_view(ret_h->array, ret_h->array->dtype, &v);
     return *ret_a ? ERR_OK : err_oom(e);
+}
+
+/* What Accept asks for, of what can be made of the array. A picture, the last offer, has parameters
+ * of its own; where there can be none it is no offer, if another type would do. */
+static enum err_code negotiate(struct request *req, enum media *ret_type, struct err *e)
+{
+    static const char *const allowed[] = {"index", "ghost", PICTURE_QUERY, NULL};
+    const char *accept = http_header(req, "Accept");
+    _cleanup_session_ struct session *s = NULL;
+    _cleanup_handle_ struct handle h = {0};
+    _cleanup_array_ struct array *a = NULL;
+    enum media other;
+    TRY(http_query_only(req, allowed, e));
+    TRY(media_negotiate(accept, data_offers, N_OFFERS, ret_type, e));
+    if (*ret_type == MEDIA_PNG &&
+        media_negotiate(accept, data_offers, N_OFFERS - 1, &other, NULL) == ERR_OK) {
+        TRY(prepare_get(req, &s, &h, &a, e));
+        if (!picture_is_possible(a))
+            *ret_type = other;
+    }
+    return picture_query(req, *ret_type, e);
 }
 
 void data_get(struct request *req)

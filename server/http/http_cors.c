@@ -35,8 +35,8 @@ bool http_cors(struct rq *q, const char *origin)
         if (!strcasecmp(c->cors_origins[i], origin)) {
             http_add_header(&q->r, "Access-Control-Allow-Origin", origin);
             http_add_header(&q->r, "Access-Control-Expose-Headers",
-                            "Accept-Ranges, Allow, Content-Range, ETag, Location, Retry-After, "
-                            "Server-Timing, WWW-Authenticate, X-Request-Id");
+                            "Accept-Ranges, Allow, Arrayd-Range, Content-Range, ETag, Location, "
+                            "Retry-After, Server-Timing, WWW-Authenticate, X-Request-Id");
             q->cors = true;
             return true;
         }

@@ -275,8 +275,12 @@ static void watch_request(struct conn *c, struct rq *q, const struct http_config
             if (gone(c->fd) || !q->http->calls.lasts(&q->r))
                 http_io_drop(q);
         } else if (stuck(c, q)) {
-            if (http_loop_evict(c) && state_move(&q->state, PLACE_BODY, PLACE_CUT))
-                refuse_chunk(c, q);
+            if (http_loop_evict(c)) {
+                if (state_move(&q->state, PLACE_BODY, PLACE_CUT))
+                    refuse_chunk(c, q);
+                else
+                    http_loop_forget(c); /* it goes on after all */
+            }
         } else {
             why = sent_slowly(q, cfg, now);
         }

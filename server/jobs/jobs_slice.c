@@ -391,6 +391,8 @@ static enum beginning may_begin(struct user_job *j)
 static int64_t whole_pass(const struct user_job *j, int64_t n, int64_t at_once)
 {
     const double most = j->table->config.slice * 1e3 * PASS_SLICES;
+    if (j->step_ms <= 0) /* how long a step takes is not known yet */
+        return n;
     while (at_once > n && (double)at_once * j->step_ms > most)
         at_once /= 2;
     return at_once > n && at_once <= j->body.steps - j->step ? at_once : n;

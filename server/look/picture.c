@@ -296,13 +296,24 @@ enum err_code picture_query(const struct request *req, enum media type, struct e
     return ERR_OK;
 }
 
-/* What the elements can be: one value a pixel, or three or four. */
+/* What the elements can be: one value a pixel, or three or four; 0: there is no picture of them. */
+static int channels_of(const struct array *a)
+{
+    const struct view *v = &a->view;
+    const int64_t last = v->rank == 3 ? v->shape[2] : 0;
+    const int channels = v->rank == 2 ? 1 : last == 3 || last == 4 ? (int)last : 0;
+    return view_size(v) == 0 || (channels > 1 && dtype_is_complex(a->dtype)) ? 0 : channels;
+}
+
+bool picture_is_possible(const struct array *a)
+{
+    return channels_of(a) > 0;
+}
+
 static enum err_code find_channels(struct picture *s, struct err *e)
 {
-    const struct view *v = &s->a->view;
-    const int64_t last = v->rank == 3 ? v->shape[2] : 0;
-    s->channels = v->rank == 2 ? 1 : last == 3 || last == 4 ? (int)last : 0;
-    if (s->channels && view_size(v) > 0 && !(s->channels > 1 && dtype_is_complex(s->a->dtype)))
+    s->channels = channels_of(s->a);
+    if (s->channels)
         return ERR_OK;
     return err_set(e, ERR_NOT_ACCEPTABLE,
                    "a picture is of two axes, or of three whose last has 3 or 4 real colours, with "

@@ -12,6 +12,9 @@
 #define PICTURE_QUERY "cmap", "lo", "hi", "percentiles", "width", "height", "pool", "bar"
 enum err_code picture_query(const struct request *req, enum media type, struct err *e) must_check;
 
+/* Whether the array has as many axes, and such, as a picture needs. */
+bool picture_is_possible(const struct array *a);
+
 /* The picture of the path's array, for which the device's turn is waited first; replies, now or
  * later. `again`: the handler, which is called again when it has come. */
 void picture_reply(struct request *req, handler_fn *again);

@@ -46,6 +46,7 @@ leaseArray      Array.leased        arrayd_lease           lease
 releaseLease    Array.leased        arrayd_lease_end       end
 exportArray     Array.exported      arrayd_export_begin    -
 getData         Array.read          arrayd_read_ghost      data
+getSummary      Array.summary       -                      -
 putData         Array.write         arrayd_write_ghost     put
 computeLayout   layout              arrayd_layout          layout
 evaluate        evaluate            arrayd_evaluate        evaluate

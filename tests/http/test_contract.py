@@ -293,7 +293,10 @@ ALLOWED = {
     "/v1/arrays/u/shares": {"GET", "POST"}, "/v1/arrays/u/shares/p": {"DELETE"},
     "/v1/arrays/u/lease": {"POST", "DELETE"}, "/v1/arrays/u/export": {"POST"}, "/v1/arrays/u/fill_ghost": {"POST"}, "/v1/layouts": {"POST"}, "/v1/snapshot": {"POST"},
     "/v1/faults": {"GET", "DELETE"}, "/v1/faults/u": {"DELETE"},
-    "/v1/arrays/u/data": {"GET", "PUT"}, "/v1/evaluate": {"POST"}, "/v1/explain": {"POST"}}
+    "/v1/arrays/u/data": {"GET", "PUT"}, "/v1/arrays/u/summary": {"GET"},
+    "/v1/admin/sessions": {"GET"}, "/v1/admin/sessions/s": {"DELETE"}, "/v1/admin/jobs": {"GET"}, "/v1/admin/jobs/j": {"DELETE"},
+    "/v1/admin/arrays": {"GET"}, "/v1/admin/arrays/a": {"DELETE"}, "/v1/admin/principals": {"GET"},
+    "/v1/admin/principals/p": {"PATCH", "DELETE"}, "/v1/admin/audit": {"GET"}, "/v1/evaluate": {"POST"}, "/v1/explain": {"POST"}}
 
 
 @pytest.mark.parametrize("path", ALLOWED)

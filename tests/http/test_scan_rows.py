@@ -107,3 +107,17 @@ def test_what_is_fused_into_rows(both):
     if both.device == "gpu":
         kernel, = both.expect(200, both.post("/v1/explain", {"expr": "cumulative_sum(a*2 + 3, 1)"})).json()["kernels"]
         assert kernel["shape"] == "scan-rows"
+
+
+def test_one_row_read_apart_ends_where_it_ends(both):
+    """Backwards, in steps, shifted or by its place: what lies behind the result's last element stays as it is."""
+    n = 1001
+    a = np.arange(2 * n, dtype="float32") % 7
+    hold(both, "a", a)
+    index, shifted = np.arange(n, dtype="float32"), np.concatenate([a[:1], a[:n - 1]])
+    for expr, x in (("a[1000::-1]", a[n - 1::-1]), ("a[::2]", a[::2]), ("shift(a[:1001], -1, 'clamp')", shifted), ("a[:1001] * index(0)", a[:n] * index)):
+        hold(both, "u", np.full(n + 30, -5, "float64" if "index" in expr else "float32"))
+        both.expect(200, both.post("/v1/evaluate", {"statements": [f"u[:1001] = cumulative_sum({expr})"], "results": []}))
+        got = both.download("u")
+        np.testing.assert_array_equal(got[:n], np.cumsum(x, dtype=got.dtype), err_msg=expr)
+        assert (got[n:] == -5).all(), expr

@@ -31,6 +31,7 @@ static const char other_work[] = "a step is not elementwise",
                   gathers[] = "a field is gathered from, or read in two layouts",
                   too_many[] = "there are too many boundary cases",
                   cached[] = "the arrays stay in the processor's caches",
+                  too_wide[] = "a row of the arrays is too long for a core's cache",
                   too_dear[] = "arithmetic takes longer than memory",
                   most[] = "more would compute too much twice";
 
@@ -186,6 +187,15 @@ static double choose_tiles(struct interp_run *r, uint32_t steps, int threads)
     return best;
 }
 
+/* Points of a tile that are kept between its steps. */
+static int64_t kept_points(const struct interp_run *r, uint32_t steps)
+{
+    int64_t points = product(r, r->k->shape, r->steps.n_axes, r->n_order);
+    for (int t = 0; t < r->steps.n_axes; t++)
+        points *= rows_of(&r->steps.axes[t], steps - 1);
+    return points;
+}
+
 uint32_t interp_best_steps(const struct ir_kernel *k, void *const *slots, int threads,
                            const char **ret_why)
 {
@@ -204,6 +214,10 @@ uint32_t interp_best_steps(const struct ir_kernel *k, void *const *slots, int th
     *ret_why = too_dear;
     for (uint32_t n = 2; n <= MOST_STEPS; n++) {
         const double now = cost * choose_tiles(r, n, threads) + moved / n;
+        if (kept_points(r, n) > 2 * TILE_BYTES / (interp_item_bytes(r) * (n > 2 ? 2 : 1))) {
+            *ret_why = steps == 1 ? too_wide : *ret_why; /* a tile has a row at least */
+            break;
+        }
         if (now >= best)
             continue;
         best = now;
@@ -268,12 +282,10 @@ bool interp_steps_plan(struct interp_run *r, int threads)
     for (uint32_t i = 0; i < r->n_operands; i++)
         x->field[i] = field_of(r, &r->operands[i]);
     x->inner = product(r, r->k->shape, x->n_axes, r->n_order);
-    int64_t points = x->inner;
+    const int64_t points = kept_points(r, x->n);
     r->n_units = 1;
-    for (int t = 0; t < x->n_axes; t++) {
-        points *= rows_of(&x->axes[t], x->n - 1);
+    for (int t = 0; t < x->n_axes; t++)
         r->n_units *= x->axes[t].tiles;
-    }
     for (uint32_t j = 0; j < r->k->n_outputs; j++) {
         x->buffers[j] = x->bytes;
         x->bytes += ALIGNED((size_t)points * dtype_size(r->k->outputs[j].dtype));

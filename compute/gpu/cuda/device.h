@@ -86,6 +86,7 @@ struct cuda_device {
     bool held_up;                    /* some stream has a job that cannot be launched yet */
     bool retry;                      /* tells the completion thread to try those again */
     bool telling;                    /* a thread reports a job; one at a time, for their order */
+    uint64_t told_ns;           /* when the last job was reported, or work began after a rest */
     _Atomic uint64_t polled_ns; /* when another thread than the completion thread last looked */
     pthread_t completion;
     bool completion_started, stop;

@@ -360,6 +360,7 @@ static bool report_one(struct cuda_device *d)
         cuda_wake(d->cuda); /* jobs that waited for it, on any device */
     pthread_mutex_lock(&d->lock);
     d->telling = false;
+    d->told_ns = clock_ns();
     return true;
 }
 
@@ -393,28 +394,24 @@ static void nap(uint64_t idle_ns, bool busy, bool polled)
 static void *completion_run(void *arg)
 {
     struct cuda_device *d = arg;
-    uint64_t since = clock_ns();
     (void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS, 0, 0, 0);
     (void)cuda_enter(d);
     pthread_mutex_lock(&d->lock);
+    d->told_ns = clock_ns();
     for (;;) {
         if (d->retry || (d->alone.waits && alone_lets_others(&d->alone, clock_ns())))
             retry(d);
-        if (report_one(d)) {
-            since = clock_ns();
+        if (report_one(d) || d->retry)
             continue;
-        }
-        if (d->retry)
-            continue;
-        if (!d->busy && !d->telling && (d->stop || clock_ns() - since > AWAKE_NS)) {
+        if (!d->busy && !d->telling && (d->stop || clock_ns() - d->told_ns > AWAKE_NS)) {
             if (d->stop)
                 break;
             pthread_cond_wait(&d->wake, &d->lock);
-            since = clock_ns();
+            d->told_ns = clock_ns();
             continue;
         }
         bool busy = d->busy != NULL;
-        uint64_t now = clock_ns();
+        uint64_t now = clock_ns(), since = d->told_ns;
         bool polled =
             (int64_t)(now - atomic_load_explicit(&d->polled_ns, memory_order_relaxed)) < POLLED_NS;
         pthread_mutex_unlock(&d->lock);

@@ -57,7 +57,7 @@ const struct ir_whole *cuda_whole(struct cuda_device *d, const struct job *job, 
         if (p && atomic_load(&p->state) == PREPARED_READY &&
             !culprits_avoids(d->cuda->culprits, &p->key))
             return w;
-        if (!atomic_load(&w->avoided))
+        if (p ? atomic_load(&p->state) == PREPARED_COMPILING : !atomic_load(&w->avoided))
             return NULL; /* the parts run until it is there */
     }
     return NULL;

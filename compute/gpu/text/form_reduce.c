@@ -187,7 +187,8 @@ const char *form_adapt_siblings(const struct ir_kernel *k, struct form *f,
     for (int a = 0; a < 3; a++)
         f->grid[a] = g->grid[a];
     f->block[0] = g->block[0];
-    return !f->inner && BLOCK / 2 * f->elements * f->state_size > SHARED_BYTES
+    const int states = f->inner ? f->threads / 32 : BLOCK / 2 * f->elements;
+    return states * f->state_size > SHARED_BYTES
                ? "its states are too large for a block's shared memory"
                : NULL;
 }

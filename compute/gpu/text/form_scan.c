@@ -176,6 +176,8 @@ static void short_rows(struct analysis *z, int64_t length, int64_t kept, int siz
         s->fetch = 1;
     f->elements = form_chunk_elements(z, true);
     f->elements = f->elements > 4 ? 4 : f->elements;
+    if (s->fetch && f->shape[f->rank - 1] % f->elements)
+        f->elements = 1; /* a row's last chunk would exceed it */
     form_classify(z);
     f->out_vector = f->elements > 1;
     f->kept = kept;

@@ -40,6 +40,7 @@ template <typename F>
 AR_FN typename F::ar_state ar_meet(typename F::ar_state s, int lane, ar_room &room, int turn)
 {
     typedef typename F::ar_state state;
+    static_assert(sizeof(state) <= 32, "of ar_room");
     const int tid = (int)threadIdx.x;
 #pragma unroll
     for (int half = (AR_LANES < 32 ? AR_LANES : 32) / 2; half > 0; half /= 2)

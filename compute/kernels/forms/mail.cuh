@@ -6,6 +6,7 @@
 #define ARRAYD_MAIL_CUH
 
 template <typename T> union ar_letter {
+    static_assert(sizeof(T) % 8 == 0, "two words at once");
     T c;
     ar_u32 w[sizeof(T) / 4];
     __device__ ar_letter() {}
