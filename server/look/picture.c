@@ -268,11 +268,6 @@ static void begin(struct picture *s)
         return;
     }
     if (s->channels > 1 || (s->has_lo && s->has_hi)) {
-        s->lo = s->has_lo ? s->lo : 0;
-        s->hi = s->has_hi                          ? s->hi
-                : dtype_is_real_float(s->a->dtype) ? 1
-                : s->a->dtype == DT_BOOL           ? 1
-                                                   : 255;
         colour(s);
         return;
     }
@@ -356,6 +351,20 @@ static enum err_code read_size(struct picture *s, const struct request *req, str
     return ERR_OK;
 }
 
+/* The range of colours does not depend on the pixels. */
+static enum err_code colours_range(struct picture *s, struct err *e)
+{
+    const double full = dtype_is_real_float(s->a->dtype) || s->a->dtype == DT_BOOL ? 1 : 255;
+    s->lo = s->has_lo ? s->lo : 0;
+    s->hi = s->has_hi ? s->hi : full;
+    if (s->lo >= s->hi)
+        return err_set(e, ERR_BAD_FIELD,
+                       "lo must be less than hi: of these colours they are 0 and %g where they are "
+                       "not given",
+                       full);
+    return ERR_OK;
+}
+
 static enum err_code read_query(struct picture *s, const struct request *req, struct err *e)
 {
     static const char *const pools[] = {"mean", "max", "min", "nearest", NULL};
@@ -363,6 +372,8 @@ static enum err_code read_query(struct picture *s, const struct request *req, st
     TRY(query_choice(req, "cmap", map_names, &s->map, e));
     TRY(query_choice(req, "pool", pools, &s->pool, e));
     TRY(query_range(req, &s->lo, &s->has_lo, &s->hi, &s->has_hi, e));
+    if (s->channels > 1)
+        TRY(colours_range(s, e));
     TRY(query_list(req, "percentiles", 0, 100, 2, s->percents, &s->n_percents, e));
     if (s->n_percents && (s->n_percents < 2 || s->percents[0] >= s->percents[1]))
         return err_set(e, ERR_BAD_FIELD, "percentiles must be two numbers, the lower first");

@@ -203,6 +203,19 @@ def test_colours(api):
         api.delete("/v1/arrays/u")
 
 
+@pytest.mark.parametrize("dtype, full", [("uint8", 255), ("float32", 1), ("bool", 1)])
+def test_a_range_of_colours_has_a_width(api, dtype, full):
+    """Also where one end of it is not given."""
+    a = np.full((4, 5, 3), full).astype(dtype)
+    api.upload(a, name="u")
+    for query in (f"lo={full}", f"lo={full + 45}", "hi=-1", "hi=0"):
+        for r in (api.get(f"/v1/arrays/u/data?{query}", accept=PNG), api.post(f"/v1/evaluate?{query}", {"expr": "u"}, accept=PNG)):
+            assert f"lo must be less than hi: of these colours they are 0 and {full} " in api.fails(422, "bad_field", r)["detail"]
+    for query, lo, hi, value in ((f"lo={full * 0.75}", full * 0.75, full, 255), (f"hi={full * 2}", 0, full * 2, 128), (f"lo={full}&hi={full + 1}", full, full + 1, 0)):
+        got, ends = picture(api, f"?{query}")
+        assert ends == [lo, hi] and (got[..., :3] == value).all()
+
+
 def test_the_bar(api):
     a = rng.random((40, 50))
     api.upload(a, name="u")
