@@ -26,10 +26,11 @@
 #include "server/store/auth.h"
 #include "server/work/device_turn.h"
 
-#define USUAL_SIDE 1024 /* pixels along the longer side */
-#define NO_COLOUR  256
-#define BAR_GAP    8
-#define BAR_WIDTH  16
+#define USUAL_SIDE    1024      /* pixels along the longer side */
+#define LARGE_PICTURE (1 << 16) /* pixels that take longer than a piece of short work */
+#define NO_COLOUR     256
+#define BAR_GAP       8
+#define BAR_WIDTH     16
 /* a percentile of the range: in three passes of fifteen numbers, to 1/4096 of the values' range */
 #define PASSES  3
 #define NUMBERS 15
@@ -170,7 +171,8 @@ static void write_file(struct request *req)
 
 static void coloured(struct look *l)
 {
-    http_offload(l->req, write_file);
+    const struct picture *s = (struct picture *)l;
+    (s->width * s->height >= LARGE_PICTURE ? http_offload_long : http_offload)(l->req, write_file);
 }
 
 /* --- the colours --- */

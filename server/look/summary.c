@@ -418,6 +418,6 @@ void summary_reply(struct request *req)
         add_tag(s);
         http_reply_empty(req, 304);
     } else {
-        http_offload(req, begin); /* a plan of some hundred kernels */
+        http_offload_long(req, begin); /* a plan of some hundred kernels */
     }
 }

@@ -1,12 +1,13 @@
 /* Percentiles that are elements, or lie between two neighbours, exactly: a search by halves over
  * the keys of the values, which are integers in the values' order. A pass counts the elements that
  * are no greater than the middles of all searches; float32 takes at most 33 passes, float64 and
- * 64-bit integers 65. */
+ * 64-bit integers 65. Each has a turn of its own, so that others' work goes between them. */
 #include <math.h>
 #include <string.h>
 
 #include "protocol/number/numtext.h"
 #include "server/look/summary_int.h"
+#include "server/work/device_turn.h"
 
 #define TOP32 UINT32_C(0x80000000)
 #define TOP64 UINT64_C(0x8000000000000000)
@@ -105,25 +106,11 @@ static void ask(struct summary *s, uint64_t key)
     s->n_asked += k == s->n_asked;
 }
 
-static void pass(struct summary *s)
+static void count(struct request *req)
 {
+    struct summary *s = req->state;
     struct look *l = &s->look;
     const enum dtype t = searched(s->dtype);
-    struct err e = ERR_INIT;
-    s->n_asked = 0;
-    for (size_t i = 0; i < s->n_searches; i++)
-        if (s->searches[i].least != s->searches[i].most)
-            ask(s, middle(&s->searches[i]));
-    if (!s->n_asked) {
-        finish(s);
-        return;
-    }
-    if (array_version(s->a) != s->version) {
-        err_set(&e, ERR_CONFLICT,
-                "the array was written to while its exact percentiles were searched for");
-        http_reply_error(l->req, &e);
-        return;
-    }
     _cleanup_strb_ struct strb text = {0};
     look_clear(l);
     look_let(l, "x", "astype(%s,'%s')", dtype_is_complex(s->a->dtype) ? "abs(a)" : "a",
@@ -138,6 +125,32 @@ static void pass(struct summary *s)
     strb_add(&text, "])");
     strb_addc(&text, '\0');
     look_run(l, text.failed ? NULL : text.data, counted);
+}
+
+static void turn_came(struct request *req)
+{
+    http_may_end(req, NULL);       /* the wait for the turn has ended that */
+    http_offload_long(req, count); /* a plan with two kernels for each percentile */
+}
+
+static void pass(struct summary *s)
+{
+    struct request *req = s->look.req;
+    struct err e = ERR_INIT;
+    if (array_version(s->a) != s->version) {
+        err_set(&e, ERR_CONFLICT,
+                "the array was written to while its exact percentiles were searched for");
+        http_reply_error(req, &e);
+        return;
+    }
+    s->n_asked = 0;
+    for (size_t i = 0; i < s->n_searches; i++)
+        if (s->searches[i].least != s->searches[i].most)
+            ask(s, middle(&s->searches[i]));
+    if (!s->n_asked)
+        finish(s);
+    else if (device_turn_renew(req, turn_came))
+        turn_came(req);
 }
 
 void summary_search(struct summary *s)

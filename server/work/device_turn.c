@@ -40,6 +40,14 @@ static enum err_code ask(struct request *req, struct sched_lane *lane, handler_f
     return sched_ask(lane, 0, &t->turn, ret_now, e);
 }
 
+/* Until the turn comes; returns false. */
+static bool wait_for_turn(struct request *req)
+{
+    http_may_end(req, NULL); /* nothing has begun */
+    wakeup_wait(&req->device_turn->wakeup, turn_came);
+    return false;
+}
+
 bool device_turn_take(struct request *req, struct sched_lane *lane, void (*release)(void *holder),
                       void *holder, handler_fn *then)
 {
@@ -52,11 +60,24 @@ bool device_turn_take(struct request *req, struct sched_lane *lane, void (*relea
     }
     req->device_turn->release = release;
     req->device_turn->holder = holder;
-    if (!now) {
-        http_may_end(req, NULL); /* nothing has begun */
-        wakeup_wait(&req->device_turn->wakeup, turn_came);
-    }
-    return now;
+    return now || wait_for_turn(req);
+}
+
+bool device_turn_renew(struct request *req, handler_fn *then)
+{
+    struct device_turn *t = req->device_turn;
+    struct err e = ERR_INIT;
+    bool now = false;
+    if (!device_turn_asked(req))
+        return true;
+    struct sched_lane *lane = t->turn.lane; /* the holder keeps it alive */
+    sched_leave(req->server->sched, &t->turn);
+    t->turn = (struct sched_turn){.come = wakeup_ring, .user = &t->wakeup, .sure = true};
+    t->then = then;
+    wakeup_arm(&t->wakeup);
+    if (sched_ask(lane, 0, &t->turn, &now, &e) != ERR_OK)
+        return true; /* `sure`: it cannot be refused */
+    return now || wait_for_turn(req);
 }
 
 void device_turn_leave(struct request *req)

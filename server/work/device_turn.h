@@ -15,6 +15,10 @@ bool device_turn_asked(const struct request *req);
  * the lane alive until then. */
 bool device_turn_take(struct request *req, struct sched_lane *lane, void (*release)(void *holder),
                       void *holder, handler_fn *then);
+/* For a request that has more work for the device once it has fetched the result of what it gave
+ * it: leaves the turn and asks for another, which is never refused. Results as device_turn_take;
+ * true without a turn. */
+bool device_turn_renew(struct request *req, handler_fn *then);
 /* Does nothing without a turn. */
 void device_turn_leave(struct request *req);
 

@@ -1,8 +1,12 @@
 """GET /v1/arrays/{ref}/summary, beside NumPy."""
+import re
+import threading
+
 import numpy as np
 import pytest
 
 from client import NUMPY_DTYPES
+from conftest import until
 
 rng = np.random.default_rng(22)
 
@@ -105,6 +109,57 @@ def test_exact_percentiles(api, dtype):
         k = int(at)
         low, high = float(f[k]), float(f[min(k + 1, f.size - 1)])
         assert p["error"] == 0 and p["value"] == pytest.approx(low + (at - k) * (high - low), rel=1e-15)
+
+
+def turns(api):
+    return int(re.search(r"^arrayd_device_turns_total (\d+)$", api.expect(200, api.get("/metrics")).body.decode(), re.M)[1])
+
+
+class Busy:
+    """Two connections that evaluate the same all the while."""
+
+    def __init__(self, api, **fields):
+        self.ending, self.statuses = False, set()
+        self.threads = [threading.Thread(target=self.run, args=(api.clone(), fields)) for _ in range(2)]
+
+    def run(self, api, fields):
+        while not self.ending:
+            self.statuses.add(api.post("/v1/evaluate", fields).status)
+        api.close()
+
+    def __enter__(self):
+        for t in self.threads:
+            t.start()
+        until(lambda: self.statuses)
+
+    def __exit__(self, *_):
+        self.ending = True
+        for t in self.threads:
+            t.join()
+        assert self.statuses == {200}
+
+
+def test_each_pass_of_a_search_has_its_turn(daemon_with):
+    """So that others' work goes between them; waiting for it changes nothing."""
+    api = daemon_with("--device-window", "0", "--inline-elements", "0").client()
+    api.upload(rng.normal(size=5000), name="u")
+    before = turns(api)
+    plain = summary(api)
+    assert turns(api) - before == 1
+    before, exact = turns(api), summary(api, query="?exact=true")
+    assert turns(api) - before > 40 and exact["histogram"] == plain["histogram"]
+    with Busy(api, expr="sum(sin(u)*cos(u))"):
+        for _ in range(3):
+            assert summary(api, query="?exact=true") == exact
+
+
+def test_written_while_it_is_searched(api):
+    api.upload(rng.normal(size=5000), name="u")
+    with Busy(api, expr="-u", out="u"):
+        replies = []
+        until(lambda: replies.append(api.get("/v1/arrays/u/summary?exact=true")) or replies[-1].status != 200)
+    assert "the array was written to while" in api.fails(409, "conflict", replies[-1])["detail"]
+    api.expect(200, api.get("/v1/arrays/u/summary?exact=true"))
 
 
 def test_numbers_of_every_size(api):
