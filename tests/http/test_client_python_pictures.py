@@ -62,6 +62,22 @@ def test_what_a_notebook_shows(xp):  # noqa: F811
     assert xp.zeros((20, 20, 3))._repr_png_() is not None
     for shape in ((), (100,), (3, 3), (20, 20, 20), (20, 0)):
         assert xp.zeros(shape)._repr_png_() is None
+    assert xp.zeros((20, 30), dtype="complex64")._repr_png_() is not None
+
+
+def test_a_notebook_shows_the_text_where_there_is_no_picture(xp, monkeypatch):  # noqa: F811
+    for dtype in ("complex64", "complex128"):
+        x = xp.zeros((20, 20, 3), dtype=dtype)
+        with monkeypatch.context() as m:
+            m.setattr(type(x), "image", None)  # nothing is asked
+            assert x._repr_png_() is None
+    x = xp.zeros((20, 30))
+    with monkeypatch.context() as m:
+        m.setattr(arrayd._looks, "PNG", "image/webp")  # the daemon answers 406
+        with pytest.raises(arrayd.ArraydError):
+            x.image()
+        assert x._repr_png_() is None
+    assert x._repr_png_() is not None
 
 
 def test_pictures_awaited(daemon):
@@ -82,7 +98,10 @@ def test_pictures_by_the_command(daemon, api, tmp_path, monkeypatch):
     done = run("get", "u", "u.png", "--slice", ":10", "--cmap", "viridis", "--lo", "0.5", "--width", "15", "--pool", "max", "--bar")
     assert done.status == 0 and done.err.startswith("u.png: "), done
     assert (tmp_path / "u.png").read_bytes()[16:24] == bytes((0, 0, 0, 39, 0, 0, 0, 5))
-    for words, status, text in ((("u.npy", "--cmap", "gray"), 2, "--cmap is for pictures"), (("v.png", "--cmap", "none"), 1, "cmap must be one of"),
+    assert run("get", "u", "u.png", "--height", "10", "--percentiles", "5,95").status == 0
+    assert (tmp_path / "u.png").read_bytes()[16:24] == bytes((0, 0, 0, 15, 0, 0, 0, 10))
+    for words, status, text in ((("u.npy", "--cmap", "gray"), 2, "--cmap is for pictures"), (("u.npy", "--height", "3"), 2, "--height is for pictures"),
+                                (("v.png", "--percentiles", "95,5"), 1, "percentiles must be two numbers"), (("v.png", "--cmap", "none"), 1, "cmap must be one of"),
                                 (("v.png", "--slice", "0"), 1, "a picture is of two axes"), (("u.jpg",), 2, ".npy, .csv and .png")):
         done = run("get", "u", *words)
         assert done.status == status and text in done.err and not list(tmp_path.glob("v*")), done

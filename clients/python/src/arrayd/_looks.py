@@ -8,6 +8,7 @@ from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
+from . import _dtypes as dt
 from ._errors import BadReply
 from ._replies import SUMMARY
 from ._requests import Request, Steps
@@ -92,9 +93,9 @@ def image(x: Any, cmap: Optional[str], lo: Optional[float], hi: Optional[float],
     return Picture(reply.body, float(ends[0]), float(ends[1]))
 
 
-def for_notebooks(shape: Tuple[int, ...]) -> Optional[Dict[str, Any]]:
+def for_notebooks(shape: Tuple[int, ...], dtype: dt.DType) -> Optional[Dict[str, Any]]:
     """How a notebook shows an array; None: its text says more."""
-    fits = len(shape) == 2 or (len(shape) == 3 and shape[2] in (3, 4))
+    fits = len(shape) == 2 or (len(shape) == 3 and shape[2] in (3, 4) and dt.kind(dtype) != "c")
     if not fits or min(shape[:2]) < LEAST:
         return None
     size = {"width" if shape[1] >= shape[0] else "height": min(MOST, max(shape[:2]))}

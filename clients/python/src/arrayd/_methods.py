@@ -7,6 +7,7 @@ import numpy as np
 
 from . import _dtypes as dt
 from . import _looks as looks
+from ._errors import ArraydError
 from ._looks import Picture, Summary
 
 Self = TypeVar("Self", bound="Methods")
@@ -237,8 +238,11 @@ class Methods:
         return self._client._run(steps)  # type: ignore[no-any-return]
 
     def _repr_png_(self) -> Optional[bytes]:
-        how = looks.for_notebooks(self.shape)
-        return None if how is None else self.image(**how).png
+        how = looks.for_notebooks(self.shape, self.dtype)
+        try:
+            return None if how is None else self.image(**how).png
+        except ArraydError:  # as from a daemon that makes no pictures: the text is shown
+            return None
 
     def compress(self: Self, condition: Any, axis: Optional[int] = None, out: Any = None) -> Self:
         return self._client.compress(condition, self, axis, out)  # type: ignore[no-any-return]

@@ -80,8 +80,8 @@ def get(context: Context) -> int:
     suffix = "" if args.raw or path == "-" else suffix_of(path)
     if suffix not in ("", ".npy", ".csv", ".png") and not os.path.exists(path):
         raise Failure(f"get: {path}: the suffix {suffix} is not supported: get writes .npy, .csv and .png files and, with --raw, bare elements", 2)
-    asked = {k: str(v) for k, v in (("cmap", args.cmap), ("lo", args.lo), ("hi", args.hi), ("width", args.width), ("pool", args.pool),
-                               ("bar", "true" if args.bar else None)) if v is not None}
+    asked = {k: str(v) for k, v in (("cmap", args.cmap), ("lo", args.lo), ("hi", args.hi), ("percentiles", args.percentiles), ("width", args.width),
+                               ("height", args.height), ("pool", args.pool), ("bar", "true" if args.bar else None)) if v is not None}
     if suffix == ".png":
         return _picture(context, path, asked)
     if asked:

@@ -108,7 +108,9 @@ def make_parser() -> argparse.ArgumentParser:
     _add(p, "--cmap", metavar="MAP", help="of a .png file: the colours, as gray (by itself), viridis, turbo")
     _add(p, "--lo", metavar="VALUE", type=float, help="of a .png file: what has the first colour")
     _add(p, "--hi", metavar="VALUE", type=float, help="of a .png file: what has the last colour")
+    _add(p, "--percentiles", metavar="LOW,HIGH", help="of a .png file: percentiles, as 2,98, in place of --lo and --hi")
     _add(p, "--width", metavar="N", type=int, help="of a .png file: pixels")
+    _add(p, "--height", metavar="N", type=int, help="of a .png file: pixels")
     _add(p, "--pool", choices=("mean", "max", "min", "nearest"), help="of a .png file: what a pixel is of its elements")
     _add(p, "--bar", action="store_true", help="of a .png file: with a colour bar")
 
