@@ -51,6 +51,12 @@ def actions(c, without=("login", "forbidden")):
     return [(x["who"], x["action"], x["target"], x["result"]) for x in everybodys(c, "audit") if x["action"] not in without]
 
 
+def lines_of(path):
+    text = path.read_text()
+    assert not text or text.endswith("\n")
+    return [json.loads(line) for line in text.splitlines()]
+
+
 def operators_routes(contract):
     return [(method, path) for method, path in sorted(contract.operations()) if path.startswith("/v1/admin/")]
 
@@ -115,9 +121,9 @@ def test_pages_across_principals(house):
         assert ann.get(f"/v1/admin/arrays?{bad}").status in (400, 422)
 
 
-def test_users_see_nothing(house, contract):
+def test_users_see_nothing(house, contract, tmp_path):
     """Every route, as a user, with ids that are, one's own among them, and ids that are not: one reply, and nothing happens."""
-    d, ann, bob, eve = house()
+    d, ann, bob, eve = house("--audit-log", tmp_path / "audit")
     mine, theirs = bob.upload(np.ones(5), "mine")["id"], eve.upload(np.ones(5), "theirs")["id"]
     session = eve.post("/v1/sessions", {}).json()["id"]
     job = eve.post("/v1/programs", {"bind": {"u": theirs}, **LONG}).json()["id"]
@@ -135,9 +141,10 @@ def test_users_see_nothing(house, contract):
     assert len(asked) >= 9
     assert [a["name"] for a in bob.get("/v1/arrays").json()["arrays"]] == ["mine"]
     assert eve.get(f"/v1/jobs/{job}").json()["state"] in ("queued", "running") and eve.get(f"/v1/sessions/{session}").status == 200
-    refused = [x for x in everybodys(ann, "audit") if x["action"] == "forbidden"]
-    assert {x["who"] for x in refused} == {"bob"} and sum(x["count"] for x in refused) > 100 and len(refused) <= 3
     eve.delete(f"/v1/jobs/{job}")
+    d.stop()
+    refused = [x for x in lines_of(tmp_path / "audit") if x["action"] == "forbidden"]
+    assert {x["who"] for x in refused} == {"bob"} and sum(x["count"] for x in refused) > 100 and len(refused) <= 3
 
 
 def test_nobody_without_a_token(daemon_with, accounts, contract):
@@ -437,15 +444,19 @@ def test_the_audit_is_bounded(daemon_with):
     c.close()
 
 
-def test_refused_tokens_are_one_entry_a_minute(house, accounts):
-    d, ann, bob, eve = house()
+def test_refused_tokens_are_one_entry_a_minute(house, accounts, tmp_path):
+    """However often the audit is read meanwhile; what is left of the count is told at the end."""
+    d, ann, bob, eve = house("--audit-log", tmp_path / "audit")
     wrong = d.client(always={"Authorization": "Bearer arrayd_" + "A" * 32})
     for _ in range(20):
         assert wrong.get("/v1/info").status == 401
-    entries = [x for x in everybodys(ann, "audit") if x["action"] == "login"]
+        entries = [x for x in everybodys(ann, "audit") if x["action"] == "login"]
+        assert [x["count"] for x in entries] == [1]
+    wrong.close()
+    d.stop()
+    entries = [x for x in lines_of(tmp_path / "audit") if x["action"] == "login"]
     assert [x["count"] for x in entries] == [1, 19] and all(x["who"] is None and x["result"] == "unauthorized" for x in entries)
     assert "AAAA" not in json.dumps(entries)
-    wrong.close()
 
 
 def test_no_name_breaks_a_line(daemon_with, tmp_path):
@@ -456,6 +467,7 @@ def test_no_name_breaks_a_line(daemon_with, tmp_path):
     for name in names:
         c.fails(404, "not_found", c.delete(f"/v1/admin/principals/{name}"))
     c.close()
+    d.stop()
     lines = path.read_bytes().split(b"\n")
     assert lines.pop() == b"" and len(lines) == len(names)
     for line in lines:
@@ -472,6 +484,7 @@ def test_the_file_is_rotated(daemon_with, tmp_path):
     for i in range(120):
         c.delete(f"/v1/admin/arrays/x{i}")
     c.close()
+    d.stop()
     found = sorted(p.name for p in tmp_path.iterdir() if p.name.startswith("audit"))
     assert found == ["audit", "audit.1", "audit.2"]
     numbers = []
@@ -482,6 +495,58 @@ def test_the_file_is_rotated(daemon_with, tmp_path):
     assert numbers == list(range(numbers[0], 121)) and numbers[0] > 1
 
 
+def test_what_cannot_be_rotated_does_not_grow(daemon_with, tmp_path):
+    """Lines are left out, and their number is in the file once it can be rotated again."""
+    path, older = tmp_path / "audit", [tmp_path / f"audit.{i}" for i in (1, 2)]
+    d = daemon_with("--audit-log", path, "--audit-log-size", 4096, "--audit-log-files", 1)
+    c = d.client()
+    older[0].mkdir()
+    for i in range(60):
+        c.delete(f"/v1/admin/arrays/x{i}")
+    until(lambda: "audit could not be written" in d.log())
+    assert d.log().count("audit could not be written") == 1
+    until(lambda: path.stat().st_size > 3500)
+    assert path.stat().st_size <= 4096 and not any(older[0].iterdir())
+    last = lines_of(path)[-1]["number"]
+    older[0].rmdir()
+    c.delete("/v1/admin/arrays/y")
+    until(lambda: older[0].exists() and path.exists() and any(x["action"] == "audit_lost" for x in lines_of(path)))
+    now = lines_of(path)
+    lost = next(x for x in now if x["action"] == "audit_lost")
+    assert (lost["count"], lost["who"], lost["result"]) == (60 - last, None, "state_failed") and lines_of(older[0])[-1]["number"] == last
+    assert "y" in [x["target"] for x in now] and not older[1].exists()
+    assert "audit_lost" in [x[1] for x in actions(c)]
+    c.close()
+
+
+def test_the_file_is_moved_away(daemon_with, tmp_path):
+    path, moved = tmp_path / "audit", tmp_path / "moved"
+    d = daemon_with("--audit-log", path)
+    c = d.client()
+    c.delete("/v1/admin/arrays/x")
+    until(lambda: len(lines_of(path)) == 1)
+    path.rename(moved)
+    c.delete("/v1/admin/arrays/y")
+    until(lambda: path.exists() and len(lines_of(path)) == 1)
+    path.unlink()
+    c.delete("/v1/admin/arrays/z")
+    until(lambda: path.exists() and len(lines_of(path)) == 1)
+    assert [x["target"] for x in lines_of(moved)] == ["x"] and [x["target"] for x in lines_of(path)] == ["z"]
+    assert path.stat().st_mode & 0o777 == 0o600
+    c.close()
+
+
+def test_all_is_written_at_the_end(daemon_with, tmp_path):
+    path = tmp_path / "audit"
+    d = daemon_with("--audit-log", path, "--audit-entries", 1)
+    c = d.client()
+    for i in range(200):
+        c.patch("/v1/admin/principals/local", {"weight": i + 1})
+    c.close()
+    d.stop()
+    assert [x["target"] for x in lines_of(path)] == [f"local weight={i + 1}" for i in range(200)]
+
+
 def test_half_a_line_is_removed(daemon_with, tmp_path):
     path = tmp_path / "audit"
     path.write_text('{"number":1}\n{"numb')
@@ -489,6 +554,7 @@ def test_half_a_line_is_removed(daemon_with, tmp_path):
     c = d.client()
     c.delete("/v1/admin/arrays/x")
     c.close()
+    d.stop()
     lines = path.read_text().splitlines()
     assert lines[0] == '{"number":1}' and json.loads(lines[1])["action"] == "delete_array" and len(lines) == 2
 
