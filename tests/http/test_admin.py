@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -519,6 +520,25 @@ def test_what_cannot_be_rotated_does_not_grow(daemon_with, tmp_path):
     c.close()
 
 
+def test_something_else_has_the_files_name(daemon_with, tmp_path):
+    """Neither a pipe that nobody reads nor somebody's file gets a line, and neither holds anything up."""
+    path, other, passwords = tmp_path / "audit", tmp_path / "other", b"root:x:0"
+    d = daemon_with("--audit-log", path)
+    c = d.client()
+    c.delete("/v1/admin/arrays/w")
+    until(lambda: len(lines_of(path)) == 1)
+    os.link(path, tmp_path / "moved")
+    for put in (lambda: os.mkfifo(other), lambda: other.write_bytes(passwords)):
+        put()
+        other.replace(path)
+        for _ in range(3):
+            assert c.delete("/v1/admin/arrays/x").status == 404
+    d.stop()
+    assert path.read_bytes() == passwords and d.log().count("audit could not be written") == 1
+    assert [x["target"] for x in lines_of(tmp_path / "moved")] == ["w"]
+    c.close()
+
+
 def test_the_file_is_moved_away(daemon_with, tmp_path):
     path, moved = tmp_path / "audit", tmp_path / "moved"
     d = daemon_with("--audit-log", path)
@@ -545,6 +565,19 @@ def test_all_is_written_at_the_end(daemon_with, tmp_path):
     c.close()
     d.stop()
     assert [x["target"] for x in lines_of(path)] == [f"local weight={i + 1}" for i in range(200)]
+
+
+def test_a_thread_of_its_own_writes(house, tmp_path):
+    """What is done, and refused, on the listener's threads too."""
+    path = tmp_path / "audit"
+    d, ann, bob, eve = house("--audit-log", path)
+    for i in range(20):
+        ann.patch("/v1/admin/principals/bob", {"weight": i + 1})
+    bob.fails(403, "forbidden", bob.get("/v1/admin/audit"))
+    until(lambda: path.exists() and len(lines_of(path)) == 21)
+    wrote = [int(re.search(r"wchar: (\d+)", (task / "io").read_text())[1]) for task in Path(f"/proc/{d.pid}/task").iterdir()
+             if (task / "comm").read_text() == "arrayd-audit\n"]
+    assert wrote == [path.stat().st_size]
 
 
 def test_half_a_line_is_removed(daemon_with, tmp_path):
