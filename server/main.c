@@ -484,6 +484,7 @@ static int run(struct config *config)
         (arrays_continue(&s) ? jobs_leave : jobs_stop)(s.jobs);
         state_stop(s.state);
         bool ended = http_stop(s.http);
+        audit_stop(s.audit); /* its lines are written even if the process does not end in order */
         stop_exports(&s, until_ns);
         if (!atomic_load(&s.device_lost)) {
             if (ended) /* they may have the only references to memory that is to be bequeathed */

@@ -1,6 +1,10 @@
-/* A ring of entries. An entry is numbered, stored and written with the lock held, so that all three
- * are in one order. Refusals are counted and told once a minute, since anybody could fill ring and
- * disk with them; what is left of the count is told when somebody reads the audit, or at the end.
+/* A ring of entries, numbered and stored with the lock held. The file is written by a thread of its
+ * own, in the order of the numbers and without the lock: entries come from the listener's threads,
+ * which must not wait for a disk. What has left the ring before it was written, and what could not
+ * be written, is counted, and the count is an entry once a line has been written again.
+ *
+ * Refusals are counted and told once a minute, since anybody could fill ring and disk with them;
+ * what is left of the count is told when the minute is over, or at the end.
  */
 #include "server/admin/audit.h"
 
@@ -12,45 +16,58 @@
 #include "compute/base/clock.h"
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
+#include "compute/base/worker.h"
 #include "server/admin/audit_file.h"
 #include "server/config.h"
 #include "server/store/auth.h"
 
-#define REFUSED_US 60000000 /* between entries about refusals */
-#define REFUSALS   2
+#define REFUSED_S   60.0 /* between entries about refusals */
+#define REFUSALS    2
+#define QUEUE_LEAST 1024 /* entries that may wait for the disk, even if fewer are shown */
 
 struct refusals {
     uint64_t n;            /* since the last entry about them, and */
-    int64_t told_us;       /* its time; 0: there was none */
+    double told_s;         /* its time (clock_s); 0: there was none */
     struct audit_entry at; /* the last one */
 };
 
 struct audit {
-    pthread_mutex_t lock; /* all below */
+    pthread_mutex_t lock; /* all below but the file, which is the worker's */
+    struct worker worker;
     struct audit_entry *ring;
-    size_t size;
-    uint64_t last; /* number */
+    size_t size, shown; /* of the ring; of these the last ones are listed */
+    uint64_t last;      /* number */
+    uint64_t written;   /* number of the last one that was taken to be written */
+    uint64_t lost;      /* lines that the file does not have, and no entry has told of yet */
+    bool works;         /* the last line was written */
     struct refusals refused[REFUSALS];
-    struct audit_file *file;
+    struct audit_file *file; /* NULL: none */
 };
+
+static worker_step look_after;
 
 enum err_code audit_new(const struct config *config, struct audit **ret, struct err *e)
 {
     struct audit *a = mem_calloc(1, sizeof *a);
     if (!a)
         return err_oom(e);
-    a->size = (size_t)config->audit_entries;
+    pthread_mutex_init(&a->lock, NULL);
+    a->worker =
+        (struct worker){.name = "arrayd-audit", .lock = &a->lock, .step = look_after, .user = a};
+    worker_init(&a->worker);
+    a->shown = (size_t)config->audit_entries;
+    a->size = config->audit_log && a->shown < QUEUE_LEAST ? QUEUE_LEAST : a->shown;
     a->ring = mem_calloc(a->size, sizeof *a->ring);
     enum err_code code = a->ring ? ERR_OK : err_oom(e);
     if (code == ERR_OK && config->audit_log)
         code = audit_file_open(config->audit_log, config->audit_log_size, config->audit_log_files,
                                &a->file, e);
+    if (code == ERR_OK && !worker_start(&a->worker))
+        code = err_set(e, ERR_OUT_OF_MEMORY, "cannot start a thread");
     if (code != ERR_OK) {
-        mem_free(a->ring);
-        mem_free(a);
+        audit_free(a);
         return code;
     }
-    pthread_mutex_init(&a->lock, NULL);
     *ret = a;
     return ERR_OK;
 }
@@ -61,14 +78,7 @@ static void add(struct audit *a, const struct audit_entry *x)
     struct audit_entry *to = &a->ring[a->last % a->size];
     *to = *x;
     to->number = ++a->last;
-    if (!a->file)
-        return;
-    struct strb line = {0};
-    struct json_writer w = JSON_WRITER(&line);
-    audit_put(&w, to);
-    strb_addc(&line, '\n');
-    audit_file_write(a->file, line.failed ? NULL : line.data, line.len);
-    strb_free(&line);
+    worker_wake(&a->worker);
 }
 
 static void describe(struct audit_entry *x, const struct request *req)
@@ -103,7 +113,7 @@ static void tell(struct audit *a, struct refusals *r)
     if (!r->n)
         return;
     r->at.count = r->n;
-    r->told_us = r->at.at_us;
+    r->told_s = clock_s();
     r->n = 0;
     add(a, &r->at);
 }
@@ -122,26 +132,88 @@ void audit_refused(struct audit *a, const struct request *req, enum audit_refusa
     pthread_mutex_lock(&a->lock);
     r->at = x;
     r->n++;
-    if (!r->told_us || x.at_us - r->told_us >= REFUSED_US)
+    if (r->told_s == 0 || clock_s() - r->told_s >= REFUSED_S)
         tell(a, r);
+    else if (r->n == 1)
+        worker_wake(&a->worker); /* it waits for the minute's end */
     pthread_mutex_unlock(&a->lock);
 }
 
-static void tell_rest(struct audit *a)
+/* Tells of refusals whose minute is over, or of all of them; returns the seconds until the next. */
+static double tell_due(struct audit *a, bool all)
 {
     lock_held(&a->lock);
-    for (size_t i = 0; i < REFUSALS; i++)
-        tell(a, &a->refused[i]);
+    double next = WORKER_RESTS;
+    for (size_t i = 0; i < REFUSALS; i++) {
+        struct refusals *r = &a->refused[i];
+        const double left = r->told_s + REFUSED_S - clock_s();
+        if (all || left <= 0)
+            tell(a, r);
+        else if (r->n && (next < 0 || left < next))
+            next = left;
+    }
+    return next;
+}
+
+static bool write_line(struct audit *a, const struct audit_entry *x)
+{
+    _cleanup_strb_ struct strb line = {0};
+    struct json_writer w = JSON_WRITER(&line);
+    audit_put(&w, x);
+    strb_addc(&line, '\n');
+    return audit_file_write(a->file, line.failed ? NULL : line.data, line.len);
+}
+
+/* The entry about lost lines is added only when it is the next to be written, so that it is not
+ * itself lost in the ring. */
+static double look_after(void *user)
+{
+    struct audit *a = user;
+    lock_held(&a->lock);
+    const double next = tell_due(a, worker_is_stopped(&a->worker));
+    if (!a->file)
+        return next;
+    if (a->written == a->last && a->lost && a->works) {
+        const struct audit_entry told = {.at_us = clock_date_us(),
+                                         .action = "audit_lost",
+                                         .result = err_name(ERR_STATE),
+                                         .count = a->lost};
+        add(a, &told);
+        a->lost = 0;
+    }
+    if (a->written == a->last)
+        return next;
+    if (a->last - a->written > a->size) {
+        a->lost += a->last - a->written - a->size;
+        a->written = a->last - a->size;
+    }
+    const struct audit_entry x = a->ring[a->written++ % a->size];
+    pthread_mutex_unlock(&a->lock);
+    const bool works = write_line(a, &x);
+    pthread_mutex_lock(&a->lock);
+    a->works = works;
+    if (!works)
+        a->lost += strcmp(x.action, "audit_lost") ? 1 : x.count;
+    return WORKER_AGAIN;
+}
+
+void audit_stop(struct audit *a)
+{
+    if (a)
+        worker_stop(&a->worker);
 }
 
 void audit_free(struct audit *a)
 {
     if (!a)
         return;
+    audit_stop(a);
     pthread_mutex_lock(&a->lock);
-    tell_rest(a);
+    while (look_after(a) == WORKER_AGAIN) /* what has come since then */
+        continue;
     pthread_mutex_unlock(&a->lock);
     audit_file_close(a->file);
+    worker_destroy(&a->worker);
     pthread_mutex_destroy(&a->lock);
     mem_free(a->ring);
     mem_free(a);
@@ -155,8 +227,7 @@ size_t audit_list(struct audit *a, uint64_t after, size_t limit, struct audit_en
     if (!a)
         return 0;
     pthread_mutex_lock(&a->lock);
-    tell_rest(a);
-    const uint64_t first = a->last > a->size ? a->last - a->size : 0;
+    const uint64_t first = a->last > a->shown ? a->last - a->shown : 0;
     for (uint64_t i = after > first ? after : first; i < a->last && n < limit; i++)
         ret[n++] = a->ring[i % a->size];
     *ret_more = n && ret[n - 1].number < a->last;

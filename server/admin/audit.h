@@ -6,8 +6,8 @@
  * that a request's header or body says goes into it, but what the handler has understood of it.
  *
  * Called by the handlers of such actions, front.c for refusals, and main.c, which owns it.
- * Thread-safe; one lock, which is held while a line is written to the file. NULL stands for an
- * audit that keeps nothing. */
+ * Thread-safe; one short lock. No caller waits for the disk but those of audit_stop and audit_free:
+ * a thread of the audit writes the lines. NULL stands for an audit that keeps nothing. */
 #ifndef ARRAYD_SERVER_AUDIT_H
 #define ARRAYD_SERVER_AUDIT_H
 
@@ -34,14 +34,16 @@ struct audit_entry {
 
 /* ERR_BAD_FIELD: the file cannot be used; ERR_OUT_OF_MEMORY. The configuration outlives it. */
 enum err_code audit_new(const struct config *config, struct audit **ret, struct err *e) must_check;
-void audit_free(struct audit *a); /* NULL allowed */
+/* Returns when all that has been done is in the file. NULL allowed. */
+void audit_stop(struct audit *a);
+void audit_free(struct audit *a); /* the same first; NULL allowed */
 
 /* Done, or tried in vain, for that request (NULL: by the daemon itself). `target` is a format. */
 void audit_did(struct audit *a, const struct request *req, const char *action, enum err_code result,
                const char *target, ...) __attribute__((format(printf, 5, 6)));
 
 /* What anybody can do as often as they like: the first is an entry at once, those of the next
- * minute are one together. */
+ * minute are one together, when it is over. */
 enum audit_refusal {
     AUDIT_LOGIN,    /* no account has the token */
     AUDIT_FORBIDDEN /* it was not an operator's */

@@ -1,10 +1,10 @@
-/* Plain descriptors: what stdio has buffered would be lost in a crash. The size is looked up before
- * each line, which is cheap, so that the file may be moved away or cut by others. */
+/* Plain descriptors: what stdio has buffered would be lost in a crash. Before each line it is
+ * looked up, which is cheap, how large the file is and whether its name still leads to it, so that
+ * others may cut it or move it away. */
 #include "server/admin/audit_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -78,12 +78,20 @@ void audit_file_close(struct audit_file *f)
     mem_free(f);
 }
 
-static void complain(struct audit_file *f, const char *why)
+static bool complain(struct audit_file *f, const char *why)
 {
     if (!f->told)
         log_event(LOG_ERROR, "an entry of the audit could not be written to its file", "file",
                   f->path, "reason", why, NULL);
     f->told = true;
+    return false;
+}
+
+static void let_go(struct audit_file *f)
+{
+    if (f->fd >= 0)
+        close(f->fd);
+    f->fd = -1;
 }
 
 /* "FILE.number"; 0: FILE itself. */
@@ -94,48 +102,64 @@ static bool name_of(const struct audit_file *f, int64_t number, struct strb *out
     return !out->failed;
 }
 
-/* What others have removed is not there to be renamed. */
-static void rotate(struct audit_file *f)
+/* Files move up to the first number that is free and no further: a rotation that fails half-way and
+ * is tried again for every line would otherwise push all older files out. */
+static bool rotate(struct audit_file *f)
 {
     _cleanup_strb_ struct strb from = {0}, to = {0};
-    for (int64_t i = f->kept; i > 0; i--)
-        if (name_of(f, i - 1, &from) && name_of(f, i, &to) && rename(from.data, to.data) != 0 &&
-            errno != ENOENT) {
-            complain(f, strerror(errno));
-            return;
-        }
-    if (!f->kept && unlink(f->path) != 0 && errno != ENOENT) {
-        complain(f, strerror(errno));
-        return;
+    struct stat st;
+    int64_t i = f->kept ? 1 : 0;
+    while (i < f->kept && name_of(f, i, &to) && lstat(to.data, &st) == 0)
+        i++;
+    for (; i > 0; i--) {
+        if (!name_of(f, i - 1, &from) || !name_of(f, i, &to))
+            return complain(f, "out of memory");
+        if (rename(from.data, to.data) != 0)
+            return complain(f, strerror(errno));
     }
-    close(f->fd);
-    f->fd = -1; /* it is opened again below */
+    if (!f->kept && unlink(f->path) != 0)
+        return complain(f, strerror(errno));
+    let_go(f);
+    return true;
 }
 
-void audit_file_write(struct audit_file *f, const char *line, size_t n)
+/* The file that has the name now, made if there is none; its size. */
+static bool ready(struct audit_file *f, off_t *ret_size)
 {
-    struct stat st = {0};
-    if (!line) {
-        complain(f, "out of memory");
-        return;
-    }
-    if (f->fd >= 0 && fstat(f->fd, &st) == 0 && st.st_size &&
-        st.st_size + (off_t)n > (off_t)f->most)
-        rotate(f);
+    struct err e = ERR_INIT;
+    struct stat st, named;
+    if (f->fd >= 0 && (fstat(f->fd, &st) != 0 || stat(f->path, &named) != 0 ||
+                       st.st_dev != named.st_dev || st.st_ino != named.st_ino))
+        let_go(f);
     if (f->fd < 0) {
         f->fd = open_it(f->path);
-        st.st_size = 0;
+        if (f->fd < 0)
+            return complain(f, strerror(errno));
+        if (cut_rest(f->fd, f->path, &e) != ERR_OK || fstat(f->fd, &st) != 0) {
+            let_go(f);
+            return complain(f, e.code != ERR_OK ? e.message : strerror(errno));
+        }
     }
-    if (f->fd < 0) {
-        complain(f, strerror(errno));
-        return;
-    }
+    *ret_size = st.st_size;
+    return true;
+}
+
+bool audit_file_write(struct audit_file *f, const char *line, size_t n)
+{
+    off_t size;
+    if (!line)
+        return complain(f, "out of memory");
+    if (!ready(f, &size))
+        return false;
+    if (size && size + (off_t)n > (off_t)f->most && (!rotate(f) || !ready(f, &size)))
+        return false;
     const ssize_t wrote = write(f->fd, line, n);
     if (wrote == (ssize_t)n) {
         f->told = false;
-        return;
+        return true;
     }
     complain(f, wrote < 0 ? strerror(errno) : "the disk is full");
-    if (wrote > 0 && ftruncate(f->fd, st.st_size) != 0) /* no line is half a line */
-        complain(f, strerror(errno));
+    if (wrote > 0 && ftruncate(f->fd, size) != 0) /* no line is half a line */
+        let_go(f);                                /* it is cut when it is opened again */
+    return false;
 }

@@ -2,12 +2,16 @@
  *
  * A line is one write(2) to the end of the file, so that a crash of the daemon leaves whole lines;
  * what a crash of the machine or a full disk has cut off is removed. At `most` bytes the file
- * becomes FILE.1, that one FILE.2 and so on up to FILE.`kept`; the one after that is gone.
+ * becomes FILE.1, that one FILE.2 and so on up to FILE.`kept`; the one after that is gone. While
+ * that cannot be done nothing is written: the file does not outgrow its size. Others may move it
+ * away or cut it: there is a new one then.
  *
- * Called by audit.c, which locks it. What cannot be written is logged once and left out. */
+ * Called by audit.c, by one thread at a time. What cannot be written is logged once and left out.
+ */
 #ifndef ARRAYD_SERVER_AUDIT_FILE_H
 #define ARRAYD_SERVER_AUDIT_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,7 +24,7 @@ struct audit_file;
 enum err_code audit_file_open(const char *path, int64_t most, int64_t kept, struct audit_file **ret,
                               struct err *e) must_check;
 void audit_file_close(struct audit_file *f); /* NULL allowed */
-/* line: with its newline; NULL: there was no memory for it. */
-void audit_file_write(struct audit_file *f, const char *line, size_t n);
+/* line: with its newline; NULL: there was no memory for it. False: it is not in the file. */
+bool audit_file_write(struct audit_file *f, const char *line, size_t n) must_check;
 
 #endif

@@ -1,5 +1,8 @@
 /* An id does not say whose it is, so all principals are looked through: they are few.
  *
+ * The arrays of a session are noted before it is deleted, since they cannot be found afterwards. It
+ * gets no other ones meanwhile.
+ *
  * Exports are ended by the number of their memory, once no handle and no reference of ours is left:
  * as long as anybody else had the array, it would be copied to memory that its former holder has
  * not mapped. */
@@ -92,9 +95,12 @@ enum err_code end_session(struct server *s, const char *id, const char **ret_own
         p = next_open(s, p);
     if (!p)
         return err_set(e, ERR_NOT_FOUND, "nobody has a session '%.80s'", id);
+    handle_space_seal(found->handles, true);
     enum err_code code = collect(found, &m, e);
     if (code == ERR_OK)
         code = session_delete(p->sessions, id, NULL, e);
+    if (code != ERR_OK)
+        handle_space_seal(found->handles, false);
     for (size_t i = 0; code == ERR_OK && i < m.n; i++)
         end_claims(s, m.buffers[i]);
     mem_free(m.buffers);

@@ -108,20 +108,17 @@ void admin_sessions_get(struct request *req)
 
 /* --- arrays --- */
 
+static void take_array(void *user, const struct handle *h)
+{
+    struct others **to = user;
+    (*to)->array = *h;
+    (*to)++->seq = h->seq;
+}
+
 static size_t list_arrays(struct principal *p, uint64_t after, size_t limit, struct others *ret,
                           bool *ret_more)
 {
-    struct handle some[16];
-    size_t n = 0, got = 0;
-    do {
-        const size_t most = limit - n < 16 ? limit - n : 16;
-        got = handle_list_all(p->handles, after, most, some, ret_more);
-        for (size_t i = 0; i < got; i++) {
-            ret[n].array = some[i];
-            after = ret[n++].seq = some[i].seq;
-        }
-    } while (got && *ret_more && n < limit);
-    return n;
+    return handle_list_all(p->handles, after, limit, take_array, &ret, ret_more);
 }
 
 static enum err_code get_arrays(struct request *req, struct page *page, void *ret, struct err *e)

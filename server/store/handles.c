@@ -201,7 +201,7 @@ enum err_code handles_check_name(struct handle_space *s, const char *name, enum 
                                  struct err *e)
 {
     lock_held(&s->table->lock);
-    if (s->closed)
+    if (s->closed || s->seals)
         return err_set(e, ERR_NOT_FOUND, "the session was deleted");
     struct name_node *node = name ? find_name(s, name) : NULL;
     if (!node)
@@ -494,11 +494,6 @@ static enum err_code rename_entry(struct entry *x, const char *name, struct err 
     return ERR_OK;
 }
 
-enum err_code handle_changed(struct err *e)
-{
-    return err_set(e, ERR_CONFLICT, "another request changed the array in the meantime");
-}
-
 enum err_code handle_update(struct handle_space *s, const char *ref,
                             const struct handle_change *change, const struct handle_guard *guard,
                             struct handle *ret, struct err *e)
@@ -541,7 +536,9 @@ enum err_code handle_set_array(struct handle_space *s, const char *id, const str
     struct array *gone = NULL;
     pthread_mutex_lock(&s->table->lock);
     enum err_code code = find_or_fail(s, id, &x, e);
-    if (code == ERR_OK && is_protected(x))
+    if (code == ERR_OK && x->space->seals)
+        code = err_set(e, ERR_NOT_FOUND, "the session was deleted");
+    else if (code == ERR_OK && is_protected(x))
         code = err_set(e, ERR_READ_ONLY, "the array is read-only");
     else if (code == ERR_OK && x->array != old)
         code = handle_changed(e);

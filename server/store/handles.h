@@ -156,9 +156,15 @@ enum err_code handle_remove(struct handle_space *s, const char *ref,
  * owner; *ret is what it was. ERR_NOT_FOUND. */
 enum err_code handle_end(struct handles *t, const char *id, struct handle *ret,
                          struct err *e) must_check;
-/* As handle_list, of all sessions. */
-size_t handle_list_all(struct handles *t, uint64_t after, size_t limit, struct handle *ret,
+/* As handle_list, of all sessions, each handed to take, which owns it then and is called with the
+ * table's lock held. It looks through the whole table up to the last one: for pages, not for one
+ * handle at a time. */
+size_t handle_list_all(struct handles *t, uint64_t after, size_t limit,
+                       void (*take)(void *user, const struct handle *h), void *user,
                        bool *ret_more);
+/* Before a session is deleted by an operator: its arrays are neither added to nor exchanged any
+ * more (ERR_NOT_FOUND), so that a list of them is all of them. False: the deletion has failed. */
+void handle_space_seal(struct handle_space *s, bool sealed);
 
 /* A handle as the table stores it: everything needed to restore it in another process (state.h). */
 struct handle_image {

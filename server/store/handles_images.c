@@ -1,5 +1,8 @@
-/* Handles as others keep them: saving and restoring them, telling of their changes; and what they
- * are known by: ids and names, their creation and their syntax. */
+/* Handles as others keep them: saving and restoring them, telling of their changes, and what
+ * operators see and end of them.
+ *
+ * The creation and syntax of ids and names is here, too, for want of room: this folder has as many
+ * files as one may have. */
 #include <nettle/base16.h>
 #include <nettle/sha2.h>
 #include <string.h>
@@ -117,8 +120,8 @@ enum err_code handle_end(struct handles *t, const char *id, struct handle *ret, 
     return ERR_OK;
 }
 
-size_t handle_list_all(struct handles *t, uint64_t after, size_t limit, struct handle *ret,
-                       bool *ret_more)
+size_t handle_list_all(struct handles *t, uint64_t after, size_t limit,
+                       void (*take)(void *user, const struct handle *h), void *user, bool *ret_more)
 {
     size_t n = 0;
     struct entry *x, *tmp;
@@ -130,13 +133,28 @@ size_t handle_list_all(struct handles *t, uint64_t after, size_t limit, struct h
         *ret_more = n == limit;
         if (n == limit)
             break;
-        handles_snapshot(x, &ret[n++]);
+        struct handle h;
+        handles_snapshot(x, &h);
+        take(user, &h);
+        n++;
     }
     pthread_mutex_unlock(&t->lock);
     return n;
 }
 
+void handle_space_seal(struct handle_space *s, bool sealed)
+{
+    pthread_mutex_lock(&s->table->lock);
+    sealed ? s->seals++ : s->seals--;
+    pthread_mutex_unlock(&s->table->lock);
+}
+
 /* --- permissions --- */
+
+enum err_code handle_changed(struct err *e)
+{
+    return err_set(e, ERR_CONFLICT, "another request changed the array in the meantime");
+}
 
 enum err_code handle_owned(const struct handle *h, struct err *e)
 {

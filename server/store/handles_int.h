@@ -52,6 +52,7 @@ struct handle_space {
     uint64_t number; /* in name keys */
     char session[ID_SIZE];
     bool closed;
+    unsigned seals; /* handle_space_seal */
     struct order_item *order;
     size_t n_order, cap_order, holes;
 };

@@ -351,6 +351,60 @@ static void pages_are_in_order_and_outlive_their_cursor(void **state)
     finish(t, s);
 }
 
+static void count_array(void *user, const struct handle *h)
+{
+    uint64_t *last = user; /* in order */
+    assert_true(h->seq > *last);
+    *last = h->seq;
+    array_unref(h->array);
+}
+
+static void all_sessions_are_one_list(void **state)
+{
+    (void)state;
+    struct handles *t = handles_new(50);
+    struct handle_space *s[2] = {handle_space_new(t, "s-1"), handle_space_new(t, "s-2")};
+    uint64_t after = LIST_FROM_TOP;
+    size_t n = 0;
+    bool more = true;
+    for (int i = 0; i < 20; i++)
+        (void)add(s[i % 2], 0, NULL, NAME_NEW, NULL);
+    while (more)
+        n += handle_list_all(t, after, 7, count_array, &after, &more);
+    assert_int_equal(n, 20);
+    assert_int_equal(handle_list_all(t, LIST_FROM_TOP, 0, count_array, &after, &more), 0);
+    assert_true(more);
+    assert_int_equal(handle_list_all(t, after, 0, count_array, &after, &more), 0);
+    assert_false(more);
+    finish(NULL, s[0]);
+    finish(t, s[1]);
+}
+
+static void a_sealed_session_keeps_what_it_has(void **state)
+{
+    (void)state;
+    struct handles *t = handles_new(10);
+    struct handle_space *s = handle_space_new(t, "s-1");
+    struct handle u = add(s, 4, "u", NAME_NEW, NULL), now = {0}, h = {0};
+    struct array *a = new_array(8);
+    const struct handle_spec spec = {.policy = NAME_NEW};
+    struct err e = ERR_INIT;
+    assert_int_equal(handle_get(s, "u", &now, &e), ERR_OK);
+    handle_space_seal(s, true);
+    handle_space_seal(s, true); /* by two operators, */
+    assert_int_equal(handle_add(s, a, &spec, &h, NULL, &e), ERR_NOT_FOUND);
+    assert_int_equal(handle_set_array(s, u.id, now.array, a, NULL, &h, &e), ERR_NOT_FOUND);
+    assert_int_equal(lookup(s, "u", NULL), ERR_OK);
+    handle_space_seal(s, false); /* of whom one fails */
+    assert_int_equal(handle_add(s, a, &spec, &h, NULL, &e), ERR_NOT_FOUND);
+    handle_space_seal(s, false);
+    assert_int_equal(handle_set_array(s, u.id, now.array, a, NULL, &h, &e), ERR_OK);
+    handle_clear(&h);
+    handle_clear(&now);
+    array_unref(a);
+    finish(t, s);
+}
+
 static void a_closed_session_takes_nothing(void **state)
 {
     (void)state;
@@ -468,6 +522,8 @@ int main(void)
         cmocka_unit_test(renaming),
         cmocka_unit_test(views_know_their_origin_and_are_protected_with_it),
         cmocka_unit_test(pages_are_in_order_and_outlive_their_cursor),
+        cmocka_unit_test(all_sessions_are_one_list),
+        cmocka_unit_test(a_sealed_session_keeps_what_it_has),
         cmocka_unit_test(a_closed_session_takes_nothing),
         cmocka_unit_test(every_failed_allocation_changes_nothing),
         cmocka_unit_test(threads),

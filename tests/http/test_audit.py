@@ -1,0 +1,179 @@
+"""The record of who did what: its entries, and the file audit-log."""
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from conftest import until
+from test_admin import actions, everybodys, house, lines_of  # noqa: F401 (house: a fixture)
+
+
+def test_the_audit_is_bounded(daemon_with):
+    d = daemon_with("--audit-entries", 5)
+    c = d.client()
+    for i in range(9):
+        c.delete(f"/v1/admin/arrays/x{i}")
+    entries = everybodys(c, "audit")
+    assert [(x["number"], x["target"]) for x in entries] == [(i + 1, f"x{i}") for i in range(4, 9)]
+    page = c.get("/v1/admin/audit?limit=2&after=6").json()
+    assert [x["number"] for x in page["entries"]] == [7, 8] and page["next"] == "8"
+    assert c.info()["limits"]["audit_entries"] == 5
+    c.close()
+
+
+def test_refused_tokens_are_one_entry_a_minute(house, accounts, tmp_path):
+    """However often the audit is read meanwhile; what is left of the count is told at the end."""
+    d, ann, bob, eve = house("--audit-log", tmp_path / "audit")
+    wrong = d.client(always={"Authorization": "Bearer arrayd_" + "A" * 32})
+    for _ in range(20):
+        assert wrong.get("/v1/info").status == 401
+        entries = [x for x in everybodys(ann, "audit") if x["action"] == "login"]
+        assert [x["count"] for x in entries] == [1]
+    wrong.close()
+    d.stop()
+    entries = [x for x in lines_of(tmp_path / "audit") if x["action"] == "login"]
+    assert [x["count"] for x in entries] == [1, 19] and all(x["who"] is None and x["result"] == "unauthorized" for x in entries)
+    assert "AAAA" not in json.dumps(entries)
+
+
+def test_no_name_breaks_a_line(daemon_with, tmp_path):
+    path = tmp_path / "audit"
+    d = daemon_with("--audit-log", path)
+    c = d.client()
+    names = ['","who":"x', "\\", "\\n{}", "'<script>", "x" * 500, "a,b;c", "${jndi}", "..."]
+    for name in names:
+        c.fails(404, "not_found", c.delete(f"/v1/admin/principals/{name}"))
+    c.close()
+    d.stop()
+    lines = path.read_bytes().split(b"\n")
+    assert lines.pop() == b"" and len(lines) == len(names)
+    for line in lines:
+        x = json.loads(line)
+        assert (x["who"], x["action"], x["result"]) == ("local", "delete_principal", "not_found")
+
+
+def test_the_file_is_rotated(daemon_with, tmp_path):
+    path = tmp_path / "audit"
+    d = daemon_with("--audit-log", path, "--audit-log-size", 4096, "--audit-log-files", 2)
+    c = d.client()
+    limits = c.info()["limits"]
+    assert (limits["audit_log_size"], limits["audit_log_files"]) == (4096, 2)
+    for i in range(120):
+        c.delete(f"/v1/admin/arrays/x{i}")
+    c.close()
+    d.stop()
+    found = sorted(p.name for p in tmp_path.iterdir() if p.name.startswith("audit"))
+    assert found == ["audit", "audit.1", "audit.2"]
+    numbers = []
+    for name in reversed(found):
+        text = (tmp_path / name).read_text()
+        assert len(text) <= 4096 and text.endswith("\n") and (tmp_path / name).stat().st_mode & 0o777 == 0o600
+        numbers += [json.loads(line)["number"] for line in text.splitlines()]
+    assert numbers == list(range(numbers[0], 121)) and numbers[0] > 1
+
+
+def test_what_cannot_be_rotated_does_not_grow(daemon_with, tmp_path):
+    """Lines are left out, and their number is in the file once it can be rotated again."""
+    path, older = tmp_path / "audit", [tmp_path / f"audit.{i}" for i in (1, 2)]
+    d = daemon_with("--audit-log", path, "--audit-log-size", 4096, "--audit-log-files", 1)
+    c = d.client()
+    older[0].mkdir()
+    for i in range(60):
+        c.delete(f"/v1/admin/arrays/x{i}")
+    until(lambda: "audit could not be written" in d.log())
+    assert d.log().count("audit could not be written") == 1
+    until(lambda: path.stat().st_size > 3500)
+    assert path.stat().st_size <= 4096 and not any(older[0].iterdir())
+    last = lines_of(path)[-1]["number"]
+    older[0].rmdir()
+    c.delete("/v1/admin/arrays/y")
+    until(lambda: older[0].exists() and path.exists() and any(x["action"] == "audit_lost" for x in lines_of(path)))
+    now = lines_of(path)
+    lost = next(x for x in now if x["action"] == "audit_lost")
+    assert (lost["count"], lost["who"], lost["result"]) == (60 - last, None, "state_failed") and lines_of(older[0])[-1]["number"] == last
+    assert "y" in [x["target"] for x in now] and not older[1].exists()
+    assert "audit_lost" in [x[1] for x in actions(c)]
+    c.close()
+
+
+def test_something_else_has_the_files_name(daemon_with, tmp_path):
+    """Neither a pipe that nobody reads nor somebody's file gets a line, and neither holds anything up."""
+    path, other, passwords = tmp_path / "audit", tmp_path / "other", b"root:x:0"
+    d = daemon_with("--audit-log", path)
+    c = d.client()
+    c.delete("/v1/admin/arrays/w")
+    until(lambda: len(lines_of(path)) == 1)
+    os.link(path, tmp_path / "moved")
+    for put in (lambda: os.mkfifo(other), lambda: other.write_bytes(passwords)):
+        put()
+        other.replace(path)
+        for _ in range(3):
+            assert c.delete("/v1/admin/arrays/x").status == 404
+    d.stop()
+    assert path.read_bytes() == passwords and d.log().count("audit could not be written") == 1
+    assert [x["target"] for x in lines_of(tmp_path / "moved")] == ["w"]
+    c.close()
+
+
+def test_the_file_is_moved_away(daemon_with, tmp_path):
+    path, moved = tmp_path / "audit", tmp_path / "moved"
+    d = daemon_with("--audit-log", path)
+    c = d.client()
+    c.delete("/v1/admin/arrays/x")
+    until(lambda: len(lines_of(path)) == 1)
+    path.rename(moved)
+    c.delete("/v1/admin/arrays/y")
+    until(lambda: path.exists() and len(lines_of(path)) == 1)
+    path.unlink()
+    c.delete("/v1/admin/arrays/z")
+    until(lambda: path.exists() and len(lines_of(path)) == 1)
+    assert [x["target"] for x in lines_of(moved)] == ["x"] and [x["target"] for x in lines_of(path)] == ["z"]
+    assert path.stat().st_mode & 0o777 == 0o600
+    c.close()
+
+
+def test_all_is_written_at_the_end(daemon_with, tmp_path):
+    path = tmp_path / "audit"
+    d = daemon_with("--audit-log", path, "--audit-entries", 1)
+    c = d.client()
+    for i in range(200):
+        c.patch("/v1/admin/principals/local", {"weight": i + 1})
+    c.close()
+    d.stop()
+    assert [x["target"] for x in lines_of(path)] == [f"local weight={i + 1}" for i in range(200)]
+
+
+def test_a_thread_of_its_own_writes(house, tmp_path):
+    """What is done, and refused, on the listener's threads too."""
+    path = tmp_path / "audit"
+    d, ann, bob, eve = house("--audit-log", path)
+    for i in range(20):
+        ann.patch("/v1/admin/principals/bob", {"weight": i + 1})
+    bob.fails(403, "forbidden", bob.get("/v1/admin/audit"))
+    until(lambda: path.exists() and len(lines_of(path)) == 21)
+    wrote = [int(re.search(r"wchar: (\d+)", (task / "io").read_text())[1]) for task in Path(f"/proc/{d.pid}/task").iterdir()
+             if (task / "comm").read_text() == "arrayd-audit\n"]
+    assert wrote == [path.stat().st_size]
+
+
+def test_half_a_line_is_removed(daemon_with, tmp_path):
+    path = tmp_path / "audit"
+    path.write_text('{"number":1}\n{"numb')
+    d = daemon_with("--audit-log", path)
+    c = d.client()
+    c.delete("/v1/admin/arrays/x")
+    c.close()
+    d.stop()
+    lines = path.read_text().splitlines()
+    assert lines[0] == '{"number":1}' and json.loads(lines[1])["action"] == "delete_array" and len(lines) == 2
+
+
+def test_what_is_no_audit_log(daemon_with, tmp_path):
+    path = tmp_path / "passwords"
+    path.write_text("root:x:0")
+    for wrong, why in ((path, "not an audit log"), (tmp_path, "Is a directory"), (tmp_path / "no" / "audit", "No such file")):
+        with pytest.raises(RuntimeError, match=why):
+            daemon_with("--audit-log", wrong, "--no-keeper")
+    assert path.read_text() == "root:x:0"
