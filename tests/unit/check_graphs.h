@@ -47,10 +47,20 @@ static const struct {
      "%5 = equal bool (4, 5) %0 %2\n"
      "%6 = where float32 (4, 5) %5 %1 %4\n"
      "return %6\n"},
-    {"u**1.5", "%0 = input float32 (4, 5) u\n"
-               "%1 = const float32 () 1.5\n"
-               "%2 = pow float32 (4, 5) %0 %1\n"
-               "return %2\n"},
+    {"u**1.25", "%0 = input float32 (4, 5) u\n"
+                "%1 = const float32 () 1.25\n"
+                "%2 = pow float32 (4, 5) %0 %1\n"
+                "return %2\n"},
+    {"u**2.5", "%0 = input float32 (4, 5) u\n"
+               "%1 = square float32 (4, 5) %0\n"
+               "%2 = const float32 () inf\n"
+               "%3 = const float32 () -inf\n"
+               "%4 = sqrt float32 (4, 5) %0\n"
+               "%5 = abs float32 (4, 5) %4\n"
+               "%6 = equal bool (4, 5) %0 %3\n"
+               "%7 = where float32 (4, 5) %6 %2 %5\n"
+               "%8 = multiply float32 (4, 5) %1 %7\n"
+               "return %8\n"},
     {"+floor(real(i8))", "%0 = input int8 (4, 5) i8\n"
                          "return %0\n"},
     {"i64 < u64", "%0 = input int64 (4, 5) i64\n"
