@@ -419,7 +419,7 @@ static void small(struct bench *b)
 
 /* --- the daemon --- */
 
-static bool reach(struct bench *b, const char *path, pid_t daemon)
+static bool reach(struct bench *b, const char *path, pid_t *daemon)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     snprintf(a.sun_path, sizeof a.sun_path, "%s", path);
@@ -427,8 +427,10 @@ static bool reach(struct bench *b, const char *path, pid_t daemon)
     for (double until = clock_s() + START_S; clock_s() < until; usleep(10000)) {
         if (connect(b->fd, (struct sockaddr *)&a, sizeof a) == 0)
             return true;
-        if (waitpid(daemon, NULL, WNOHANG) != 0)
-            break; /* it has said why */
+        if (waitpid(*daemon, NULL, WNOHANG) != 0) {
+            *daemon = -1; /* it has said why */
+            break;
+        }
     }
     return false;
 }
@@ -485,7 +487,7 @@ static int measure(struct bench *b, int n, char *const *options)
     pid_t daemon = fork();
     if (daemon == 0)
         start(n, options, address);
-    if (daemon > 0 && reach(b, path, daemon))
+    if (daemon > 0 && reach(b, path, &daemon))
         run(b);
     else
         fail(b, "the daemon does not start", "see what it says with --log-level info");
@@ -512,6 +514,21 @@ static void usage(void)
          "Exit status: 0, 1 if it failed or a result was wrong, 2 for a wrong option.");
 }
 
+/* Options by which the daemon that is started would read, change or own what a service has. */
+static bool is_of_a_service(const struct config *c)
+{
+    struct config plain;
+    enum config_action action;
+    char *name = (char *)(uintptr_t) "arrayd";
+    bool serves = c->state_dir || c->audit_log || c->accounts || c->admin_listen.n;
+    if (!serves && config_load(1, &name, &plain, &action, NULL) == ERR_OK) {
+        serves =
+            c->listen.n != plain.listen.n || strcmp(c->listen.items[0], plain.listen.items[0]) != 0;
+        config_free(&plain);
+    }
+    return serves;
+}
+
 int bench_main(int argc, char **argv)
 {
     static struct bench b = {.fd = -1};
@@ -531,7 +548,14 @@ int bench_main(int argc, char **argv)
         fprintf(stderr, "arrayd bench: %s\n", e.message[0] ? e.message : "--size is 8 to 2048");
         return 2;
     }
+    const bool serves = is_of_a_service(&c);
     config_free(&c);
+    if (action == CONFIG_RUN && serves) {
+        fputs("arrayd bench: leave out state-dir, audit-log, accounts, listen and admin-listen: it "
+              "starts a daemon of its own, which must touch nothing of another's\n",
+              stderr);
+        return 2;
+    }
     if (action == CONFIG_RUN)
         return measure(&b, n, argv);
     usage();

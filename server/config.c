@@ -351,7 +351,8 @@ void config_help(struct strb *out)
         "doctor checks whether the machine has what these options need; bench prints how fast it\n"
         "computes with them; upgrade replaces a running daemon by the installed program;\n"
         "precompile puts the kernels of the interpreter, for GPUs (sm_90), into a folder for\n"
-        "--kernel-cache; token and account change the file given by --accounts: see 'arrayd token\n"
+        "--kernel-cache or --ready-kernels; token and account change the file given by --accounts: "
+        "see 'arrayd token\n"
         "help'.\n"
         "Every option can also be a line 'name = value' in the file given by --config.\n"
         "\n");

@@ -14,7 +14,9 @@
 #include "compute/base/mem.h"
 #include "compute/base/strb.h"
 
-#define LINE_MOST 4096
+#define BLOCK      4096
+#define REST_MOST  (8 << 20) /* of what follows the last newline: a line, or what a crash left */
+#define LINE_START "{\"number\":"
 
 struct audit_file {
     const char *path;
@@ -23,10 +25,25 @@ struct audit_file {
     bool told;
 };
 
+/* Where the last newline of a file of so many bytes ends; 0: it has none, −1: not near its end. */
+static off_t last_end(int fd, off_t size)
+{
+    char block[BLOCK];
+    for (off_t to = size; to > 0; to -= to > BLOCK ? BLOCK : to) {
+        const off_t from = to > BLOCK ? to - BLOCK : 0;
+        if (size - from > REST_MOST || pread(fd, block, (size_t)(to - from), from) != to - from)
+            return -1;
+        const char *end = memrchr(block, '\n', (size_t)(to - from));
+        if (end)
+            return from + (end + 1 - block);
+    }
+    return 0;
+}
+
 /* A line begins after the last newline: what follows that was never written to its end. */
 static enum err_code cut_rest(int fd, const char *path, struct err *e)
 {
-    char first, tail[LINE_MOST];
+    char first[sizeof LINE_START - 1];
     struct stat st;
     if (fstat(fd, &st) != 0)
         return err_set(e, ERR_BAD_FIELD, "%s: %s", path, strerror(errno));
@@ -34,14 +51,12 @@ static enum err_code cut_rest(int fd, const char *path, struct err *e)
         return err_set(e, ERR_BAD_FIELD, "%s: this is not a regular file", path);
     if (!st.st_size)
         return ERR_OK;
-    const off_t from = st.st_size > (off_t)sizeof tail ? st.st_size - (off_t)sizeof tail : 0;
-    const ssize_t n = pread(fd, tail, sizeof tail, from);
-    if (n <= 0 || pread(fd, &first, 1, 0) != 1)
+    const ssize_t n = pread(fd, first, sizeof first, 0);
+    const off_t whole = last_end(fd, st.st_size);
+    if (n <= 0)
         return err_set(e, ERR_BAD_FIELD, "%s: it cannot be read", path);
-    const char *end = memrchr(tail, '\n', (size_t)n);
-    if (first != '{' || (!end && from))
+    if (memcmp(first, LINE_START, (size_t)n) != 0 || whole < 0)
         return err_set(e, ERR_BAD_FIELD, "%s: this is not an audit log", path);
-    const off_t whole = end ? from + (end + 1 - tail) : 0;
     if (whole < st.st_size && ftruncate(fd, whole) != 0)
         return err_set(e, ERR_BAD_FIELD, "%s: %s", path, strerror(errno));
     return ERR_OK;

@@ -158,9 +158,10 @@ def test_a_thread_of_its_own_writes(house, tmp_path):
     assert wrote == [path.stat().st_size]
 
 
-def test_half_a_line_is_removed(daemon_with, tmp_path):
+@pytest.mark.parametrize("rest", ['{"numb', "\0" * 9000], ids=["half a line", "unwritten blocks"])
+def test_half_a_line_is_removed(daemon_with, tmp_path, rest):
     path = tmp_path / "audit"
-    path.write_text('{"number":1}\n{"numb')
+    path.write_text('{"number":1}\n' + rest)
     d = daemon_with("--audit-log", path)
     c = d.client()
     c.delete("/v1/admin/arrays/x")
@@ -173,7 +174,8 @@ def test_half_a_line_is_removed(daemon_with, tmp_path):
 def test_what_is_no_audit_log(daemon_with, tmp_path):
     path = tmp_path / "passwords"
     path.write_text("root:x:0")
-    for wrong, why in ((path, "not an audit log"), (tmp_path, "Is a directory"), (tmp_path / "no" / "audit", "No such file")):
+    (tmp_path / "data").write_text('{"name": "a"}')
+    for wrong, why in ((path, "not an audit log"), (tmp_path / "data", "not an audit log"), (tmp_path, "Is a directory"), (tmp_path / "no" / "audit", "No such file")):
         with pytest.raises(RuntimeError, match=why):
             daemon_with("--audit-log", wrong, "--no-keeper")
-    assert path.read_text() == "root:x:0"
+    assert path.read_text() == "root:x:0" and (tmp_path / "data").read_text() == '{"name": "a"}'

@@ -29,6 +29,14 @@ def test_every_row(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("option", ["state-dir", "audit-log", "accounts", "listen", "admin-listen"])
+def test_what_a_service_has_is_not_touched(tmp_path, option):
+    """It would restore and save the state, and own the files."""
+    (tmp_path / "arrayd.conf").write_text(f"{option} = {'127.0.0.1:0' if 'listen' in option else tmp_path / 'there'}\n")
+    assert "leave out state-dir" in bench("--config", str(tmp_path / "arrayd.conf"), status=2).stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["arrayd.conf"]
+
+
 def test_as_a_table():
     text = bench("--backend", "cpu", "--size", "8", "--threads", "1").stdout
     assert text.startswith("float32, 8^3 elements; a copy: ") and text.count("\n| ") == ROWS + SMALL + 4

@@ -564,3 +564,8 @@ int kcache_folder(const struct kcache *c)
 {
     return c->disk.fd;
 }
+
+bool kcache_reads(const struct kcache *c)
+{
+    return c->disk.fd >= 0 || c->disk.ready >= 0;
+}

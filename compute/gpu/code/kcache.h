@@ -96,5 +96,7 @@ void kcache_unref(struct kcache_entry *entry); /* NULL is fine */
 void kcache_get_stats(struct kcache *c, struct kcache_stats *ret);
 /* The cache's descriptor of its folder; −1: no usable folder. */
 int kcache_folder(const struct kcache *c);
+/* Whether there is a folder to read from, be it one that is only read. */
+bool kcache_reads(const struct kcache *c);
 
 #endif

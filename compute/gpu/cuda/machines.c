@@ -75,7 +75,8 @@ static double machines_step(void *user)
     const char *arch = c->devices[p->device].arch;
     const bool here = !c->config.precompile || atomic_load(&p->state) == PREPARED_READY;
     if (!here && !kcache_has(c->kcache, arch, p->emitted->text, false)) {
-        m->process = m->tried ? 0 : start_process(c, arch);
+        const bool starts = !m->tried && kcache_folder(c->kcache) >= 0;
+        m->process = starts ? start_process(c, arch) : 0;
         m->tried = true;
         if (m->process)
             return LOOK_S;
@@ -116,7 +117,7 @@ enum err_code machines_open(struct cuda *c, struct err *e)
 {
     /* what another process compiles comes here by the disk */
     if (c->config.interpret == INTERPRET_NEVER ||
-        (c->config.precompile && kcache_folder(c->kcache) < 0))
+        (c->config.precompile && !kcache_reads(c->kcache)))
         return ERR_OK;
     struct machines *m = mem_calloc(1, sizeof *m);
     if (!m)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Array", "ArraydError", "AsyncArray", "AsyncClient", "AsyncJob", "BadIndex", "BadReply", "BadType", "BadValue", "Busy", "Client",
            "Conflict", "ConnectionLost", "Denied", "DeviceError", "Exported", "Job", "JobFailed", "Lease", "NotFound", "OutOfMemory",
-           "TransferForbidden", "TransferWarning", "__version__", "aconnect", "config", "connect", "local"]
+           "Picture", "Summary", "TransferForbidden", "TransferWarning", "__version__", "aconnect", "config", "connect", "local"]
 
 if not TYPE_CHECKING:  # which knows them from above
     _HOME = {"Array": "_array", "AsyncArray": "_async_client", "AsyncClient": "_async_client", "AsyncJob": "_async_client",

@@ -73,7 +73,7 @@ def asked(x: Any, what: str, query: Dict[str, Any], **more: Any) -> Steps[Any]:
 
 
 def summary(x: Any, bins: Optional[int], lo: Optional[float], hi: Optional[float], percentiles: Optional[Sequence[float]], exact: bool) -> Steps[Summary]:
-    listed = None if percentiles is None else ",".join(repr(float(p)) for p in percentiles)
+    listed = None if not percentiles else ",".join(repr(float(p)) for p in percentiles)
     query = {"bins": bins, "lo": lo, "hi": hi, "percentiles": listed, "exact": "true" if exact else None}
     reply = (yield from asked(x, "summary", query)).json(SUMMARY)
     h, ps = reply["histogram"], reply["percentiles"]
@@ -84,7 +84,7 @@ def summary(x: Any, bins: Optional[int], lo: Optional[float], hi: Optional[float
 
 def image(x: Any, cmap: Optional[str], lo: Optional[float], hi: Optional[float], percentiles: Optional[Tuple[float, float]], width: Optional[int],
           height: Optional[int], pool: Optional[str], bar: bool) -> Steps[Picture]:
-    listed = None if percentiles is None else ",".join(repr(float(p)) for p in percentiles)
+    listed = None if not percentiles else ",".join(repr(float(p)) for p in percentiles)
     query = {"cmap": cmap, "lo": lo, "hi": hi, "percentiles": listed, "width": width, "height": height, "pool": pool, "bar": "true" if bar else None}
     reply = yield from asked(x, "data", query, accept=PNG)
     ends = reply.headers.get("arrayd-range", "").split()
