@@ -138,7 +138,7 @@ static bool rotate(struct audit_file *f)
     return true;
 }
 
-/* The file that has the name now, made if there is none; its size. */
+/* Opens the file that has the name now, or makes it; its size. */
 static bool ready(struct audit_file *f, off_t *ret_size)
 {
     struct err e = ERR_INIT;
