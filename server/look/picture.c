@@ -118,7 +118,7 @@ static int spare(const bool *used, uint32_t *colours, uint16_t *numbers, size_t 
     return nearest + 1;
 }
 
-/* The pixels, a byte each, and the number of the transparent colour, −1 if there is none. */
+/* Makes the pixels, a byte each; the number of the transparent colour, or −1 without one. */
 static int squeeze(uint16_t *numbers, size_t n, uint32_t *colours, unsigned char *pixels)
 {
     uint16_t all = 0;

@@ -38,8 +38,8 @@ static bool weighted(const struct bound *b, const uint32_t *uses, uint32_t node,
     return false;
 }
 
-/* The places of the operands of a sum's links, from the last to the first one: a link's operand
- * that is the next link, or -1. */
+/* Which operand of an addition or subtraction continues the sum: one that is such an operation
+ * itself and has no other user; -1: neither does. */
 static int next_link(const struct bound *b, const uint32_t *uses, const struct ir_node *n)
 {
     const struct ir_kernel *k = b->run->k;
