@@ -363,6 +363,7 @@ struct backend_ops {
      * plans need not have any. */
     bool (*explain_whole)(struct backend *b, int device, const struct ir_whole *w,
                           struct kernel_explanation *ret, const char **ret_why);
+    bool wholes_bound; /* it runs them in jobs with bindings, too; else those need none */
 
     /* Adds its own Prometheus lines (pool, cache); may be NULL. */
     void (*metrics)(struct backend *b, struct strb *out);

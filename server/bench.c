@@ -533,18 +533,18 @@ int bench_main(int argc, char **argv)
 {
     static struct bench b = {.fd = -1};
     int n = 0;
+    bool sized = true;
     for (int i = 0; i < argc; i++)
         if (i && !strcmp(argv[i], "--json"))
             b.json = true;
         else if (i + 1 < argc && i && !strcmp(argv[i], "--size"))
-            b.n = atol(argv[++i]);
+            sized = (b.n = atol(argv[++i])) >= 8 && b.n <= 2048;
         else
             argv[n++] = argv[i];
     struct config c;
     enum config_action action;
     struct err e = ERR_INIT;
-    if (b.n < 0 || b.n > 2048 || (b.n > 0 && b.n < 8) ||
-        config_load(n, argv, &c, &action, &e) != ERR_OK) {
+    if (!sized || config_load(n, argv, &c, &action, &e) != ERR_OK) {
         fprintf(stderr, "arrayd bench: %s\n", e.message[0] ? e.message : "--size is 8 to 2048");
         return 2;
     }

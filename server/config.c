@@ -16,6 +16,7 @@
 #include "protocol/wire/npy.h"
 #include "server/body/data.h"
 #include "server/http/http.h"
+#include "server/login/logins.h"
 #include "server/store/handles.h"
 
 #define ANY 9007199254740992.0
@@ -54,11 +55,24 @@ const struct setting config_settings[] = {
     {"log-json", SET_FLAG, false, AT(log_json), "no", 0, 0, NULL, "log one JSON object per line"},
     {"log-requests", SET_FLAG, false, AT(log_requests), "no", 0, 0, NULL,
      "log every request at level info already"},
+    {"page", SET_FLAG, false, AT(page), "yes", 0, 0, NULL, "serve a page for browsers at /"},
+    {"login-lifetime", SET_SECONDS, true, AT(login_lifetime), "43200", 1, 31536000, "SECONDS",
+     "how long a browser that has logged in with a token stays so"},
+    {"max-logins", SET_COUNT, true, AT(max_logins), "50", 1, 100000, "N",
+     "logins per user; above it the oldest one ends"},
+    {"max-links", SET_COUNT, true, AT(max_links), "100", 0, 100000, "N",
+     "read-only links per user"},
+    {"max-link-lifetime", SET_SECONDS, true, AT(max_link_lifetime), "2592000", 1, 31536000,
+     "SECONDS", "longest time that a read-only link lasts"},
 
     {"max-sessions", SET_COUNT, true, AT(max_sessions), "1000", 1, 1e9, "N",
      "sessions per user besides the default one; an account may set its own limit"},
     {"max-arrays", SET_COUNT, true, AT(max_arrays), "100000", 1, 1e9, "N",
      "array handles per user; an account may set its own limit"},
+    {"max-attrs", SET_SIZE, true, AT(max_attrs), "64KiB", 0, MOST_ATTRS, "SIZE",
+     "attrs, coords, dims and units of an array together, as JSON"},
+    {"attrs-memory", SET_SIZE, true, AT(attrs_memory), "64MiB", 0, ANY, "SIZE",
+     "host memory for those of all of a user's arrays; 0: no limit"},
     {"session-memory", SET_SIZE, true, AT(session_memory), "0", 0, ANY, "SIZE",
      "memory per session, counted as for memory-limit but without scratch memory; 0: no limit"},
     {"max-leases", SET_COUNT, true, AT(max_leases), "10000", 1, 1e9, "N", "leases per user"},
@@ -285,6 +299,7 @@ static const struct {
     {"max_number_length", INFIX_NUMBER_MAX},
     {"max_operations", CHECK_MAX_OPERATIONS},
     {"max_parameters", CALL_MAX_PARAMS},
+    {"max_link_refs", LINK_REFS_MAX},
     {"max_empty_lists", JSON_EMPTY_MAX},
 };
 

@@ -19,7 +19,8 @@ struct config_list {
     size_t n;
 };
 
-/* The upper bound of max-function-size, max-nodes and max-nesting. */
+/* The upper bound of max-attrs, max-function-size, max-nodes and max-nesting. */
+#define MOST_ATTRS         1048576
 #define MOST_FUNCTION_SIZE 16777216
 #define MOST_NODES         10000000
 #define MOST_NESTING       4000
@@ -32,6 +33,11 @@ struct config {
     enum log_level log_level;
     bool log_json;
     bool log_requests;
+    bool page;
+
+    /* logins */
+    double login_lifetime, max_link_lifetime; /* seconds */
+    int64_t max_logins, max_links;
 
     /* device */
     int64_t threads;      /* 0: one per core */
@@ -73,7 +79,8 @@ struct config {
 
     /* sessions */
     int64_t max_sessions, max_arrays;
-    int64_t session_memory; /* bytes, 0: no limit */
+    int64_t max_attrs, attrs_memory; /* bytes; of the latter 0: no limit */
+    int64_t session_memory;          /* bytes, 0: no limit */
     int64_t max_functions, max_function_size;
     int64_t max_leases, max_shares;
     double max_lease_ttl; /* seconds */

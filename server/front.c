@@ -3,12 +3,15 @@
 
 #include <string.h>
 
+#include "compute/base/log.h"
+#include "compute/base/strb.h"
 #include "compute/culprit/culprit.h"
 #include "compute/engine/engine.h"
 #include "server/admin/audit.h"
 #include "server/api/handlers.h"
 #include "server/api/metrics.h"
 #include "server/keeper/hold.h"
+#include "server/login/visitor.h"
 #include "server/lost.h"
 #include "server/store/auth.h"
 #include "server/store/session.h"
@@ -22,12 +25,12 @@
 static enum err_code identify(struct request *req, struct principal **whose, struct http_user *ret,
                               struct err *e)
 {
-    enum err_code code = auth_identify(req, e);
+    enum err_code code = visitor_identify(req, e);
     if (code == ERR_UNAUTHORIZED && http_header(req, "Authorization"))
         audit_refused(req->server->audit, req, AUDIT_LOGIN);
-    if (code != ERR_OK)
-        return code;
     struct principal *p = req->principal;
+    if (code != ERR_OK || !p)
+        return code;
     *ret = (struct http_user){.name = p->name,
                               .memory = p->memory,
                               .max_body = auth_max_body(p),
@@ -38,6 +41,7 @@ static enum err_code identify(struct request *req, struct principal **whose, str
 
 static enum err_code authorize(const struct request *req, struct err *e)
 {
+    TRY(visitor_may(req, e));
     enum err_code code = auth_role(req, e);
     if (code == ERR_FORBIDDEN)
         audit_refused(req->server->audit, req, AUDIT_FORBIDDEN);
@@ -46,7 +50,8 @@ static enum err_code authorize(const struct request *req, struct err *e)
 
 static enum err_code refuse(struct request *req, struct err *e)
 {
-    return auth_refuse(req, "the request's token was revoked", e);
+    return auth_refuse(req, req->login ? "the login is over" : "the request's token was revoked",
+                       e);
 }
 
 static void ended(struct request *req, int status, double seconds, int64_t in, int64_t out)
@@ -62,6 +67,7 @@ static void release(struct request *req)
         memory_pressure_free(req->pressure);
     device_turn_leave(req); /* for requests that ended without a reply */
     asker_unref(req->asker);
+    login_unref(req->login);
 }
 
 static void poll_device(struct server *s)
@@ -109,7 +115,7 @@ struct http_calls front_calls(void)
         .n_routes = route_count,
         .identify = identify,
         .authorize = authorize,
-        .lasts = auth_lasts,
+        .lasts = visitor_lasts,
         .refuse = refuse,
         .disconnected = auth_disconnect,
         .ended = ended,
@@ -184,4 +190,22 @@ enum err_code front_start(const struct config *c, struct server *s, struct err *
     if (s->hold)
         hc.keep = (struct http_keep){take_socket, put_socket, drop_socket, next_socket, s->hold};
     return http_start(s, &hc, &calls, &s->http, e);
+}
+
+static void add_addresses(const struct server *s, bool admin, struct strb *out)
+{
+    const char *const *addresses;
+    size_t n = http_addresses(s->http, admin, &addresses);
+    for (size_t i = 0; i < n; i++)
+        strb_addf(out, "%s%s", i ? "," : "", addresses[i]);
+}
+
+void front_log(const struct server *s)
+{
+    _cleanup_strb_ struct strb listen = {0}, admin = {0};
+    add_addresses(s, false, &listen);
+    add_addresses(s, true, &admin);
+    log_event(LOG_INFO, "ready", "listen", listen.failed ? "?" : listen.data, "admin_listen",
+              admin.len && !admin.failed ? admin.data : "", "backend", engine_backend(s->engine),
+              "note", engine_note(s->engine), "version", ARRAYD_VERSION, NULL);
 }

@@ -12,5 +12,7 @@ struct http_calls front_calls(void);
 
 /* Starts it as s->http. The errors are http_start's. */
 enum err_code front_start(const struct config *c, struct server *s, struct err *e) must_check;
+/* Logs that the daemon is ready, and where. */
+void front_log(const struct server *s);
 
 #endif

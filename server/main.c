@@ -37,6 +37,7 @@
 #include "server/keeper/hold.h"
 #include "server/keeper/keeper.h"
 #include "server/keeper/upgrade.h"
+#include "server/login/logins.h"
 #include "server/lost.h"
 #include "server/server.h"
 #include "server/state/state.h"
@@ -107,6 +108,7 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
     limits.max_sessions = (uint32_t)c->max_sessions;
     limits.max_arrays = (uint32_t)c->max_arrays;
     limits.max_functions = (uint32_t)c->max_functions;
+    limits.attrs_memory = c->attrs_memory;
     limits.session_memory = c->session_memory;
     limits.request_memory = c->request_memory;
     limits.observer = survive_observer(s->survive);
@@ -119,6 +121,7 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
                                  .max_waiting_all = c->max_waiting_all};
     s->leases = leases_new((uint32_t)c->max_leases);
     s->shares = shares_new((uint32_t)c->max_shares);
+    s->logins = logins_new(c->max_logins, c->max_links);
     if (s->leases && s->shares) {
         leases_observe(s->leases, limits.observer);
         shares_observe(s->shares, limits.observer);
@@ -138,7 +141,8 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
                                .most_crashes = c->job_restarts};
     struct accounts accounts = {0};
     jobs.uses = s->uses = lease_uses_new();
-    enum err_code code = s->leases && s->shares && s->uses && s->memory ? ERR_OK : err_oom(e);
+    enum err_code code =
+        s->leases && s->shares && s->logins && s->uses && s->memory ? ERR_OK : err_oom(e);
     if (code == ERR_OK)
         code = sched_new(&sched, &s->sched, e);
     limits.sched = jobs.sched = s->sched;
@@ -246,24 +250,6 @@ static void stop_exports(struct server *s, uint64_t until_ns)
         export_socket_leave(s->export_socket);
     else if (s->export_socket)
         export_socket_stop(s->export_socket, until_ns, &s->hurry);
-}
-
-static void add_addresses(const struct server *s, bool admin, struct strb *out)
-{
-    const char *const *addresses;
-    size_t n = http_addresses(s->http, admin, &addresses);
-    for (size_t i = 0; i < n; i++)
-        strb_addf(out, "%s%s", i ? "," : "", addresses[i]);
-}
-
-static void log_ready(const struct server *s)
-{
-    _cleanup_strb_ struct strb listen = {0}, admin = {0};
-    add_addresses(s, false, &listen);
-    add_addresses(s, true, &admin);
-    log_event(LOG_INFO, "ready", "listen", listen.failed ? "?" : listen.data, "admin_listen",
-              admin.len && !admin.failed ? admin.data : "", "backend", engine_backend(s->engine),
-              "note", engine_note(s->engine), "version", ARRAYD_VERSION, NULL);
 }
 
 /* Logs the backend's warning, if any, and how long opening the device took. */
@@ -470,9 +456,9 @@ static int run(struct config *config)
         status = complain(&e, code == ERR_BAD_FIELD ? failed : EXIT_FAILED);
     } else {
         log_report(s.engine);
-        log_ready(&s);
         hold_drop_rest(s.hold);
         hold_ready(s.hold, s.state ? "" : survive_missing(s.survive));
+        front_log(&s); /* from now on no connection is answered by the keeper */
         const bool upgrade = wait_for_signal(&s, &signals) == SIGUSR2;
         if (atomic_load(&s.device_lost))
             engine_lost(s.engine);
@@ -509,8 +495,8 @@ static int run(struct config *config)
     jobs_free(s.jobs);
     lease_uses_free(s.uses);
     state_close(s.state);
-    if (s.auth)
-        auth_free(s.auth);
+    auth_free(s.auth);
+    logins_free(s.logins);
     leases_free(s.leases);
     shares_free(s.shares);
     meter_unref(s.memory);

@@ -26,6 +26,7 @@ struct journal_writer;
 struct lease_uses;
 struct lost;
 struct leases;
+struct logins;
 struct shares;
 struct sched;
 struct state;
@@ -38,6 +39,7 @@ struct server {
     struct engine *engine;
     struct meter *memory;  /* host memory taken by all requests */
     struct auth *auth;     /* principals, their sessions and handles */
+    struct logins *logins; /* of browsers, and read-only links (server/login/logins.h) */
     struct audit *audit;   /* who did what (server/admin/audit.h) */
     struct leases *leases; /* of all principals, since they bind one another */
     struct shares *shares;

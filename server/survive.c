@@ -27,7 +27,7 @@
 
 /* The check before an upgrade looks at the journal's version alone. It covers the names here, too:
  * another form of them is another version. */
-_Static_assert(JOURNAL_VERSION == ENGINE_KEEP_VERSION, "one version for all that a process leaves");
+_Static_assert(JOURNAL_VERSION_PLAIN == ENGINE_KEEP_VERSION, "one version for all that is left");
 
 #define OTHER_VERSION                                                                              \
     ": start a version that knows it, or discard its arrays by one start with keep-arrays = no"

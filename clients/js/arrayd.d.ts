@@ -70,8 +70,18 @@ export interface Face {
     value?: number;
 }
 
-/** Options of everything that makes an array. */
-export interface CreateOptions extends RequestOptions {
+/** What is said of an array; null removes (docs/arrays.md). */
+export interface LabelOptions {
+    attrs?: Record<string, unknown> | null;
+    /** A name, or null, for each axis. */
+    dims?: readonly (string | null)[] | null;
+    units?: string | null;
+    /** An array alone lies on the axis of its own name. */
+    coords?: Record<string, Ref | { array: Ref; dims: readonly string[] } | null> | null;
+}
+
+/** Options of everything that makes an array. One of bytes takes a part of them: BytesOptions. */
+export interface CreateOptions extends RequestOptions, LabelOptions {
     dtype?: Dtype;
     /** Letters, digits and underscores; 409 `conflict` where it is taken. */
     name?: string;
@@ -89,6 +99,9 @@ export interface CreateOptions extends RequestOptions {
     /** "host": made, and moved to host memory before the reply. */
     location?: "device" | "host";
 }
+
+/** With others `array` throws TypeError: make it with zeros(), then put(). */
+export type BytesOptions = RequestOptions & LabelOptions & Pick<CreateOptions, "dtype" | "name" | "replace" | "location"> & { shape?: Shape };
 
 /** What the daemon says of an array (docs/arrays.md). */
 export interface ArrayMeta {
@@ -109,6 +122,12 @@ export interface ArrayMeta {
     ghost: number[];
     boundary: Boundary[];
     spacing: number[];
+    /** Absent, as the next three, unless set; in lists, too. */
+    attrs?: Record<string, unknown>;
+    /** The array's id; it may be gone. Absent in lists. */
+    coords?: Record<string, { array: string; dims: string[] }>;
+    dims?: (string | null)[];
+    units?: string;
     /** The id of the array it is a view of, while that exists. */
     view_of?: string;
     references: number;
@@ -364,7 +383,7 @@ export class Client {
      * any other. Complex numbers are [re, im] and need a dtype.
      * @throws TypeError where a typed array does not hold the dtype; ArraydError `length_mismatch`, `conflict`, `quota_exceeded`, …
      */
-    array(data: Binary, options?: RequestOptions & { shape?: Shape; dtype?: Dtype; name?: string; replace?: boolean }): Promise<RemoteArray>;
+    array(data: Binary, options?: BytesOptions): Promise<RemoteArray>;
     array(data: Lists, options?: CreateOptions & { shape?: Shape }): Promise<RemoteArray>;
     /** POST /v1/arrays with members as the API has them. */
     create(members: CreateOptions & { shape?: readonly Integer[]; [creator: string]: unknown }): Promise<RemoteArray>;
@@ -455,8 +474,8 @@ export class RemoteArray {
 
     /** Asks for `meta` anew. */
     refresh(options?: RequestOptions): Promise<this>;
-    /** Changes the name, whether it may be written, where it is, its boundary and spacing. */
-    patch(changes: RequestOptions & {
+    /** Changes the name, whether it may be written, where it is, its boundary and spacing, what is said of it. */
+    patch(changes: RequestOptions & LabelOptions & {
         name?: string; read_only?: boolean; location?: "device" | "host"; boundary?: readonly Boundary[]; spacing?: readonly number[];
     }): Promise<this>;
     /** New memory, zeroed, where the number of elements changes. @throws ArraydError `conflict` while views exist */

@@ -284,17 +284,17 @@ export class Client {
             : await this.send("POST", "/arrays", options, { name }));
     }
 
-    /** An array of a typed array or buffer, nested lists, or one number; `shape`, `dtype`, `name`, `replace`. */
+    /** Of a typed array or buffer (only with `shape`, `dtype`, `name`, `replace`, `location`, labels), nested lists, or one number. */
     async array(data, { replace, shape, dtype, name, ...options } = {}) {
         if (!isBinary(data))
             return this.create({ ...options, replace, name, data, shape: asShape(shape), dtype: dtype ?? numberType(data) });
-        const [request, other] = split(options);
+        const [request, { location, dims, units, attrs, coords, ...other }] = split(options);
         if (Object.keys(other).length)
             throw new TypeError(`an array of bytes takes no ${Object.keys(other)}: make it with zeros(), then put()`);
         const bytes = bytesOf(data, dtype ??= NATURAL[tagOf(data)]);
         const [method, path] = replace ? ["PUT", `/arrays/${refOf(name)}`] : ["POST", "/arrays"];
-        const extents = String(asShape(shape) ?? bytes.length / itemsize(dtype));
-        const query = { dtype, shape: extents, name: replace ? undefined : name };
+        const query = { dtype, location, shape: String(asShape(shape) ?? bytes.length / itemsize(dtype)), name: replace ? undefined : name,
+            dims: dims?.join(), units: units ?? undefined, ...mapValues({ attrs, coords }, v => (v ? stringify(v) : undefined)) };
         return new RemoteArray(this, await this.json(method, path, { ...request, bytes, query }));
     }
 
@@ -412,7 +412,7 @@ export class RemoteArray {
 
     /** GET /v1/arrays/{ref}: asks for `meta` anew. */
     refresh(options) { return this.#update(this.client.json("GET", this.#path(""), options)); }
-    /** PATCH /v1/arrays/{ref}: `name`, `read_only`, `location`, `boundary`, `spacing`. */
+    /** PATCH /v1/arrays/{ref}: `name`, `read_only`, `location`, `boundary`, `spacing`, `attrs`, `dims`, `units`, `coords`. */
     patch(changes) { return this.#update(this.client.send("PATCH", this.#path(""), changes)); }
     /** POST …/resize: new memory, zeroed, where the number of elements changes. */
     resize(shape, options) { return this.#update(this.#post("/resize", options, { shape: asShape(shape) })); }

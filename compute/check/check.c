@@ -41,6 +41,7 @@ static enum err_code (*const rules[FUNC_COUNT])(struct checker *c, const struct 
     [FUNC_TRIL] = rearrange_call,
     [FUNC_TRIU] = rearrange_call,
     [FUNC_RESHAPE] = rearrange_call,
+    [FUNC_SLIDING_WINDOWS] = rearrange_call,
     [FUNC_CONCAT] = pieces_concat,
     [FUNC_STACK] = pieces_concat,
     [FUNC_REPEAT] = pieces_repeat,

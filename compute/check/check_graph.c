@@ -63,9 +63,10 @@ static uint64_t node_hash(const struct checker *c, const struct typed_node *n)
         return h;
     case T_PUT:
         return mix(mix(h, (uint64_t)n->put.axis), (uint64_t)n->put.offset);
+    case T_RESHAPE:
+        return n->strides ? hash_i64s(h, n->strides, n->rank) : h;
     case T_CAST:
     case T_WHERE:
-    case T_RESHAPE:
     case T_GATHER:
     case T_GUARDED:
     case T_RANDOM:
@@ -116,9 +117,11 @@ static bool node_equal(const struct typed_node *a, const struct typed_node *b)
                memcmp(a->table->v, b->table->v, (size_t)a->table->n * sizeof *a->table->v) == 0;
     case T_PUT:
         return a->put.axis == b->put.axis && a->put.offset == b->put.offset;
+    case T_RESHAPE:
+        return a->strides == b->strides ||
+               (a->strides && b->strides && same_i64s(a->strides, b->strides, a->rank));
     case T_CAST:
     case T_WHERE:
-    case T_RESHAPE:
     case T_GATHER:
     case T_GUARDED:
         return true;

@@ -87,6 +87,10 @@ enum err_code graph_broadcast(struct checker *c, uint32_t place, uint32_t x, int
 /* The same number of elements, in C order. */
 enum err_code graph_reshape(struct checker *c, uint32_t place, uint32_t a, int rank,
                             const int64_t *shape, uint32_t *ret) must_check;
+/* The windows[i] elements of a along axes[i], i < n, from each position on where they are inside:
+ * as further axes. They fit into a. */
+enum err_code graph_windows(struct checker *c, uint32_t place, uint32_t a, int n, const int *axes,
+                            const int64_t *windows, uint32_t *ret) must_check;
 /* The same elements, computed once into memory. */
 enum err_code graph_stored(struct checker *c, uint32_t place, uint32_t a, uint32_t *ret) must_check;
 /* Elements number i (int64) of a in C order, clamped to it; a is not empty unless i is. */

@@ -128,8 +128,9 @@ static bool squeezes(const struct typed_node *n, int rank, const int64_t *shape,
     return true; /* the element counts agree, so the rest are ones */
 }
 
+/* `strides`: NULL for C order. */
 static enum err_code stored(struct checker *c, uint32_t place, uint32_t a, int rank,
-                            const int64_t *shape, uint32_t *ret)
+                            const int64_t *shape, const int64_t *strides, uint32_t *ret)
 {
     TRY(laid_out(c, place, a, &a));
     struct typed_node n = {.kind = T_RESHAPE,
@@ -137,7 +138,8 @@ static enum err_code stored(struct checker *c, uint32_t place, uint32_t a, int r
                            .rank = rank,
                            .shape = shape,
                            .n_args = 1,
-                           .args = {a}};
+                           .args = {a},
+                           .strides = strides};
     return graph_add(c, place, &n, NODE_ARRAY, ret);
 }
 
@@ -153,15 +155,42 @@ enum err_code graph_reshape(struct checker *c, uint32_t place, uint32_t a, int r
     if (array_view_of(c, a, &v, &in) && can_add_input(c) &&
         view_reshape(&v, rank, shape, &w, NULL) == ERR_OK)
         return other_view(c, place, in, &w, ret);
-    if (x->kind == T_RESHAPE)
+    if (x->kind == T_RESHAPE && !x->strides)
         return graph_reshape(c, place, x->args[0], rank, shape, ret);
-    return stored(c, place, a, rank, shape, ret);
+    return stored(c, place, a, rank, shape, NULL, ret);
 }
 
 enum err_code graph_stored(struct checker *c, uint32_t place, uint32_t a, uint32_t *ret)
 {
     const struct typed_node *n = &c->t->nodes[a];
-    return stored(c, place, a, n->rank, n->shape, ret);
+    return stored(c, place, a, n->rank, n->shape, NULL, ret);
+}
+
+/* An element has one place in memory, however many windows it is in: what is no array is computed
+ * once and lies in a temporary. */
+enum err_code graph_windows(struct checker *c, uint32_t place, uint32_t x, int n, const int *axes,
+                            const int64_t *windows, uint32_t *ret)
+{
+    const struct typed_node *from = &c->t->nodes[x];
+    const struct typed_input *in = NULL;
+    struct view v;
+    const bool is_array = array_view_of(c, x, &v, &in) && can_add_input(c);
+    if (!is_array)
+        TRY(view_contiguous(from->rank, from->shape, dtype_size(from->dtype), &v, c->e));
+    for (int i = 0; i < n; i++) {
+        v.shape[axes[i]] -= windows[i] - 1;
+        v.shape[v.rank] = windows[i];
+        v.strides[v.rank++] = v.strides[axes[i]];
+    }
+    TRY(graph_fits(c, place, from->dtype, v.rank, v.shape));
+    if (is_array)
+        return other_view(c, place, in, &v, ret);
+    const size_t bytes = (size_t)v.rank * sizeof(int64_t);
+    const int64_t *shape = arena_dup(c->arena, v.shape, bytes);
+    const int64_t *strides = arena_dup(c->arena, v.strides, bytes);
+    if (!shape || !strides)
+        return err_oom(c->e);
+    return stored(c, place, x, v.rank, shape, strides, ret);
 }
 
 enum err_code graph_gather(struct checker *c, uint32_t place, uint32_t a, uint32_t i, uint32_t *ret)

@@ -201,6 +201,41 @@ static enum err_code triangle(struct checker *c, const struct call *call, uint32
     return graph_where(c, place, i, x, zero, ret);
 }
 
+/* The windows at each position, in new last axes. */
+static enum err_code sliding_windows(struct checker *c, const struct call *call, uint32_t x,
+                                     uint32_t *ret)
+{
+    const int rank = c->t->nodes[x].rank;
+    int64_t windows[MAX_RANK], left[MAX_RANK];
+    int axes[MAX_RANK];
+    uint32_t n, n_axes = (uint32_t)rank;
+    struct expr_link one;
+    const struct expr_link *items = NULL;
+    TRY(check_ints(c, call->param[1], "a window", ERR_BAD_SHAPE, MAX_RANK, &n, windows, NULL));
+    if (!check_absent(c, call->param[2]))
+        n_axes = check_items(c, call->param[2], &items, &one);
+    if (n != n_axes)
+        return expr_err(c->x, call->param[1], c->e, ERR_BAD_SHAPE,
+                        "sliding_windows() takes one window for each axis: got %u for %u axes", n,
+                        n_axes);
+    if (rank + (int)n > MAX_RANK)
+        return expr_err(c->x, call->node, c->e, ERR_BAD_SHAPE, "the rank would exceed %d",
+                        MAX_RANK);
+    for (int k = 0; k < rank; k++)
+        left[k] = c->t->nodes[x].shape[k];
+    for (uint32_t i = 0; i < n; i++) {
+        axes[i] = (int)i;
+        if (items)
+            TRY(check_axis(c, items[i].node, rank, &axes[i]));
+        if (windows[i] < 1 || windows[i] > left[axes[i]])
+            return expr_err(c->x, call->param[1], c->e, ERR_BAD_SHAPE,
+                            "a window of %lld does not fit into axis %d of extent %lld",
+                            (long long)windows[i], axes[i], (long long)left[axes[i]]);
+        left[axes[i]] -= windows[i] - 1;
+    }
+    return graph_windows(c, call->node, x, (int)n, axes, windows, ret);
+}
+
 enum err_code rearrange_call(struct checker *c, const struct call *call, struct cval *ret)
 {
     uint32_t x = 0;
@@ -227,6 +262,9 @@ enum err_code rearrange_call(struct checker *c, const struct call *call, struct 
         break;
     case FUNC_RESHAPE:
         code = reshape(c, call, x, &x);
+        break;
+    case FUNC_SLIDING_WINDOWS:
+        code = sliding_windows(c, call, x, &x);
         break;
     default:
         code = triangle(c, call, x, call->func == FUNC_TRIL, &x);

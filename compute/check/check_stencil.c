@@ -408,6 +408,24 @@ static enum err_code weight_values(struct checker *c, const uint32_t *items, int
     return ERR_OK;
 }
 
+/* Whether a weight is known to be 0: its element is not read. */
+static bool is_left_out(struct checker *c, struct cval weight)
+{
+    return cval_known(c, &weight) && !fold_truth(&weight.lit);
+}
+
+/* Whether all weights are 1, or 0: the elements are added as they are. */
+static bool are_units(struct checker *c, const struct cval *weights, int64_t n)
+{
+    bool yes = true;
+    for (int64_t i = 0; i < n && yes; i++) {
+        struct cval w = weights[i];
+        yes = is_left_out(c, w) ||
+              (cval_known(c, &w) && w.lit.kind != LIT_COMPLEX && fold_double(&w.lit) == 1);
+    }
+    return yes;
+}
+
 /* Σ w[j]·x[i + j − n_w // 2], term by term; an element with weight 0 is not read, so that a NaN
  * there does no harm. */
 enum err_code stencil_correlate(struct checker *c, const struct call *call, struct cval *ret)
@@ -425,9 +443,9 @@ enum err_code stencil_correlate(struct checker *c, const struct call *call, stru
     if (!weights)
         return err_oom(c->e);
     TRY(weight_values(c, items, n, weights, &t));
+    const bool units = are_units(c, weights, n);
     for (int64_t i = 0; i < n; i++) {
-        struct cval known = weights[i];
-        if (cval_known(c, &known) && !fold_truth(&known.lit))
+        if (is_left_out(c, weights[i]))
             continue;
         int64_t offsets[MAX_RANK], rest = i;
         for (int k = rank - 1; k >= 0; k--) {
@@ -438,7 +456,8 @@ enum err_code stencil_correlate(struct checker *c, const struct call *call, stru
         TRY(ops_convert(c, &weights[i], t, &number));
         TRY(shifted(c, place, x, offsets, &edge, &term));
         TRY(graph_cast(c, place, term, t, &term));
-        TRY(graph_op2(c, place, OP_MULTIPLY, number, term, &term));
+        if (!units)
+            TRY(graph_op2(c, place, OP_MULTIPLY, number, term, &term));
         if (any)
             TRY(graph_op2(c, place, OP_ADD, sum, term, &term));
         sum = term;

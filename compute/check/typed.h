@@ -31,8 +31,8 @@ enum typed_kind {
                   int64 (reduce_is_arg) */
     T_SCAN,    /* args[0] accumulated along an axis: its elements up to and including each one; same
                   dtype and shape */
-    T_RESHAPE, /* args[0]'s elements in C order under this node's shape; args[0] is neither T_INPUT
-                  nor T_CONST: it is laid out in memory */
+    T_RESHAPE, /* args[0]'s elements in C order under this node's shape, or as far apart as
+                  `strides` say; args[0] is neither T_INPUT nor T_CONST: it is laid out in memory */
     T_GATHER,  /* element args[1] (int64, of this node's shape) of args[0], read as one row in C
                   order; numbers past its ends read the first or last. args[0] is a contiguous
                   T_INPUT, or neither T_INPUT nor T_CONST, and is laid out in memory; it is not
@@ -100,6 +100,8 @@ struct typed_node {
         } shift;
         int axis; /* T_INDEX, T_UNRAVEL: ≥ 0 */
         const struct affine *view;
+        const int64_t *strides; /* T_RESHAPE: rank of them, which may make elements appear more
+                                   often than once; NULL: C order */
         struct {
             enum reduce_op op;
             uint32_t axes; /* bit k: axis k is reduced */

@@ -14,6 +14,7 @@
 #include "compute/cpu/pool.h"
 #include "compute/cpu/share.h"
 #include "compute/ir/ir.h"
+#include "compute/ir/ir_stages.h"
 
 #define KEPT_MS 5e3 /* how long freed memory is kept for reuse */
 
@@ -220,15 +221,10 @@ static void cpu_reason(struct backend *b, uint64_t refusal, char *ret, size_t n)
     snprintf(ret, n, "%s", why);
 }
 
-/* Made-up addresses of the kernel's slots, for preparing a run, which computes with them but never
+/* Made-up addresses of n slots, for preparing a run, which computes with them but never
  * dereferences them. NULL without memory. */
-static void **made_up_slots(const struct ir_kernel *k)
+static void **made_up_slots(uint32_t n)
 {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < k->n_inputs; i++)
-        n = k->inputs[i].slot >= n ? k->inputs[i].slot + 1 : n;
-    for (uint32_t i = 0; i < k->n_outputs; i++)
-        n = k->outputs[i].slot >= n ? k->outputs[i].slot + 1 : n;
     void **slots = mem_reallocarray(NULL, n + 1, sizeof *slots);
     for (uint32_t i = 0; slots && i < n; i++)
         slots[i] = (void *)((uintptr_t)(i + 1) << 32);
@@ -241,7 +237,7 @@ static uint32_t cpu_steps(struct backend *b, int device, const struct ir_kernel 
     (void)device;
     struct pool_stats p;
     pool_get_stats(cpu_of(b)->pool, &p);
-    void **slots = made_up_slots(k);
+    void **slots = made_up_slots(ir_slots(k));
     *ret_why = "out of memory";
     const uint32_t steps = slots ? interp_best_steps(k, slots, p.threads, ret_why) : 1;
     mem_free(slots);
@@ -254,7 +250,7 @@ static void cpu_explain(struct backend *b, int device, const struct ir_kernel *k
     (void)device;
     struct pool_stats p;
     pool_get_stats(cpu_of(b)->pool, &p);
-    void **slots = made_up_slots(k);
+    void **slots = made_up_slots(ir_slots(k));
     struct interp_run *run = slots ? interp_new(k, slots, p.threads) : NULL;
     *ret = (struct kernel_explanation){.form = "rows", .registers = -1, .shared = -1, .local = -1};
     ret->cached = true; /* there is nothing to compile */
@@ -267,6 +263,32 @@ static void cpu_explain(struct backend *b, int device, const struct ir_kernel *k
     ir_print(k, &ret->source);
     interp_free(run);
     mem_free(slots);
+}
+
+static bool cpu_explain_whole(struct backend *b, int device, const struct ir_whole *w,
+                              struct kernel_explanation *ret, const char **ret_why)
+{
+    (void)device;
+    struct pool_stats p;
+    struct interp_run *run = NULL;
+    uint32_t n = 0;
+    bool never;
+    pool_get_stats(cpu_of(b)->pool, &p);
+    for (uint32_t i = 0; i < w->n_parts; i++)
+        n = ir_slots(w->parts[i]) > n ? ir_slots(w->parts[i]) : n;
+    void **slots = made_up_slots(n);
+    const bool had_memory = slots && interp_whole_new(w, slots, p.threads, &run, &never);
+    *ret = (struct kernel_explanation){.form = "fold", .registers = -1, .shared = -1, .local = -1};
+    ret->cached = true;
+    ret->source.failed = !had_memory;
+    *ret_why = had_memory && !run ? "its parts run side by side or one after the other" : "";
+    if (run) {
+        interp_describe(run, &ret->source);
+        ir_print(w->kernel, &ret->source);
+    }
+    interp_free(run);
+    mem_free(slots);
+    return !had_memory || run;
 }
 
 static void cpu_metrics(struct backend *b, struct strb *out)
@@ -331,6 +353,7 @@ const struct backend_ops backend_cpu_ops = {
     .passed = pool_passed,
     .reason = cpu_reason,
     .explain = cpu_explain,
+    .explain_whole = cpu_explain_whole,
     .metrics = cpu_metrics,
     .tidy = cpu_tidy,
 };

@@ -157,6 +157,42 @@ static uint32_t stretch(const struct job *job, uint32_t at)
     return at < job->loop_from ? job->loop_from - at : loop_end - at;
 }
 
+/* The whole to run in place of the kernels from this one on, or NULL. */
+static struct ir_whole *whole_at(const struct job *job, uint32_t at)
+{
+    struct ir_whole *w = job->bindings ? NULL : job->kernels[at]->whole;
+    if (!w || atomic_load(&w->avoided) || w->n_parts > stretch(job, at) ||
+        !ir_whole_fits(w, job->kernels, job->n_kernels, at, job->slots))
+        return NULL;
+    return w;
+}
+
+/* Prepares the kernels from t->n_runs on: one, or those that run as a whole. */
+static bool open_runs(struct pool *p, struct active_job *t, bool in_line)
+{
+    const struct job *job = pool_stream_of(t)->head;
+    const uint32_t at = t->n_runs;
+    struct ir_whole *w = in_line ? NULL : whole_at(job, at);
+    struct interp_run *r = NULL;
+    uint32_t n = 1;
+    bool never = false;
+    if (w && !interp_whole_new(w, job->slots, p->n_lanes, &r, &never))
+        return false;
+    if (never)
+        atomic_store(&w->avoided, true);
+    if (r)
+        n = w->n_parts;
+    else
+        r = interp_new(job->kernels[at], job_slots(job, at), in_line ? 1 : p->n_lanes);
+    if (!r)
+        return false;
+    if (!in_line)
+        interp_set_watch(r, &t->watch);
+    for (uint32_t i = 0; i < n; i++)
+        t->runs[t->n_runs++] = i ? NULL : r;
+    return true;
+}
+
 /* Takes all the memory of the head's kernels. False: there is not enough, and nothing has been
  * done. */
 static bool open_job(struct pool *p, struct active_job *t, bool in_line)
@@ -172,20 +208,16 @@ static bool open_job(struct pool *p, struct active_job *t, bool in_line)
     t->scratch = take_scratch(p);
     if (!t->scratch || !reserve_runs(t, job->n_kernels))
         return false;
-    while (t->n_runs < job->n_kernels) {
-        struct interp_run *r = interp_new(job->kernels[t->n_runs], job_slots(job, t->n_runs),
-                                          in_line ? 1 : p->n_lanes);
-        if (!r)
+    while (t->n_runs < job->n_kernels)
+        if (!open_runs(p, t, in_line))
             return close_runs(t);
-        if (!in_line)
-            interp_set_watch(r, &t->watch);
-        t->runs[t->n_runs++] = r;
-    }
     for (uint32_t i = 0; i < t->n_runs;) {
         const uint32_t together = in_line ? 1 : interp_go_abreast(&t->runs[i], stretch(job, i));
         const bool again = job->repeats > 1 && i - job->loop_from < job->loop_n;
         for (const uint32_t end = i + together; i < end; i++) {
-            if (again || together > 1 || job->kernels[i]->steps > 1)
+            if (!t->runs[i])
+                continue;
+            if (again || together > 1 || interp_binds_often(t->runs[i]))
                 interp_keep(t->runs[i], p->n_workers + 1);
             if (!interp_fit(t->runs[i], t->scratch->scratch))
                 return close_runs(t);

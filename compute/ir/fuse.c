@@ -2,18 +2,13 @@
  *
  * A kernel may hold any elementwise code, so everything is one kernel unless there is a reason: a
  * reduction or a scan ends a kernel; each piece of a T_PUT has its own; operands of reshapes and
- * gathers lie in memory; a subexpression read at several offsets, or through several views, would
- * be computed once for each, so it becomes a temporary beyond a budget, or if one kernel could not
- * load its operands for each; and a kernel that would exceed the limits cuts off its largest
- * operand. Sizes are those of the expanded tree (shared nodes count each time), an upper bound of
- * what lowering emits: sharing within a kernel only makes it smaller. For a graph without such
- * reads whose nodes all fit one kernel that bound is not used, since value numbering emits each
- * node at most once there. */
-#include "compute/ir/fuse.h"
+ * gathers lie in memory; what kernels would compute several times becomes a temporary beyond a
+ * budget (fuse_places.c); and a kernel that would then exceed the limits cuts off its largest
+ * operands. To find those, sizes are taken of the expanded tree (shared nodes count each time), an
+ * upper bound of what lowering emits. */
+#include "compute/ir/fuse_int.h"
 
-#include <string.h>
-
-static uint32_t weight(const struct typed *t, const struct typed_node *n)
+uint32_t fuse_weight(const struct typed *t, const struct typed_node *n)
 {
     switch (n->kind) {
     case T_SHIFT: /* of an operand: a load, which that counts for */
@@ -48,28 +43,21 @@ static bool trivial(const struct typed *t, const struct fuse_node *f, uint32_t i
     }
 }
 
-/* Whether it may become a temporary: constants and bare operands gain nothing by it. */
-static bool cuttable(const struct typed *t, const struct fuse_node *f, uint32_t i)
+bool fuse_cuttable(const struct typed *t, const struct fuse_node *f, uint32_t i)
 {
     return !trivial(t, f, i);
 }
 
-/* Operands of a potential kernel: the first 64 inputs exactly, all others as an upper bound. */
-struct operands {
-    uint64_t inputs;
-    uint32_t others;
-};
-
-static uint32_t operand_count(const struct operands *o)
+struct fuse_size fuse_own_size(const struct typed *t, const struct fuse_node *f, uint32_t i)
 {
-    uint32_t n = (uint32_t)__builtin_popcountll(o->inputs);
-    return o->others > UINT32_MAX - n ? UINT32_MAX : o->others + n;
-}
-
-static uint32_t sat_add(uint32_t a, uint32_t b)
-{
-    uint32_t s;
-    return __builtin_add_overflow(a, b, &s) ? UINT32_MAX : s;
+    const struct typed_node *n = &t->nodes[i];
+    const bool loads = n->kind == T_INPUT || f[i].cut;
+    struct fuse_size x = {.nodes = loads ? 1 : fuse_weight(t, n)};
+    if (n->kind == T_INPUT && n->input < 64)
+        x.inputs = 1ull << n->input;
+    else
+        x.others = loads;
+    return x;
 }
 
 /* Shapes that scope-dependent nodes are evaluated over, from the root down. */
@@ -115,60 +103,39 @@ static void cut_operands(const struct typed *t, struct fuse_node *f, const uint3
         f[n->args[1]].cut = false;
 }
 
-/* How a node is read. */
-struct reads {
-    uint32_t shifts, views;
-    int64_t extent;  /* points at which the kernel computes it */
-    int64_t points;  /* elements of it that views compute, together; one of them no more than all */
-    uint32_t places; /* how often an element is computed; of what only shifts read, by the shifts */
-};
-
-static int64_t n_elements(const struct typed_node *n)
+/* Marks what is cut whatever it costs. */
+static void cut_always(const struct typed *t, struct fuse_node *f, const uint32_t *users)
 {
-    int64_t size = 1;
-    for (int a = 0; a < n->rank; a++)
-        size *= n->shape[a];
-    return size;
-}
-
-static void count_reads(const struct typed *t, struct reads *r)
-{
-    for (uint32_t i = t->n_nodes; i-- > 0;) { /* who reads a node comes after it */
-        const struct typed_node *n = &t->nodes[i];
-        if (r[i].extent < n_elements(n))
-            r[i].extent = n_elements(n);
-        for (int a = 0; a < n->n_args; a++) {
-            struct reads *of = &r[n->args[a]];
-            const struct typed_node *arg = &t->nodes[n->args[a]];
-            const bool view = n->kind == T_VIEW;
-            if (n->kind == T_SHIFT && a == 0)
-                of->shifts++;
-            if (view) {
-                of->views++;
-                of->points += r[i].extent < n_elements(arg) ? r[i].extent : n_elements(arg);
-            }
-            if (view ? arg->kind == T_VIEW : a > 0 || !typed_closes_scope(n->kind))
-                of->extent = of->extent > r[i].extent ? of->extent : r[i].extent;
-        }
-    }
-}
-
-/* Whether there is a shift, or a node whose elements views would compute several times. */
-static bool count_places(const struct typed *t, const uint32_t *users, struct reads *r)
-{
-    bool any = false;
-    count_reads(t, r);
     for (uint32_t i = 0; i < t->n_nodes; i++) {
-        struct reads *x = &r[i];
-        const int64_t size = n_elements(&t->nodes[i]);
-        x->places = x->shifts;
-        if (x->views && size > 0) {
-            const bool itself = users[i] > x->shifts + x->views;
-            x->places += (uint32_t)((x->points + size / 2) / size) + itself;
-        }
-        any |= x->shifts || (x->places > 1 && t->nodes[i].kind != T_INPUT);
+        const enum typed_kind kind = t->nodes[i].kind;
+        cut_operands(t, f, users, i);
+        f[i].cut |= kind == T_REDUCE || kind == T_SCAN || kind == T_PUT;
     }
-    return any;
+}
+
+/* Cuts the node's largest operands off, until the node with what is left of them is within the
+ * limits; `large`: it is computed in a kernel that is not. */
+static void cut_large(const struct typed *t, struct fuse_node *f, const struct fuse_limits *limits,
+                      bool large, struct fuse_size *size, uint32_t i)
+{
+    const struct typed_node *n = &t->nodes[i];
+    for (;;) {
+        int largest = -1;
+        size[i] = (struct fuse_size){.nodes = fuse_weight(t, n)};
+        if (n->kind == T_INPUT)
+            size[i] = fuse_own_size(t, f, i);
+        for (int a = 0; a < n->n_args && n->kind != T_PUT; a++) { /* that has no code of its own */
+            const uint32_t c = n->args[a];
+            const struct fuse_size load = fuse_own_size(t, f, c);
+            fuse_add_size(&size[i], f[c].cut ? &load : &size[c]);
+            if (fuse_cuttable(t, f, c) &&
+                (largest < 0 || size[c].nodes > size[n->args[largest]].nodes))
+                largest = a;
+        }
+        if (!large || largest < 0 || !fuse_is_large(&size[i], limits))
+            return;
+        f[n->args[largest]].cut = true;
+    }
 }
 
 struct fuse_node *fuse_mark(struct arena *arena, const struct typed *t,
@@ -176,60 +143,24 @@ struct fuse_node *fuse_mark(struct arena *arena, const struct typed *t,
 {
     uint32_t n_nodes = t->n_nodes;
     struct fuse_node *f = arena_alloc_array(arena, n_nodes, sizeof *f);
-    uint32_t *cost = arena_alloc_array(arena, n_nodes, sizeof *cost);
-    struct operands *loads = arena_alloc_array(arena, n_nodes, sizeof *loads);
-    struct reads *reads = arena_alloc_array(arena, n_nodes, sizeof *reads);
+    struct fuse_size *size = arena_alloc_array(arena, n_nodes, sizeof *size);
     uint32_t *users = arena_alloc_array(arena, n_nodes, sizeof *users);
-    if (!f || !cost || !loads || !reads || !users)
+    bool *large = arena_alloc_array(arena, n_nodes, sizeof *large);
+    if (!f || !size || !users || !large)
         return NULL;
-
-    uint64_t total = 0;
-    for (uint32_t i = 0; i < n_nodes; i++) {
-        const struct typed_node *n = &t->nodes[i];
-        total += weight(t, n);
-        for (int a = 0; a < n->n_args; a++)
-            users[n->args[a]]++;
-    }
-    bool fits = !count_places(t, users, reads) && total <= limits->max_nodes &&
-                t->n_inputs <= limits->max_inputs;
-
+    for (uint32_t i = 0; i < n_nodes; i++)
+        for (int a = 0; a < t->nodes[i].n_args; a++)
+            users[t->nodes[i].args[a]]++;
+    cut_always(t, f, users);
+    if (!fuse_cut_repeated(arena, t, f, limits, large))
+        return NULL;
     for (uint32_t i = 0; i < n_nodes; i++) {
         const struct typed_node *n = &t->nodes[i];
         f[i].depends = n->kind == T_INDEX || n->kind == T_UNRAVEL;
         for (int a = 0; a < n->n_args; a++)
             if (!(a == 0 && typed_closes_scope(n->kind)))
                 f[i].depends |= f[n->args[a]].depends;
-        cut_operands(t, f, users, i);
-
-        for (;;) {
-            cost[i] = weight(t, n);
-            loads[i] = (struct operands){0};
-            if (n->kind == T_PUT)
-                break; /* no code of its own */
-            if (n->kind == T_INPUT && n->input < 64)
-                loads[i].inputs = 1ull << n->input;
-            else if (n->kind == T_INPUT)
-                loads[i].others = 1;
-            int largest = -1;
-            for (int a = 0; a < n->n_args; a++) {
-                uint32_t c = n->args[a];
-                cost[i] = sat_add(cost[i], f[c].cut ? 1 : cost[c]);
-                loads[i].inputs |= f[c].cut ? 0 : loads[c].inputs;
-                loads[i].others = sat_add(loads[i].others, f[c].cut ? 1 : loads[c].others);
-                if (cuttable(t, f, c) && (largest < 0 || cost[c] > cost[n->args[largest]]))
-                    largest = a;
-            }
-            if (fits || largest < 0 ||
-                (cost[i] <= limits->max_nodes && operand_count(&loads[i]) <= limits->max_inputs))
-                break;
-            f[n->args[largest]].cut = true;
-        }
-        if (n->kind == T_REDUCE || n->kind == T_SCAN || n->kind == T_PUT)
-            f[i].cut = true;
-        else if (reads[i].places > 1 && cuttable(t, f, i) &&
-                 ((uint64_t)cost[i] * reads[i].places > limits->recompute ||
-                  (uint64_t)loads[i].others * reads[i].places > limits->max_inputs))
-            f[i].cut = true;
+        cut_large(t, f, limits, large[i], size, i);
     }
     f[t->root].cut = true;
     assign_scopes(t, f);

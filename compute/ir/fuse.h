@@ -9,8 +9,8 @@
 struct fuse_limits {
     uint32_t max_nodes;  /* weighted by op_cost */
     uint32_t max_inputs; /* distinct operands, counted as an upper bound */
-    uint32_t recompute;  /* weighted nodes a shifted subexpression may repeat before a temporary is
-                            cheaper than computing it once per neighbour */
+    uint32_t recompute;  /* weighted nodes that all the places of a subexpression may cost together
+                            before a temporary is cheaper */
 };
 
 /* Facts about each typed node. */
@@ -23,9 +23,9 @@ struct fuse_node {
 };
 
 /* Decides the cuts: every reduction, arrays put together from pieces (not the pieces, unless they
- * have other users), operands of reshapes and gathers, shifted subexpressions too expensive to
- * repeat, and, bottom-up, the largest operands of kernels that exceed the limits. The root is
- * always marked. NULL without memory. */
+ * have other users), operands of reshapes and gathers, subexpressions too expensive to compute at
+ * all their places (fuse_places.c), and, bottom-up, the largest operands of kernels that exceed the
+ * limits. The root is always marked. NULL without memory. */
 struct fuse_node *fuse_mark(struct arena *arena, const struct typed *t,
                             const struct fuse_limits *limits) __attribute__((warn_unused_result));
 

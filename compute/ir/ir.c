@@ -267,14 +267,17 @@ bool ir_add_output(struct ir_builder *b, const struct ir_output *out)
     return true;
 }
 
-/* Distinct elements a view can touch: extents along axes with a stride. */
+/* Distinct elements a view can touch: extents along axes with a stride, or all that lie between the
+ * first and the last where windows overlap. */
 static int64_t distinct(const struct view *v)
 {
-    int64_t n = 1;
-    for (int i = 0; i < v->rank; i++)
+    int64_t n = 1, span = 1;
+    for (int i = 0; i < v->rank; i++) {
         if (v->strides[i] != 0 || v->shape[i] == 0)
             n *= v->shape[i];
-    return n;
+        span += (v->strides[i] < 0 ? -v->strides[i] : v->strides[i]) * (v->shape[i] - 1);
+    }
+    return n < span || n == 0 ? n : span;
 }
 
 /* Distinct elements of input i that the kernel can read: of a gathered input at most one per point

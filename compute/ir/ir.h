@@ -181,6 +181,12 @@ struct ir_plan {
     int64_t shape[MAX_RANK];
 };
 
+/* Whether the node converts from one type to the other. */
+static inline bool ir_casts(const struct ir_node *n, enum dtype from, enum dtype to)
+{
+    return n->kind == IR_CAST && n->src == from && n->dtype == to;
+}
+
 /* The least number of bytes a kernel reads and writes: each distinct element of an operand once. */
 int64_t ir_bytes_read(const struct ir_kernel *k);
 int64_t ir_bytes_written(const struct ir_kernel *k);

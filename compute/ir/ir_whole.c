@@ -164,8 +164,12 @@ static uint32_t merge(struct finding *f, uint32_t at, uint32_t most)
 static struct ir_whole *new_whole(struct finding *f, uint32_t at, uint32_t n)
 {
     struct ir_whole *w = f->b.oom ? NULL : arena_alloc(f->arena, sizeof *w);
-    if (!w)
+    uint32_t *made = w ? arena_alloc_array(f->arena, n, sizeof *made) : NULL;
+    if (!made)
         return NULL;
+    for (uint32_t p = 0; p < n; p++)
+        made[p] = f->made[f->plan->kernels[at + p]->outputs[0].slot];
+    w->made = made;
     w->kernel = f->b.k;
     w->parts = f->plan->kernels + at;
     w->n_parts = n;
@@ -214,6 +218,29 @@ static bool attach(struct finding *f, uint32_t at, uint32_t n)
     return siblings < 2 || w->next;
 }
 
+/* Whether a whole may begin with kernel number i, not the last: a reduction, or what is kept for
+ * that and others, being dear (fuse.h). What is made for one alone has been fused with it. */
+static bool can_begin(const struct ir_plan *p, uint32_t i)
+{
+    const struct ir_kernel *k = p->kernels[i];
+    if (k->outputs[0].kind == OUT_REDUCE)
+        return true;
+    if (p->kernels[i + 1]->outputs[0].kind != OUT_REDUCE)
+        return false;
+    for (uint32_t o = 0; o < k->n_outputs; o++)
+        if (k->outputs[o].kind != OUT_STORE || p->slots[k->outputs[o].slot].kind != SLOT_TEMP)
+            return false;
+    return true;
+}
+
+static bool has_reduction(const struct ir_plan *p, uint32_t from, uint32_t n)
+{
+    bool has = false;
+    for (uint32_t i = from; i < from + n; i++)
+        has |= p->kernels[i]->outputs[0].kind == OUT_REDUCE;
+    return has;
+}
+
 bool ir_find_wholes(struct arena *arena, struct ir_plan *p, const struct fuse_limits *limits)
 {
     struct finding f = {.arena = arena, .plan = p, .limits = limits, .folds = true};
@@ -224,14 +251,15 @@ bool ir_find_wholes(struct arena *arena, struct ir_plan *p, const struct fuse_li
     if (!f.made || !f.by)
         return false;
     for (uint32_t at = 0; at + 1 < p->n_kernels;) {
-        /* a kernel that only stores begins no whole: what it makes would have been fused */
-        uint32_t n = p->kernels[at]->outputs[0].kind == OUT_REDUCE ? merge(&f, at, UINT32_MAX) : 0;
+        uint32_t n = can_begin(p, at) ? merge(&f, at, UINT32_MAX) : 0;
         if (f.b.oom)
             return false;
+        n = has_reduction(p, at, n) ? n : 0;
         /* the kernel that did not fit may have left nodes behind: once more, without it */
         if (n >= 2 && (merge(&f, at, n) != n || !attach(&f, at, n)))
             return false;
-        at += n ? n : 1;
+        /* where the backend cannot run one that begins with a store, it may what is behind that */
+        at += n && p->kernels[at]->outputs[0].kind == OUT_REDUCE ? n : 1;
     }
     return true;
 }

@@ -1,10 +1,10 @@
 /* Wholes: kernels that do the work of several consecutive ones of a plan over the same rows, such
  * as the three of a softmax, with each row read once; or siblings, several reductions of the same
- * points. A backend that can run a whole may do so
- * in place of its parts; the plan keeps these, for other backends and until the whole is compiled.
+ * points. A backend may run a whole in place of its parts; the plan keeps these, for where that
+ * does not pay, and on a GPU until the whole is compiled.
  *
- * Called by the engine, and by the CUDA backend and tests, which look at wholes. Arena memory;
- * pure. */
+ * Called by the engine and compute/program, which find wholes, and by the backends and tests, which
+ * look at them. Arena memory; pure. */
 #ifndef ARRAYD_IR_WHOLE_H
 #define ARRAYD_IR_WHOLE_H
 
@@ -15,7 +15,8 @@ struct ir_whole {
     struct ir_kernel *kernel;
     struct ir_kernel *const *parts; /* consecutive in the plan; the first points here */
     uint32_t n_parts;
-    struct ir_whole *next; /* fewer of the same parts, where this cannot run; or NULL */
+    const uint32_t *made;  /* by part: the kernel's node for its first output */
+    struct ir_whole *next; /* for a GPU: fewer of the same parts, where this cannot run; or NULL */
     _Atomic bool avoided;  /* private to the backend, as kernel->prepared is: it cannot run this */
 };
 

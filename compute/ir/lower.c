@@ -244,7 +244,7 @@ static uint32_t lower_temp_load(struct lowering *l, struct kernel_state *ks, uin
     return emit_view_load(ks, pos, t->slot, n->dtype, &v);
 }
 
-/* The operand's temporary, viewed with the node's own shape. */
+/* The operand's temporary, viewed with the node's own shape and strides. */
 static uint32_t lower_reshape(struct lowering *l, struct kernel_state *ks,
                               const struct typed_node *n, const struct position *pos)
 {
@@ -255,6 +255,8 @@ static uint32_t lower_reshape(struct lowering *l, struct kernel_state *ks,
         l->oom = true;
         return IR_NONE;
     }
+    if (n->strides)
+        copy_extents(v.strides, n->strides, n->rank);
     return emit_view_load(ks, pos, t->slot, n->dtype, &v);
 }
 
@@ -281,6 +283,22 @@ static uint32_t lower_gather(struct lowering *l, struct kernel_state *ks,
         slot = t->slot;
     }
     return ir_emit_cast(&ks->b, ir_emit_gather(&ks->b, slot, dtype, &row, at), n->dtype);
+}
+
+/* A choice of two numbers is made of numbers of the type it is cast to: no cast at every point. */
+static uint32_t lower_cast(struct kernel_state *ks, uint32_t arg, enum dtype to)
+{
+    const struct ir_kernel *k = ks->b.k;
+    const struct ir_node from = k->nodes[arg];
+    uint32_t number[3];
+    if (from.kind != IR_SELECT || k->nodes[from.args[1]].kind != IR_CONST ||
+        k->nodes[from.args[2]].kind != IR_CONST)
+        return ir_emit_cast(&ks->b, arg, to);
+    for (int a = 1; a < 3; a++) {
+        const struct scalar x = k->scalars[k->nodes[from.args[a]].scalar];
+        number[a] = ir_emit_const(&ks->b, scalar_cast(x, to));
+    }
+    return ir_emit_select(&ks->b, from.args[0], number[1], number[2]);
 }
 
 static uint32_t lower_uncached(struct lowering *l, struct kernel_state *ks, uint32_t i,
@@ -329,7 +347,7 @@ static uint32_t lower_uncached(struct lowering *l, struct kernel_state *ks, uint
     case T_OP:
         return lower_op(ks, n, l->t->nodes[n->args[0]].dtype, args);
     case T_CAST:
-        return ir_emit_cast(&ks->b, args[0], n->dtype);
+        return lower_cast(ks, args[0], n->dtype);
     case T_WHERE:
         return ir_emit_select(&ks->b, args[0], args[1], args[2]);
     case T_TABLE:

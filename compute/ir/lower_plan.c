@@ -165,7 +165,7 @@ bool lower_kernel(struct lowering *l, uint32_t i, int rank, const int64_t *shape
 static uint32_t laid_out(const struct typed *t, uint32_t i)
 {
     const struct typed_node *n = &t->nodes[i];
-    if (n->kind != T_RESHAPE)
+    if (n->kind != T_RESHAPE || n->strides)
         return i;
     for (uint32_t k = 0; k < i; k++)
         for (int a = 0; a < t->nodes[k].n_args; a++)

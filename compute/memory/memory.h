@@ -265,6 +265,8 @@ double download_device_ms(const struct download *d, bool own);
 double download_compile_ms(const struct download *d, bool own);
 /* And how they ran: enum tier of backend.h. */
 unsigned download_tiers(const struct download *d, bool own);
+/* Device time of the work that last wrote the array's contents, once it is over. */
+double array_device_ms(const struct array *a);
 /* Why pull() returned -1: ERR_DEVICE_LOST, ERR_OUT_OF_MEMORY, ERR_INTERNAL for a kernel that could
  * not be compiled, ERR_FAULTED for one that is barred from running, ERR_PLAN_FAULTED for work that
  * is. */

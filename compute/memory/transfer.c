@@ -307,6 +307,15 @@ double download_device_ms(const struct download *d, bool own)
     return own || d->waited ? atomic_load(&d->reader.storage->written_ms) : 0;
 }
 
+double array_device_ms(const struct array *a)
+{
+    struct engine *g = a->buffer->engine;
+    pthread_mutex_lock(&g->lock);
+    const double ms = atomic_load(&buffer_storage(a->buffer)->written_ms);
+    pthread_mutex_unlock(&g->lock);
+    return ms;
+}
+
 double download_compile_ms(const struct download *d, bool own)
 {
     return own || d->waited ? atomic_load(&d->reader.storage->compile_ms) : 0;

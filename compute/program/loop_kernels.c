@@ -11,6 +11,7 @@
 #include "compute/engine/plan_cache.h"
 #include "compute/engine/run.h"
 #include "compute/ir/ir_fuse.h"
+#include "compute/ir/ir_whole.h"
 #include "compute/program/loop_int.h"
 
 #define KEPT 64
@@ -204,6 +205,23 @@ static enum err_code fuse(struct loop_kernels *k, const struct loop_pass *p, str
     return ir_fuse(k->arena, &req, &k->kernels, &k->n_kernels, e);
 }
 
+/* Attaches wholes to the kernels: what a pass leaves in dead memory, nobody reads. */
+static bool find_wholes(const struct loop_kernels *k, const struct loop_pass *p)
+{
+    struct ir_plan plan = {.slots = arena_alloc_array(k->arena, p->n_slots, sizeof *plan.slots),
+                           .n_slots = (uint32_t)p->n_slots,
+                           .kernels = k->kernels,
+                           .n_kernels = k->n_kernels};
+    if (!plan.slots)
+        return false;
+    for (size_t i = 0; i < p->n_slots; i++)
+        plan.slots[i].kind = p->slots[i].dead ? SLOT_TEMP : SLOT_RESULT;
+    for (uint32_t i = 0; i < k->n_kernels; i++)
+        for (uint32_t a = 0; a < k->kernels[i]->n_inputs; a++)
+            plan.slots[k->kernels[i]->inputs[a].slot].last = i;
+    return ir_find_wholes(k->arena, &plan, &k->engine->fuse);
+}
+
 static bool same_view(const struct view *a, const struct view *b)
 {
     if (!view_same_shape(a, b) || a->offset != b->offset)
@@ -267,6 +285,9 @@ static bool make_several(struct loop_kernels *k, int device, const struct loop_p
 static bool measure(struct loop_kernels *k)
 {
     size_t n = k->n_kernels;
+    for (uint32_t i = 0; i < k->n_kernels; i++)
+        for (const struct ir_whole *w = k->kernels[i]->whole; w; w = w->next)
+            n++;
     for (int i = 0; i < SEVERAL && k->several[i]; i++)
         n++;
     size_t elsewhere = n * k->engine->kernel_bytes;
@@ -288,6 +309,8 @@ static enum err_code make(struct engine_stream *s, const struct loop_pass *p,
     k->key = arena_dup(arena, key->data, key->len);
     k->key_len = key->len;
     enum err_code code = k->key && renumber_all(k, p) ? fuse(k, p, e) : err_oom(e);
+    if (code == ERR_OK && s->engine->backend->ops->wholes_bound && !find_wholes(k, p))
+        code = err_oom(e);
     if (code == ERR_OK && (!make_several(k, s->device, p) || !measure(k)))
         code = err_oom(e);
     if (code == ERR_OK)

@@ -179,6 +179,41 @@ void json_put_i64_list(struct json_writer *w, size_t n, const int64_t *v)
     json_close_list(w);
 }
 
+void json_put_value(struct json_writer *w, struct json v)
+{
+    size_t n;
+    const char *text = json_text(v, &n);
+    bool yes = false;
+    switch (json_kind(v)) {
+    case JSON_LIST:
+        json_open_list(w);
+        for (struct json x = json_first(v); json_present(x); x = json_next(x))
+            json_put_value(w, x);
+        json_close_list(w);
+        return;
+    case JSON_OBJECT:
+        json_open_object(w);
+        for (struct json x = json_first(v); json_present(x); x = json_next(x)) {
+            json_put_key(w, json_key(x));
+            json_put_value(w, x);
+        }
+        json_close_object(w);
+        return;
+    case JSON_STRING:
+        json_put_stringn(w, text, n);
+        return;
+    case JSON_NUMBER:
+        json_put_raw(w, text, n);
+        return;
+    case JSON_BOOL:
+        (void)!json_get_bool(v, &yes, NULL);
+        json_put_bool(w, yes);
+        return;
+    default:
+        json_put_null(w);
+    }
+}
+
 void json_put_member_string(struct json_writer *w, const char *name, const char *s)
 {
     json_put_key(w, name);

@@ -12,6 +12,7 @@
 
 #include "compute/base/strb.h"
 #include "compute/type/dtype.h"
+#include "protocol/json/json.h"
 
 struct json_writer {
     struct strb *out;
@@ -39,6 +40,9 @@ void json_put_scalar(struct json_writer *w, const struct scalar *s);
 void json_put_i64_list(struct json_writer *w, size_t n, const int64_t *v);
 /* Text that is JSON already, as one value. */
 void json_put_raw(struct json_writer *w, const char *text, size_t n);
+
+/* A value of a document, numbers as they were written; an absent one is null. */
+void json_put_value(struct json_writer *w, struct json v);
 
 /* key and value in one call */
 void json_put_member_string(struct json_writer *w, const char *name, const char *s);

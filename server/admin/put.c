@@ -69,7 +69,7 @@ void put_others_array(struct json_writer *w, struct server *server, const char *
     json_put_member_string(w, "owner", owner);
     put_time(w, "last_used", array_used_us(h->array));
     json_put_key(w, "array");
-    meta_put(w, h);
+    meta_put(w, h, true);
     json_put_key(w, "shares");
     json_open_list(w);
     share_each(server->shares, h->id, put_share, w);

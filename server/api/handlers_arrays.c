@@ -8,6 +8,7 @@
 #include "server/body/grid_json.h"
 #include "server/body/meta.h"
 #include "server/body/request.h"
+#include "server/labels/labels.h"
 #include "server/server.h"
 
 static enum err_code get_page(struct request *req, struct page *page, void *ret, struct err *e)
@@ -20,7 +21,7 @@ static enum err_code get_page(struct request *req, struct page *page, void *ret,
 
 static void put_entry(struct json_writer *w, const void *handle)
 {
-    meta_put(w, handle);
+    meta_put(w, handle, true);
 }
 
 static uint64_t number_of(const void *handle)
@@ -162,7 +163,7 @@ static enum err_code resize(struct request *req, struct err *e)
     TRY(handle_writable(&h, e));
     if (array_buffer_shared(h.array))
         return err_set(e, ERR_CONFLICT, "the array cannot be resized while views of it exist");
-    TRY(meta_reserve(&meta, e));
+    TRY(meta_reserve(&meta, labels_size(h.labels), e));
     TRY(resized(s, h.array, &shape, &fresh, e));
     array_take_place(fresh, h.array);
     TRY(handle_set_array(s->handles, h.id, h.array, fresh, &guard, &after, e));
@@ -205,6 +206,7 @@ static enum err_code copy(struct request *req, struct err *e)
     TRY(request_body(req, true, &body, e));
     TRY(read_copy(s, body, &spec.name, e));
     TRY(engine_copy(s->stream, s->account, h.array, &a, e));
+    spec.labels = h.labels;
     return meta_reply_added(req, s, a, &spec, e);
 }
 
@@ -243,7 +245,7 @@ static enum err_code swap(struct request *req, struct err *e)
     TRY(handle_writable(&a, e));
     if (handle_writable(&b, e) != ERR_OK)
         return err_prefix(e, "/with");
-    TRY(meta_reserve(&meta, e));
+    TRY(meta_reserve(&meta, labels_size(a.labels), e));
     if (engine_swap(s->stream, a.array, b.array, e) != ERR_OK)
         return err_prefix(e, "/with");
     meta_reply_reserved(req, 200, &a, false, &meta);

@@ -17,6 +17,7 @@
 #include "server/body/request.h"
 #include "server/config.h"
 #include "server/http/wakeup.h"
+#include "server/labels/labels_read.h"
 #include "server/server.h"
 #include "server/work/memory_pressure.h"
 
@@ -109,14 +110,23 @@ static void target_clear(struct target *t)
 
 /* Gives the array its handle and replies with the metadata, or with the error. Takes the caller's
  * reference to the array and clears the target. */
-static void reply(struct request *req, struct target *take_t, struct array *take_array)
+static void reply(struct request *req, struct target *take_t, const struct labels_patch *said,
+                  struct array *take_array)
 {
     struct err e = ERR_INIT;
+    _cleanup_labels_ struct labels *labels = NULL;
+    enum err_code code =
+        labels_given(said) ? labels_make(NULL, said, &take_array->view, &labels, &e) : ERR_OK;
     struct handle_guard guard = {may_replace, take_t};
     struct handle_spec spec = {.name = take_t->name[0] ? take_t->name : NULL,
                                .policy = take_t->put ? NAME_REPLACE : NAME_NEW,
-                               .guard = take_t->put ? &guard : NULL};
-    if (meta_reply_added(req, take_t->session, take_array, &spec, &e) != ERR_OK)
+                               .guard = take_t->put ? &guard : NULL,
+                               .labels = labels};
+    if (code == ERR_OK)
+        code = meta_reply_added(req, take_t->session, take_array, &spec, &e);
+    else if (said->from_query)
+        e.pointer[0] = '\0';
+    if (code != ERR_OK)
         http_reply_error(req, &e);
     array_unref(take_array);
     target_clear(take_t);
@@ -132,6 +142,7 @@ struct create {
     bool failed;
     struct err err;
     struct create_spec spec;
+    struct labels_patch labels;
     struct json_array_data data; /* .data is the creation's until it is uploaded */
     struct data_staging staging;
     struct upload *upload;
@@ -164,7 +175,7 @@ static void moved(struct request *req)
         return;
     }
     c->made = NULL;
-    reply(req, &c->target, a);
+    reply(req, &c->target, &c->labels, a);
 }
 
 static void begin_move(struct request *req)
@@ -184,7 +195,7 @@ static void finish(struct request *req, struct array *take_array)
         http_offload_long(req, begin_move); /* slow: the move pins memory */
         return;
     }
-    reply(req, &c->target, take_array);
+    reply(req, &c->target, &c->labels, take_array);
 }
 
 /* Gives the elements the ghosts that the body specifies. */
@@ -282,6 +293,7 @@ static enum err_code read_json(struct request *req, struct create *c, struct err
     if (json_kind(doc) != JSON_OBJECT)
         return json_err(doc, e, ERR_BAD_FIELD, "the body must be a JSON object");
     TRY(create_spec_read(doc, reader != NULL, &from, &c->spec, e));
+    TRY(meta_labels(req, c->target.session, doc, &c->labels, e));
     TRY(meta_location(doc, &c->host, e));
     TRY(meta_name(doc, &name, e));
     if (name)
@@ -359,7 +371,8 @@ static enum err_code read_location(const struct request *req, int *ret_host, str
 static enum err_code create(struct request *req, struct err *e)
 {
     static const char *const json_query[] = {"name", NULL};
-    static const char *const bytes_query[] = {"name", "dtype", "shape", "location", NULL};
+    static const char *const bytes_query[] = {"name",   "dtype", "shape", "location", "attrs",
+                                              "coords", "dims",  "units", NULL};
     enum data_format format;
     struct create *c = arena_alloc(req->arena, sizeof *c);
     if (!c)
@@ -377,6 +390,7 @@ static enum err_code create(struct request *req, struct err *e)
     struct session *s = c->target.session;
     if (format != DATA_JSON) {
         TRY(read_location(req, &c->host, e));
+        TRY(meta_labels_of_query(req, s, &c->labels, e));
         data_accept_create(req, s->stream, s->account, format, finish);
         return ERR_OK;
     }

@@ -100,7 +100,7 @@ static enum err_code put(struct request *req, struct err *e)
     TRY(condition_check(&condition, h.array, &region, e));
     data_accept_into(req, s, &h, &region, format);
     s = NULL; /* data_reply has taken both */
-    h.array = NULL;
+    h = (struct handle){0};
     return ERR_OK;
 }
 

@@ -17,6 +17,7 @@
 #include "server/body/request.h"
 #include "server/config.h"
 #include "server/http/wakeup.h"
+#include "server/labels/labels.h"
 #include "server/look/picture.h"
 #include "server/server.h"
 
@@ -176,7 +177,7 @@ static enum err_code evaluate(struct request *req, struct evaluation *v, struct 
     b->request.watch = &v->watch;
     enum err_code code = ERR_OK;
     if (!v->meta.data && (b->has_out || b->name || (b->reply == MEDIA_JSON && !b->inline_data)))
-        code = meta_reserve(&v->meta, e);
+        code = meta_reserve(&v->meta, labels_size(b->out.labels), e);
     if (code == ERR_OK)
         code = engine_evaluate(b->reader.session->stream, b->reader.session->account, &b->request,
                                &v->result, &times, b->has_out ? request_work_done : NULL, NULL, e);

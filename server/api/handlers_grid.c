@@ -4,6 +4,7 @@
 #include "server/api/handlers.h"
 #include "server/body/meta.h"
 #include "server/body/request.h"
+#include "server/labels/labels.h"
 #include "server/server.h"
 
 /* --- layouts --- */
@@ -138,7 +139,7 @@ static enum err_code fill_ghost(struct request *req, struct err *e)
     if (json_present(body))
         TRY(json_check_members(body, NULL, 0, e));
     TRY(handle_writable(&h, e));
-    TRY(meta_reserve(&meta, e));
+    TRY(meta_reserve(&meta, labels_size(h.labels), e));
     TRY(engine_fill_ghost(s->stream, s->account, h.array, request_work_done, NULL, e));
     meta_reply_reserved(req, 200, &h, false, &meta);
     return ERR_OK;

@@ -13,7 +13,9 @@
 #include "server/body/grid_json.h"
 #include "server/body/meta.h"
 #include "server/body/request.h"
+#include "server/config.h"
 #include "server/jobs/jobs.h"
+#include "server/labels/labels_read.h"
 #include "server/store/lease_use.h"
 
 /* The array under its new boundary and spacing; *ret stays NULL where the body has neither. */
@@ -36,6 +38,31 @@ static enum err_code read_grid(struct json body, struct array *a, struct array *
     return ERR_OK;
 }
 
+/* The changes to make once all checks have passed. */
+struct patch {
+    struct session *session;
+    struct handle handle; /* before the change */
+    const char *name;
+    int read_only, host; /* 0, 1; -1: unchanged */
+    struct array *changed;
+    struct labels_patch labels;
+    enum lease_access access;
+    struct strb meta;
+    struct request_move move;
+    bool leaves; /* the reply does not wait for the end of the move */
+};
+
+/* Every value in turn must be what the handle can have now. */
+static enum err_code read_labels(struct request *req, struct json body, struct patch *p,
+                                 struct err *e)
+{
+    _cleanup_labels_ struct labels *made = NULL;
+    TRY(meta_labels(req, p->session, body, &p->labels, e));
+    if (!labels_given(&p->labels))
+        return ERR_OK;
+    return labels_make(p->handle.labels, &p->labels, &p->handle.array->view, &made, e);
+}
+
 /* ret_read_only, ret_host: 0, 1, or unchanged. */
 static enum err_code read_patch(struct json body, const char **ret_name, int *ret_read_only,
                                 int *ret_host, struct err *e)
@@ -44,7 +71,8 @@ static enum err_code read_patch(struct json body, const char **ret_name, int *re
     bool read_only;
     *ret_name = NULL;
     *ret_read_only = -1;
-    TRY(JSON_MEMBERS(body, e, "name", "read_only", "location", "boundary", "spacing"));
+    TRY(JSON_MEMBERS(body, e, "name", "read_only", "location", "boundary", "spacing", "attrs",
+                     "coords", "dims", "units"));
     if (json_kind(json_member(body, "name")) == JSON_NULL)
         *ret_name = "";
     else
@@ -56,26 +84,14 @@ static enum err_code read_patch(struct json body, const char **ret_name, int *re
     return meta_location(body, ret_host, e);
 }
 
-/* Renaming concerns the session alone; everything else affects the users of the array. */
+/* But for a move: renaming concerns the session alone; everything else affects the users of the
+ * array. */
 static enum lease_access access_of(struct json body)
 {
-    if (json_present(json_member(body, "location")))
-        return LEASE_PLACE;
-    return json_count(body) > (json_present(json_member(body, "name")) ? 1 : 0) ? LEASE_WRITE
-                                                                                : LEASE_LOOK;
+    const size_t aside = (size_t)json_present(json_member(body, "name")) +
+                         (size_t)json_present(json_member(body, "location"));
+    return json_count(body) > aside ? LEASE_WRITE : LEASE_LOOK;
 }
-
-/* The changes to make once all checks have passed. */
-struct patch {
-    struct session *session;
-    struct handle handle; /* before the change */
-    const char *name;
-    int read_only, host; /* 0, 1; -1: unchanged */
-    struct array *changed;
-    struct strb meta;
-    struct request_move move;
-    bool leaves; /* the reply does not wait for the end of the move */
-};
 
 static void patch_free(void *state)
 {
@@ -121,11 +137,14 @@ static void apply(struct request *req)
     struct err e = ERR_INIT;
     struct terms terms = {.condition = condition_of(req),
                           .claim = request_claim(req),
-                          .access = p->read_only >= 0 || p->changed ? LEASE_WRITE : LEASE_LOOK,
+                          .access = p->access,
                           .protects = p->read_only > 0};
     struct handle_guard guard = {agree, &terms};
-    struct handle_change change = {
-        .name = p->name, .read_only = p->read_only, .old = p->handle.array, .array = p->changed};
+    struct handle_change change = {.name = p->name,
+                                   .read_only = p->read_only,
+                                   .old = p->handle.array,
+                                   .array = p->changed,
+                                   .labels = labels_given(&p->labels) ? &p->labels : NULL};
     _cleanup_handle_ struct handle after = {0};
     enum err_code code =
         handle_update(p->session->handles, p->handle.id, &change, &guard, &after, &e);
@@ -198,11 +217,14 @@ static enum err_code check(struct request *req, struct patch *p, struct err *e)
     TRY(request_own_array(req, LEASE_LOOK, &p->session, &p->handle, e));
     TRY(request_body(req, false, &body, e));
     TRY(read_patch(body, &p->name, &p->read_only, &p->host, e));
-    TRY(request_leased(req, p->handle.array, access_of(body), e));
+    p->access = access_of(body);
+    TRY(request_leased(req, p->handle.array, p->host < 0 ? p->access : LEASE_PLACE, e));
     TRY(read_grid(body, p->handle.array, &p->changed, e));
+    TRY(read_labels(req, body, p, e));
     TRY(condition_guard(&condition, p->handle.array, e));
     TRY(may_rename(p->session, &p->handle, p->name, e));
-    return meta_reserve(&p->meta, e);
+    const size_t more = labels_given(&p->labels) ? (size_t)req->server->config->max_attrs : 0;
+    return meta_reserve(&p->meta, labels_size(p->handle.labels) + more, e);
 }
 
 void array_patch(struct request *req)

@@ -96,7 +96,7 @@ static enum err_code make_reply(void *user, struct program_slice *made, struct e
         struct handle *h = &s->made[s->n_made];
         TRY(handle_add(s->body.session->handles, a, &spec, h, NULL, e));
         s->n_made++;
-        meta_put(&w, h);
+        meta_put(&w, h, false);
     }
     json_close_object(&w);
     json_close_object(&w);

@@ -14,6 +14,7 @@
 #include "server/api/handlers.h"
 #include "server/keeper/hold.h"
 #include "server/kept/journal_writer.h"
+#include "server/login/logins.h"
 #include "server/server.h"
 #include "server/state/state.h"
 #include "server/store/auth.h"
@@ -182,6 +183,14 @@ static double uptime(const struct server *server)
     return (double)(clock_date_us() - server->started_us) * 1e-6;
 }
 
+static void write_logins(struct logins *t, struct strb *out)
+{
+    int64_t logins, links;
+    logins_count(t, &logins, &links);
+    gauge(out, "arrayd_logins", "Logins of browsers that are in force.", (double)logins);
+    gauge(out, "arrayd_links", "Read-only links that are in force.", (double)links);
+}
+
 void metrics_write(struct metrics *m, struct server *server, struct strb *out)
 {
     struct http_gauges g = {0};
@@ -206,6 +215,7 @@ void metrics_write(struct metrics *m, struct server *server, struct strb *out)
     gauge(out, "arrayd_arrays", "Array handles.", (double)auth_arrays(server->auth));
     gauge(out, "arrayd_sessions", "Sessions, including the default ones.",
           (double)auth_sessions(server->auth));
+    write_logins(server->logins, out);
     gauge(out, "arrayd_http_connections", "Open connections.", (double)g.connections);
     gauge(out, "arrayd_http_requests_in_flight", "Requests that have begun and not ended.",
           (double)g.in_flight);

@@ -2,24 +2,38 @@
  * role. */
 #include "server/api/handlers.h"
 #include "server/http/http.h"
+#include "server/login/login.h"
+#include "server/page/page.h"
 
 const struct route route_table[] = {
     {"GET", "/healthz", BODY_NONE, service_healthz, "/healthz", ACCESS_ANYBODY},
     {"GET", "/readyz", BODY_NONE, service_readyz, "/readyz", ACCESS_ANYBODY},
     {"GET", "/metrics", BODY_NONE, metrics_get, "/metrics", ACCESS_OPERATOR},
     {"GET", "/openapi.json", BODY_NONE, service_openapi, "/openapi.json", ACCESS_ANYBODY},
-    {"GET", "/v1/info", BODY_NONE, service_info, "/v1/info"},
+    {"GET", "/", BODY_NONE, page_get, "/", ACCESS_ANYBODY},
+    {"GET", "/page/{file}", BODY_NONE, page_file_get, "/page/{file}", ACCESS_ANYBODY},
+    {"GET", "/v1/info", BODY_NONE, service_info, "/v1/info", .shown = SHOWN_WHOLE},
+
+    {"POST", "/v1/login", BODY_BUFFERED, login_post, "/v1/login", ACCESS_ANYBODY,
+     .most_body = LOGIN_BODY},
+    {"GET", "/v1/login", BODY_NONE, login_get, "/v1/login", ACCESS_GUEST, .shown = SHOWN_ALWAYS},
+    {"POST", "/v1/logout", BODY_NONE, logout_post, "/v1/logout", ACCESS_GUEST,
+     .shown = SHOWN_ALWAYS},
+    {"POST", "/v1/links", BODY_BUFFERED, link_post, "/v1/links"},
+    {"GET", "/v1/links", BODY_NONE, link_list_get, "/v1/links"},
+    {"DELETE", "/v1/links/{id}", BODY_NONE, link_delete, "/v1/links/{id}"},
 
     {"POST", "/v1/sessions", BODY_OPTIONAL, session_post, "/v1/sessions"},
-    {"GET", "/v1/sessions", BODY_NONE, session_list_get, "/v1/sessions"},
-    {"GET", "/v1/sessions/{id}", BODY_NONE, session_one_get, "/v1/sessions/{id}"},
+    {"GET", "/v1/sessions", BODY_NONE, session_list_get, "/v1/sessions", .shown = SHOWN_WHOLE},
+    {"GET", "/v1/sessions/{id}", BODY_NONE, session_one_get, "/v1/sessions/{id}",
+     .shown = SHOWN_WHOLE},
     {"DELETE", "/v1/sessions/{id}", BODY_NONE, session_one_delete, "/v1/sessions/{id}"},
     {"POST", "/v1/sessions/{id}/sync", BODY_NONE, session_sync_post, "/v1/sessions/{id}/sync"},
 
     {"POST", "/v1/arrays", BODY_STREAM, array_create, "/v1/arrays"},
-    {"GET", "/v1/arrays", BODY_NONE, array_list_get, "/v1/arrays"},
+    {"GET", "/v1/arrays", BODY_NONE, array_list_get, "/v1/arrays", .shown = SHOWN_WHOLE},
     {"PUT", "/v1/arrays/{ref}", BODY_STREAM, array_create, "/v1/arrays/{ref}"},
-    {"GET", "/v1/arrays/{ref}", BODY_NONE, array_get, "/v1/arrays/{ref}"},
+    {"GET", "/v1/arrays/{ref}", BODY_NONE, array_get, "/v1/arrays/{ref}", .shown = SHOWN_ONE},
     {"PATCH", "/v1/arrays/{ref}", BODY_BUFFERED, array_patch, "/v1/arrays/{ref}", .works = true},
     {"DELETE", "/v1/arrays/{ref}", BODY_NONE, array_delete, "/v1/arrays/{ref}"},
     {"POST", "/v1/arrays/{ref}/resize", BODY_BUFFERED, array_resize, "/v1/arrays/{ref}/resize",
@@ -38,9 +52,10 @@ const struct route route_table[] = {
     {"DELETE", "/v1/arrays/{ref}/lease", BODY_NONE, array_lease_delete, "/v1/arrays/{ref}/lease"},
     {"POST", "/v1/arrays/{ref}/export", BODY_BUFFERED, array_export_post,
      "/v1/arrays/{ref}/export"},
-    {"GET", "/v1/arrays/{ref}/data", BODY_NONE, data_get, "/v1/arrays/{ref}/data"},
+    {"GET", "/v1/arrays/{ref}/data", BODY_NONE, data_get, "/v1/arrays/{ref}/data",
+     .shown = SHOWN_ONE},
     {"GET", "/v1/arrays/{ref}/summary", BODY_NONE, summary_get, "/v1/arrays/{ref}/summary",
-     .works = true},
+     .works = true, .shown = SHOWN_ONE},
     {"PUT", "/v1/arrays/{ref}/data", BODY_STREAM, data_put, "/v1/arrays/{ref}/data"},
 
     {"POST", "/v1/snapshot", BODY_OPTIONAL, snapshot_post, "/v1/snapshot", ACCESS_OPERATOR},
@@ -73,16 +88,18 @@ const struct route route_table[] = {
     {"POST", "/v1/explain", BODY_BUFFERED, explain_post, "/v1/explain"},
 
     {"POST", "/v1/programs", BODY_BUFFERED, program_post, "/v1/programs"},
-    {"GET", "/v1/jobs", BODY_NONE, job_list_get, "/v1/jobs"},
-    {"GET", "/v1/jobs/{id}", BODY_NONE, job_get, "/v1/jobs/{id}"},
+    {"GET", "/v1/jobs", BODY_NONE, job_list_get, "/v1/jobs", .shown = SHOWN_WHOLE},
+    {"GET", "/v1/jobs/{id}", BODY_NONE, job_get, "/v1/jobs/{id}", .shown = SHOWN_ONE},
     {"DELETE", "/v1/jobs/{id}", BODY_NONE, job_delete, "/v1/jobs/{id}"},
-    {"GET", "/v1/jobs/{id}/events", BODY_NONE, job_events_get, "/v1/jobs/{id}/events"},
+    {"GET", "/v1/jobs/{id}/events", BODY_NONE, job_events_get, "/v1/jobs/{id}/events",
+     .shown = SHOWN_ONE},
     {"POST", "/v1/jobs/{id}/resume", BODY_OPTIONAL, job_resume_post, "/v1/jobs/{id}/resume"},
 
     {"POST", "/v1/functions", BODY_BUFFERED, function_post, "/v1/functions"},
-    {"GET", "/v1/functions", BODY_NONE, function_list_get, "/v1/functions"},
+    {"GET", "/v1/functions", BODY_NONE, function_list_get, "/v1/functions", .shown = SHOWN_WHOLE},
     {"PUT", "/v1/functions/{name}", BODY_BUFFERED, function_put, "/v1/functions/{name}"},
-    {"GET", "/v1/functions/{name}", BODY_NONE, function_get, "/v1/functions/{name}"},
+    {"GET", "/v1/functions/{name}", BODY_NONE, function_get, "/v1/functions/{name}",
+     .shown = SHOWN_WHOLE},
     {"DELETE", "/v1/functions/{name}", BODY_NONE, function_delete, "/v1/functions/{name}"},
 };
 const size_t route_count = sizeof route_table / sizeof *route_table;

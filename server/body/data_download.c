@@ -509,6 +509,8 @@ static bool conditions(struct data_source *s, const struct array *a)
     if (s->type != MEDIA_OCTETS)
         return false;
     http_add_header(req, "Accept-Ranges", "bytes");
+    /* the page's policy lets it run what this daemon serves: not what its users have put there */
+    http_add_header(req, "X-Content-Type-Options", "nosniff");
     const char *range = http_header(req, "Range"), *if_range = http_header(req, "If-Range");
     if (!range || !strcmp(req->method, "HEAD") || (if_range && strcmp(if_range, etag) != 0))
         return false;

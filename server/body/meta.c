@@ -2,9 +2,12 @@
 #include "server/body/meta.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "compute/base/clock.h"
 #include "server/body/grid_json.h"
+#include "server/body/request.h"
+#include "server/config.h"
 #include "server/store/session.h"
 
 void meta_put_time(struct json_writer *w, const char *key, int64_t us)
@@ -14,7 +17,7 @@ void meta_put_time(struct json_writer *w, const char *key, int64_t us)
     json_put_member_string(w, key, text);
 }
 
-void meta_put(struct json_writer *w, const struct handle *h)
+void meta_put(struct json_writer *w, const struct handle *h, bool brief)
 {
     const struct array *a = h->array;
     int rank = a->view.rank;
@@ -32,6 +35,7 @@ void meta_put(struct json_writer *w, const struct handle *h)
     json_put_member_i64(w, "itemsize", (int64_t)dtype_size(a->dtype));
     json_put_member_i64(w, "alignment", grid_alignment(a->grid, &a->view, dtype_size(a->dtype)));
     grid_json_put(w, a->grid, rank);
+    labels_put(w, h->labels, brief);
     if (h->view_of[0])
         json_put_member_string(w, "view_of", h->view_of);
     json_put_member_i64(w, "references", array_buffer_refs(a));
@@ -73,16 +77,16 @@ void meta_put_session(struct json_writer *w, const struct session *s)
 
 #define META_MAX 16384 /* enough for any array: 64 faces with complex values */
 
-enum err_code meta_reserve(struct strb *ret, struct err *e)
+enum err_code meta_reserve(struct strb *ret, size_t labels, struct err *e)
 {
-    return strb_reserve(ret, META_MAX) ? ERR_OK : err_oom(e);
+    return strb_reserve(ret, META_MAX + labels) ? ERR_OK : err_oom(e);
 }
 
 void meta_reply_reserved(struct request *req, int status, const struct handle *h, bool located,
                          struct strb *take)
 {
     struct json_writer w = JSON_WRITER(take);
-    meta_put(&w, h);
+    meta_put(&w, h, false);
     if (located) {
         char location[32 + ID_SIZE];
         snprintf(location, sizeof location, "/v1/arrays/%s", h->id);
@@ -97,7 +101,7 @@ enum err_code meta_reply_added(struct request *req, struct session *s, struct ar
     bool replaced = false;
     _cleanup_handle_ struct handle h = {0};
     _cleanup_strb_ struct strb meta = {0};
-    TRY(meta_reserve(&meta, e));
+    TRY(meta_reserve(&meta, labels_size(spec->labels), e));
     TRY(handle_add(s->handles, a, spec, &h, &replaced, e));
     meta_reply_reserved(req, replaced ? 200 : 201, &h, true, &meta);
     return ERR_OK;
@@ -119,6 +123,99 @@ enum err_code meta_name(struct json body, const char **ret, struct err *e)
         return ERR_OK;
     TRY(json_get_string(v, ret, NULL, e));
     return name_check(*ret, e) == ERR_OK ? ERR_OK : err_prefix(e, "/name");
+}
+
+/* --- labels --- */
+
+struct coordinates {
+    struct request *req;
+    struct session *session;
+};
+
+static enum err_code find_coordinate(void *user, const char *ref, struct label_array *ret,
+                                     struct err *e)
+{
+    const struct coordinates *c = user;
+    _cleanup_handle_ struct handle h = {0};
+    TRY(request_find(c->req, c->session, ref, &h, e));
+    *ret = (struct label_array){.rank = h.array->view.rank};
+    memcpy(ret->id, h.id, ID_SIZE);
+    memcpy(ret->shape, h.array->view.shape, sizeof ret->shape);
+    return ERR_OK;
+}
+
+static enum err_code read_labels(struct request *req, struct session *s,
+                                 const struct json of[LABEL_COUNT], struct labels_patch *ret,
+                                 struct err *e)
+{
+    struct coordinates coordinates = {req, s};
+    const struct label_finder finder = {find_coordinate, &coordinates};
+    return labels_read(req->arena, of, &finder, req->server->config->max_attrs, ret, e);
+}
+
+enum err_code meta_labels(struct request *req, struct session *s, struct json body,
+                          struct labels_patch *ret, struct err *e)
+{
+    struct json of[LABEL_COUNT];
+    labels_members(body, of);
+    return read_labels(req, s, of, ret, e);
+}
+
+/* "lat,,lon" as ["lat", null, "lon"]. */
+static void put_names(struct json_writer *w, const char *text)
+{
+    json_open_list(w);
+    bool more = *text;
+    for (const char *p = text; more;) {
+        const size_t n = strcspn(p, ",");
+        if (n)
+            json_put_stringn(w, p, n);
+        else
+            json_put_null(w);
+        more = p[n] == ',';
+        p += n + more;
+    }
+    json_close_list(w);
+}
+
+static enum err_code query_value(struct request *req, enum label k, struct json *ret, struct err *e)
+{
+    const char *text = http_query(req, label_names[k]);
+    const struct json_limits limits = request_json_limits(req);
+    struct err why = ERR_INIT;
+    _cleanup_strb_ struct strb own = {0};
+    struct json_writer w = JSON_WRITER(&own);
+    *ret = (struct json){0};
+    if (!text)
+        return ERR_OK;
+    if (k == LABEL_DIMS)
+        put_names(&w, text);
+    else if (k == LABEL_UNITS)
+        json_put_string(&w, text);
+    else
+        strb_add(&own, text);
+    if (own.failed)
+        return err_oom(e);
+    enum err_code code =
+        json_parse(req->arena, own.data ? own.data : "", own.len, &limits, ret, &why);
+    if (code == ERR_BAD_JSON)
+        return err_set(e, ERR_BAD_QUERY, "'%s' in the query: %s", label_names[k], why.message);
+    if (code != ERR_OK)
+        *e = why;
+    return code;
+}
+
+enum err_code meta_labels_of_query(struct request *req, struct session *s, struct labels_patch *ret,
+                                   struct err *e)
+{
+    struct json of[LABEL_COUNT];
+    for (int k = 0; k < LABEL_COUNT; k++)
+        TRY(query_value(req, (enum label)k, &of[k], e));
+    enum err_code code = read_labels(req, s, of, ret, e);
+    if (code != ERR_OK)
+        e->pointer[0] = '\0'; /* they are not in the body */
+    ret->from_query = true;
+    return code;
 }
 
 enum err_code meta_access(struct json body, const char *name, bool *ret_write, struct err *e)

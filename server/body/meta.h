@@ -2,7 +2,7 @@
  * properties.
  *
  * Called by the handlers and by the readers of bodies. Pure but for reference counts read from the
- * array; thread-safe. */
+ * array, and for looking up coordinates; thread-safe. */
 #ifndef ARRAYD_SERVER_META_H
 #define ARRAYD_SERVER_META_H
 
@@ -11,12 +11,14 @@
 #include "protocol/json/json.h"
 #include "protocol/json/json_writer.h"
 #include "server/http/http.h"
+#include "server/labels/labels_read.h"
 #include "server/store/handles.h"
 
 struct session;
 
-/* Writes the metadata object of GET /v1/arrays/{ref} as one value. */
-void meta_put(struct json_writer *w, const struct handle *h);
+/* Writes the metadata object of GET /v1/arrays/{ref} as one value. `brief`: for a list, without
+ * what may be long (labels_put). */
+void meta_put(struct json_writer *w, const struct handle *h, bool brief);
 
 /* The same of GET /v1/sessions/{id}. */
 void meta_put_session(struct json_writer *w, const struct session *s);
@@ -25,8 +27,9 @@ void meta_put_session(struct json_writer *w, const struct session *s);
 void meta_reply(struct request *req, int status, const struct handle *h);
 
 /* For requests that change something: reserves the memory before, so that a change is never
- * followed by an error for want of memory. `located`: with Location. */
-enum err_code meta_reserve(struct strb *ret, struct err *e) must_check;
+ * followed by an error for want of memory. `labels`: bytes of the array's (labels_size). `located`:
+ * with Location. */
+enum err_code meta_reserve(struct strb *ret, size_t labels, struct err *e) must_check;
 /* Gives the array a handle and replies with its metadata, 201 or, where it replaced another, 200.
  */
 enum err_code meta_reply_added(struct request *req, struct session *s, struct array *a,
@@ -39,6 +42,12 @@ void meta_put_time(struct json_writer *w, const char *key, int64_t us);
 
 /* The optional member "name": NULL if absent, else checked. ERR_BAD_NAME with a place. */
 enum err_code meta_name(struct json body, const char **ret, struct err *e) must_check;
+/* The optional members "attrs", "coords", "dims" and "units", or the query's parameters of these
+ * names, whose errors have no place; coordinates are among the session's arrays. */
+enum err_code meta_labels(struct request *req, struct session *s, struct json body,
+                          struct labels_patch *ret, struct err *e) must_check;
+enum err_code meta_labels_of_query(struct request *req, struct session *s, struct labels_patch *ret,
+                                   struct err *e) must_check;
 /* The member `name`, "read" or "write". */
 enum err_code meta_access(struct json body, const char *name, bool *ret_write,
                           struct err *e) must_check;

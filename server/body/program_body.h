@@ -86,6 +86,9 @@ void program_body_clear(struct program_body *b);
  * session is closed, ERR_LOCKED, ERR_READ_ONLY, ERR_CONFLICT for an array that was resized, or the
  * errors of share_get. */
 enum err_code program_may_use(const struct program_body *b, struct err *e) must_check;
+/* The handle of a target at this moment, which the caller clears; one without an array if there is
+ * none any more. */
+void program_target_now(const struct program_body *b, uint32_t target, struct handle *ret);
 /* Whether it has lost access to another principal's array that it uses. */
 bool program_has_lost(const struct program_body *b);
 

@@ -30,6 +30,15 @@ static enum err_code may_write(const struct program_body *b, uint32_t target, st
     return code == ERR_OK ? lease_check(&b->claim, a, LEASE_WRITE, e) : code;
 }
 
+void program_target_now(const struct program_body *b, uint32_t target, struct handle *ret)
+{
+    const struct array_scope scope = scope_of(b);
+    struct err e = ERR_INIT;
+    *ret = (struct handle){0};
+    if (share_get(&scope, b->targets[target].id, ret, &e) != ERR_OK)
+        *ret = (struct handle){0};
+}
+
 static enum err_code may_read(const struct program_body *b, const struct body_read *r,
                               struct err *e)
 {

@@ -239,7 +239,7 @@ enum err_code reader_target(struct reader *r, const char *ref, struct handle *re
     TRY(lease_check(&r->claim, h.array, LEASE_WRITE, e));
     TRY(handle_writable(&h, e));
     *ret = h;
-    h.array = NULL;
+    h = (struct handle){0};
     return ERR_OK;
 }
 

@@ -127,7 +127,8 @@ enum err_code request_leased(struct request *req, const struct array *a, enum le
 
 struct array_scope request_scope(const struct request *req, const struct session *s)
 {
-    return (struct array_scope){req->server->shares, req->principal, s->handles};
+    return (struct array_scope){req->by_link ? NULL : req->server->shares, req->principal,
+                                s->handles};
 }
 
 enum err_code request_find(struct request *req, struct session *s, const char *ref,
@@ -150,7 +151,7 @@ static enum err_code find_array(struct request *req, bool own, enum lease_access
     *ret_s = s;
     *ret_h = h;
     s = NULL;
-    h.array = NULL;
+    h = (struct handle){0};
     return ERR_OK;
 }
 

@@ -45,7 +45,8 @@ enum err_code request_own_array(struct request *req, enum lease_access access,
                                 struct session **ret_s, struct handle *ret_h,
                                 struct err *e) must_check;
 
-/* The arrays that the request may name, in a session. */
+/* The arrays that the request may name, in a session. A read-only link does not pass on what others
+ * share with its owner. */
 struct array_scope request_scope(const struct request *req, const struct session *s);
 /* The array that `ref` names for the request in a session, including other principals' shared
  * arrays. */

@@ -37,9 +37,10 @@
 #define LEAST_HEADER  (64u << 10)
 #define BESIDE_HEADER (16u << 10)
 /* reply bytes buffered unsent: a client that does not read would else cost megabytes */
-#define UNSENT    (512 << 10)
-#define LONG_BODY (128u << 10) /* parsing more is long work */
-#define QUIET_S   0.05 /* before an upgrade: a client that was just answered may ask again */
+#define UNSENT       (512 << 10)
+#define LONG_BODY    (128u << 10) /* parsing more is long work */
+#define QUIET_S      0.05 /* before an upgrade: a client that was just answered may ask again */
+#define LAST_WORDS_S 1.0  /* after the drain time, for replies to work that was cancelled then */
 
 /* --- a request's path --- */
 
@@ -116,7 +117,7 @@ static enum err_code admit(struct rq *q, struct err *e)
     TRY(identify(q, e));
     int64_t limit = body == BODY_NONE     ? h->config.max_ignored_body
                     : body == BODY_STREAM ? INT64_MAX
-                                          : (int64_t)h->config.max_json_body;
+                                          : (int64_t)http_body_most(q);
     if (lacks_body)
         return err_set(e, ERR_LENGTH_REQUIRED,
                        "the request needs a body: send it with a Content-Length, or chunked");
@@ -329,6 +330,8 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_c
     struct listener *l = cls;
     struct http *h = l->http;
     struct conn *c = *socket_context;
+    if (code == MHD_CONNECTION_NOTIFY_CLOSED)
+        atomic_store(&l->loop.woken, true); /* see http_loop.c */
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         const union MHD_ConnectionInfo *info =
             MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
@@ -516,7 +519,8 @@ void http_gauges(struct http *h, struct http_gauges *ret)
 }
 
 /* Cuts suspended uploads and downloads. Requests that wait for work stay: the code that works for
- * them holds pointers to them, and resumes them when it is done. */
+ * them holds pointers to them, and resumes them when it is done; those that may end before that are
+ * ended by the watch thread, as if their clients had left. */
 static void cut_transfers(struct http *h)
 {
     pthread_mutex_lock(&h->lock);
@@ -557,12 +561,15 @@ bool http_stop(struct http *h)
     http_listen_close(h);
     /* libmicrohttpd aborts the process if it is stopped while a connection is suspended. */
     atomic_store(&h->cutting, true);
-    until = clock_s() + h->config.stuck_s;
+    const double cut = clock_s();
+    until = cut + h->config.stuck_s;
     while (atomic_load(&h->inside) > 0 && clock_s() < until)
         usleep(100);
     while (atomic_load(&h->suspended) + atomic_load(&h->orphans) > 0 && clock_s() < until) {
         cut_transfers(h);
         http_drop_queued(h);
+        if (clock_s() - cut > LAST_WORDS_S)
+            atomic_store(&h->leaving, true);
         usleep(2000);
     }
     if (atomic_load(&h->suspended) + atomic_load(&h->orphans) > 0)

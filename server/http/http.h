@@ -34,6 +34,7 @@ struct asker;
 struct device_turn;
 struct memory_pressure;
 struct meter;
+struct login;
 struct principal;
 struct request;
 struct server; /* everything the daemon has: config, engine, sessions (server/server.h) */
@@ -43,7 +44,20 @@ enum body_policy { BODY_NONE, BODY_BUFFERED, BODY_OPTIONAL, BODY_STREAM };
 typedef void handler_fn(struct request *req);
 
 /* Which callers a route serves. */
-enum access { ACCESS_USER, ACCESS_OPERATOR, ACCESS_ANYBODY }; /* the last: req->principal is NULL */
+enum access {
+    ACCESS_USER,
+    ACCESS_OPERATOR,
+    ACCESS_ANYBODY, /* req->principal is NULL */
+    ACCESS_GUEST,   /* it is NULL for a caller who shows neither token nor login */
+};
+
+/* Which read-only links show it (server/login/visitor.h). */
+enum shown {
+    SHOWN_NEVER,
+    SHOWN_ALWAYS,
+    SHOWN_WHOLE, /* those that show all that their owner sees; and */
+    SHOWN_ONE,   /* those that name the array or job in the path, by its id */
+};
 
 struct route {
     const char *method;  /* "GET" (HEAD is derived), "POST", … */
@@ -55,6 +69,8 @@ struct route {
     bool works; /* it gives a device work: the handler runs when the scheduler admits the request.
                    Not for BODY_STREAM, where the body may take long to arrive: see struct http_sink
                  */
+    enum shown shown;
+    size_t most_body; /* of a body that is collected; 0: max_json_body */
 };
 
 struct query_param {
@@ -80,6 +96,8 @@ struct request {
     struct principal *principal; /* the caller (server/store/auth.h); NULL: anybody */
     uint8_t token[32];           /* for auth.c: the hash of the accepted token */
     _Atomic uint64_t edition;    /* for auth.c: the last edition of the accounts that accepted it */
+    bool by_link; /* for auth.c: by a read-only link, which is good as long as the account lasts */
+    struct login *login; /* it came with a cookie (server/login/logins.h); NULL: with a token */
 
     /* Server-Timing, milliseconds; negative: not reported. device: shown as `gpu` or `cpu` */
     double t_parse, t_plan, t_compile, t_device, t_copy;
@@ -100,6 +118,9 @@ struct request {
 
 /* Request header by case-insensitive name, or NULL. Repeated headers are joined by ", ". */
 const char *http_header(struct request *req, const char *name);
+
+bool http_is_encrypted(const struct request *req); /* by TLS */
+void http_last(struct request *req);               /* the connection ends with the reply */
 
 /* Query parameter, or NULL. */
 const char *http_query(const struct request *req, const char *key);
@@ -279,7 +300,8 @@ struct http_user {
 struct http_calls {
     const struct route *routes; /* the table, valid until http_stop */
     size_t n_routes;
-    /* Finds the caller: sets req->principal and *ret, which is zeroed. *whose is the user who last
+    /* Finds the caller: sets req->principal and *ret, which is zeroed and stays so for a guest, who
+     * is nobody. *whose is the user who last
      * used the connection (NULL: none) and is set to this one. After an error the connection is
      * closed. */
     enum err_code (*identify)(struct request *req, struct principal **whose, struct http_user *ret,

@@ -19,6 +19,12 @@ static void refuse(struct rq *q, enum err_code code, const char *detail)
     (void)state_move(&q->state, PLACE_BODY, PLACE_DRAIN); /* else it was cut meanwhile */
 }
 
+size_t http_body_most(const struct rq *q)
+{
+    const size_t most = q->r.route->most_body, all = q->http->config.max_json_body;
+    return most && most < all ? most : all;
+}
+
 enum err_code http_body_quota(const struct rq *q, struct err *e)
 {
     return err_set(e, ERR_QUOTA, "the body is larger than the %lld bytes allowed (quota body)",
@@ -37,7 +43,7 @@ static enum err_code check_quota(const struct rq *q, size_t n, struct err *e)
  * little costs little. */
 static bool buffer(struct rq *q, const char *bytes, size_t n)
 {
-    size_t limit = q->http->config.max_json_body, need = q->r.body_len + n;
+    size_t limit = http_body_most(q), need = q->r.body_len + n;
     if (need > limit) {
         refuse(q, ERR_TOO_LARGE, "the body is larger than this route accepts: see max_json_body");
         return true;

@@ -135,8 +135,8 @@ struct pace {
     int64_t samples[RATE_SAMPLES + 1];
     int n;
     double next;
-    uint64_t rounds;  /* of the listener, at the last look that found nothing unread; 0: none */
-    int64_t received; /* of the body, then */
+    uint64_t rounds; /* of the listener, at the first look since which bytes wait unread; 0: none */
+    int64_t read;    /* of the connection by then, and of the body */
 };
 
 struct rq {
@@ -208,7 +208,8 @@ struct http {
 
     _Atomic int64_t connections, clients, in_flight, suspended, orphans; /* clients: not of admin */
     _Atomic int inside;                                                  /* callbacks running */
-    _Atomic bool cutting;       /* stopping, and the drain time is over */
+    _Atomic bool cutting;       /* stopping, and the drain time is over; */
+    _Atomic bool leaving;       /* what was cancelled then has had time to say so, too */
     _Atomic uint64_t last_conn; /* connection that sent the last request, and when (ns) */
     _Atomic uint64_t last_begun_ns;
     _Atomic bool stopping;
@@ -326,6 +327,7 @@ bool http_is_revoked(struct rq *q);    /* its token is revoked, and it may be en
 /* http_body.c: one libmicrohttpd call with bytes of the body; false: close the connection. */
 bool http_body_bytes(struct rq *q, const char *bytes, size_t *n);
 enum err_code http_body_quota(const struct rq *q, struct err *e) must_check;
+size_t http_body_most(const struct rq *q);   /* bytes of a body that is collected */
 enum run_result http_sink_end(struct rq *q); /* the whole body went into the sink */
 
 /* http_loop.c: the thread that calls libmicrohttpd; after http_loop_stop nothing does. */

@@ -120,6 +120,12 @@ const char *http_unix_peer(const struct request *req, uid_t *ret_uid)
     return c->listener->unix_path;
 }
 
+bool http_is_encrypted(const struct request *req)
+{
+    const struct conn *c = rq_of_const(req)->conn;
+    return c && c->listener->tls;
+}
+
 /* --- TCP --- */
 
 static bool loopback(const struct sockaddr *a)

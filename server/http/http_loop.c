@@ -10,10 +10,14 @@
  * resumes one wakes the thread: by `woken`, and where it is `asleep` by the eventfd as well. Nor
  * does 0.9.75 then refuse a chunk whose first line fills the connection's memory, but asks to be
  * called again and again: the watch thread ends such a request, and meanwhile calls that lead to
- * nothing are made at intervals. */
+ * nothing are made at intervals.
+ *
+ * At its limit of connections, or of the process's descriptors, libmicrohttpd takes the listening
+ * socket out of the epoll set, and puts it back when it is called after one has ended: so the end
+ * of a connection, which may be the last thing that the set tells, wakes the thread, too; and for
+ * descriptors that others release it does not rest for long. */
 #include <microhttpd.h>
 
-#include <limits.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -24,15 +28,16 @@
 
 #define MOST_IN_VAIN 4096 /* with TLS a long reply needs a round for each 16 KiB */
 #define VAIN_MS      1
+#define LONGEST_MS   1000
 #define CROWD        6 /* callbacks: more than two requests have */
 
 /* How long libmicrohttpd need not be called unless something happens: milliseconds, for poll. */
 static int rest_ms(struct listener *l)
 {
     MHD_UNSIGNED_LONG_LONG ms;
-    if (MHD_get_timeout(l->mhd, &ms) != MHD_YES)
-        return -1;
-    return ms < INT_MAX ? (int)ms : INT_MAX;
+    if (MHD_get_timeout(l->mhd, &ms) != MHD_YES || ms > LONGEST_MS)
+        return LONGEST_MS;
+    return (int)ms;
 }
 
 /* Whether something happens within the configured time after the last request's step: with a device

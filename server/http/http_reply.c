@@ -90,6 +90,11 @@ void http_reply_json(struct request *req, int status, struct strb *take_body)
     http_reply_text(req, status, "application/json", take_body);
 }
 
+void http_last(struct request *req)
+{
+    rq_of(req)->must_close = true;
+}
+
 void http_reply_empty(struct request *req, int status)
 {
     take_reply(rq_of(req), status, NULL);

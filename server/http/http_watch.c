@@ -8,9 +8,10 @@
  * by hand, once this thread has won the step to CUT (http_state.h), and the socket is shut down,
  * which libmicrohttpd then sees as a close.
  *
- * A waiting request waits until its client has disconnected, its time is over, or its token is
- * revoked. libmicrohttpd does not watch a suspended connection, so this thread wakes requests that
- * must end. It holds a request while it checks, so that nothing resumes and changes it meanwhile.
+ * A waiting request waits until its client has disconnected, its time is over, its token is
+ * revoked, or the time for open requests is over at the end of the process. libmicrohttpd does not
+ * watch a suspended connection, so this thread wakes requests that must end. It holds a request
+ * while it checks, so that nothing resumes and changes it meanwhile.
  *
  * Over TCP, a client that has closed its connection and one that has only closed its sending side
  * look alike: a FIN arrived. A waiting client is then taken for disconnected, as by nginx and Go's
@@ -157,15 +158,19 @@ static const char *sent_slowly(struct rq *q, const struct http_config *cfg, doub
 static bool stuck(const struct conn *c, struct rq *q)
 {
     int unread = 0;
-    int64_t received = atomic_load_explicit(&q->in.received, memory_order_relaxed);
     uint64_t rounds = atomic_load_explicit(&c->listener->loop.rounds, memory_order_relaxed);
-    bool waits = q->chunked && ioctl(c->fd, FIONREAD, &unread) == 0 && unread > 0 &&
-                 received == q->pace.received && q->pace.rounds;
-    if (!waits) {
-        q->pace.rounds = rounds;
-        q->pace.received = received;
+    if (!q->chunked || ioctl(c->fd, FIONREAD, &unread) != 0 || unread == 0) {
+        q->pace.rounds = 0;
+        return false;
     }
-    return waits && rounds - q->pace.rounds >= STUCK_ROUNDS;
+    int64_t read = (int64_t)received(c->fd);
+    read = atomic_load_explicit(&q->in.received, memory_order_relaxed) + (read ? read - unread : 0);
+    if (!q->pace.rounds || read != q->pace.read) { /* these may have arrived just now */
+        q->pace.rounds = rounds;
+        q->pace.read = read;
+        return false;
+    }
+    return rounds - q->pace.rounds >= STUCK_ROUNDS;
 }
 
 /* As libmicrohttpd from 1.0 does by itself: a reply, and the end, since where the body ends is
@@ -221,7 +226,8 @@ static void watch_waiting(const struct conn *c, struct rq *q)
         watch_queued(c, q);
         return;
     }
-    bool left = q->r.abandon && presence(c) != PRESENT, late = !left && http_is_late(q);
+    const bool cut = atomic_load(&q->http->leaving);
+    bool left = q->r.abandon && (cut || presence(c) != PRESENT), late = !left && http_is_late(q);
     bool revoked = !left && http_is_revoked(q);
     if (left)
         atomic_store(&q->dropped, true);

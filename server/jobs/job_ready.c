@@ -94,7 +94,7 @@ static enum err_code take_snapshot(struct user_job *j, const struct body_snapsho
 {
     const struct session *session = j->body.session;
     struct program *p = j->body.program;
-    _cleanup_handle_ struct handle h = {0};
+    _cleanup_handle_ struct handle h = {0}, of = {0};
     _cleanup_array_ struct array *copy = NULL;
     struct array *home;
     TRY(engine_copy(session->stream, session->account, program_made(p, s->target), &copy, e));
@@ -104,10 +104,16 @@ static enum err_code take_snapshot(struct user_job *j, const struct body_snapsho
     *made = (struct kept_snapshot){.step = step};
     strncpy(made->name, program_target(p, s->target, &home), NAME_SIZE - 1);
     id_make('a', made->id);
-    const struct handle_spec spec = {.policy = NAME_NEW, .id = made->id};
+    program_target_now(&j->body, s->target, &of);
+    struct handle_spec spec = {.policy = NAME_NEW, .id = made->id, .labels = of.labels};
     enum err_code code = job_keep_snapshot(j, made, e);
     if (code == ERR_OK)
         code = handle_add(session->handles, copy, &spec, &h, NULL, e);
+    if ((code == ERR_QUOTA || code == ERR_OUT_OF_MEMORY) &&
+        spec.labels) { /* rather a copy without than no job */
+        spec.labels = NULL;
+        code = handle_add(session->handles, copy, &spec, &h, NULL, e);
+    }
     if (code != ERR_OK)
         unadd_snapshot(j);
     return code;

@@ -18,24 +18,12 @@
 #include "compute/base/mem.h"
 #include "compute/base/table.h"
 #include "server/journal/area.h"
+#include "server/journal/opening.h"
 #include "server/journal/owner.h"
 
 #define LEAST_WASTE  ((size_t)1 << 20)  /* bytes out of date before rewriting is worth it */
 #define CHANGES_PART 32                 /* of the log, for growth that nobody asked room for */
 #define CARRY_BYTES  ((size_t)16 << 10) /* carried over with a write, besides twice its own size */
-
-/* At the start of an area. What never changes is there twice, and so is what does, so that no
- * single damaged byte hides a whole log. */
-struct mark {
-    char magic[8];
-    uint32_t version, version_again;
-    uint64_t salt, salt_again;
-};
-struct opening {
-    struct mark marks[2];
-    _Atomic uint64_t end, end_again; /* bytes of records behind the opening */
-};
-static const char magic[8] = {'a', 'r', 'r', 'a', 'y', 'd', '-', 'J'};
 
 struct log {
     struct area area;
@@ -67,6 +55,7 @@ struct journal {
     struct slot *carry; /* the next to be carried over */
     uint64_t attempt;   /* number of the last rewriting begun, */
     uint64_t done;      /* and of the one that made `log`; 0: none did */
+    uint32_t version;   /* of both logs */
     bool read_only;     /* it is another process's */
     struct slot *slots;
     struct owner *owners;
@@ -112,15 +101,7 @@ static enum err_code log_new(struct journal *j, struct log *ret, struct err *e)
         area_close(&l.area);
         return code;
     }
-    struct mark m = {.version = JOURNAL_VERSION,
-                     .version_again = JOURNAL_VERSION,
-                     .salt = l.salt,
-                     .salt_again = l.salt};
-    memcpy(m.magic, magic, sizeof magic);
-    struct opening *o = (struct opening *)l.area.at;
-    atomic_store(&o->end, 0);
-    atomic_store(&o->end_again, 0);
-    o->marks[0] = o->marks[1] = m;
+    opening_write((struct opening *)l.area.at, j->version, l.salt);
     *ret = l;
     return ERR_OK;
 }
@@ -435,36 +416,13 @@ void journal_each(struct journal *j, uint8_t kind,
     pthread_mutex_unlock(&j->lock);
 }
 
-static bool is_mark(const struct mark *m)
-{
-    return memcmp(m->magic, magic, sizeof magic) == 0 && m->version == m->version_again &&
-           m->salt == m->salt_again;
-}
-
-/* Of a mapped log. */
-static enum err_code check_opening(const struct area *a, uint64_t *ret_salt, struct err *e)
-{
-    const struct opening *o = (const struct opening *)a->at;
-    const struct mark *m = a->size < sizeof *o     ? NULL
-                           : is_mark(&o->marks[0]) ? &o->marks[0]
-                           : is_mark(&o->marks[1]) ? &o->marks[1]
-                                                   : NULL;
-    if (!m)
-        return err_set(e, ERR_STATE, "this is no journal");
-    if (m->version != JOURNAL_VERSION)
-        return err_set(e, ERR_CONFLICT, "the journal is of version %u, this program knows %d",
-                       m->version, JOURNAL_VERSION);
-    *ret_salt = m->salt;
-    return ERR_OK;
-}
-
 enum err_code journal_check(int fd, struct err *e)
 {
     struct area a;
     int copy = area_duplicate(fd);
     TRY(area_adopt(copy, &a, e));
     uint64_t salt;
-    enum err_code code = check_opening(&a, &salt, e);
+    enum err_code code = opening_check(&a, &salt, e);
     area_close(&a);
     return code;
 }
@@ -520,6 +478,7 @@ static struct journal *make(const struct journal_config *config)
         return NULL;
     pthread_mutex_init(&j->lock, NULL);
     j->config = *config;
+    j->version = JOURNAL_VERSION_PLAIN;
     if (j->config.most < 2 * LEAST_WASTE)
         j->config.most = 2 * LEAST_WASTE;
     j->log.area = j->next.area = j->spare = (struct area)AREA_NONE;
@@ -551,7 +510,7 @@ enum err_code journal_read(int take_fd, struct journal **ret, struct journal_dam
     j->read_only = true;
     enum err_code code = area_adopt(take_fd, &j->log.area, e);
     if (code == ERR_OK)
-        code = check_opening(&j->log.area, &j->log.salt, e);
+        code = opening_check(&j->log.area, &j->log.salt, e);
     if (code == ERR_OK)
         code = read_log(j, &damage, e);
     if (code != ERR_OK) {
@@ -575,6 +534,19 @@ void journal_close(struct journal *j)
     area_close(&j->spare);
     pthread_mutex_destroy(&j->lock);
     mem_free(j);
+}
+
+void journal_needs(struct journal *j, uint32_t version)
+{
+    assert(version <= JOURNAL_VERSION);
+    pthread_mutex_lock(&j->lock);
+    if (version > j->version) {
+        j->version = version;
+        opening_needs((struct opening *)j->log.area.at, version);
+        if (is_rewriting(j))
+            opening_needs((struct opening *)j->next.area.at, version);
+    }
+    pthread_mutex_unlock(&j->lock);
 }
 
 int journal_fd(struct journal *j)

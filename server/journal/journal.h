@@ -20,8 +20,11 @@
 
 struct journal;
 
-/* Rises with every change that an older version would not understand, of the log or its values. */
-#define JOURNAL_VERSION 3
+/* The last version that this program understands. It rises with every change that an older one
+ * would not understand, of the log or its values. */
+#define JOURNAL_VERSION 4
+/* What a journal says that has nothing newer in it, so that older programs can take it over. */
+#define JOURNAL_VERSION_PLAIN 3
 
 struct journal_config {
     size_t most; /* bytes of the log; what is in force may take up to half of it */
@@ -56,6 +59,9 @@ int journal_fd(struct journal *j);     /* borrowed */
  * another version, as for journal_read; ERR_STATE: it is not a journal. */
 enum err_code journal_check(int fd, struct err *e) must_check;
 
+/* From now on its values are such as only programs of that version understand (up to
+ * JOURNAL_VERSION); not taken back. To be called before they are written. */
+void journal_needs(struct journal *j, uint32_t version);
 /* Sets or removes the keys, all together. ERR_OUT_OF_MEMORY: nothing was changed; the journal has
  * no more room, which is so only where it would grow, or a value has more than RECORD_VALUE_MOST
  * bytes. */

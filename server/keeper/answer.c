@@ -74,7 +74,7 @@ int answers_polled(const struct answers *a, const struct held *table, const char
     return n;
 }
 
-void answers_go_on(struct answers *a, const struct pollfd *p, int n)
+void answers_go_on(struct answers *a, const struct pollfd *p, int n, bool accepts)
 {
     const uint64_t now = clock_ns();
     const int had = a->n;
@@ -87,7 +87,7 @@ void answers_go_on(struct answers *a, const struct pollfd *p, int n)
         close(c->fd);
         *c = a->all[--a->n];
     }
-    for (int i = had; i < n; i++)
+    for (int i = had; accepts && i < n; i++)
         if (p[i].revents)
             accept_all(a, p[i].fd, now);
 }

@@ -31,8 +31,8 @@ struct answers {
  * with `prefix`. Returns how many. */
 int answers_polled(const struct answers *a, const struct held *table, const char *prefix,
                    bool accepts, struct pollfd ret[ANSWERS_POLLED]);
-/* Does what those n are ready for. */
-void answers_go_on(struct answers *a, const struct pollfd *p, int n);
+/* Does what those n are ready for; `accepts` may have ended since. */
+void answers_go_on(struct answers *a, const struct pollfd *p, int n, bool accepts);
 /* When to call answers_go_on at the latest; 0: never. */
 uint64_t answers_until(const struct answers *a);
 

@@ -562,13 +562,13 @@ static void poll_once(struct keeper *k)
         answers_polled(&k->answers, k->table, k->config.answered, from && from <= before, p + OWN);
     if (poll(p, (nfds_t)n + OWN, timeout(k, before)) < 0 && errno != EINTR)
         return;
-    answers_go_on(&k->answers, p + OWN, n);
+    if (p[1].revents & (POLLIN | POLLHUP))
+        hear(k); /* first: once the daemon is ready, no connection is its keeper's */
+    answers_go_on(&k->answers, p + OWN, n, answers_from(k) != 0);
     if (p[3].revents)
         end(k, SIGTERM);
     if (p[2].revents)
         notify_go_on();
-    if (p[1].revents & (POLLIN | POLLHUP))
-        hear(k);
     if (p[1].revents & POLLOUT)
         give(k);
     take_signals(k);

@@ -15,10 +15,11 @@
 #include "server/store/auth.h"
 #include "server/store/share.h"
 
-#define TEXT_KEPT     (16u << 10) /* a longer text is freed */
-#define PLACED        16          /* memories written together without allocating */
-#define PLACE_MOST    704         /* bytes of a record of a memory */
-#define PROGRESS_MOST 2048        /* and of a job's progress, but for the longest errors */
+#define TEXT_KEPT      (16u << 10) /* a longer text is freed */
+#define PLACED         16          /* memories written together without allocating */
+#define PLACE_MOST     704         /* bytes of a record of a memory */
+#define PROGRESS_MOST  2048        /* and of a job's progress, but for the longest errors */
+#define VERSION_LABELS 4           /* of a journal: older programs would lose them without a word */
 
 struct journal_writer {
     struct observer observer;
@@ -120,6 +121,8 @@ static void put_array(void *user, const char *principal, const struct handle_ima
         n++;
     }
     if (now) {
+        if (now->labels)
+            journal_needs(k->journal, VERSION_LABELS);
         kept_put_array(&w, now, (int64_t)array_memory_id(now->array), true);
         items[n] = (struct record_item){RECORD_ARRAY, keys[n], 0, k->text.data, k->text.len};
         items[n].key_len = make_key(keys[n], principal, now->id, NULL);

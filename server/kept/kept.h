@@ -50,12 +50,17 @@ void kept_put_memory(struct json_writer *w, const struct kept_memory *m);
  * are spread over the others. */
 enum err_code kept_read_session(struct json v, int n_devices, struct session *ret,
                                 struct err *e) must_check;
-/* All but the array itself. */
+/* All but the array itself; the labels are a reference (handle_image_clear). */
 struct kept_handle {
     struct handle_image image;
     int64_t memory; /* its number */
     int64_t buffer; /* array_buffer_id, in that process; only in the journal */
 };
+static inline void kept_handle_clear(struct kept_handle *h)
+{
+    handle_image_clear(&h->image);
+}
+#define _cleanup_kept_handle_ __attribute__((cleanup(kept_handle_clear)))
 enum err_code kept_read_handle(struct json v, struct kept_handle *ret, struct err *e) must_check;
 /* The array; `base`: its memory, as an array of bytes. */
 enum err_code kept_read_array(struct json v, struct array *base, struct array **ret,

@@ -7,6 +7,7 @@
 #include "server/config.h"
 #include "server/kept/kept.h"
 #include "server/kept/member.h"
+#include "server/labels/labels.h"
 
 enum err_code kept_read_session(struct json v, int n_devices, struct session *ret, struct err *e)
 {
@@ -47,7 +48,9 @@ enum err_code kept_read_handle(struct json v, struct kept_handle *ret, struct er
     TRY(member_i64_given(v, "restored_us", &h->restored_us, e));
     ret->buffer = ret->memory;
     TRY(member_i64_given(v, "buffer", &ret->buffer, e));
-    return h->name[0] ? name_check(h->name, e) : ERR_OK;
+    if (h->name[0])
+        TRY(name_check(h->name, e));
+    return labels_restore(v, &h->labels, e);
 }
 
 static enum err_code read_grid(struct json v, enum dtype dtype, int rank, struct grid **ret,

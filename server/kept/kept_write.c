@@ -3,6 +3,7 @@
 #include "server/body/function_json.h"
 #include "server/body/grid_json.h"
 #include "server/kept/kept.h"
+#include "server/labels/labels.h"
 #include "server/store/auth.h"
 
 void kept_put_session(struct json_writer *w, const struct session *s, bool live)
@@ -63,6 +64,7 @@ void kept_put_array(struct json_writer *w, const struct handle_image *h, int64_t
     json_put_member_i64(w, "created_us", h->created_us);
     json_put_member_i64(w, "seq", (int64_t)h->seq);
     kept_put_elements(w, h->array, memory, live);
+    labels_put(w, h->labels, false);
     if (live && h->restored_us)
         json_put_member_i64(w, "restored_us", h->restored_us);
     json_close_object(w);

@@ -331,7 +331,7 @@ enum err_code recover_memory(struct recovery *r, int64_t memory, int64_t buffer,
 static enum err_code restore_array(struct recovery *r, const struct item *x, struct json v,
                                    struct err *why)
 {
-    struct kept_handle h;
+    _cleanup_kept_handle_ struct kept_handle h = {0};
     struct principal *p;
     struct array *base;
     TRY(recover_owner(r, x, &p, why));
@@ -346,7 +346,6 @@ static enum err_code restore_array(struct recovery *r, const struct item *x, str
     if (h.image.name[0] && handle_check_name(s->handles, h.image.name, NAME_NEW, NULL) != ERR_OK)
         h.image.name[0] = '\0'; /* an older record, where the newer one is damaged */
     enum err_code code = handle_restore(s->handles, &h.image, why);
-    array_unref(h.image.array);
     r->report.arrays += code == ERR_OK;
     return code;
 }

@@ -115,11 +115,23 @@ static enum err_code may_read(const struct look *l, struct err *e)
     return request_leased(l->req, h->array, LEASE_READ, e);
 }
 
+/* Of this step, beside those before. Work on one stream is over in its order. */
+static void add_device_time(struct look *l)
+{
+    struct request *req = l->req;
+    double ms = req->t_device > 0 ? req->t_device : 0;
+    if (!l->download)
+        return;
+    data_times(req, l->download, true);
+    while (l->n_unmeasured > 0)
+        ms += array_device_ms(l->unmeasured[--l->n_unmeasured]);
+    req->t_device += ms;
+}
+
 static void fetched(struct look *l)
 {
     struct err e = ERR_INIT;
-    if (l->download)
-        data_times(l->req, l->download, true);
+    add_device_time(l);
     if (may_read(l, &e) != ERR_OK)
         fail(l, &e);
     else
@@ -159,6 +171,11 @@ static void fetch(struct look *l)
     fetched(l);
 }
 
+static void add(double *field, double ms)
+{
+    *field = (*field > 0 ? *field : 0) + ms;
+}
+
 static enum err_code evaluate(struct look *l, const char *text, struct array **ret, struct err *e)
 {
     _cleanup_use_ struct lease_use use = lease_use_open(l->req->server->uses);
@@ -170,8 +187,8 @@ static enum err_code evaluate(struct look *l, const char *text, struct array **r
     const struct eval_request request = {.expr = &l->expr, .env = &l->env, .dtype = -1};
     TRY(engine_evaluate(l->session->stream, l->session->account, &request, ret, &times, NULL, NULL,
                         e));
-    l->req->t_plan = times.check + times.lower;
-    l->req->t_compile = times.compile;
+    add(&l->req->t_plan, times.check + times.lower);
+    add(&l->req->t_compile, times.compile);
     return ERR_OK;
 }
 
@@ -198,7 +215,13 @@ enum err_code look_keep(struct look *l, const char *name, const char *text, stru
         return e->code;
     }
     look_name(l, name, a);
+    look_measure(l, a);
     return ERR_OK;
+}
+
+void look_measure(struct look *l, const struct array *a)
+{
+    l->unmeasured[l->n_unmeasured++] = a;
 }
 
 void look_run(struct look *l, const char *text, void (*then)(struct look *l))

@@ -37,7 +37,9 @@ struct look {
     struct download *download;
     size_t have;
     bool waited;
-    enum err_code failed; /* in look_let */
+    enum err_code failed;                       /* in look_let */
+    const struct array *unmeasured[LOOK_NAMES]; /* look_measure */
+    size_t n_unmeasured;
     void (*then)(struct look *l);
 };
 
@@ -63,6 +65,9 @@ enum err_code look_region(struct request *req, const struct array *a, struct vie
 /* Computes the infix expression into an array of that name, without waiting. */
 enum err_code look_keep(struct look *l, const char *name, const char *text,
                         struct err *e) must_check;
+/* The next result is computed from the array, and its own device time belongs to the request's. The
+ * array must live until then; at most LOOK_NAMES of them. */
+void look_measure(struct look *l, const struct array *a);
 /* Releases all but the arena's memory: part of the request's state_free. */
 void look_free(struct look *l);
 

@@ -470,6 +470,7 @@ void picture_of(struct request *req, struct session *session, struct array *take
     look_init(&s->look, req, session_ref(session));
     s->a = a;
     a = NULL;
+    look_measure(&s->look, s->a);
     if (find_channels(s, &e) != ERR_OK || read_query(s, req, &e) != ERR_OK)
         http_reply_error(req, &e);
     else

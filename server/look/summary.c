@@ -1,7 +1,10 @@
 /* One expression gives all figures, so that they are of one moment: the range of the histogram is
- * computed on the device too. The language has no scatter, so that a bin is the sum of a comparison
- * over the elements' numbers of bins, which are written once, two bytes an element. A sum is of
- * float64, exact up to 2^53, and counts as many bins as fit into that, each in bits of its own.
+ * computed on the device too. The language has no scatter, so that bins are counted by sums over
+ * the elements' numbers of bins, which are written once, two bytes an element. A sum of int64
+ * counts eight bins, each in a byte of its own: 1 shifted by eight times the bin, which is 0 for
+ * the bins of other sums. A byte counts to 255, so these are sums of rows of 255 elements; the
+ * bytes of all rows are summed as float64, exact up to 2^53, as many bins in one sum as fit into
+ * that.
  *
  * Bins are those of numpy.histogram over float64: of equal width, each with its lower edge, the
  * last with both. A division finds the bin to within one, comparisons with its edges correct it. */
@@ -9,6 +12,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "compute/base/hash.h"
@@ -23,6 +27,8 @@
 #include "server/server.h"
 
 #define STATS 14
+#define ROW   255 /* elements */
+#define BYTES 8   /* bins of an int64 */
 
 static void summary_free(void *state)
 {
@@ -70,7 +76,7 @@ static void define_figures(struct summary *s)
         look_let(l, "bad",
                  "astype([count_nonzero(isnan(x)),count_nonzero(x==inf),"
                  "count_nonzero(x==-inf)],'float64')");
-        look_let(l, "mean_", "sum(where(f,d,0))/n");
+        look_let(l, "mean_", "stack([sum(where(f,d,0))/n])[0]"); /* not divided at each element */
         look_let(l, "std_", "sqrt(sum(where(f,(d-mean_)*(d-mean_),0))/n)");
     } else {
         look_let(l, "n", "astype(%.17g,'float64')", (double)view_size(&s->a->view));
@@ -99,11 +105,11 @@ static void define_range(struct summary *s)
     look_let(l, "mid", "maximum(%s,%s)", s->has_hi && !s->has_lo ? "abs(hi0)" : "abs(lo0)", "1");
     look_let(l, "thin", "hi0-lo0<=mid*1e-15");
     if (s->has_lo == s->has_hi) {
-        look_let(l, "lo", s->has_lo ? "lo0" : "where(thin,lo0-mid*0.5,lo0)");
-        look_let(l, "hi", s->has_hi ? "hi0" : "where(thin,hi0+mid*0.5,hi0)");
+        look_let(l, "lo1", s->has_lo ? "lo0" : "where(thin,lo0-mid*0.5,lo0)");
+        look_let(l, "hi1", s->has_hi ? "hi0" : "where(thin,hi0+mid*0.5,hi0)");
     } else {
-        look_let(l, "lo", s->has_lo ? "lo0" : "where(thin,hi0-mid,lo0)");
-        look_let(l, "hi", s->has_hi ? "hi0" : "where(thin,lo0+mid,hi0)");
+        look_let(l, "lo1", s->has_lo ? "lo0" : "where(thin,hi0-mid,lo0)");
+        look_let(l, "hi1", s->has_hi ? "hi0" : "where(thin,lo0+mid,hi0)");
     }
 }
 
@@ -111,13 +117,32 @@ static void define_bins(struct summary *s)
 {
     struct look *l = &s->look;
     const long long n = s->bins;
-    look_let(l, "step", "where(isfinite(hi-lo),(hi-lo)/%lld,hi/%lld-lo/%lld)", n, n, n);
-    look_let(l, "low", "lo*0.5"); /* halves, so that no difference is beyond float64 */
-    look_let(l, "per", "1/(step*0.5)");
+    look_let(l, "step1", "where(isfinite(hi1-lo1),(hi1-lo1)/%lld,hi1/%lld-lo1/%lld)", n, n, n);
+    /* Numbers that lie in memory are not computed at each element. */
+    look_let(l, "range", "stack([lo1,hi1,step1,lo1*0.5,1/(step1*0.5)])");
+    look_let(l, "lo", "range[0]");
+    look_let(l, "hi", "range[1]");
+    look_let(l, "step", "range[2]");
+    look_let(l, "low", "range[3]"); /* halves, so that no difference is beyond float64 */
+    look_let(l, "per", "range[4]");
     look_let(l, "k0", "clip(floor((d*0.5-low)*per),0,%lld)", n - 1);
     look_let(l, "k1", "k0-astype(d<k0*step+lo,'float64')");
     look_let(l, "k2", "k1+astype((k1<%lld)&(d>=(k1+1)*step+lo),'float64')", n - 1);
-    look_let(l, "b", "reshape(astype(where((d>=lo)&(d<=hi),k2,-1),'int16'),[-1])");
+    /* The number of the bit that counts this element's bin. -8 counts nowhere: what is outside the
+     * range, and the padding of the last row. */
+    const int64_t size = view_size(&s->a->view), rows = (size + ROW - 1) / ROW;
+    const int64_t rest = rows * ROW - size;
+    look_let(l, "at", "reshape(astype(where((d>=lo)&(d<=hi),k2*8,-8),'int16'),[-1])");
+    if (rest)
+        look_let(l, "b", "reshape(concat([at,broadcast_to(astype(-8,'int16'),[%lld])]),[-1,%d])",
+                 (long long)rest, ROW);
+    else
+        look_let(l, "b", "reshape(at,[-1,%d])", ROW);
+    for (int64_t k = 0; k < n; k += BYTES) {
+        char name[16];
+        snprintf(name, sizeof name, "w%d", (int)(k / BYTES));
+        look_let(l, name, "sum(astype(1,'int64')<<astype(b-%d,'int64'),axis=1)", (int)k * 8);
+    }
     const bool floats = dtype_is_real_float(s->dtype), cut = s->has_lo || s->has_hi;
     look_let(l, "below",
              cut ? floats ? "sum(where(f&(d<lo),astype(1,'float64'),0))"
@@ -140,8 +165,9 @@ static void add_counts(struct summary *s, struct strb *out)
     for (int64_t k = 0; k < s->bins; k += s->lanes) {
         strb_add(out, k ? ",sum(" : "sum(");
         for (int64_t i = k; i < s->bins && i < k + s->lanes; i++)
-            strb_addf(out, "%swhere(b==%lld,astype(%.17g,'float64'),0)", i > k ? "+" : "",
-                      (long long)i, ldexp(1, (int)(i - k) * s->lane_bits));
+            strb_addf(out, "%sastype(w%d>>%d&255,'float64')*%.17g", i > k ? "+" : "",
+                      (int)(i / BYTES), (int)(i % BYTES) * 8,
+                      ldexp(1, (int)(i - k) * s->lane_bits));
         strb_addc(out, ')');
     }
 }

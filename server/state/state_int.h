@@ -9,7 +9,10 @@
 #include "server/state/state.h"
 #include "server/state/state_dir.h"
 
-#define STATE_VERSION 1
+/* The last format that this program understands, and that of a snapshot without labels, which
+ * older ones understand as well. */
+#define STATE_VERSION       2
+#define STATE_VERSION_PLAIN 1
 
 /* The memories of the last snapshot, by array_memory_id. state_kept.c; a pointer to NULL is an
  * empty table. One thread at a time. */

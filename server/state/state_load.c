@@ -216,7 +216,6 @@ static enum err_code enter(struct loader *l, struct principal *p, struct json v,
         h->name[0] = '\0'; /* it was passed over before, and another array has the name now */
     h->restored_us = m.file.taken_us;
     enum err_code code = handle_restore(s->handles, h, l->e);
-    array_unref(h->array);
     l->report.arrays++;
     return code;
 }
@@ -230,7 +229,7 @@ static enum err_code memory_there(const struct loader *l, struct json v, int64_t
 
 static enum err_code restore_handle(struct loader *l, struct principal *p, struct json v)
 {
-    struct kept_handle h = {0};
+    _cleanup_kept_handle_ struct kept_handle h = {0};
     TRY(kept_read_handle(v, &h, l->e));
     TRY(memory_there(l, v, h.memory));
     _cleanup_session_ struct session *s = NULL;
@@ -304,7 +303,7 @@ static enum err_code each(struct loader *l, struct principal *p, struct json v, 
  * saying so. */
 static enum err_code keep_array(struct loader *l, struct principal *p, struct json v)
 {
-    struct kept_handle h = {0};
+    _cleanup_kept_handle_ struct kept_handle h = {0};
     struct journal_writer *k = l->server->writer;
     TRY(kept_read_handle(v, &h, l->e));
     if (!writer_has_passed(k, p->name, h.image.id))
@@ -413,9 +412,9 @@ static enum err_code read_head(struct loader *l, struct arena *arena, struct jso
     struct json list;
     int64_t version;
     TRY(member_i64(doc, "arrayd_state", &version, l->e));
-    if (version != STATE_VERSION)
+    if (version < STATE_VERSION_PLAIN || version > STATE_VERSION)
         return err_set(l->e, ERR_STATE,
-                       "the snapshot has format %lld, but this version supports only format %d",
+                       "the snapshot has format %lld, but this version knows none after %d",
                        (long long)version, STATE_VERSION);
     TRY(member_i64(doc, "taken_us", &l->taken_us, l->e));
     if (json_present(json_member(doc, "beside")))

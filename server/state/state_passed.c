@@ -6,43 +6,9 @@
 
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
+#include "server/labels/labels.h"
 
 /* --- as text --- */
-
-static void put_value(struct json_writer *w, struct json v)
-{
-    size_t n;
-    const char *text = json_text(v, &n);
-    bool yes = false;
-    switch (json_kind(v)) {
-    case JSON_LIST:
-        json_open_list(w);
-        for (struct json x = json_first(v); json_present(x); x = json_next(x))
-            put_value(w, x);
-        json_close_list(w);
-        return;
-    case JSON_OBJECT:
-        json_open_object(w);
-        for (struct json x = json_first(v); json_present(x); x = json_next(x)) {
-            json_put_key(w, json_key(x));
-            put_value(w, x);
-        }
-        json_close_object(w);
-        return;
-    case JSON_STRING:
-        json_put_stringn(w, text, n);
-        return;
-    case JSON_NUMBER:
-        json_put_raw(w, text, n);
-        return;
-    case JSON_BOOL:
-        (void)!json_get_bool(v, &yes, NULL);
-        json_put_bool(w, yes);
-        return;
-    default:
-        json_put_null(w);
-    }
-}
 
 /* An object without two of its members, and still open, so that others can be added in their
  * place. */
@@ -55,7 +21,7 @@ static enum err_code keep_text(struct strb *text, struct json v, const char *but
         if (!strcmp(json_key(x), but) || !strcmp(json_key(x), and))
             continue;
         json_put_key(&w, json_key(x));
-        put_value(&w, x);
+        json_put_value(&w, x);
     }
     return text->failed ? err_oom(e) : ERR_OK;
 }
@@ -106,6 +72,7 @@ enum err_code passed_add_array(struct state_passed *t, const struct principal *p
         *memory = t->memories = m;
         TRY(keep_text(&m->text, entry, "file", "at", e));
     }
+    t->labels |= labels_in(v);
     return add(t, p, v, *memory, session, e);
 }
 

@@ -31,6 +31,7 @@ struct passed_item {
 struct state_passed {
     struct passed_item *items, *last;
     struct passed_memory *memories;
+    bool labels; /* an array has some */
 };
 
 enum err_code passed_add_function(struct state_passed *t, const struct principal *p, struct json v,

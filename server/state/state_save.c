@@ -44,6 +44,7 @@ struct saver {
     struct state_report report;
     struct state_passed *passed;
     struct state_gaps *gaps; /* or NULL */
+    bool labels;             /* any array has some */
     enum err_code code;      /* of the visit that failed */
     struct err *e;
 };
@@ -93,6 +94,7 @@ static enum err_code add_handles(struct saver *v, struct owner *o,
         if (!x->blob)
             return err_oom(e);
         memcpy(x->id, images[i].id, ID_SIZE);
+        v->labels |= images[i].labels != NULL;
         x->from = v->text.len;
         w.comma = false;
         kept_put_array(&w, &images[i], (int64_t)x->blob->number, false);
@@ -121,7 +123,7 @@ static void visit(void *user, struct principal *p)
     if (v->code == ERR_OK)
         v->code = add_handles(v, o, images, n, v->e);
     for (size_t i = 0; i < n; i++)
-        array_unref(images[i].array);
+        handle_image_clear(&images[i]);
     mem_free(images);
     put_sessions(o);
     put_functions(o);
@@ -207,7 +209,8 @@ static void put_manifest(struct saver *v, struct strb *out)
     struct json_writer w = JSON_WRITER(out);
     struct blob *b, *tmp;
     json_open_object(&w);
-    json_put_member_i64(&w, "arrayd_state", STATE_VERSION);
+    json_put_member_i64(&w, "arrayd_state",
+                        v->labels || v->passed->labels ? STATE_VERSION : STATE_VERSION_PLAIN);
     json_put_member_string(&w, "arrayd", ARRAYD_VERSION);
     json_put_member_i64(&w, "taken_us", v->report.taken_us);
     json_put_key(&w, "memories");

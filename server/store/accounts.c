@@ -93,20 +93,23 @@ bool changes_any(const struct setting_changes *c)
 
 /* --- tokens --- */
 
-void token_make(char ret[TOKEN_SIZE])
+void token_digits(char *ret, size_t n)
 {
     static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    unsigned char bits[32];
-    for (size_t got = 0; got < sizeof bits;) {
-        ssize_t n = getrandom(bits + got, sizeof bits - got, 0);
-        if (n > 0) /* fails only when a signal comes before the kernel's pool is ready */
-            got += (size_t)n;
+    for (size_t got = 0; got < n;) {
+        ssize_t k = getrandom(ret + got, n - got, 0);
+        if (k > 0) /* fails only when a signal comes before the kernel's pool is ready */
+            got += (size_t)k;
     }
+    for (size_t i = 0; i < n; i++)
+        ret[i] = digit[ret[i] & 63];
+    ret[n] = '\0';
+}
+
+void token_make(char ret[TOKEN_SIZE])
+{
     memcpy(ret, "arrayd_", 7);
-    for (size_t i = 0; i < sizeof bits; i++)
-        ret[7 + i] = digit[bits[i] & 63];
-    ret[TOKEN_SIZE - 1] = '\0';
-    explicit_bzero(bits, sizeof bits);
+    token_digits(ret + 7, TOKEN_SIZE - 8);
 }
 
 void token_hash(const char *token, size_t n, uint8_t ret[TOKEN_HASH_SIZE])

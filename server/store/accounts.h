@@ -114,6 +114,8 @@ enum err_code role_parse(const char *text, enum role *ret, struct err *e) must_c
 
 /* A new token, of 192 random bits. */
 void token_make(char ret[TOKEN_SIZE]);
+/* n random characters of A-Z a-z 0-9 - _, six bits each, and NUL. */
+void token_digits(char *ret, size_t n);
 void token_hash(const char *token, size_t n, uint8_t ret[TOKEN_HASH_SIZE]);
 void token_hash_text(const uint8_t hash[TOKEN_HASH_SIZE], char ret[2 * TOKEN_HASH_SIZE + 1]);
 /* Which of the tokens this is; SIZE_MAX: none. The time depends neither on which one it is nor on

@@ -132,6 +132,7 @@ static enum err_code open_tables(struct auth *a, struct principal *p, struct err
     enum err_code code = handles && functions ? ERR_OK : err_oom(e);
     if (code == ERR_OK) {
         handles_observe(handles, &observer);
+        handles_limit_labels(handles, a->limits.attrs_memory);
         functions_observe(functions, &observer);
         code = sessions_new(a->engine, &a->limits, handles, p->account, &p->weight, &sessions, e);
     }
@@ -373,15 +374,10 @@ static const char *bearer(const char *value)
     return value;
 }
 
-static enum err_code find_bearer(struct auth *a, struct request *req, struct principal **ret,
-                                 struct err *e)
+enum err_code auth_find_token(struct request *req, const char *token, struct principal **ret,
+                              struct err *e)
 {
-    const char *value = http_header(req, "Authorization"), *token = value ? bearer(value) : NULL;
-    if (!token) {
-        http_add_header(req, "WWW-Authenticate", "Bearer realm=\"arrayd\"");
-        return err_set(e, ERR_UNAUTHORIZED,
-                       "this daemon has accounts: send the header Authorization: Bearer TOKEN");
-    }
+    struct auth *a = req->server->auth;
     pthread_rwlock_rdlock(&a->lock);
     size_t i = token_find(a->tokens, a->n_tokens, token, strlen(token));
     struct principal *p = i < a->n_tokens ? a->users[a->tokens[i].user] : NULL;
@@ -398,6 +394,16 @@ static enum err_code find_bearer(struct auth *a, struct request *req, struct pri
     return ERR_OK;
 }
 
+static enum err_code find_bearer(struct request *req, struct principal **ret, struct err *e)
+{
+    const char *value = http_header(req, "Authorization"), *token = value ? bearer(value) : NULL;
+    if (token)
+        return auth_find_token(req, token, ret, e);
+    http_add_header(req, "WWW-Authenticate", "Bearer realm=\"arrayd\"");
+    return err_set(e, ERR_UNAUTHORIZED,
+                   "this daemon has accounts: send the header Authorization: Bearer TOKEN");
+}
+
 /* Most requests end in the edition that accepted them. */
 bool auth_lasts(struct request *req)
 {
@@ -405,8 +411,8 @@ bool auth_lasts(struct request *req)
     const struct principal *p = req->principal;
     if (!p || p == a->local || atomic_load(&req->edition) == atomic_load(&a->edition))
         return true;
-    bool lasts = false;
     pthread_rwlock_rdlock(&a->lock);
+    bool lasts = req->by_link && !atomic_load(&p->gone);
     for (size_t i = 0; i < a->n_tokens && !lasts; i++)
         lasts = a->users[a->tokens[i].user] == p &&
                 !memcmp(a->tokens[i].hash, req->token, sizeof req->token);
@@ -416,20 +422,43 @@ bool auth_lasts(struct request *req)
     return lasts;
 }
 
-enum err_code auth_identify(struct request *req, struct err *e)
+static enum err_code enter(struct request *req, struct principal *p, const char *refused,
+                           struct err *e)
 {
-    struct auth *a = req->server->auth;
-    struct principal *p = a->local;
-    if (!p)
-        TRY(find_bearer(a, req, &p, e));
-    enum err_code code = open_principal(a, p, e);
+    enum err_code code = open_principal(req->server->auth, p, e);
     if (code != ERR_OK)
-        return code == ERR_NOT_FOUND ? auth_refuse(req, "no account has this token", e) : code;
-    TRY(auth_count(&p->requests, atomic_load(&p->max_requests), "requests are in flight",
+        return code == ERR_NOT_FOUND ? auth_refuse(req, refused, e) : code;
+    TRY(auth_count(req, &p->requests, atomic_load(&p->max_requests), "requests are in flight",
                    "requests", e));
     req->principal = p;
     atomic_store_explicit(&p->used_us, clock_date_us(), memory_order_relaxed);
     return ERR_OK;
+}
+
+enum err_code auth_identify(struct request *req, struct err *e)
+{
+    struct principal *p = req->server->auth->local;
+    if (!p)
+        TRY(find_bearer(req, &p, e));
+    return enter(req, p, "no account has this token", e);
+}
+
+enum err_code auth_identify_as(struct request *req, struct principal *p, const uint8_t *token,
+                               struct err *e)
+{
+    req->principal = p;
+    req->by_link = !token;
+    if (token)
+        memcpy(req->token, token, sizeof req->token);
+    const bool lasts = auth_lasts(req);
+    req->principal = NULL;
+    return lasts ? enter(req, p, "the login is over", e)
+                 : err_set(e, ERR_UNAUTHORIZED, "the login is over");
+}
+
+bool auth_asks(const struct auth *a)
+{
+    return !a->local;
 }
 
 /* --- for other modules --- */
@@ -539,35 +568,4 @@ void auth_each(struct auth *a, void (*visit)(void *user, struct principal *p), v
         if (atomic_load(&p->open) && !atomic_load(&p->gone))
             visit(user, p);
     pthread_rwlock_unlock(&a->lock);
-}
-
-static int64_t sum(struct auth *a, int64_t (*of)(struct principal *p))
-{
-    int64_t n = 0;
-    pthread_rwlock_rdlock(&a->lock);
-    for (struct principal *p = a->list; p; p = p->next)
-        if (atomic_load(&p->open))
-            n += of(p);
-    pthread_rwlock_unlock(&a->lock);
-    return n;
-}
-
-static int64_t sessions_of(struct principal *p)
-{
-    return sessions_count(p->sessions);
-}
-
-static int64_t arrays_of(struct principal *p)
-{
-    return handles_count(p->handles);
-}
-
-int64_t auth_sessions(struct auth *a)
-{
-    return sum(a, sessions_of);
-}
-
-int64_t auth_arrays(struct auth *a)
-{
-    return sum(a, arrays_of);
 }

@@ -52,7 +52,8 @@ struct principal {
 enum err_code auth_new(struct engine *engine, const struct session_limits *limits,
                        const struct accounts *accounts, struct auth **ret,
                        struct err *e) must_check;
-void auth_free(struct auth *a); /* releases every session and handle; no request may be left */
+/* Releases every session and handle; no request may be left. NULL allowed. */
+void auth_free(struct auth *a);
 
 /* Replaces the accounts. ERR_OUT_OF_MEMORY: the old ones stay. */
 enum err_code auth_apply(struct auth *a, const struct accounts *accounts, struct err *e) must_check;
@@ -64,13 +65,22 @@ enum err_code auth_end(struct auth *a, struct principal *p, struct err *e) must_
 /* Sets req->principal and counts the request among those in flight. ERR_UNAUTHORIZED (the reply
  * gets WWW-Authenticate), ERR_QUOTA, ERR_OUT_OF_MEMORY. */
 enum err_code auth_identify(struct request *req, struct err *e) must_check;
+/* The same without a header: as `p`, as long as one of its tokens has that hash, or (NULL: by a
+ * read-only link) as the account lasts. ERR_UNAUTHORIZED: that is over. */
+enum err_code auth_identify_as(struct request *req, struct principal *p, const uint8_t *token,
+                               struct err *e) must_check;
+/* Whose token that is, in *ret and, for auth_lasts, in the request. ERR_UNAUTHORIZED. */
+enum err_code auth_find_token(struct request *req, const char *token, struct principal **ret,
+                              struct err *e) must_check;
+bool auth_asks(const struct auth *a); /* whether there are accounts */
 void auth_leave(struct principal *p);
 /* Whether the request's token and account are still valid. From any thread, once it has been
  * identified (true if it need not be). */
 bool auth_lasts(struct request *req);
-/* Counts one more of what the quota of that name limits; most 0: no limit. ERR_QUOTA. */
-enum err_code auth_count(_Atomic int64_t *n, int64_t most, const char *what, const char *quota,
-                         struct err *e) must_check;
+/* Counts one more of what the quota of that name limits; most 0: no limit. ERR_QUOTA, for a link's
+ * visitors one before that. */
+enum err_code auth_count(const struct request *req, _Atomic int64_t *n, int64_t most,
+                         const char *what, const char *quota, struct err *e) must_check;
 /* ERR_UNAUTHORIZED for a token that is not valid, or no longer. */
 enum err_code auth_refuse(struct request *req, const char *why, struct err *e);
 /* The connection belongs to req->principal from now on: *whose is its previous owner. ERR_QUOTA:

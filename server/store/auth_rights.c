@@ -1,4 +1,5 @@
-/* What a principal may do with a request once it is known: by its role and its quotas. */
+/* What a principal may do with a request once it is known, by its role and its quotas; and what all
+ * of them have together. */
 #include <stdatomic.h>
 
 #include "server/http/http.h"
@@ -10,11 +11,12 @@ enum err_code auth_refuse(struct request *req, const char *why, struct err *e)
     return err_set(e, ERR_UNAUTHORIZED, "%s", why);
 }
 
-enum err_code auth_count(_Atomic int64_t *n, int64_t most, const char *what, const char *quota,
-                         struct err *e)
+enum err_code auth_count(const struct request *req, _Atomic int64_t *n, int64_t most,
+                         const char *what, const char *quota, struct err *e)
 {
+    /* a link's visitors leave one for its owner, who could else not end it */
     int64_t now = atomic_fetch_add(n, 1) + 1;
-    if (!most || now <= most)
+    if (!most || now + req->by_link <= most)
         return ERR_OK;
     atomic_fetch_sub(n, 1);
     return err_set(e, ERR_QUOTA, "%lld %s already, the most allowed (quota %s)", (long long)most,
@@ -33,7 +35,7 @@ enum err_code auth_connect(const struct request *req, struct principal **whose, 
         return ERR_OK;
     auth_disconnect(*whose);
     *whose = NULL;
-    enum err_code code = auth_count(&p->connections, atomic_load(&p->max_connections),
+    enum err_code code = auth_count(req, &p->connections, atomic_load(&p->max_connections),
                                     "connections are open", "connections", e);
     if (code == ERR_OK)
         *whose = p;
@@ -58,4 +60,28 @@ enum err_code auth_role(const struct request *req, struct err *e)
 int64_t auth_max_body(const struct principal *p)
 {
     return atomic_load(&p->max_body);
+}
+
+static void add_sessions(void *sum, struct principal *p)
+{
+    *(int64_t *)sum += sessions_count(p->sessions);
+}
+
+int64_t auth_sessions(struct auth *a)
+{
+    int64_t n = 0;
+    auth_each(a, add_sessions, &n);
+    return n;
+}
+
+static void add_arrays(void *sum, struct principal *p)
+{
+    *(int64_t *)sum += handles_count(p->handles);
+}
+
+int64_t auth_arrays(struct auth *a)
+{
+    int64_t n = 0;
+    auth_each(a, add_arrays, &n);
+    return n;
 }

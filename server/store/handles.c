@@ -17,6 +17,7 @@
 #include "compute/base/clock.h"
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
+#include "server/labels/labels_read.h"
 #include "server/store/handles_int.h"
 
 /* --- tables --- */
@@ -98,7 +99,8 @@ void handles_snapshot(const struct entry *x, struct handle *ret)
                            .created_us = x->created_us,
                            .restored_us = x->restored_us,
                            .seq = x->seq,
-                           .array = array_ref(x->array)};
+                           .array = array_ref(x->array),
+                           .labels = labels_ref(x->labels)};
     memcpy(ret->id, x->id, ID_SIZE);
     if (x->name)
         memcpy(ret->name, x->name->key.name, NAME_SIZE);
@@ -107,8 +109,7 @@ void handles_snapshot(const struct entry *x, struct handle *ret)
         memcpy(ret->view_of, x->view_of, ID_SIZE);
 }
 
-/* The first item numbered above `seq`. */
-static size_t order_after(const struct handle_space *s, uint64_t seq)
+size_t handles_after(const struct handle_space *s, uint64_t seq)
 {
     lock_held(&s->table->lock);
     size_t lo = 0, hi = s->n_order;
@@ -139,7 +140,7 @@ static bool order_reserve(struct handle_space *s)
 static void order_drop(struct handle_space *s, uint64_t seq)
 {
     lock_held(&s->table->lock);
-    size_t i = order_after(s, seq - 1);
+    size_t i = handles_after(s, seq - 1);
     assert(i < s->n_order && s->order[i].seq == seq);
     s->order[i].entry = NULL;
     s->holes++;
@@ -186,6 +187,7 @@ void handles_unlink(struct entry *x)
         name_free(t, x->name);
     order_drop(x->space, x->seq);
     t->count--;
+    t->labels -= (int64_t)labels_size(x->labels);
     check(x->space);
 }
 
@@ -194,6 +196,7 @@ void handles_entry_free(struct entry *x)
     if (!x)
         return;
     array_unref(x->array);
+    labels_unref(x->labels);
     mem_free(x);
 }
 
@@ -218,9 +221,29 @@ static enum err_code ask(const struct handle_guard *guard, const struct entry *x
     return guard ? guard->check(guard->user, x ? x->array : NULL, e) : ERR_OK;
 }
 
-static enum err_code check_space(const struct handles *t, struct err *e)
+static size_t growth(size_t was, size_t is)
 {
-    return observer_check_space(t->observer.to, t->observer.principal, OBSERVER_RECORD, e);
+    return is > was ? is - was : 0;
+}
+
+/* Before a handle is written down, with labels that take so much. */
+static enum err_code check_space(const struct handles *t, size_t labels, struct err *e)
+{
+    return observer_check_space(t->observer.to, t->observer.principal, OBSERVER_RECORD + labels, e);
+}
+
+/* Whether a handle may have these labels, as well as or in place of `old`. */
+static enum err_code check_labels(const struct handles *t, const struct labels *old,
+                                  const struct labels *l, struct err *e)
+{
+    lock_held(&t->lock);
+    const int64_t more = (int64_t)labels_size(l) - (int64_t)labels_size(old);
+    if (more > 0 && t->most_labels && t->labels + more > t->most_labels)
+        return err_set(e, ERR_QUOTA,
+                       "the attributes of all arrays would take more than %lld bytes, the most "
+                       "allowed (attrs-memory)",
+                       (long long)t->most_labels);
+    return ERR_OK;
 }
 
 /* --- the module's functions --- */
@@ -229,6 +252,8 @@ void handle_clear(struct handle *h)
 {
     array_unref(h->array);
     h->array = NULL;
+    labels_unref(h->labels);
+    h->labels = NULL;
 }
 
 struct handles *handles_new(uint32_t max_handles)
@@ -252,21 +277,6 @@ void handles_free(struct handles *t)
     assert(!t->by_id && !t->by_name);
     pthread_mutex_destroy(&t->lock);
     mem_free(t);
-}
-
-void handles_set_max(struct handles *t, uint32_t max_handles)
-{
-    pthread_mutex_lock(&t->lock);
-    t->max_handles = max_handles;
-    pthread_mutex_unlock(&t->lock);
-}
-
-int64_t handles_count(struct handles *t)
-{
-    pthread_mutex_lock(&t->lock);
-    int64_t n = t->count;
-    pthread_mutex_unlock(&t->lock);
-    return n;
 }
 
 struct handle_space *handle_space_new(struct handles *t, const char *session)
@@ -297,6 +307,7 @@ void handle_space_close(struct handle_space *s)
         if (x->name)
             name_free(t, x->name);
         t->count--;
+        t->labels -= (int64_t)labels_size(x->labels);
         handles_tell(t, NULL, x->id);
     }
     s->order = NULL;
@@ -308,18 +319,6 @@ void handle_space_close(struct handle_space *s)
     mem_free(items);
 }
 
-enum err_code handle_space_ask(struct handle_space *s, const struct handle_guard *guard,
-                               struct err *e)
-{
-    enum err_code code = ERR_OK;
-    pthread_mutex_lock(&s->table->lock);
-    for (size_t i = 0; i < s->n_order && code == ERR_OK; i++)
-        if (s->order[i].entry)
-            code = ask(guard, s->order[i].entry, e);
-    pthread_mutex_unlock(&s->table->lock);
-    return code;
-}
-
 void handle_space_free(struct handle_space *s)
 {
     if (!s)
@@ -327,14 +326,6 @@ void handle_space_free(struct handle_space *s)
     assert(s->n_order == s->holes);
     mem_free(s->order);
     mem_free(s);
-}
-
-int64_t handle_space_count(struct handle_space *s)
-{
-    pthread_mutex_lock(&s->table->lock);
-    int64_t n = (int64_t)(s->n_order - s->holes);
-    pthread_mutex_unlock(&s->table->lock);
-    return n;
 }
 
 enum err_code handle_get(struct handle_space *s, const char *ref, struct handle *ret, struct err *e)
@@ -348,24 +339,6 @@ enum err_code handle_get(struct handle_space *s, const char *ref, struct handle 
     return code;
 }
 
-enum err_code handle_get_id(struct handles *t, const char *id, struct handle *ret, struct err *e)
-{
-    pthread_mutex_lock(&t->lock);
-    const struct entry *x = handles_find(t, id);
-    if (x)
-        handles_snapshot(x, ret);
-    pthread_mutex_unlock(&t->lock);
-    return x ? ERR_OK : err_set(e, ERR_NOT_FOUND, "there is no array '%.80s'", id);
-}
-
-bool handle_exists(struct handles *t, const char *id)
-{
-    pthread_mutex_lock(&t->lock);
-    bool there = handles_find(t, id);
-    pthread_mutex_unlock(&t->lock);
-    return there;
-}
-
 enum err_code handle_check_name(struct handle_space *s, const char *name, enum name_policy policy,
                                 struct err *e)
 {
@@ -373,19 +346,23 @@ enum err_code handle_check_name(struct handle_space *s, const char *name, enum n
     pthread_mutex_lock(&s->table->lock);
     enum err_code code = handles_check_name(s, name, policy, e);
     if (code == ERR_OK)
-        code = check_space(s->table, e);
+        code = check_space(s->table, 0, e);
     pthread_mutex_unlock(&s->table->lock);
     return code;
 }
 
 /* With the lock held: whether one more handle fits, or one in another's place, whose record may be
  * shorter. */
-static enum err_code check_limits(struct handle_space *s, const char *name, struct err *e)
+static enum err_code check_limits(struct handle_space *s, const struct handle_spec *spec,
+                                  struct err *e)
 {
     lock_held(&s->table->lock);
     const struct handles *t = s->table;
-    if (t->count < t->max_handles || (name && find_name(s, name)))
-        return check_space(t, e);
+    const struct name_node *node = spec->name ? find_name(s, spec->name) : NULL;
+    TRY(check_labels(t, node ? node->entry->labels : NULL, spec->labels, e));
+    if (t->count < t->max_handles || node)
+        return check_space(
+            t, growth(node ? labels_size(node->entry->labels) : 0, labels_size(spec->labels)), e);
     return err_set(e, ERR_QUOTA, "there are already %u arrays, the most allowed (quota arrays)",
                    t->count);
 }
@@ -417,6 +394,7 @@ enum err_code handles_insert(struct handle_space *s, struct entry *x, const char
     x->seq = t->next_seq++;
     s->order[s->n_order++] = (struct order_item){x->seq, x};
     t->count++;
+    t->labels += (int64_t)labels_size(x->labels);
     if (old)
         handles_unlink(old);
     check(s);
@@ -435,6 +413,7 @@ enum err_code handle_add(struct handle_space *s, struct array *array,
     if (!x)
         return err_oom(e);
     x->array = array_ref(array);
+    x->labels = labels_ref(spec->labels);
     x->space = s;
     x->created_us = clock_date_us();
     if (spec->id)
@@ -451,7 +430,7 @@ enum err_code handle_add(struct handle_space *s, struct array *array,
         code = ask(spec->guard, node ? node->entry : NULL, e);
     }
     if (code == ERR_OK)
-        code = check_limits(s, spec->name, e);
+        code = check_limits(s, spec, e);
     if (code == ERR_OK) {
         const struct entry *parent = x->view_of[0] ? handles_find(t, x->view_of) : NULL;
         memcpy(x->base, parent && parent->base[0] ? parent->base : x->view_of, ID_SIZE);
@@ -494,12 +473,47 @@ static enum err_code rename_entry(struct entry *x, const char *name, struct err 
     return ERR_OK;
 }
 
+/* The entry gets the labels instead of its own, which the caller releases after the lock. */
+static struct labels *relabel(struct entry *x, struct labels *take_labels)
+{
+    lock_held(&x->space->table->lock);
+    struct labels *old = x->labels;
+    x->labels = take_labels;
+    x->space->table->labels += (int64_t)labels_size(take_labels) - (int64_t)labels_size(old);
+    return old;
+}
+
+/* The labels that the entry is to get. */
+static enum err_code make_labels(const struct entry *x, const struct labels_patch *p,
+                                 struct labels **ret, struct err *e)
+{
+    lock_held(&x->space->table->lock);
+    const struct handles *t = x->space->table;
+    TRY(labels_make(x->labels, p, &x->array->view, ret, e));
+    return check_labels(t, x->labels, *ret, e);
+}
+
+/* Whether what the entry's record grows by has room; whatever makes it smaller has. */
+static enum err_code check_growth(const struct entry *x, const struct handle_change *change,
+                                  const struct labels *labels, struct err *e)
+{
+    lock_held(&x->space->table->lock);
+    const struct observer_of *o = &x->space->table->observer;
+    const char *was = x->name ? x->name->key.name : "";
+    const bool longer = change->name && strlen(change->name) > strlen(was);
+    size_t n = change->array || longer ? OBSERVER_RECORD : 0; /* it may have its first grid */
+    if (change->labels)
+        n += growth(labels_size(x->labels), labels_size(labels));
+    return n ? observer_check_space(o->to, o->principal, n, e) : ERR_OK;
+}
+
 enum err_code handle_update(struct handle_space *s, const char *ref,
                             const struct handle_change *change, const struct handle_guard *guard,
                             struct handle *ret, struct err *e)
 {
     struct entry *x;
     struct array *gone = NULL;
+    _cleanup_labels_ struct labels *labels = NULL;
     const char *name = change->name;
     if (name && name[0])
         TRY(name_check(name, e));
@@ -509,8 +523,10 @@ enum err_code handle_update(struct handle_space *s, const char *ref,
         code = ask(guard, x, e);
     if (code == ERR_OK && change->array && x->array != change->old)
         code = handle_changed(e);
-    if (code == ERR_OK && ((name && name[0]) || change->array)) /* its record may grow */
-        code = check_space(s->table, e);
+    if (code == ERR_OK && change->labels)
+        code = make_labels(x, change->labels, &labels, e);
+    if (code == ERR_OK)
+        code = check_growth(x, change, labels, e);
     if (code == ERR_OK && name)
         code = rename_entry(x, name, e);
     if (code == ERR_OK) {
@@ -520,6 +536,8 @@ enum err_code handle_update(struct handle_space *s, const char *ref,
             gone = x->array;
             x->array = array_ref(change->array);
         }
+        if (change->labels)
+            labels = relabel(x, labels);
         handles_tell(s->table, x, NULL);
         handles_snapshot(x, ret);
     }
@@ -534,6 +552,7 @@ enum err_code handle_set_array(struct handle_space *s, const char *id, const str
 {
     struct entry *x;
     struct array *gone = NULL;
+    _cleanup_labels_ struct labels *labels = NULL;
     pthread_mutex_lock(&s->table->lock);
     enum err_code code = find_or_fail(s, id, &x, e);
     if (code == ERR_OK && x->space->seals)
@@ -545,10 +564,13 @@ enum err_code handle_set_array(struct handle_space *s, const char *id, const str
     else if (code == ERR_OK)
         code = ask(guard, x, e);
     if (code == ERR_OK)
-        code = check_space(s->table, e);
+        code = check_space(s->table, 0, e);
+    if (code == ERR_OK)
+        code = labels_resize(x->labels, &x->array->view, &array->view, &labels, e);
     if (code == ERR_OK) {
         gone = x->array;
         x->array = array_ref(array);
+        labels = relabel(x, labels);
         handles_tell(s->table, x, NULL);
         handles_snapshot(x, ret);
     }
@@ -575,23 +597,4 @@ enum err_code handle_remove(struct handle_space *s, const char *ref,
     if (code == ERR_OK)
         handles_entry_free(x);
     return code;
-}
-
-size_t handle_list(struct handle_space *s, uint64_t after, size_t limit, struct handle *ret,
-                   bool *ret_more)
-{
-    size_t n = 0;
-    bool more = false;
-    pthread_mutex_lock(&s->table->lock);
-    for (size_t i = order_after(s, after); i < s->n_order && !more; i++) {
-        if (!s->order[i].entry)
-            continue;
-        if (n < limit)
-            handles_snapshot(s->order[i].entry, &ret[n++]);
-        else
-            more = true;
-    }
-    pthread_mutex_unlock(&s->table->lock);
-    *ret_more = more;
-    return n;
 }

@@ -28,6 +28,8 @@
 
 struct handles;
 struct handle_space;
+struct labels;       /* server/labels/labels.h */
+struct labels_patch; /* server/labels/labels_read.h */
 
 /* A snapshot of a handle at the time of the call. */
 struct handle {
@@ -41,9 +43,10 @@ struct handle {
     int64_t created_us;    /* microseconds since 1970 */
     int64_t restored_us;   /* time of the snapshot it was restored from (state.h), or 0 */
     uint64_t seq;          /* order of creation */
-    struct array *array;   /* a reference owned by the struct */
+    struct array *array;   /* a reference owned by the struct, as labels is */
+    struct labels *labels; /* NULL: none */
 };
-void handle_clear(struct handle *h); /* releases the reference */
+void handle_clear(struct handle *h); /* releases the references */
 #define _cleanup_handle_ __attribute__((cleanup(handle_clear)))
 
 /* ERR_READ_ONLY; ERR_FORBIDDEN if another principal shares it for reading. */
@@ -74,6 +77,7 @@ struct handle_spec {
     const char *id;                   /* that it gets; NULL: a new one */
     const char *view_of;              /* id of the array this one is a view of, or NULL */
     const struct handle_guard *guard; /* NULL: none */
+    struct labels *labels;            /* a reference is taken; NULL: none */
 };
 
 struct handles *handles_new(uint32_t max_handles);                    /* NULL without memory */
@@ -81,6 +85,8 @@ void handles_free(struct handles *t);                                 /* after i
 void handles_observe(struct handles *t, const struct observer_of *o); /* before it is used */
 struct observer_of handles_observer(const struct handles *t);
 void handles_set_max(struct handles *t, uint32_t max_handles); /* existing handles stay */
+/* Most bytes of all handles' labels together; 0: any number. Before it is used. */
+void handles_limit_labels(struct handles *t, int64_t most);
 int64_t handles_count(struct handles *t);
 
 /* The handles of session `session` (copied). NULL without memory. */
@@ -127,20 +133,21 @@ enum err_code handle_add(struct handle_space *s, struct array *array,
                          struct err *e) must_check;
 
 /* Changes a handle. ERR_CONFLICT if another handle has the name, or if the handle's array is not
- * `old`; ERR_OUT_OF_MEMORY. *ret is the handle afterwards. The name belongs to the session that
- * owns the handle.
- * guard: NULL, or it must agree. */
+ * `old`; the errors of labels_make; ERR_QUOTA; ERR_OUT_OF_MEMORY. *ret is the handle afterwards.
+ * The name belongs to the session that owns the handle. guard: NULL, or it must agree. */
 struct handle_change {
     const char *name;        /* NULL: unchanged; "": removed */
     int read_only;           /* 0, 1; -1: unchanged */
     const struct array *old; /* the array that `array` replaces */
     struct array *array;     /* the same memory under another description; NULL: unchanged */
+    const struct labels_patch *labels; /* NULL: unchanged */
 };
 enum err_code handle_update(struct handle_space *s, const char *ref,
                             const struct handle_change *change, const struct handle_guard *guard,
                             struct handle *ret, struct err *e) must_check;
 
-/* Replaces `old` by `array` (a reference is taken) under the id `id`. ERR_CONFLICT if the handle
+/* Replaces `old` by `array` (a reference is taken) under the id `id`; where the axes are as many,
+ * they keep their names. ERR_CONFLICT if the handle
  * has another array by now, ERR_READ_ONLY, ERR_NOT_FOUND, ERR_OUT_OF_MEMORY, or the guard's error.
  */
 enum err_code handle_set_array(struct handle_space *s, const char *id, const struct array *old,
@@ -173,8 +180,10 @@ struct handle_image {
     bool read_only;                       /* marked itself */
     int64_t created_us, restored_us;
     uint64_t seq;
-    struct array *array; /* a reference owned by the struct */
+    struct array *array; /* a reference owned by the struct, as labels is */
+    struct labels *labels;
 };
+void handle_image_clear(struct handle_image *x); /* releases the references */
 /* All handles of the principal, in order of creation (mem_free). ERR_OUT_OF_MEMORY. */
 enum err_code handles_images(struct handles *t, struct handle_image **ret, size_t *ret_n,
                              struct err *e) must_check;

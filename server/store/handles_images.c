@@ -1,5 +1,5 @@
-/* Handles as others keep them: saving and restoring them, telling of their changes, and what
- * operators see and end of them.
+/* Handles as others keep and see them: saving and restoring them, telling of their changes, pages
+ * of them, and what operators see and end of them.
  *
  * The creation and syntax of ids and names is here, too, for want of room: this folder has as many
  * files as one may have. */
@@ -10,6 +10,7 @@
 
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
+#include "server/labels/labels.h"
 #include "server/store/handles_int.h"
 
 void handles_image(const struct entry *x, struct handle_image *ret)
@@ -19,7 +20,8 @@ void handles_image(const struct entry *x, struct handle_image *ret)
                                  .created_us = x->created_us,
                                  .restored_us = x->restored_us,
                                  .seq = x->seq,
-                                 .array = x->array};
+                                 .array = x->array,
+                                 .labels = x->labels};
     memcpy(ret->id, x->id, ID_SIZE);
     if (x->name)
         memcpy(ret->name, x->name->key.name, NAME_SIZE);
@@ -50,6 +52,19 @@ struct observer_of handles_observer(const struct handles *t)
     return t->observer;
 }
 
+void handles_limit_labels(struct handles *t, int64_t most)
+{
+    t->most_labels = most;
+}
+
+void handle_image_clear(struct handle_image *x)
+{
+    array_unref(x->array);
+    labels_unref(x->labels);
+    x->array = NULL;
+    x->labels = NULL;
+}
+
 /* The table of ids iterates in the order of insertion. */
 enum err_code handles_images(struct handles *t, struct handle_image **ret, size_t *ret_n,
                              struct err *e)
@@ -61,7 +76,8 @@ enum err_code handles_images(struct handles *t, struct handle_image **ret, size_
     if (images)
         HASH_ITER (hh, t->by_id, x, tmp) {
             handles_image(x, &images[n]);
-            array_ref(images[n++].array);
+            array_ref(images[n].array);
+            labels_ref(images[n++].labels);
         }
     pthread_mutex_unlock(&t->lock);
     if (!images)
@@ -85,6 +101,7 @@ enum err_code handle_restore(struct handle_space *s, const struct handle_image *
     x->created_us = image->created_us;
     x->restored_us = image->restored_us;
     x->array = array_ref(image->array);
+    x->labels = labels_ref(image->labels);
     x->space = s;
     const char *name = image->name[0] ? image->name : NULL;
     pthread_mutex_lock(&t->lock);
@@ -147,6 +164,80 @@ void handle_space_seal(struct handle_space *s, bool sealed)
     pthread_mutex_lock(&s->table->lock);
     sealed ? s->seals++ : s->seals--;
     pthread_mutex_unlock(&s->table->lock);
+}
+
+/* --- looking --- */
+
+void handles_set_max(struct handles *t, uint32_t max_handles)
+{
+    pthread_mutex_lock(&t->lock);
+    t->max_handles = max_handles;
+    pthread_mutex_unlock(&t->lock);
+}
+
+int64_t handles_count(struct handles *t)
+{
+    pthread_mutex_lock(&t->lock);
+    int64_t n = t->count;
+    pthread_mutex_unlock(&t->lock);
+    return n;
+}
+
+int64_t handle_space_count(struct handle_space *s)
+{
+    pthread_mutex_lock(&s->table->lock);
+    int64_t n = (int64_t)(s->n_order - s->holes);
+    pthread_mutex_unlock(&s->table->lock);
+    return n;
+}
+
+enum err_code handle_get_id(struct handles *t, const char *id, struct handle *ret, struct err *e)
+{
+    pthread_mutex_lock(&t->lock);
+    const struct entry *x = handles_find(t, id);
+    if (x)
+        handles_snapshot(x, ret);
+    pthread_mutex_unlock(&t->lock);
+    return x ? ERR_OK : err_set(e, ERR_NOT_FOUND, "there is no array '%.80s'", id);
+}
+
+bool handle_exists(struct handles *t, const char *id)
+{
+    pthread_mutex_lock(&t->lock);
+    bool there = handles_find(t, id);
+    pthread_mutex_unlock(&t->lock);
+    return there;
+}
+
+size_t handle_list(struct handle_space *s, uint64_t after, size_t limit, struct handle *ret,
+                   bool *ret_more)
+{
+    size_t n = 0;
+    bool more = false;
+    pthread_mutex_lock(&s->table->lock);
+    for (size_t i = handles_after(s, after); i < s->n_order && !more; i++) {
+        if (!s->order[i].entry)
+            continue;
+        if (n < limit)
+            handles_snapshot(s->order[i].entry, &ret[n++]);
+        else
+            more = true;
+    }
+    pthread_mutex_unlock(&s->table->lock);
+    *ret_more = more;
+    return n;
+}
+
+enum err_code handle_space_ask(struct handle_space *s, const struct handle_guard *guard,
+                               struct err *e)
+{
+    enum err_code code = ERR_OK;
+    pthread_mutex_lock(&s->table->lock);
+    for (size_t i = 0; i < s->n_order && code == ERR_OK; i++)
+        if (s->order[i].entry)
+            code = guard->check(guard->user, s->order[i].entry->array, e);
+    pthread_mutex_unlock(&s->table->lock);
+    return code;
 }
 
 /* --- permissions --- */

@@ -27,6 +27,7 @@ struct entry {
     int64_t created_us, restored_us;
     uint64_t seq;
     struct array *array;
+    struct labels *labels;
     struct handle_space *space;
     struct name_node *name; /* NULL: none */
     UT_hash_handle hh;
@@ -39,6 +40,7 @@ struct handles {
     uint64_t next_seq, next_space;
     uint32_t max_handles;
     uint32_t count;
+    int64_t labels, most_labels; /* bytes of all handles' */
     struct observer_of observer;
 };
 
@@ -61,7 +63,7 @@ struct entry *handles_find(struct handles *t, const char *id); /* NULL: no such 
 /* ERR_NOT_FOUND for a closed space, and the policy's error for a name in use (NULL: none). */
 enum err_code handles_check_name(struct handle_space *s, const char *name, enum name_policy policy,
                                  struct err *e) must_check;
-/* The array is borrowed. */
+/* The array and the labels are borrowed. */
 void handles_image(const struct entry *x, struct handle_image *ret);
 /* Tells that a handle is new or has changed, that one was removed, or that one takes the other's
  * place. Either may be NULL. */
@@ -69,6 +71,8 @@ void handles_tell(const struct handles *t, const struct entry *now, const char *
 /* Adds x to all tables, in place of the entry with that name, which *ret_old returns. */
 enum err_code handles_insert(struct handle_space *s, struct entry *x, const char *name,
                              struct entry **ret_old, struct err *e) must_check;
+/* The first item of the space's order numbered above `seq`. */
+size_t handles_after(const struct handle_space *s, uint64_t seq);
 void handles_snapshot(const struct entry *x, struct handle *ret);
 void handles_unlink(struct entry *x);     /* from all tables; nobody is told */
 void handles_entry_free(struct entry *x); /* without the lock; NULL allowed */

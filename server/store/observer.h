@@ -43,7 +43,8 @@ struct observer_of {
     const char *principal; /* borrowed, as `to` is, for the life of the table */
 };
 
-#define OBSERVER_RECORD 4096 /* bytes that a session, array, share or lease takes at most */
+/* Bytes that a session, share or lease takes at most, and an array but for its labels. */
+#define OBSERVER_RECORD 4096
 
 static inline enum err_code observer_check_space(const struct observer *o, const char *principal,
                                                  size_t bytes, struct err *e)

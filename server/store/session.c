@@ -404,7 +404,8 @@ enum err_code session_of(struct request *req, struct session **ret, struct err *
 {
     const char *id = http_header(req, "Arrayd-Session");
     struct sessions *t = req->principal->sessions;
-    enum err_code code = session_get(t, id ? id : SESSION_DEFAULT, true, ret, e);
+    /* a visitor by a read-only link does not keep the session alive */
+    enum err_code code = session_get(t, id ? id : SESSION_DEFAULT, !req->by_link, ret, e);
     if (code == ERR_OK && (*ret)->is_default && req->connection)
         *ret = session_side_for(t, node_of(*ret), req->connection);
     return code;

@@ -28,6 +28,7 @@ struct session_limits {
     uint32_t max_sessions;  /* per principal, not counting the default one */
     uint32_t max_arrays;    /* handles per principal */
     uint32_t max_functions; /* functions per principal */
+    int64_t attrs_memory;   /* bytes of the labels of a principal's arrays; 0: no limit */
     int64_t session_memory; /* default limit of a session's memory, bytes; 0: no limit */
     int64_t request_memory; /* host memory for a principal's requests, bytes; 0: no limit */
     struct meter *memory;   /* counts those of all principals together; NULL: none */
@@ -102,7 +103,8 @@ int64_t sessions_count(struct sessions *t);
 
 /* The session a request works in: Arrayd-Session's, or the default one with the stream of the
  * request's connection: the connection's last stream, unless another connection has taken it over,
- * otherwise an idle one. A new reference; the session is touched. ERR_NOT_FOUND. */
+ * otherwise an idle one. A new reference; the session is touched, unless by a read-only link.
+ * ERR_NOT_FOUND. */
 enum err_code session_of(struct request *req, struct session **ret, struct err *e) must_check;
 
 /* By id or SESSION_DEFAULT; a new reference. `touch` restarts the time to live. ERR_NOT_FOUND. */

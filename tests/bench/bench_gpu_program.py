@@ -4,7 +4,9 @@
     bench_gpu_program.py ARRAYD [--cases NAME…] [--rounds 5] [--backend cuda] [--no-peers]
 
 float32. Heat (walls insulated; periodic) in two and three dimensions, odd sizes among them, the wave equation with two
-levels, Gray-Scott with two fields (periodic), and heat on 256² where only launches count, beside a CUDA graph of
+levels, also of fourth order in space, Gray-Scott with two fields (periodic), windows of 3 x 3 weights (nine different
+ones; those of a relaxation, of which two differ), Burgers' equation, the game of life, and heat on 256² where only
+launches count, beside a CUDA graph of
 a kernel written by hand. "ms" is the job's own clock, from its first slice to its last; peers are timed from the
 call to the device's end. "copies" is the time of a step over that of copying its fields once in the same run.
 Before anything is timed, the bits after 13 steps of a program are held against those of 13 single requests,
@@ -23,19 +25,35 @@ CLAMP = "boundary='clamp'"
 HEAT = [f"lap = laplacian(u, {CLAMP})", "u += 0.1*lap"]
 RING = [line.replace("clamp", "wrap") for line in HEAT]
 WAVE = [f"un = 2*u - p + 0.1*laplacian(u, {CLAMP})", "p = u", "u = un"]
+FAR = " + ".join(f"shift(u, {tuple(s if b == a else 0 for b in range(3))}, 'clamp')" for a in range(3) for s in (2, -2))
+WAVE4 = [f"un = 2*u - p + 0.02*(16*laplacian(u, {CLAMP}) - ({FAR} - 6*u))", "p = u", "u = un"]
 GRAY = ["r = u*v*v", "du = 0.16*laplacian(u, boundary='wrap') - r + F*(1 - u)",
         "v += 0.08*laplacian(v, boundary='wrap') + r - (F + k)*v", "u += du"]
 BIND = {"F": 0.06, "k": 0.062}
+NINE = [[0.05, 0.2, 0.06], [0.1, 0.07, 0.15], [0.05, 0.22, 0.08]]
+RELAX = [[0.05, 0.2, 0.05], [0.2, 0.0, 0.2], [0.05, 0.2, 0.05]]
+AROUND = [[1, 1, 1], [1, 0, 1], [1, 1, 1]]
+WINDOW = [f"u = correlate(u, {NINE}, {CLAMP})"]
+JACOBI = [f"u = correlate(u, {RELAX}, {CLAMP})"]
+BURGERS = [f"{a}n = {a} - 0.1*(u*back_diff({a}, 0) + v*back_diff({a}, 1)) + 0.05*laplacian({a})" for a in "uv"]
+LIFE = [f"n = correlate(u, {AROUND}, boundary='wrap')", "u = where((n == 3) | ((u > 0.5) & (n == 2)), 1.0, 0.0)"]
 # name: kind, shape, steps, wanted ms
-CASES = {"heat 512^3": ("heat", (512,) * 3, 100, 12), "heat 256^3": ("heat", (256,) * 3, 100, None),
-         "heat 509^3": ("heat", (509,) * 3, 100, None), "heat 8192^2": ("heat", (8192,) * 2, 100, 3.5),
+CASES = {"heat 512^3": ("heat", (512,) * 3, 100, 9.7), "heat 256^3": ("heat", (256,) * 3, 100, None),
+         "heat 509^3": ("heat", (509,) * 3, 100, None), "heat 8192^2": ("heat", (8192,) * 2, 100, 3),
          "heat 8191^2": ("heat", (8191,) * 2, 100, None), "heat 512^3 wrap": ("ring", (512,) * 3, 100, None),
          "heat 256^3 wrap": ("ring", (256,) * 3, 100, None), "heat 8192^2 wrap": ("ring", (8192,) * 2, 100, None),
          "wave 8192^2": ("wave", (8192,) * 2, 100, None),
-         "wave 512^3": ("wave", (512,) * 3, 100, None), "Gray-Scott 8192^2": ("gray", (8192,) * 2, 100, 10),
+         "wave 512^3": ("wave", (512,) * 3, 100, 18),
+         "wave of fourth order 512^3": ("wave4", (512,) * 3, 50, 20), "Gray-Scott 8192^2": ("gray", (8192,) * 2, 100, 8),
+         "3x3 8192^2": ("window", (8192,) * 2, 100, 5), "relaxation 8192^2": ("jacobi", (8192,) * 2, 100, 5),
+         "Burgers 4096^2": ("burgers", (4096,) * 2, 100, None), "life 16384^2": ("life", (16384,) * 2, 100, None),
+         "heat 4096^2": ("heat", (4096,) * 2, 1000, None), "heat 2048^2": ("heat", (2048,) * 2, 1000, None),
+         "heat 1024^2": ("heat", (1024,) * 2, 2000, None), "Gray-Scott 2048^2": ("gray", (2048,) * 2, 1000, None),
          "heat 256^2": ("heat", (256,) * 2, 10000, None)}
-BODIES = {"heat": (HEAT, ("u",), {}), "ring": (RING, ("u",), {}),
-          "wave": (WAVE, ("u", "p"), {}), "gray": (GRAY, ("u", "v"), BIND)}
+BODIES = {"window": (WINDOW, ("u",), {}), "jacobi": (JACOBI, ("u",), {}), "life": (LIFE, ("u",), {}),
+          "burgers": (BURGERS + ["u = un", "v = vn"], ("u", "v"), {}),
+          "heat": (HEAT, ("u",), {}), "ring": (RING, ("u",), {}),
+          "wave": (WAVE, ("u", "p"), {}), "wave4": (WAVE4, ("u", "p"), {}), "gray": (GRAY, ("u", "v"), BIND)}
 BY_HAND = r"""
 extern "C" __global__ void heat(const float *u, float *v, int n)
 {
@@ -52,10 +70,12 @@ class Ours:
     def __init__(self, options):
         self.d = Daemon(options.arrayd, "--backend", options.backend)
 
-    def put(self, names, shape):
+    def put(self, names, shape, kind=""):
         for i, n in enumerate(names):
             self.d.ask("PUT", f"/v1/arrays/{n}", {"shape": list(shape), "dtype": "float32",
                                                   "random": {"distribution": "uniform", "seed": 1 + i}})
+            if kind == "life":
+                self.d.ask("POST", "/v1/evaluate", {"expr": f"where({n} > 0.6, 1.0, 0.0)", "out": n})
 
     def run(self, kind, steps):
         body, _, bind = BODIES[kind]
@@ -70,9 +90,17 @@ class Ours:
         for _ in range(steps):
             if kind in ("heat", "ring"):
                 ask("u + 0.1*" + BODIES[kind][0][0][6:], "u")
-            elif kind == "wave":
-                ask(f"2*u - p + 0.1*laplacian(u, {CLAMP})", "p")
+            elif kind in ("wave", "wave4"):
+                ask(BODIES[kind][0][0][5:], "p")
                 self.d.ask("POST", "/v1/arrays/u/swap", {"with": "p"})
+            elif kind in ("window", "jacobi"):
+                ask(BODIES[kind][0][0][4:], "u")
+            elif kind == "life":
+                ask(LIFE[1][4:].replace("n ==", LIFE[0][4:] + " =="), "u")
+            elif kind == "burgers":
+                ask(BURGERS[0][5:], "delta")
+                ask(BURGERS[1][5:], "v")
+                ask("delta", "u")
             else:
                 ask(GRAY[1][5:].replace("- r +", "- u*v*v +"), "delta")
                 ask("v + (" + GRAY[2][5:].replace("+ r -", "+ u*v*v -") + ")", "v")
@@ -84,11 +112,11 @@ class Ours:
 
 def same_bits(ours, kind, shape, steps=13):
     names = BODIES[kind][1]
-    ours.put(names, shape)
+    ours.put(names, shape, kind)
     ours.put(("delta",), shape)
     ours.run(kind, steps)
     got = ours.fetch(names, shape)
-    ours.put(names, shape)
+    ours.put(names, shape, kind)
     ours.singles(kind, steps)
     want = ours.fetch(names, shape)
     return all((a.view("u4") == b.view("u4")).all() for a, b in zip(got, want))
@@ -128,7 +156,44 @@ def step_of(xp, kind):
         r = u * v * v
         return (u + 0.16 * laplacian_of(xp, u, True) - r + BIND["F"] * (1 - u),
                 v + 0.08 * laplacian_of(xp, v, True) + r - (BIND["F"] + BIND["k"]) * v)
-    return {"heat": heat, "ring": ring, "wave": wave, "gray": gray}[kind]
+
+    def at(u, dy, dx, wrap):
+        """u's value there: rolled, or of a padded copy."""
+        if wrap:
+            return xp.roll(u, (-dy, -dx), (0, 1))
+        p = (xp.nn.functional.pad(u[None, None], (1, 1, 1, 1), mode="replicate")[0, 0] if xp.__name__ == "torch"
+             else xp.pad(u, 1, mode="edge"))
+        return p[1 + dy:1 + dy + u.shape[0], 1 + dx:1 + dx + u.shape[1]]
+
+    def correlate(u, weights, wrap):
+        return sum(w * at(u, y - 1, x - 1, wrap) for y, row in enumerate(weights) for x, w in enumerate(row) if w)
+
+    def window(u):
+        return (correlate(u, NINE, False),)
+
+    def jacobi(u):
+        return (correlate(u, RELAX, False),)
+
+    def life(u):
+        n = correlate(u, AROUND, True)
+        return (xp.where((n == 3) | ((u > 0.5) & (n == 2)), 1.0, 0.0).astype("float32") if xp.__name__ != "torch"
+                else ((n == 3) | ((u > 0.5) & (n == 2))).float(),)
+
+    def burgers(u, v):
+        return tuple(a - 0.1 * (u * (a - at(a, -1, 0, False)) + v * (a - at(a, 0, -1, False)))
+                     + 0.05 * laplacian_of(xp, a, False) for a in (u, v))
+
+    def wave4(u, p):
+        p2 = xp.nn.functional.pad(u[None, None], (2,) * 6, mode="replicate")[0, 0] if xp.__name__ == "torch" else \
+            xp.pad(u, 2, mode="edge")
+        total = -6 * u
+        for axis in range(3):
+            for k in (0, 4):
+                at = tuple(slice(k, k + n) if a == axis else slice(2, 2 + n) for a, n in enumerate(u.shape))
+                total = total + p2[at]
+        return 2 * u - p + 0.02 * (16 * laplacian_of(xp, u, False) - total), u
+    return {"heat": heat, "ring": ring, "wave": wave, "wave4": wave4, "gray": gray, "window": window, "jacobi": jacobi,
+            "life": life, "burgers": burgers}[kind]
 
 
 def peers(kind, shape, steps):
@@ -224,7 +289,7 @@ def main():
         shape, steps = tuple(n // options.shrink for n in shape), max(steps // options.shrink, 1)
         names = BODIES[kind][1]
         same = same_bits(ours, kind, shape)
-        ours.put(names, shape)
+        ours.put(names, shape, kind)
         ours.run(kind, steps)
         others = {} if options.no_peers else peers(kind, shape, steps)
         ms, jobs = {}, []

@@ -2,7 +2,7 @@
 # Everything that is measured and checked on a machine with an NVIDIA GPU, from a bare checkout.
 #
 #     gpu_run.sh STEP…       build unit backend arrays sanitize suite devices bench bench-quick sample rows program
-#                            values fair move http export consumers generated generated-checked soak survive keep
+#                            values first fair move http export consumers generated generated-checked soak survive keep
 #
 # A step that fails or runs out of time does not stop the next; each has a log in $OUT and a line in
 # the summary, which comes last. Exit status: how many steps failed.
@@ -256,6 +256,7 @@ run_step() {
     rows) "$python" "$bench/bench_rows.py" "$arrayd" ;;
     program) "$python" "$bench/bench_gpu_program.py" "$arrayd" ;;
     values) "$python" "$bench/bench_values.py" "$arrayd" ;;
+    first) "$arrayd" precompile "$work/ready" sm_90 && "$python" "$bench/bench_first.py" "$arrayd" --settle 2 --daemon ready-kernels="$work/ready" ;;
     fair) "$python" "$bench/bench_fair.py" "$arrayd" ;;
     move) "$python" "$bench/bench_move.py" "$arrayd" ;;
     http) "$python" "$bench/bench_gpu_http.py" "$arrayd" "$release/tests/bench/http_bare" ;;
@@ -284,6 +285,7 @@ limit_of() {
     rows) echo "${LIMIT_ROWS:-400}" ;;
     program) echo "${LIMIT_PROGRAM:-180}" ;;
     values) echo "${LIMIT_VALUES:-60}" ;;
+    first) echo "${LIMIT_FIRST:-180}" ;;
     fair) echo "${LIMIT_FAIR:-150}" ;;
     move) echo "${LIMIT_MOVE:-60}" ;;
     http) echo "${LIMIT_HTTP:-150}" ;;

@@ -316,6 +316,34 @@ EXPORT CUresult cuMemFreeHost(void *p)
     return fake_leave(failure);
 }
 
+/* Checks what the real one does; kernels have no copy engine here. */
+EXPORT CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t rank, void *array,
+                                       const uint64_t *shape, const uint64_t *strides,
+                                       const uint32_t *box, const uint32_t *steps, int interleave,
+                                       int swizzle, int promotion, int fill)
+{
+    static const unsigned sizes[] = {[CU_TENSOR_MAP_DATA_TYPE_UINT8] = 1,
+                                     [CU_TENSOR_MAP_DATA_TYPE_UINT16] = 2,
+                                     [CU_TENSOR_MAP_DATA_TYPE_UINT32] = 4,
+                                     [CU_TENSOR_MAP_DATA_TYPE_UINT64] = 8};
+    int r = fake_enter("cuTensorMapEncodeTiled", 0, NULL);
+    if (r)
+        return r;
+    bool good = (uintptr_t)map % 64 == 0 && (uintptr_t)array % 16 == 0 && type >= 0 &&
+                (size_t)type < sizeof sizes / sizeof *sizes && sizes[type] && rank == 3 &&
+                !interleave && !swizzle && promotion <= 3 && !fill;
+    for (uint32_t a = 0; good && a < rank; a++) {
+        good =
+            shape[a] > 0 && shape[a] <= 1ull << 32 && box[a] > 0 && box[a] <= 256 && steps[a] == 1;
+        uint64_t before = a == 1 ? shape[0] * sizes[type] : a == 2 ? strides[0] * shape[1] : 0;
+        if (good && a > 0)
+            good =
+                strides[a - 1] % 16 == 0 && strides[a - 1] < 1ull << 40 && strides[a - 1] >= before;
+    }
+    good = good && box[0] * sizes[type] % 16 == 0;
+    return fake_leave(good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+}
+
 /* Somebody's own host memory, pinned. */
 EXPORT CUresult cuMemHostRegister(void *p, size_t bytes, unsigned flags)
 {

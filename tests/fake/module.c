@@ -274,14 +274,29 @@ static void dispose_launch(struct work *w)
     free(w->launch.bytes);
 }
 
+/* Each parameter in steps that suit the strictest type, a CUtensorMap. */
+static size_t room_of(size_t size)
+{
+    return (size + 63) & ~(size_t)63;
+}
+
+static char *alloc_params(size_t n)
+{
+    char *p = aligned_alloc(64, n ? n : 64);
+    if (!p)
+        abort();
+    memset(p, 0, n);
+    return p;
+}
+
 void launch_copy(struct work *to, const struct work *from)
 {
     const struct fake_kernel *k = from->launch.function->kernel;
     size_t total = 0;
     for (unsigned i = 0; i < k->n_params; i++)
-        total += ((size_t)k->sizes[i] + 15) & ~(size_t)15;
+        total += room_of(k->sizes[i]);
     to->launch.params = fake_alloc(k->n_params * sizeof *to->launch.params);
-    to->launch.bytes = fake_alloc(total);
+    to->launch.bytes = alloc_params(total);
     memcpy(to->launch.bytes, from->launch.bytes, total);
     for (unsigned i = 0; i < k->n_params; i++)
         to->launch.params[i] =
@@ -299,24 +314,23 @@ static bool sizes_are_fine(const struct CUfunc_st *f, struct fake_dim grid, stru
            static_shared(f) + shared <= (f->asked ? f->asked : FAKE_SHARED);
 }
 
-/* Each parameter in 16-byte steps, as the strictest type needs. */
 static bool copy_params(struct work *w, const struct fake_kernel *k, void **params)
 {
     size_t total = 0;
     for (unsigned i = 0; i < k->n_params; i++) {
         if (!params || !params[i])
             return false;
-        total += ((size_t)k->sizes[i] + 15) & ~(size_t)15;
+        total += room_of(k->sizes[i]);
     }
     if (total > MAX_PARAMS)
         return false;
     w->launch.params = fake_alloc(k->n_params * sizeof *w->launch.params);
-    w->launch.bytes = fake_alloc(total);
+    w->launch.bytes = alloc_params(total);
     char *p = w->launch.bytes;
     for (unsigned i = 0; i < k->n_params; i++) {
         memcpy(p, params[i], k->sizes[i]);
         w->launch.params[i] = p;
-        p += ((size_t)k->sizes[i] + 15) & ~(size_t)15;
+        p += room_of(k->sizes[i]);
     }
     return true;
 }

@@ -41,6 +41,8 @@ def moved(a, b, v, i, j):
     yield "triu(b, 1)", np.triu(b, 1)
     yield "reshape(a, [2, 10])", a.reshape(2, 10)
     yield "reshape(permute_dims(b, [1, 2, 0]), [-1, 4])", b.transpose(1, 2, 0).reshape(-1, 4)
+    yield "sliding_windows(b, [2, 3], [0, 2])", np.lib.stride_tricks.sliding_window_view(b, (2, 3), (0, 2))
+    yield "sliding_windows(flip(v), 4)", np.lib.stride_tricks.sliding_window_view(np.flip(v), 4)
     yield "concat([a, flip(a), a[:1]])", np.concatenate([a, np.flip(a), a[:1]])
     yield "concat([a, v], axis=None)", np.concatenate([a, v], None)
     yield "stack([a, flip(a, 0)], 1)", np.stack([a, np.flip(a, 0)], 1)

@@ -4,6 +4,7 @@
     environment(daemon)     of processes that may call `arrayd-cli`: PATH has it
     Terminal(words, env)    a program on a pseudo-terminal
 """
+import codecs
 import contextlib
 import fcntl
 import io
@@ -61,7 +62,7 @@ def environment(folder, url="", **more):
 class Terminal:
     """A program on a terminal of its own; what it shows is kept, without the codes that only move and colour."""
 
-    def __init__(self, words, env, rows=24, columns=100, cwd=None):
+    def __init__(self, words, env, rows=24, columns=100, cwd=None, pixels=(0, 0)):
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             try:
@@ -71,10 +72,11 @@ class Terminal:
             finally:
                 os._exit(127)
         self.seen = ""
-        self.resize(rows, columns)
+        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a read may end within a letter
+        self.resize(rows, columns, pixels)
 
-    def resize(self, rows, columns):
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    def resize(self, rows, columns, pixels=(0, 0)):
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, *pixels))
 
     def type(self, text):
         os.write(self.fd, text.encode())
@@ -82,7 +84,7 @@ class Terminal:
     def read(self, seconds):
         if select.select([self.fd], [], [], seconds)[0]:
             try:
-                self.seen += os.read(self.fd, 65536).decode("utf-8", "replace")
+                self.seen += self.decoder.decode(os.read(self.fd, 65536))
             except OSError:  # it has ended
                 return False
         return True

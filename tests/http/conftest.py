@@ -9,6 +9,8 @@
                   With ARRAYD_REAL_GPU on this machine's own GPU: what only the fake can do is skipped
     two_with      the same with two principals: ann, bob = two_with(); each a Client
     accounts      an accounts file to be filled
+    visit         a function that opens the page of a daemon in headless Chromium (browser.py): visit(daemon, "#arrays");
+                  afterwards nothing must have gone wrong in the page, and no other host been asked for anything
     contract      the OpenAPI file
 
 The binary is ARRAYD_BIN, else the newest server/arrayd of a build*/ folder in the root. Every
@@ -27,6 +29,7 @@ import time
 
 import pytest
 
+from browser import Browser
 from client import REPO, TIMEOUT, Client, Contract
 
 # A shell that runs this in the background has it ignore interrupts, and with it what is started here.
@@ -234,6 +237,36 @@ def skip_without(package):
         pytest.skip(f"pkg-config does not find {package}")
 
 
+@pytest.fixture(scope="session")
+def chromium():
+    if Browser.missing():
+        pytest.skip(Browser.missing())
+    browser = Browser()
+    yield browser
+    browser.close()
+
+
+@pytest.fixture
+def visit(chromium, daemon_with):
+    """`page.refused` is what the test has asked for that is an error: parts of addresses. The daemons outlive the pages."""
+    pages = []
+
+    def start(daemon, place="#node", **kw):
+        page = chromium.page(**kw)
+        page.origin, page.refused = f"http://{daemon.host}:{daemon.port}", ()
+        pages.append(page)
+        page.goto(f"{page.origin}/{place}")
+        return page
+
+    yield start
+    for page in pages:
+        chromium.read(0)
+        asked = [url for url in page.asked if not url.startswith((page.origin + "/", f"blob:{page.origin}", "data:"))]
+        failed = [text for text in page.failed if not any(part in text for part in page.refused)]
+        page.close()
+        assert page.errors == [] and failed == [] and asked == []
+
+
 def fake_gpu():
     """The environment in which a daemon finds the fake driver and compiler, or None."""
     build = pathlib.Path(find_binary()).resolve().parents[1]
@@ -368,6 +401,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "alone: looks at times, and wants the machine for itself")
     config.addinivalue_line("markers", "release_only: too much for the short run under sanitizers")
     config.addinivalue_line("markers", "slow: only in the long run (ARRAYD_LONG=1)")
+    config.addinivalue_line("markers", "in_turn: takes seconds, so that a check takes a third of these, others each time (ARRAYD_SLICE)")
 
 
 # ARRAYD_RUN names a folder, empty at first, that the processes of one run share. Each takes the next
@@ -424,14 +458,56 @@ def whole_run(config):
     return not os.environ.get("ARRAYD_SUBSET")
 
 
+FEW_CASES = 4
+WHOLE = {"path", "method", "route", "url", "ask", "take", "way", "command", "page"}  # requests, pages
+
+
+def choose_cases(items, seed):
+    """Which cases to leave out: of a function that has many, two thirds, others with each seed, but not the last with some value of a
+    parameter that has few, such as a backend or a boundary. Where requests or pages are a parameter, all are taken: each route is asked for."""
+    functions = {}
+    for item in items:
+        if hasattr(item, "callspec") and not item.get_closest_marker("in_turn") and not WHOLE.intersection(item.callspec.indices):
+            functions.setdefault(item.nodeid.split("[")[0], []).append(item)
+    left = set()
+    for cases in functions.values():
+        if len(cases) <= FEW_CASES:
+            continue
+        values = {}
+        for item in cases:
+            for name, value in item.callspec.indices.items():
+                values.setdefault(name, set()).add(value)
+        missing = {(name, value) for name, all_values in values.items() if len(all_values) <= FEW_CASES for value in all_values}
+        wanted = max(FEW_CASES, -(-len(cases) // 3))
+        cases.sort(key=lambda item: hashlib.sha256((seed + item.nodeid).encode()).digest())
+        taken = []
+        for item in cases:
+            if new := missing.intersection(item.callspec.indices.items()):
+                missing -= new
+                taken.append(item)
+        rest = [item for item in cases if item not in taken]
+        left.update(rest[max(0, wanted - len(taken)):])
+    return left
+
+
+def is_taken(item, seed, one_in):
+    """Whether it is one of those whose turn it is with this seed, any text."""
+    return int.from_bytes(hashlib.sha256((seed + item.nodeid).encode()).digest()[:4], "big") % one_in == 0
+
+
+def leave_out(config, items, left):
+    config.hook.pytest_deselected(items=list(left))
+    items[:] = [item for item in items if item not in left]
+
+
 @pytest.hookimpl(trylast=True)  # after -m and -k
 def pytest_collection_modifyitems(config, items):
-    if third := os.environ.get("ARRAYD_THIRD"):  # any text: which third of the tests
-        taken, left = [], []
-        for item in items:
-            (left if hashlib.sha256((third + item.nodeid).encode()).digest()[0] % 3 else taken).append(item)
-        config.hook.pytest_deselected(items=left)
-        items[:] = taken
+    if seed := os.environ.get("ARRAYD_SLICE"):  # which of a function's many cases, and of the tests that take seconds
+        left = choose_cases(items, seed)
+        left.update(item for item in items if item.get_closest_marker("in_turn") and not is_taken(item, seed, 3))
+        leave_out(config, items, left)
+    if seed := os.environ.get("ARRAYD_PART"):  # which of all tests
+        leave_out(config, items, {item for item in items if not is_taken(item, seed, 5)})
     items.sort(key=lambda item: item.get_closest_marker("last") is not None)
     for item in items:
         if item.get_closest_marker("slow") and not os.environ.get("ARRAYD_LONG"):

@@ -446,6 +446,8 @@ def test_python(house, accounts):
     xp.admin_end("session", session)
     assert xp.admin_set("bob", weight=5, quotas={"arrays": 9})["changed"] == {"weight": 5, "arrays": 9}
     assert xp.admin_set("bob", reset=["weight"])["changed"] == {"arrays": 9}
+    with pytest.raises(ValueError, match="nothing to change"):
+        xp.admin_set("bob", weight=None)
     xp.admin_end("principal", "eve")
     assert [x["action"] for x in xp.admin("audit")] == ["cancel_job", "delete_array", "delete_session", "set_principal", "set_principal",
                                                     "delete_principal"]

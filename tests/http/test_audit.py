@@ -86,13 +86,12 @@ def test_what_cannot_be_rotated_does_not_grow(daemon_with, tmp_path):
     assert d.log().count("audit could not be written") == 1
     until(lambda: path.stat().st_size > 3500)
     assert path.stat().st_size <= 4096 and not any(older[0].iterdir())
-    last = lines_of(path)[-1]["number"]
     older[0].rmdir()
     c.delete("/v1/admin/arrays/y")
     until(lambda: older[0].exists() and path.exists() and any(x["action"] == "audit_lost" for x in lines_of(path)))
-    now = lines_of(path)
+    now, last = lines_of(path), lines_of(older[0])[-1]["number"]
     lost = next(x for x in now if x["action"] == "audit_lost")
-    assert (lost["count"], lost["who"], lost["result"]) == (60 - last, None, "state_failed") and lines_of(older[0])[-1]["number"] == last
+    assert (lost["count"], lost["who"], lost["result"]) == (60 - last, None, "state_failed") and 10 < last < 50
     assert "y" in [x["target"] for x in now] and not older[1].exists()
     assert "audit_lost" in [x[1] for x in actions(c)]
     c.close()

@@ -42,13 +42,14 @@ def test_as_a_table():
     assert text.startswith("float32, 8^3 elements; a copy: ") and text.count("\n| ") == ROWS + SMALL + 4
 
 
+@pytest.mark.in_turn
 def test_on_a_device():
     environment = fake_gpu() or pytest.skip("no fake driver in this build, or no g++")
     rows = bench("--backend", "cuda", "--size", "8", "--json", environment=environment).stdout.splitlines()
     assert len(rows) == ROWS + SMALL
 
 
-@pytest.mark.parametrize("args, said", [(("--size", "7"), "--size is 8 to 2048"), (("--nonsense",), "--nonsense"),
+@pytest.mark.parametrize("args, said", [(("--size", "7"), "--size is 8 to 2048"), (("--size", "0"), "--size is 8 to 2048"), (("--nonsense",), "--nonsense"),
                                         (("--threads", "x"), "threads")])
 def test_wrong_options(args, said):
     assert said in bench(*args, status=2).stderr

@@ -134,6 +134,12 @@ def test_formats_that_are_not_supported(run, tmp_path, name):
     assert not (tmp_path / name).exists()
 
 
+def test_results_are_npy_files(run, tmp_path):
+    for name in ("e.png", "e.CSV", "e.npz"):
+        fails(run("eval", "ones(3)", "-o", tmp_path / name), 2, f"{name}: .npy files are written here; `get` writes .png and .csv files")
+        assert not (tmp_path / name).exists()
+
+
 @pytest.mark.parametrize("text, want", [
     ("1,2\n3,4\n", np.array([[1, 2], [3, 4]])), ("# x, y\n1.5,nan\n\n-inf,2e3\n", np.array([[1.5, np.nan], [-np.inf, 2000]])),
     ("7\n9223372036854775807\n", np.array([7, 2**63 - 1])), ("0.1\n", np.array([0.1]))])
@@ -283,6 +289,10 @@ def test_lists(run, api, monkeypatch):
     assert "float32" in ok(run("info", "beta")).out and "read only   yes" in run("info", "beta").out
     assert [m["id"] for m in json.loads(run("info", "beta", id_, "--json").out)] == [api.meta("beta")["id"], id_]
     fails(run("info", "nobody"), 1, "nobody")
+    api.patch("/v1/arrays/alpha", {"dims": ["é"], "units": "m\u202e s-1 µ", "attrs": {"title": "\x1b[31m", "n": [1.5]}, "coords": {"é": "alpha"}})
+    text = ok(run("info", "alpha")).out
+    assert re.search(r"^dims +\\u00e9$", text, re.M) and re.search(r"^units +m\\u202e s-1 µ$", text, re.M) and "\x1b" not in text
+    assert re.search(r"^attrs\n  title +\\u001b\[31m\n  n +\[1.5\]\ncoords\n  \\u00e9 +a-\w+ \(\\u00e9\)$", text, re.M)
     api.patch("/v1/arrays/beta", {"read_only": False})
     done = run("rm", "tail", "nobody", "beta")
     assert done.status == 1 and done.err == "arrayd-cli: nobody: there is no array 'nobody'\n"
@@ -394,7 +404,7 @@ def test_statuses(run, daemon, api, tmp_path):
         done = run(*words)
         assert done.status == 2 and done.err and not done.out, (words, done)
     assert run("--help").status == 0 and "Exit status" in run("--help").out and run("--version").out.startswith("arrayd-cli ")
-    assert all(run(c, "--help").status == 0 for c in ("put", "get", "eval", "ls", "rm", "info", "run", "top", "completion"))
+    assert all(run(c, "--help").status == 0 for c in ("put", "get", "show", "eval", "ls", "rm", "info", "run", "top", "completion"))
     fails(cli("http://127.0.0.1:1")("ls"), 1, "cannot connect to http://127.0.0.1:1")
     fails(cli("ftp://x")("ls"), 2, "ftp://x")
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -24,6 +24,7 @@ def node():
     return found
 
 
+@pytest.mark.in_turn
 @pytest.mark.release_only  # it is the client that is tested here
 def test_the_module_against_a_daemon(daemon_with, accounts):
     program = node()

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.release_only  # it is the client that is tested here
 WALLS = [[{"type": "dirichlet", "value": 10}, {"type": "neumann", "value": 2}]]
 # Operations of the daemon's that the namespace does not have, and why.
 WITHOUT = {"index": "an expression of Python's has no shape around it: xp.indices, xp.mgrid and xp.arange say theirs",
+           "sliding_windows": "NumPy's name of it is lib.stride_tricks.sliding_window_view",
            "unravel_index": "NumPy's has another meaning: one outside is a mistake, and the places along all axes are given"}
 
 
@@ -367,3 +368,26 @@ def test_looks_at_such_memory_are_not_foreseen(xp):  # noqa: F811
         xp.swap(a, b)
         total = total + xp.max(a)
         assert float(total) == k // 2 + 1
+
+
+def test_a_session_that_there_is(daemon):
+    """It is connected to by its id, and is there when the client has been closed."""
+    c = daemon.client()
+    other = c.expect(201, c.post("/v1/sessions", {})).json()["id"]
+    inside = {"Arrayd-Session": other}
+    c.expect(201, c.post("/v1/arrays", {"name": "u", "data": [1.0, 2.0]}, headers=inside))
+    with arrayd.connect(url(daemon), session=other) as xp:  # noqa: F811
+        assert xp.array("u").numpy().tolist() == [1, 2] and float(xp.evaluate("sum(u)")) == 3
+    assert len(c.get("/v1/arrays", headers=inside).json()["arrays"]) == 1
+    with pytest.raises(arrayd.NotFound):
+        arrayd.connect(url(daemon), session="s-none")
+
+    async def steps():
+        async with arrayd.aconnect(url(daemon), session=other) as xp:  # noqa: F811
+            assert (await (await xp.array("u")).numpy()).tolist() == [1, 2]
+        with pytest.raises(arrayd.NotFound):
+            await arrayd.aconnect(url(daemon), session="s-none")
+
+    run(steps())
+    c.expect(204, c.delete(f"/v1/sessions/{other}"))
+    c.close()

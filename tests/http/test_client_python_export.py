@@ -504,6 +504,7 @@ def test_the_daemon_ends_first(start):
         assert view(m)[3] == 3  # the memory is ours, too
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("how", ["killed", "stopped"])
 def test_what_was_written_may_be_lost(start, how):
     """The daemon has gone before a `with` for writing has ended, and nobody has the memory."""
@@ -532,6 +533,7 @@ def test_what_was_written_is_there_after_a_death(start):
     assert np.asarray(x).tolist() == [0, 1, 2, 30, 4, 5, 6, 7, 8, 9]
 
 
+@pytest.mark.in_turn
 def test_what_goes_wrong_inside_says_more(start):
     xp = start()
     with pytest.raises(ZeroDivisionError):

@@ -22,6 +22,7 @@ SEEN = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("looks", SEEN.values(), ids=SEEN)
 def test_many_looks_in_a_step(xp, api, looks):  # noqa: F811
     """Numbers and small arrays: a request for some ten steps, and the same bits."""

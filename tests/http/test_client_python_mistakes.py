@@ -27,6 +27,9 @@ pytestmark = pytest.mark.release_only  # it is the client that is tested here
     (lambda xp, a, b: xp.sin(a) > 1j, TypeError, "greater: not defined for float64 and complex128"),
     (lambda xp, a, b: xp.signbit(xp.astype(a, "int8")), TypeError, "signbit: not defined for int8"),
     (lambda xp, a, b: xp.vecdot(a > 0, a), TypeError, "vecdot: not defined for bool"),
+    (lambda xp, a, b: a.view(np.int64), TypeError, "a view has the array's dtype, float64, not int64: x.astype(dtype) converts the values, and "
+                                                   "xp.asarray(numpy.asarray(x).view(dtype)) is a copy with the same bits"),
+    (lambda xp, a, b: a.view(dtype="f4"), TypeError, "a view has the array's dtype, float64, not float32: "),
     (lambda xp, a, b: a.__setitem__((0, slice(None)), b), ValueError, "an assignment: values of shape (5, 4) do not fit a region of shape (5,)"),
     (lambda xp, a, b: a.__setitem__(0, np.ones(3)), ValueError, "an assignment: values of shape (3,) do not fit a region of shape (5,)"),
     (lambda xp, a, b: a.__setitem__(0, 1j), TypeError, "an assignment: values of complex128 do not go into float64"),
@@ -39,6 +42,24 @@ def test_the_operation_and_its_operands_are_named(xp, mistake, kind, said):  # n
     a, b = xp.random((4, 5)), xp.random((5, 4))
     with pytest.raises(kind, match="^" + re.escape(said)):
         mistake(xp, a, b)
+
+
+def test_what_cannot_be_done_in_place(xp):  # noqa: F811
+    """What to write instead is said, in the words of who wrote it."""
+    x, h = xp.asarray([1.0, 2.0]), np.ones(2)
+    for name, sign in (("add", "+"), ("multiply", "*"), ("power", "**"), ("divide", "/"), ("floor_divide", "//")):
+        said = f"{name} in place: h is NumPy's array and x is arrayd's: write h = h {sign} x, which is arrayd's, or h {sign}= np.asarray(x)"
+        with pytest.raises(TypeError, match="^" + re.escape(said) + "$"):
+            exec(f"h {sign}= x", {"h": h, "x": x})
+    with pytest.raises(TypeError, match="^out: an array of arrayd's is wanted, not ndarray"):
+        np.maximum(x, h, out=h)
+    h = h + x
+    assert h.tolist() == [2, 3] and isinstance(h, arrayd.Array)
+    a = xp.zeros((5, 5))
+    with pytest.raises(AttributeError, match="^strides cannot be set: take a slice, as " + re.escape("x.reshape(-1)[::n+1] for the diagonal")):
+        a[0].strides = (48,)
+    a.reshape(-1)[::6] = 1
+    assert (a.numpy() == np.eye(5)).all()
 
 
 def test_what_is_no_number(xp):  # noqa: F811

@@ -5,6 +5,7 @@ import copy
 import json
 import pathlib
 import pickle
+import re
 import sys
 import warnings
 
@@ -549,3 +550,18 @@ show_runtime test
 add_docstring add_newdoc add_newdoc_ufunc alltrue asfarray byte_bounds compare_chararrays cumproduct deprecate deprecate_with_doc disp
 fastCopyAndTranspose find_common_type get_array_wrap geterrobj issctype issubclass_ issubsctype lookfor mat maximum_sctype msort obj2sctype
 product recfromcsv recfromtxt round_ safe_eval sctype2char set_numeric_ops set_string_function seterrobj sometrue source who"""
+
+
+def test_sliding_windows_upload_nothing(xp, api):
+    """The server computes where their elements are."""
+    a = numpy.random.default_rng(3).random(20_000)
+    x = xp.asarray(a)
+    assert abs(float(x.sum()) - a.sum()) < 1e-6  # so it is there
+
+    def received():
+        return int(re.search(r"^arrayd_http_bytes_in_total (\d+)$", api.get("/metrics").body.decode(), re.M)[1])
+
+    before = received()
+    means = numpy.asarray(arrayd.numpy.lib.stride_tricks.sliding_window_view(x, 50).mean(-1))
+    assert received() - before < 10_000
+    assert numpy.allclose(means, numpy.lib.stride_tricks.sliding_window_view(a, 50).mean(-1))

@@ -38,6 +38,7 @@ def during(xp, monkeypatch):  # noqa: F811
     return begin
 
 
+@pytest.mark.in_turn
 def test_threads_that_look_at_the_same_expressions(xp):  # noqa: F811
     """What another thread has just computed is a leaf of what this one is writing down, or is none: nothing between."""
     interval = sys.getswitchinterval()

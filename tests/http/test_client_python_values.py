@@ -548,3 +548,10 @@ def test_numbers_that_follow_are_the_servers(xp, dtype):  # noqa: F811
                 got = np.asarray(x)
                 assert got.dtype == want.dtype and (got.tobytes() == want[at].tobytes() or got != got and want[at] != want[at]), (op, [values[k] for k in at])
     assert "add" in found and "multiply" in found
+
+
+def test_samples_outside(xp):  # noqa: F811
+    a, points = xp.asarray(np.arange(12.0).reshape(3, 4)), xp.asarray(np.array([[0.5, 1.0], [-7.0, 0.0], [1.0, 9.0]]))
+    same(xp.sample(a, points), np.array([3.0, 0.0, 7.0]))
+    same(xp.sample(a, points, boundary="constant"), np.array([3.0, 0.0, 0.0]))
+    same(xp.sample(a, points, boundary="constant", value=-2.5), np.array([3.0, -2.5, -2.5]))

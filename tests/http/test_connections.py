@@ -199,3 +199,20 @@ def test_clients_in_step(daemon_with, n):
             assert read_reply(s).status == 200
     for s in kept:
         s.close()
+
+
+@pytest.mark.parametrize("address", ["listen", "admin-listen"])
+def test_after_the_limit(daemon_with, address):
+    """All that an address takes, and more that wait, end together: that is the last thing the HTTP library is told, which has
+    stopped to listen meanwhile."""
+    d = daemon_with("--max-connections", 50, "--admin-listen", "127.0.0.1:0")
+    port = d.port if address == "listen" else d.admin_port
+    for _ in range(3):
+        held_there = [socket.create_connection((d.host, port), 20) for _ in range(50 + 64 + 20)]
+        time.sleep(0.2)
+        for s in held_there:
+            s.close()
+        time.sleep(0.2)
+        with socket.create_connection((d.host, port), 5) as s:
+            s.sendall(HEALTH)
+            assert s.recv(100).startswith(b"HTTP/1.1 200 "), address

@@ -283,7 +283,8 @@ def test_members_are_case_sensitive(api):
 
 ALLOWED = {
     "/healthz": {"GET"}, "/readyz": {"GET"}, "/metrics": {"GET"}, "/openapi.json": {"GET"},
-    "/v1/info": {"GET"}, "/v1/sessions": {"GET", "POST"}, "/v1/sessions/s": {"GET", "DELETE"},
+    "/": {"GET"}, "/page/main.js": {"GET"}, "/v1/info": {"GET"}, "/v1/login": {"GET", "POST"}, "/v1/logout": {"POST"}, "/v1/links": {"GET", "POST"}, "/v1/links/v": {"DELETE"},
+    "/v1/sessions": {"GET", "POST"}, "/v1/sessions/s": {"GET", "DELETE"},
     "/v1/programs": {"POST"}, "/v1/jobs": {"GET"}, "/v1/jobs/j": {"GET", "DELETE"},
     "/v1/jobs/j/events": {"GET"}, "/v1/jobs/j/resume": {"POST"},
     "/v1/functions": {"GET", "POST"}, "/v1/functions/f": {"GET", "PUT", "DELETE"},

@@ -212,6 +212,7 @@ def test_three_strikes(gpu_with, accounts):
     n.end()
 
 
+@pytest.mark.in_turn
 def test_a_program_of_a_user_who_is_refused_waits(gpu_with, accounts):
     """And is not lost: it goes on when the time is over."""
     n = Node(gpu_with, accounts, "--fault-limit", 1, "--fault-window", 6, "--keep-arrays")
@@ -258,6 +259,7 @@ def test_a_crash_and_a_start_that_fails(daemon_with, accounts, tmp_path):
     n.end()
 
 
+@pytest.mark.in_turn
 def test_a_crash_while_work_runs(daemon_with, accounts):
     """The CPU backend: the process dies, and the next one knows what it was running."""
     n = Node(daemon_with, accounts, "--backend", "cpu", "--threads", 1, "--restart-limit", 1000, environment=DEADLY)

@@ -47,6 +47,7 @@ def tidy(c):
     c.expect(200, c.patch("/v1/arrays/u", {"location": "device"}))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("what", REQUESTS)
 def test_every_call_fails_once(gpu_with, tmp_path, what):
     d = gpu_with("--state-dir", tmp_path / "state")

@@ -151,3 +151,24 @@ def test_what_views_read_again_is_a_temporary_on_a_gpu(gpu_with):
 def test_parts_that_views_read_once_are_no_temporary(api):
     api.upload(np.arange(20.0).reshape(10, 2), "points")
     assert len(explain(api, "p[:, 0] - p[:, 1]", let=[["p", "exp(sin(points)) * 3"]])["kernels"]) == 1
+
+
+def test_rows_on_the_cpu_go_through_stages(daemon_with):
+    """Together and, as temporaries, one after the other: the same bits, in another array and in place."""
+    c = daemon_with("--backend", "cpu", "--threads", 2).client()
+    c.upload(np.random.default_rng(3).standard_normal((700, 1001)).astype("float32"), "a")
+    row = ", axis=1, keepdims=True)"
+    let = [["e", f"exp(a - max(a{row})"]]
+    [whole] = explain(c, f"e / sum(e{row}", let=let)["wholes"]
+    assert whole["kernels"] == [0, 1, 2] and whole["shape"] == "fold" and whole["inputs"][0]["name"] == "a"
+    stages = whole["source"].split("# in one:")[0]
+    assert stages.count("# stage") >= 4 and stages.count("exp") == 1, stages
+    for expr, out in (f"max(a{row}", "m"), ("exp(a - m)", "x"), (f"sum(x{row}", "s"), ("x / s", "w"):
+        c.upload(c.evaluate(expr), out)
+    c.create(name="b", shape=[700, 1001], dtype="float32")
+    want = c.download("w").tobytes()
+    for out in ("b", "a"):
+        c.expect(200, c.post("/v1/evaluate", {"expr": f"e / sum(e{row}", "let": let, "out": out}))
+        assert c.download(out).tobytes() == want
+    [few] = explain(c, f"a[:3] - mean(a[:3]{row}")["wholes"]
+    assert "one after the other" in few["why"]

@@ -32,6 +32,7 @@ def same_as_the_job(api, said, body, **fields):
     assert r["state"] == "done" and r["pass"] == said["pass"]
 
 
+@pytest.mark.in_turn
 def test_heat(both):
     """One kernel a step; with CUDA besides one that makes several."""
     hold(both, "u", np.ones((300, 400), "float32"))

@@ -69,6 +69,7 @@ def test_nobody_changes_the_size(c):  # noqa: F811
                 os.ftruncate(x.fd, size)
 
 
+@pytest.mark.in_turn
 def test_other_work_is_not_waited_for(c):  # noqa: F811
     """Of the same session, which has much to do, but not with this memory; what reads it is in no reader's way either."""
     c.create(name="w", data=[1.0])

@@ -216,6 +216,7 @@ WAYS = [created, uploaded, evaluated, written, copied, late, moved]
 SLOW = {"cpu": [late], "gpu": [late, evaluated, written]}  # for one of the sizes
 
 
+@pytest.mark.in_turn
 def test_nothing_of_anothers(two):
     ann, bob = two
     for size in SIZES[bob.kind]:

@@ -131,6 +131,7 @@ def test_another_system_users_token(daemon_with):
     folder.cleanup()
 
 
+@pytest.mark.in_turn
 def test_a_token_races_with_its_leases_end(local):
     """Who presents a token gets his memory or hears that there is no export, never nothing and never another's descriptor: the
     one that the daemon is about to send is not closed, and its number not given to somebody else, by who ends the lease."""
@@ -380,6 +381,7 @@ def child():
         kill(pid)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("backend", ["cpu", "gpu"])
 def test_killed(local, child, backend):
     """kill -9 at any stage leaves nothing: no lease, no memory, no descriptor."""
@@ -453,6 +455,7 @@ def test_a_crowd_is_killed(local, child):
     assert settle(c, before) == before
 
 
+@pytest.mark.in_turn
 def test_a_gpus_writer_that_lives_on(local):
     """Who closes the connection of an export for writing without its end, and lives, may have kernels under way: he is waited for,
     but not for ever."""

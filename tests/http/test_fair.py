@@ -213,6 +213,7 @@ def test_a_job_that_waits_for_its_turn_is_cancelled(users):
     other.close()
 
 
+@pytest.mark.in_turn
 @pytest.mark.release_only  # work of seconds, six times, would be of minutes
 @pytest.mark.parametrize("removed", [False, True])
 def test_what_waits_behind_long_work(users, accounts, removed):

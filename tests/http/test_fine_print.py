@@ -76,6 +76,7 @@ def test_literals_past_127_bits_say_what_to_do(api):
     assert api.evaluate("2.0**200") == 2.0**200
 
 
+@pytest.mark.in_turn
 def test_limits_can_be_raised(daemon_with):
     """The most that the settings allow is also survived: the deepest recursion there is."""
     n = 4000

@@ -10,6 +10,7 @@ import os
 import random
 import re
 import socket
+import threading
 import time
 
 import pytest
@@ -274,7 +275,7 @@ def test_options_and_405_tell_the_methods(daemon):
 
 
 @pytest.mark.parametrize("path", [b"/v1", b"/v1/", b"/v1/arrays/", b"/v1/arrays//data", b"//healthz",
-                                  b"/healthz/", b"/HEALTHZ", b"/v1/arrays/a/data/b", b"/..", b"/"])
+                                  b"/healthz/", b"/HEALTHZ", b"/v1/arrays/a/data/b", b"/..", b"/page"])
 def test_paths_are_compared_exactly(daemon, path):
     r = ask(daemon, request(b"GET " + path + b" HTTP/1.1", b"Host: localhost", b"Connection: close"))
     assert check_problem(r, 404)["code"] == "not_found"
@@ -508,6 +509,42 @@ def test_too_long(daemon, data, status, code):
     else:
         check_library(r, r.status)
     assert r.closed
+
+
+@pytest.mark.in_turn
+def test_chunks_now_and_then(daemon):
+    """On a listener that is busy with others: bytes that have just arrived are not taken for some that nobody reads."""
+    end = threading.Event()
+
+    def ask_on():
+        with socket.create_connection((daemon.host, daemon.port), 20) as s:
+            while not end.is_set():
+                s.sendall(request(GET, b"Host: localhost"))
+                assert s.recv(65536)
+
+    crowd = [threading.Thread(target=ask_on) for _ in range(4)]
+    for t in crowd:
+        t.start()
+    head = request(b"PUT /v1/arrays/%s HTTP/1.1", b"Host: localhost", b"Content-Type: application/octet-stream", b"Transfer-Encoding: chunked")
+    uploads = [socket.create_connection((daemon.host, daemon.port), 20) for _ in range(60)]
+    for k, s in enumerate(uploads):
+        s.sendall(head % b"now_and_then_%d?dtype=uint8&shape=8192000" % k)
+    due = {s: time.monotonic() + 0.005 * k for k, s in enumerate(uploads)}
+    stop = time.monotonic() + 6
+    while time.monotonic() < stop:
+        for s, at in due.items():
+            if time.monotonic() >= at:
+                s.sendall(b"2000\r\n" + b"x" * 8192 + b"\r\n")
+                due[s] = at + 0.3
+        time.sleep(0.001)
+    end.set()
+    for t in crowd:
+        t.join()
+    for s in uploads:
+        s.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            s.recv(1)
+        s.close()
 
 
 @pytest.mark.parametrize("line", [b"TRACE /healthz HTTP/1.1", b"CONNECT /healthz HTTP/1.1",

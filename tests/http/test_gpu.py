@@ -236,6 +236,7 @@ def test_kernels_that_do_not_compile(gpu_with, tmp_path):
 
 # --- no memory ---
 
+@pytest.mark.in_turn
 def test_out_of_memory_changes_nothing(gpu_with):
     d = gpu_with()
     api = d.client()

@@ -81,9 +81,9 @@ def test_new_expressions_are_not_compiled_before_they_come_again(gpu_with, kerne
         assert interpreted(api) == k + 1 and compiled(api) == before, expr
     kernel, = api.expect(200, api.post("/v1/explain", {"expr": "cos(x)"})).json()["kernels"]
     assert kernel["interpreted"]
-    for _ in range(2):
-        first = evaluate(api, "sin(x) - x")[0]
-    until(lambda: compiled(api) >= before + 2)  # that, and what was explained
+    first = evaluate(api, "sin(x) - x")[0]
+    until(lambda: tier(evaluate(api, "sin(x) - x")[1]) == "compiled")
+    assert compiled(api) >= before + 1
     runs = interpreted(api)
     again, timing = evaluate(api, "sin(x) - x")
     assert again.tobytes() == first.tobytes() and tier(timing) == "compiled"  # the same bits
@@ -91,6 +91,7 @@ def test_new_expressions_are_not_compiled_before_they_come_again(gpu_with, kerne
     api.close()
 
 
+@pytest.mark.in_turn
 def test_reductions(gpu_with, kernels):
     """The first of a kind is compiled, as is what reduces values that are there, which all of that kind share."""
     api = gpu_with("--kernel-cache", kernels).client()
@@ -179,6 +180,7 @@ def test_no_memory_for_what_a_program_leaves(gpu_with, kernels):
 
 
 def test_programs_begin_with_it(gpu_with, kernels):
+    """Of 11 steps one is left over, however many a pass makes: it has a kernel that need not wait."""
     api = gpu_with("--kernel-cache", kernels).client()
     loaded(api)
     u = np.random.default_rng(7).random((40, 50))
@@ -186,7 +188,7 @@ def test_programs_begin_with_it(gpu_with, kernels):
     for _ in range(3):
         api.create(name="u", data=u.tolist())
         job = api.expect(200, api.post("/v1/programs?wait=1", {"body": ["u = u + 0.1*laplacian(u) - 0.001*u*u*u"], "steps": 40, "bind": {"u": "u"},
-                                                              "record": {"top": "max(u)"}, "record_every": 10})).json()
+                                                              "record": {"top": "max(u)"}, "record_every": 11})).json()
         assert job["state"] == "done", job
         tiers.append(job["kernels"])
         done.append((api.download("u").tobytes(), job["records"]["top"]))

@@ -79,6 +79,7 @@ LEVELS = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("length", [5, 31, 64, 513, 1000, 4096])
 def test_levels(gpu, length):
     rng = np.random.default_rng(length)
@@ -91,6 +92,59 @@ def test_levels(gpu, length):
         assert explained(gpu, expr, let=let)["wholes"], name
 
 
+@pytest.mark.in_turn
+@pytest.mark.parametrize("length, dtype", [(17000, "float32"), (57000, "float32"), (40008, "float16")])
+def test_rows_that_registers_do_not_hold(gpu, length, dtype):
+    """In part they lie in shared memory, whose chunks come first, so the last one is not whole."""
+    rng = np.random.default_rng(length)
+    x = rng.standard_normal((133, length)).astype(dtype)  # fewer would be cut
+    gpu.upload(x, "x")
+    gpu.upload(rng.standard_normal(length).astype(dtype), "w")
+    gpu.upload(rng.standard_normal((133, 1)).astype(dtype), "r")
+    for name in ("layer norm", "from the largest", "log-softmax") if length == 17000 else ("standardised",):
+        expr, let = LEVELS[name]
+        parts_and_whole(gpu, expr, let=let)
+        [whole] = explained(gpu, expr, let=let)["wholes"]
+        assert int(re.search(r"#define AR_HELD (\d+)", whole["source"])[1]) > 0, name
+    if length == 17000:  # quotients of all sizes, by divisors of all sizes
+        rng.shuffle(sizes := np.repeat(np.float32(10.0) ** np.arange(-38, 38, 4), 7)[:133])
+        y = x * sizes[:, None] * np.float32(10.0) ** rng.integers(-30, 3, x.shape).astype(np.float32)
+        y[3, ::3], y[4, 7], y[5, 8] = 0, np.inf, np.nan
+        y[6, ::5] *= -0.0
+        gpu.upload(y.astype(dtype), "y")
+        parts_and_whole(gpu, "y / (max(y, axis=-1, keepdims=True) - 1e-30*min(y, axis=-1, keepdims=True))")
+    got = parts_and_whole(gpu, SOFTMAX)
+    assert np.allclose(got, softmax(x.astype(np.float64)), rtol=2e-6 if dtype == "float32" else 2e-3, atol=1e-7)
+
+
+def test_long_rows_made_of_indices(gpu):
+    """They hold nothing in shared memory: what registers do not keep is computed again."""
+    x = np.random.default_rng(3).standard_normal((128, 1)).astype(np.float32)
+    gpu.upload(x, "x")
+    let = [["k", "astype(index(1)*0.001 - broadcast_to(x, [128, 33000]), 'float32')"], ["e", "exp(0 - k*k)"]]
+    got = parts_and_whole(gpu, "e / sum(e, axis=1, keepdims=True)", let=let)
+    e = np.exp(-np.square(np.arange(33_000) * 0.001 - x))
+    assert np.allclose(got, e / e.sum(1, keepdims=True), rtol=1e-4, atol=1e-9)
+    [whole] = explained(gpu, "e / sum(e, axis=1, keepdims=True)", let=let)["wholes"]
+    assert "#define AR_CELL 0" in whole["source"] and "not compiled" not in whole["source"], whole
+
+
+@pytest.mark.in_turn
+def test_many_reductions_of_long_rows(gpu):
+    """Their states share a block's memory with the rows."""
+    of = "x / ({})".format
+    some, many = (of(" + ".join(f"max(x*{k}, axis=1, keepdims=True)" for k in range(1, n + 1))) for n in (11, 12))
+    gpu.upload(np.random.default_rng(3).standard_normal((133, 17_000)).astype(np.float32), "x")
+    parts_and_whole(gpu, many)
+    gpu.expect(204, gpu.delete("/v1/arrays/x"))
+    for expr, length, shape in ((some, 88_064, "fold"), (many, 86_016, "fold"), (many, 88_064, "reduce-inner")):
+        gpu.create(name="x", shape=[133, length], dtype="float32", fill=1)
+        [whole] = explained(gpu, expr)["wholes"]
+        assert whole["shape"] == shape and "not compiled" not in whole["source"], whole["source"][:400]
+        gpu.expect(204, gpu.delete("/v1/arrays/x"))
+
+
+@pytest.mark.in_turn
 @pytest.mark.parametrize("dtype", ["float16", "float64", "int32", "uint8", "complex64", "bool"])
 def test_dtypes(gpu, dtype):
     x = np.random.default_rng(7).standard_normal((6, 260)) * 20
@@ -100,6 +154,12 @@ def test_dtypes(gpu, dtype):
     if dtype not in ("complex64", "bool"):
         parts_and_whole(gpu, SOFTMAX)
         parts_and_whole(gpu, "where(isnan(x/2), 0, x/2) - nanvar(x/2, axis=-1, keepdims=True) + nanmax(x/2, axis=-1, keepdims=True)")
+
+
+def test_bfloat16(gpu):
+    gpu.upload(np.random.default_rng(8).standard_normal((6, 1000)).astype(np.float32), "y")
+    gpu.expect(201, gpu.post("/v1/evaluate", {"expr": "astype(y, 'bfloat16')", "name": "x"}))
+    parts_and_whole(gpu, f"astype({SOFTMAX}, 'float32')")
 
 
 def test_several_axes_make_a_row(gpu):
@@ -127,7 +187,7 @@ def test_numbers_that_are_none(gpu):
 def test_long_rows_stay_parts(gpu):
     gpu.create(name="x", shape=[3, 40_000], fill=1)
     [whole] = explained(gpu, SOFTMAX)["wholes"]
-    assert whole == {"kernels": [0, 1, 2], "why": "a row is too long for a block's registers"}
+    assert whole == {"kernels": [0, 1, 2], "why": "there are too few rows: several blocks share one"}
     before = wholes(gpu)
     for _ in range(4):
         assert np.allclose(gpu.evaluate(SOFTMAX), 1 / 40_000)
@@ -135,6 +195,7 @@ def test_long_rows_stay_parts(gpu):
 
 
 # Reductions of all of x, or of its columns: they are siblings, the map is a kernel of its own.
+@pytest.mark.in_turn
 @pytest.mark.parametrize("shape", [(170, 400), (3, 50_000), (100_001,)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_siblings(gpu, shape, dtype):
@@ -172,7 +233,9 @@ MAPS = ["x - {r}", "x / (1 + abs({r}))", "exp(-abs(x - {r}))", "where(x > {r}, x
 REDUCTIONS = ["sum", "max", "min", "mean", "std", "var", "norm", "logsumexp", "argmin", "prod", "nanmean"]
 
 
+@pytest.mark.in_turn
 def test_random_rows(gpu):
+    found = 0
     for seed in range(SEED, SEED + CASES):
         rng = random.Random(seed)
         shape = rng.choice([(30, 60), (3, 700), (2, 3, 90), (40, 7), (5, 1025)])
@@ -187,9 +250,51 @@ def test_random_rows(gpu):
         expr = " + ".join(rng.choice(MAPS).format(r=name) for name, _ in let)
         said = f"seed {seed}: {shape} {dtype} {let} {expr}"
         before, parts = wholes(gpu), gpu.evaluate(expr, let=let)
-        fits = [w for w in explained(gpu, expr, let=let)["wholes"] if "why" not in w]  # and compiles it
-        assert fits, said
-        until(lambda: same_bits(gpu.evaluate(expr, let=let), parts) is not None and wholes(gpu) > before)
+        if any("why" not in w for w in explained(gpu, expr, let=let)["wholes"]):  # and compiles it
+            until(lambda: same_bits(gpu.evaluate(expr, let=let), parts) is not None and wholes(gpu) > before)
+            found += 1
         assert same_bits(gpu.evaluate(expr, let=let), parts), said
         for name in "xw":
             gpu.expect(204, gpu.delete(f"/v1/arrays/{name}"))
+    assert found > CASES // 2  # what reads an index, say, is none
+
+
+# Name: body, bound arrays. A step of each is several kernels, some of which are a whole.
+PROGRAMS = {
+    "softmax": ["e = exp(x - max(x, axis=-1, keepdims=True))", "x = e / sum(e, axis=-1, keepdims=True) + 0.5*x"],
+    "layer norm": ["d = x - mean(x, axis=-1, keepdims=True)", "x += d / sqrt(mean(d*d, axis=-1, keepdims=True) + 1e-5) * w"],
+    "two in a step": ["x = x / norm(x, axis=-1, keepdims=True)", "m = max(x, axis=-1, keepdims=True)", "y += m - x",
+                      "x = x + 0.1*(y - mean(y, axis=-1, keepdims=True))"],
+    "kept statistics": ["s = sum(x, axis=-1)", "x = x*0.9 + 0.01*w", "x -= mean(x, axis=-1, keepdims=True)"],
+    "siblings": ["x = (x - mean(x)) / std(x) + 0.1*w"],
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_in_loops(gpu, name):
+    """Wholes run in the loops of programs, with the bits of single steps."""
+    rng = np.random.default_rng(6)
+    x, w, y = (rng.standard_normal(shape).astype(np.float32) for shape in ((24, 700), (700,), (24, 700)))
+    arrays = {k: v for k, v in {"x": x, "w": w, "y": y}.items() if re.search(rf"\b{k}\b", " ".join(PROGRAMS[name]))}
+    arrays |= {"s": np.zeros(24, np.float32)} if name == "kept statistics" else {}
+
+    def run(steps, times):
+        for k, v in arrays.items():
+            gpu.upload(v, k)
+        for _ in range(times):
+            job = gpu.expect(200, gpu.post("/v1/programs?wait=1", {"body": PROGRAMS[name], "steps": steps})).json()
+            assert job["state"] == "done", job
+        found = {k: gpu.download(k) for k in arrays}
+        for k in arrays:
+            gpu.expect(204, gpu.delete(f"/v1/arrays/{k}"))
+        return found
+
+    single = run(1, 17)
+
+    def ran():
+        before, found = wholes(gpu), run(17, 1)
+        for k in arrays:
+            assert same_bits(found[k], single[k]), k
+        return wholes(gpu) > before + 2  # of a loop's kernels, each counts once
+
+    until(ran)

@@ -509,6 +509,26 @@ def test_requests_under_way_are_finished(daemon_with):
     d.stop()
 
 
+def test_long_work_does_not_hold_up_the_end(daemon_with):
+    """After drain-timeout nobody waits for the result, so it is not computed to its end."""
+    d = daemon_with("--backend", "cpu", "--drain-timeout", "0.5")
+    api = d.client()
+    api.post("/v1/arrays", {"shape": [4096, 4096], "dtype": "float64", "random": {"distribution": "uniform", "seed": 1}, "name": "a"})
+    deep = "a"
+    for _ in range(80):
+        deep = f"gamma(1 + abs(tan({deep})))"
+    body = json.dumps({"expr": f"sum({deep})"}).encode()  # a minute and more
+    with connect(d) as s:
+        s.sendall(post(b"Content-Length: %d" % len(body), body=body))
+        settles(d, "arrayd_http_requests_in_flight", 2)
+        time.sleep(0.5)
+        begin = time.monotonic()
+        d.stop()
+        assert time.monotonic() - begin < 15
+        assert s.recv(1000) == b""
+    api.close()
+
+
 def test_ends_under_load(daemon_with):
     d = daemon_with("--drain-timeout", "1")
     api = d.client()

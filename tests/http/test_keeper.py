@@ -61,6 +61,7 @@ def test_whatever_kills_it(daemon_with, sig):
     assert f"arrayd_process_id {d.pid}\n" in metrics and "arrayd_restarts_total 1\n" in metrics
 
 
+@pytest.mark.in_turn
 def test_no_connection_is_refused(daemon_with, tmp_path):
     path = tmp_path / "s"
     d = daemon_with("--listen", "127.0.0.1:0", "--listen", f"unix:{path}")
@@ -135,6 +136,7 @@ def test_the_keeper_stays_while_it_holds_arrays(daemon_with, tmp_path):
     d.client().expect(204, d.client().delete("/v1/arrays/u"))
 
 
+@pytest.mark.in_turn
 def test_deaths_that_are_too_many_are_put_off(daemon_with):
     d = daemon_with("--restart-rate", 2)
     for _ in range(5):
@@ -399,6 +401,7 @@ def test_an_upgrade_costs_no_request(daemon_with):
     assert not wrong
 
 
+@pytest.mark.in_turn
 def test_an_upgrade_that_cannot_be(daemon_with, installed, tmp_path):
     d = daemon_with(binary=installed)
     before = d.pid
@@ -521,6 +524,7 @@ def test_only_the_keeper_asks_the_daemon_to_leave(daemon_with):
     c.close()
 
 
+@pytest.mark.in_turn
 def test_a_keeper_that_is_stopped(daemon_with):
     """Requests wait for it once and for a bounded time; when it runs again, it holds what the daemon believes."""
     d = daemon_with("--keep-arrays", "--restart-limit", 1000)

@@ -73,6 +73,7 @@ def test_connections_wait_and_then_are_answered(down, tmp_path):
         check(everything(s))
 
 
+@pytest.mark.in_turn
 def test_many_connections(down):
     """Those that say nothing hold up the others for a moment only."""
     until(lambda: time.monotonic() - down.since > 1.6)

@@ -61,6 +61,7 @@ def test_what_the_keeper_cannot_take(daemon_with):
     c.close()
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("more", [0, 2], ids=["none", "the reserve"])
 def test_a_journal_that_the_keeper_cannot_take(daemon_with, more):
     """What is rewritten replaces nothing before the keeper has it, and it has a descriptor left for that."""
@@ -100,6 +101,7 @@ def test_a_keeper_that_cannot_be_watched(daemon_with):
     until(lambda: not os.path.exists(f"/proc/{before}"))
 
 
+@pytest.mark.in_turn
 def test_a_journal_that_was_larger(daemon_with, tmp_path):
     """What was left is read where it is, however small the new one may be: what it has no room for is here all the same."""
     config = tmp_path / "config"

@@ -123,6 +123,51 @@ def test_dtypes_and_pools(api, dtype):
             assert beside(api, a, "", height, width, pool, "viridis"), (pool, height, width)
 
 
+@pytest.mark.parametrize("shape", [(1, 1), (1, 7), (7, 1), (1, 1000), (1000, 1), (3, 300), (300, 3), (101, 37)])
+def test_shapes(api, shape):
+    """Each axis reduced, enlarged or as it is, beside the other."""
+    a = some("float32", shape)
+    api.upload(a, name="u")
+    for pool in (*POOLS, "nearest"):
+        for height, width in ((1, 1), (1, 64), (64, 1), (7, 11), (64, 90), (101, 20), (30, 37)):
+            assert beside(api, a, "", height, width, pool), (pool, height, width)
+
+
+def test_shapes_in_colours(api):
+    for shape in ((2, 50, 4), (50, 2, 3), (3, 5, 3), (40, 50, 4)):
+        a = some("uint8", shape)
+        api.upload(a, name="u")
+        for pool in (*POOLS, "nearest"):
+            for height, width in ((7, 11), (11, 7), (60, 20), (2, 60)):
+                got, _ = picture(api, f"?pool={pool}&height={height}&width={width}")
+                want = np.stack([pooled(a[..., k], height, width, pool) for k in range(shape[2])], -1)
+                assert np.abs(got[..., :shape[2]] - want.astype("f8")).max() <= 1, (shape, pool, height, width)
+        api.delete("/v1/arrays/u")
+
+
+def test_enlarging_takes_a_picture_s_memory(daemon_with):
+    """Not that of all elements for each row of pixels: here 128 MB."""
+    api = daemon_with("--memory-limit", "16MiB").client()
+    for shape in ((1, 1000003), (1000003, 1)):
+        a = np.arange(1000003, dtype="f4").reshape(shape)
+        api.upload(a, name="u")
+        for pool in (*POOLS, "nearest"):
+            for height, width in ((32, 31), (31, 32)):
+                assert beside(api, a, "", height, width, pool), (shape, pool, height, width)
+        api.delete("/v1/arrays/u")
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float16", "bool", "complex64"])
+def test_reducing_keeps_no_converted_copy(daemon_with, dtype):
+    """With windows of several sizes, and of one."""
+    a = some(dtype, (2000, 1000))
+    api = daemon_with("--memory-limit", str(a.nbytes + (3 << 20))).client()
+    api.upload(a, name="u")
+    for pool in (*POOLS, "nearest"):
+        for height, width in ((61, 67), (50, 40)):
+            assert beside(api, a, "", height, width, pool), (pool, height, width)
+
+
 @pytest.mark.parametrize("cmap", MAPS)
 def test_maps(api, cmap):
     """All colours, and all of them beside what is clear."""
@@ -138,7 +183,12 @@ def test_maps(api, cmap):
 def test_tables_are_matplotlib_s():
     maps = pytest.importorskip("matplotlib").colormaps
     for name in MAPS:
-        assert (maps[name](np.arange(256), bytes=True)[:, :3] == TABLES[name]).all(), name
+        assert (maps[name]((np.arange(256) + 0.5) / 256, bytes=True)[:, :3] == TABLES[name]).all(), name
+
+
+def test_a_cyclic_map_ends_where_it_begins():
+    ends = TABLES["twilight"][[0, -1]].astype(int)
+    assert abs(ends[0] - ends[1]).max() < 8
 
 
 @pytest.mark.release_only

@@ -30,6 +30,7 @@ def test_no_arrays_at_all(both):  # noqa: F811
         assert (r["state"], r["step"]) == ("done", 5)
 
 
+@pytest.mark.in_turn
 def test_short_programs_beside_a_long_one_on_the_same_array(both):  # noqa: F811
     """Slices on one array take turns: nobody's come to nothing again and again."""
     hold(both, "u", np.zeros(10_000))

@@ -1,6 +1,7 @@
 """Rearranging, joining, taking and sampling against NumPy, on the CPU backend and on the fake GPU."""
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import sliding_window_view
 
 from client import NPY, NUMPY_DTYPES, OCTETS, npy_bytes
 
@@ -37,6 +38,12 @@ EXACT = {
     "reshape(permute_dims(a, [1, 0]), 20)": lambda a, b, v, i, j: a.T.reshape(20),
     "reshape(b[:, ::-1], [4, 6])": lambda a, b, v, i, j: b[:, ::-1].reshape(4, 6),
     "reshape(reshape(flip(b), [-1]), [3, 8])[1]": lambda a, b, v, i, j: np.flip(b).reshape(3, 8)[1],
+    "sliding_windows(v, 3)": lambda a, b, v, i, j: sliding_window_view(v, 3),
+    "sliding_windows(a, [2, 3])": lambda a, b, v, i, j: sliding_window_view(a, (2, 3)),
+    "sliding_windows(flip(b), [3, 2], [2, -2])": lambda a, b, v, i, j: sliding_window_view(np.flip(b), (3, 2), (2, 1)),
+    "sliding_windows(b, (2, 3), (2, 2))": lambda a, b, v, i, j: sliding_window_view(b, (2, 3), (2, 2)),
+    "sliding_windows(a + a, 2, 1)[1:, ::2]": lambda a, b, v, i, j: sliding_window_view(a + a, 2, 1)[1:, ::2],
+    "sliding_windows(v[2:], 5)": lambda a, b, v, i, j: v[None, 2:],
     "concat([a, flip(a), a[:1]])": lambda a, b, v, i, j: np.concatenate([a, np.flip(a), a[:1]]),
     "concat((a, a[:, :0], a), axis=1)": lambda a, b, v, i, j: np.concatenate([a, a], 1),
     "concat([a, v], axis=None)": lambda a, b, v, i, j: np.concatenate([a, v], None),
@@ -100,6 +107,16 @@ def test_rearranging(api, dtype):
 
 
 NESTED = {
+    "sum(sliding_windows(a*2, [2, 2]), axis=[2, 3])": lambda a, b, v, i, j: sliding_window_view(a * 2, (2, 2)).sum((2, 3)),
+    "max(sliding_windows(v, 4), axis=1) + min(v)": lambda a, b, v, i, j: sliding_window_view(v, 4).max(1) + v.min(),
+    "reshape(sliding_windows(v*2, 3), -1)[2:]": lambda a, b, v, i, j: sliding_window_view(v * 2, 3).reshape(-1)[2:],
+    "take(sliding_windows(v + 1, 2), i, 0)": lambda a, b, v, i, j: sliding_window_view(v + 1, 2)[i],
+    "sliding_windows(sliding_windows(v, 3) + 1, 2, 0)":
+        lambda a, b, v, i, j: sliding_window_view(sliding_window_view(v, 3) + 1, 2, 0),
+    "shift(sliding_windows(a + 1, 2, 0), [1, 0, 1], 'clamp')":
+        lambda a, b, v, i, j: sliding_window_view(a + 1, 2, 0)[[1, 2, 2]][..., [1, 1]],
+    "sliding_windows(a*3, 2, 0)[:, :4] - sliding_windows(a*3, 2, 1)[:3]":
+        lambda a, b, v, i, j: sliding_window_view(a * 3, 2, 0)[:, :4] - sliding_window_view(a * 3, 2, 1)[:3],
     "sum(reshape(a*2, [2, 10]), axis=1)": lambda a, b, v, i, j: (a * 2).reshape(2, 10).sum(1),
     "reshape(sum(b, axis=0), [6, 2])*2 + 1": lambda a, b, v, i, j: b.sum(0).reshape(6, 2) * 2 + 1,
     "roll(a + 1, 1) - a": lambda a, b, v, i, j: np.roll(a + 1, 1) - a,
@@ -487,7 +504,10 @@ MISTAKES = [
     ("tril(v)", "shape_mismatch", 5), ("triu(a, 0.5)", "bad_expression", 8), ("reshape(a, [3, -1])", "shape_mismatch", 11),
     ("reshape(a, [-1, -1])", "bad_shape", 16), ("reshape(a, [7, 3])", "shape_mismatch", 11), ("reshape(a[:0], [0, -1])", "shape_mismatch", 15),
     ("reshape(a[:0], [-1, 2**62])", "bad_shape", 15), ("reshape(a[:0], [0, 2**62])", "bad_shape", 15),
-    ("reshape(a, v)", "bad_shape", 11), ("gradient(a[:1], 0)", "shape_mismatch", 10), ("gradient(a, 2)", "bad_axis", 12),
+    ("reshape(a, v)", "bad_shape", 11),
+    ("sliding_windows(a, [2, 2, 2])", "bad_shape", 19), ("sliding_windows(a, 2)", "bad_shape", 19), ("sliding_windows(v, 0)", "bad_shape", 19),
+    ("sliding_windows(v, 8)", "bad_shape", 19), ("sliding_windows(v, [4, 5], [0, 0])", "bad_shape", 19), ("sliding_windows(a, 2, 5)", "bad_axis", 22),
+    ("sliding_windows(v, 0.5)", "bad_shape", 19), ("sliding_windows(v[0], 1)", "bad_shape", 22), ("gradient(a[:1], 0)", "shape_mismatch", 10), ("gradient(a, 2)", "bad_axis", 12),
     ("gradient(a, 0, 0)", "bad_expression", 15), ("correlate(a, [1, 2])", "shape_mismatch", 14),
     ("correlate(a, [[1, 2], [3]])", "shape_mismatch", 22), ("correlate(v, [a])", "bad_expression", 14), ("correlate(v, [])", "shape_mismatch", 13),
     ("take(a, 7, 0)", "bad_index", 8), ("take(a, [0, 9], 1)", "bad_index", 12), ("take(a, i)", "bad_axis", 0),
@@ -532,10 +552,11 @@ def test_explain(api):
                           ("reshape(a*2, [20]) + 1", 2), ("concat([a + 1, a*2])", 2), ("concat([a, concat([a, a])])", 3), ("stack([a, a])*2", 3),
                           ("tile(a + 1, [2, 2])", 1), ("repeat(a, 3)", 1), ("take(a, i, 0, mode='clip')*2", 1), ("take(a*2, i, 0, mode='clip')", 2),
                           ("take(a, i, 0)", 2), ("take(a, [0, 1], 0)", 1), ("take(a, [0, 3, 1], 0)", 1), ("repeat(a, [1, 0, 3, 2], 0)*2", 1),
-                          ("repeat(a, [0, 9, 20000, 20000], 0)", 2), ("sample(a, p)", 1), ("concat([sum(a, axis=1), max(a, axis=1)])", 2)):
+                          ("repeat(a, [0, 9, 20000, 20000], 0)", 2), ("sample(a, p)", 1), ("concat([sum(a, axis=1), max(a, axis=1)])", 2),
+                          ("sum(sliding_windows(a, 2, 1), axis=2)", 1), ("sliding_windows(a*2, 2, 1)", 2), ("sliding_windows(i, 1)", 1)):
         reply = api.expect(200, api.post("/v1/explain", {"expr": expr})).json()
         assert len(reply["kernels"]) == kernels, expr
-    assert reply["bytes_written"] == 64
+    assert reply["bytes_written"] == 24
 
 
 @pytest.mark.filterwarnings("ignore:invalid value")

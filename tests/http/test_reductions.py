@@ -239,6 +239,7 @@ def test_dot(both):
 
 # --- argmax, argmin ---
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("dtype", ["bool", *REALS])
 def test_argmax(both, dtype):
     if both.device == "gpu" and dtype in ("int16", "int32", "int64", "uint8", "uint16"):
@@ -406,6 +407,7 @@ def test_long_scans(both, shape, axis):
             (1 + (f.astype("float32") - np.float32(0.5)) * np.float32(1e-3)).astype("float64"), axis), rtol=1e-6)
 
 
+@pytest.mark.in_turn
 @pytest.mark.release_only  # the fake GPU takes seconds for each, and shorter scans run under sanitizers
 @pytest.mark.parametrize("shape", [(3_000_000,), (270_000, 17), (600_000, 3)])
 def test_scans_in_several_groups(both, shape):

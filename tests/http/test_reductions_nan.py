@@ -56,6 +56,7 @@ def test_a_nansum_is_one_kernel(api):
     assert len(api.expect(200, api.post("/v1/explain", {"expr": "nansum(a*2)"})).json()["kernels"]) == 1
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("dtype", ["bool", "int16", *FLOATS, *COMPLEX])
 def test_nanmean(both, dtype):
     enough(both, dtype, "int16", "float32", "complex64")
@@ -98,6 +99,7 @@ def test_nanmin(both, dtype):
     extreme_without_nan(both, "nanmin", dtype)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", *FLOATS])
 def test_nanmax(both, dtype):
     extreme_without_nan(both, "nanmax", dtype)
@@ -117,6 +119,7 @@ def variance_without_nan(api, name, dtype):
         check(api, f"{name}({expr})", want, "float64")
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("dtype", ["bool", "int16", *FLOATS, *COMPLEX])
 def test_nanvar(both, dtype):
     variance_without_nan(both, "nanvar", dtype)

@@ -108,6 +108,7 @@ MADE_OF = {"a loop": {"body": [f"u[0, 0, :1] += large(u, {i})" for i in range(2)
            "a condition": {"body": ["u += 1"], "until": "sum(large(u, 1)) > 1e30"}}
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("limit, refused", ((3, 5), (16, 3), (64, 0)))
 def test_a_program_that_begins_has_memory_for_its_plans(start, limit, refused):
     ann, bob = start("--max-request-memory", f"{limit}MiB", "--plan-cache-size", "64KiB")
@@ -171,6 +172,7 @@ def test_replies_that_nobody_reads_count_without_their_plans(start):
     assert bob.post("/v1/explain", {"expr": "large(u, 100)"}, check=False).status == 200
 
 
+@pytest.mark.in_turn
 def test_what_a_program_takes_counts_until_it_is_forgotten(start):
     ann, bob = start(request_memory="48MiB")
     idle = functions(bob)
@@ -205,6 +207,7 @@ def test_all_users_together_are_bounded(start):
         s.close()
 
 
+@pytest.mark.in_turn
 def test_plans_of_programs_are_kept_by_what_they_take(start):
     ann, bob = start("--plan-cache-size", "8MiB", environment=NO_QUARANTINE)
     before = resident(start.daemon)
@@ -225,6 +228,7 @@ def test_what_was_let_go_goes_back_to_the_system(start):
     resident_below(start.daemon, before + 64 * MIB)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("n, size", ((16, 3_000_000), (200, 40_000), (2500, 5000)))
 def test_arrays_that_were_let_go_leave_nothing(daemon_with, n, size):
     daemon = daemon_with("--backend", "cpu", environment=NO_QUARANTINE)

@@ -194,6 +194,7 @@ def die(thread, dying, clients):
     until(lambda: two.daemon.pid not in (before, two.daemon.proc.pid))
 
 
+@pytest.mark.in_turn
 def test_nothing_of_anothers_after_deaths(two):
     """The next daemon has pieces of memory that another's arrays have left, and arrays that were just being made."""
     ann, bob = two

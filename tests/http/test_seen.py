@@ -221,6 +221,27 @@ def test_the_line_of_a_request(daemon_with):
     assert 0 <= float(line["device_ms"]) <= float(line["ms"])
 
 
+def test_device_time_of_all_steps(daemon_with):
+    """A picture is made in several: in the first most work is done; a result that is shown has its own before it."""
+    d = daemon_with("--log-json", "--log-requests")
+    c = d.client()
+    c.create(name="u", shape=[2001, 1501], random={"distribution": "uniform", "seed": 1}, dtype="float64")
+
+    def took(f):
+        timing = c.expect(200, f()).headers["Server-Timing"]
+        ms, total = (float(re.search(rf"\b{name};dur=([\d.]+)", timing)[1]) for name in (c.device, "total"))
+        assert total / 20 < ms <= total, timing
+        return ms
+
+    ms = [took(lambda: c.get("/v1/arrays/u/data?width=100", accept="image/png")),
+          took(lambda: c.post("/v1/evaluate?width=100", {"expr": "lgamma(u)"}, accept="image/png"))]
+    c.close()
+    d.stop()
+    lines = [json.loads(line) for line in d.log().splitlines()]
+    logged = [float(entry["device_ms"]) for entry in lines if entry["message"] == "request" and entry["path"].startswith(("/v1/arrays/u/data", "/v1/evaluate"))]
+    assert logged == pytest.approx(ms, abs=0.01)
+
+
 def test_a_line_for_every_request(daemon_with):
     """Asked for, each request has one, at the usual level: those without a principal and errors too."""
     d = daemon_with("--log-json", "--log-requests")

@@ -74,6 +74,7 @@ def sound(kept, folder, tmp_path):
     return copy
 
 
+@pytest.mark.in_turn
 def test_every_byte_of_the_manifest(sound, folder):
     """One process a byte would take minutes in the short run: there each 16th is flipped, in the long all."""
     snapshot = sound()

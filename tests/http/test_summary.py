@@ -162,6 +162,19 @@ def test_written_while_it_is_searched(api):
     api.expect(200, api.get("/v1/arrays/u/summary?exact=true"))
 
 
+@pytest.mark.parametrize("size", [254, 255, 256, 510, 100_003])
+@pytest.mark.parametrize("bins", [1, 8, 9, 200])
+def test_bins_that_fill_up(api, size, bins):
+    """Many elements in one bin beside few in others, in whole rows of those that are counted together and in parts of one."""
+    a = np.full(size, 3.25, "float32")
+    a[::7], a[1::1000] = rng.normal(3, 0.01, a[::7].size), [0, 5][size % 2]
+    api.expect(201, api.post("/v1/arrays", {"name": "u", "data": a.tolist(), "dtype": "float32"}))
+    h = summary(api, query=f"?bins={bins}&lo=0&hi=5")["histogram"]
+    assert h["counts"] == np.histogram(a.astype("float64"), bins, (0, 5))[0].tolist()
+    steps = api.expect(200, api.get("/v1/arrays/u/summary")).json()
+    assert sum(steps["histogram"]["counts"]) == size
+
+
 def test_numbers_of_every_size(api):
     """Exponents from end to end: the bins are all empty but two, and the search finds what they hide."""
     a = np.concatenate([np.array([-1.7e308, 1.7e308, 0.0, -0.0, 5e-324]), rng.normal(size=500), 10.0 ** rng.uniform(-300, 300, 500)])

@@ -77,6 +77,7 @@ def test_what_is_written_for_long_has_a_sum(gpu_with):
     until(lambda: sums(c) >= 1)
 
 
+@pytest.mark.in_turn
 def test_what_is_written_has_no_sum(gpu_with):
     """Nothing is taken for changed that was written, exchanged or moved since it was summed."""
     d = gpu_with("--keep-arrays", "--restart-limit", 1000)
@@ -129,6 +130,7 @@ def test_what_gets_other_memory_has_a_sum_again(gpu_with):
         until(lambda: sums(c) >= before + 2)
 
 
+@pytest.mark.in_turn
 def test_each_of_many_has_a_sum(gpu_with):
     """More than are looked at under one hold of the lock."""
     c = gpu_with("--keep-arrays", "--max-arrays", 10000).client()

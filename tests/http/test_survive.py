@@ -42,6 +42,7 @@ def idle(c):
     c.expect(200, c.post("/v1/sessions/default/sync"))
 
 
+@pytest.mark.in_turn
 def test_ten_deaths(daemon_with):
     d, rng = keeping(daemon_with), np.random.default_rng(1)
     c = d.client()
@@ -147,6 +148,7 @@ def test_a_restart_by_the_service_manager(daemon_with, tmp_path):
     assert again.returncode == 0, said
 
 
+@pytest.mark.in_turn
 def test_memory_of_the_dead_is_not_leaked(daemon_with):
     d = keeping(daemon_with)
     c = d.client()
@@ -358,6 +360,7 @@ def dies(d):
     return pid
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("backend", ["cuda", "auto"])
 def test_a_process_that_is_still_on_the_gpu(gpu_with, tmp_path, backend):
     """Nothing is mapped before the driver says that it has left, and no other backend is used."""
@@ -531,6 +534,7 @@ def bench(*args, environment=()):
     return json.loads(done.stdout.splitlines()[0])
 
 
+@pytest.mark.in_turn
 @pytest.mark.release_only
 def test_ten_ends_while_four_users_work():
     seen = bench("--backend", "cpu", "--arrays", 60, "--bytes", "40MiB", "--rounds", 3, "--elements", 1 << 16, "--midst", 1)
@@ -538,6 +542,7 @@ def test_ten_ends_while_four_users_work():
     assert seen["users"]["evaluations"] > 100 and seen["users"]["whole"] > 10
 
 
+@pytest.mark.in_turn
 @pytest.mark.release_only
 def test_a_fault_while_four_users_work(tmp_path):
     fake = fake_gpu()

@@ -177,6 +177,7 @@ def consume(path, token, size, mode, order, answer):
     s.close()
 
 
+@pytest.mark.in_turn
 def test_processes_that_end(d, c):
     """A lease ends with the process that has it, though another daemon gave it the memory."""
     ctx = multiprocessing.get_context("spawn")
@@ -258,6 +259,7 @@ def test_memory_that_is_sealed(daemon_with, accounts, tmp_path):
     ann.close()
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("backend", ["cpu", "gpu"])
 @pytest.mark.parametrize("how", ["taken back", "lowered", "account removed", "removed and reloaded"])
 def test_permission_lost_before_a_death(request, accounts, tmp_path, backend, how):
@@ -344,6 +346,7 @@ def test_arrays_in_host_memory(d, c):
     until(lambda: "\narrayd_host_bytes_in_use 0\n" in c.get("/metrics").body.decode())
 
 
+@pytest.mark.in_turn
 def test_evicted_arrays(gpu_with):
     if os.environ.get("ARRAYD_REAL_GPU"):
         pytest.skip("of a device of 64 MiB")
@@ -401,6 +404,7 @@ def test_exports_that_are_off_by_now(daemon_with, tmp_path):
         c.close()
 
 
+@pytest.mark.in_turn
 def test_nothing_is_left_over(d, c):
     """Descriptors and memory, in keeper and daemon, through many deaths."""
     dies(d, c)
@@ -425,6 +429,7 @@ def test_nothing_is_left_over(d, c):
     until(lambda: descriptors(d.proc.pid) <= before[0] and descriptors(d.pid) <= before[1] + 2)
 
 
+@pytest.mark.in_turn
 def test_killed_while_arrays_move(d, c):
     """A copy that was not made is not believed, and what was to be copied is still there."""
     big = np.arange(1 << 21, dtype="float64")

@@ -52,6 +52,7 @@ HEAT = ["lap = laplacian(u, boundary='clamp')", "u += 0.1*lap", "t += 1"]
 RECORD = {"record": {"energy": "sum(u*u)", "t": "t[0]"}, "record_every": 10, "until": "t[0] >= 19995", "until_every": 5}
 
 
+@pytest.mark.in_turn
 def test_ten_kills(both_with):
     """Heat equations that are killed at any time, ten times in all, end by themselves: with the bits and the values of one
     that nobody disturbed."""
@@ -199,6 +200,7 @@ def test_without_its_principal(daemon_with, accounts):
     ann.close()
 
 
+@pytest.mark.in_turn
 def test_snapshots(daemon_with):
     """Each is there once, whole, however often the daemon dies while they are made."""
     d = keeping(daemon_with, "--job-restarts", 100)
@@ -220,6 +222,7 @@ def test_snapshots(daemon_with):
     api.close()
 
 
+@pytest.mark.in_turn
 def test_views(daemon_with):
     """A view of a part cannot exchange its memory: results are copied to it. A job whose daemon dies in between ends, and
     says so; else it goes on. Never does it compute with what it had half-way."""
@@ -364,6 +367,7 @@ def one_that_never_gets_further(d, deaths, sig):
     return ref, other, api
 
 
+@pytest.mark.in_turn
 def test_one_that_crashes_the_daemon(daemon_with):
     """A job that the daemon crashes of again and again ends, after which it can be resumed; those beside it go on."""
     d = keeping(daemon_with, "--backend", "cpu", "--job-restarts", 1, "--max-cost", 10**15)
@@ -380,6 +384,7 @@ def test_one_that_crashes_the_daemon(daemon_with):
     api.close()
 
 
+@pytest.mark.in_turn
 def test_one_whose_daemon_is_killed(daemon_with):
     """That says nothing about the job, however often it happens in one step."""
     d = keeping(daemon_with, "--backend", "cpu", "--job-restarts", 1, "--max-cost", 10**15)
@@ -428,6 +433,7 @@ def test_a_full_journal(daemon_with):
     api.close()
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("how", ["700", "719 async"])
 def test_a_lost_device(gpu_with, how):
     """The daemon ends by itself, and nobody is told that the job had failed."""

@@ -90,6 +90,7 @@ def things(c, ref, rng):
     c.expect(204, c.delete(f"/v1/sessions/{s}"))
 
 
+@pytest.mark.in_turn
 def test_everybody_at_once(start):
     client = start()
     ann = client("ann")

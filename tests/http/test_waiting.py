@@ -1,4 +1,5 @@
 """Requests that wait: their clients may go away, or give them only so much time."""
+import json
 import re
 import socket
 import ssl
@@ -250,6 +251,25 @@ def test_evaluations_of_closed_clients(slow):
     assert list(slow.download("v")) in OLD_OR_NEW
     slow.expect(204, slow.delete("/v1/arrays/busy"))
     assert settle(slow, slow.held, 20) == slow.held
+
+
+def test_work_in_small_pieces_is_given_up(slow):
+    """Sums of one term each: no piece of this work is long enough to look whether it is wanted."""
+    slow.create(shape=[1, 100000], fill=0.3, dtype="float64", name="y")
+    slow.upload(np.zeros((200, 1), "i8"), "z")
+    held = slow.info()["bytes_in_use"]
+    body = {"expr": "sum(lgamma(lgamma(take(y, z, axis=0))*2), axis=1)"}
+    begun = time.monotonic()
+    slow.expect(200, slow.post("/v1/evaluate", body, accept=OCTETS))
+    whole = time.monotonic() - begun
+    s = ask_and_close(slow.daemon, json.dumps(body).encode(), OCTETS.encode())
+    while metric(slow.daemon, "arrayd_jobs_in_flight") == 0:
+        time.sleep(0.001)
+    time.sleep(whole / 10)
+    s.close()
+    begun = time.monotonic()
+    assert settle(slow, held, 20) == held
+    assert time.monotonic() - begun < whole / 3
 
 
 def test_a_name_is_given_though_the_client_has_gone(slow):

@@ -73,6 +73,7 @@ def correlated(x, w, mode, value):
     return np.zeros_like(x) if total is None else total
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("rank", (1, 2, 3))
 def test_random_windows(cpu, gpu, mode, rank):
@@ -98,6 +99,19 @@ def test_random_windows(cpu, gpu, mode, rank):
     assert served >= 2
 
 
+@pytest.mark.parametrize("extents, shape", [((21, 21), (300, 400)), ((1, 45), (90, 3000)), ((3, 34), (70, 600)), ((12, 13), (40, 50))])
+@pytest.mark.parametrize("mode", ("self", "wrap"))
+def test_wide_windows(cpu, mode, extents, shape):
+    """On the CPU each column near an edge is a program of its own: more than a thread has bound at a time."""
+    rng = np.random.default_rng(8)
+    x, w = numbers(rng, shape, "float64"), weights(rng, extents, "float64")
+    store(cpu, x, "x")
+    for expr, want in ((f"correlate(x, {json.dumps(w.tolist())}, '{mode}')", correlated(x, w, mode, 0)),
+                       (f"x - correlate(x, {json.dumps(w.tolist())}, '{mode}')", x - correlated(x, w, mode, 0))):
+        np.testing.assert_array_equal(cpu.evaluate(expr), want)
+
+
+@pytest.mark.in_turn
 @pytest.mark.parametrize("mode", MODES)
 def test_what_is_summed_and_what_is_done_with_the_sum(cpu, gpu, mode):
     """A tile holds what is computed alike at every place; what differs is left to the points."""
@@ -126,6 +140,32 @@ def test_layouts(cpu, gpu):
         for mode in ("self", "constant", "symmetric"):
             same(cpu, gpu, f"correlate({of}, {weight}, '{mode}', 2)")
     assert forms(gpu, f"correlate(five, [[{deep}]], 'wrap')") == ["window"]
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize("dtype", ("float32", "float64", "float16", "uint8", "complex64"))
+def test_blocks_that_reach_no_edge(cpu, gpu, dtype):
+    """They read by vectors where rows begin at multiples of one; results that do not end with a vector are stored singly."""
+    rng = np.random.default_rng(TYPES.index(dtype) if dtype in TYPES else 99)
+    x = numbers(rng, (61, 524), dtype)
+    for c in (cpu, gpu):
+        store(c, x, "x")
+    small, w = (json.dumps(rng.integers(1, 9, n).tolist()) for n in ((3, 3), (5, 6)))
+    for of in ("x", "x[:, 1:]", "x[:, :-3]", "x[::2, ::-1]", "x + 1")[:5 if dtype == "float32" else 2]:
+        for mode in rng.permutation(MODES)[:2]:
+            same(cpu, gpu, f"correlate({of}, {w}, '{mode}', 2)")
+        expr = f"correlate({of}, {small}, '{rng.choice(['self', 'constant'])}', 2)"
+        same(cpu, gpu, expr)
+        assert forms(gpu, expr) == ["window"]
+
+
+@pytest.mark.in_turn
+def test_more_planes_than_a_grid_has(cpu, gpu):
+    x = np.random.default_rng(10).standard_normal((70000, 2, 6)).astype("float32")
+    for c in (cpu, gpu):
+        store(c, x, "x")
+    for mode in ("self", "wrap"):
+        same(cpu, gpu, f"correlate(x, [[[1, 2, 3, 4], [5, 6, 7, 8], [9, 8, 7, 6]]], '{mode}')")
 
 
 def test_several_results_of_one_window(cpu, gpu):

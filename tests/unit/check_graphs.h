@@ -129,6 +129,12 @@ static const struct {
                                         "%5 = subtract float32 (5,) %1 %4\n"
                                         "%6 = add float32 (5,) %5 %2\n"
                                         "return %6\n"},
+    {"correlate(row, [1, 0, 1], 'wrap')",
+     "%0 = input float32 (5,) row\n" /* nothing is multiplied */
+     "%1 = shift float32 (5,) %0 [-1] wrap\n"
+     "%2 = shift float32 (5,) %0 [1] wrap\n"
+     "%3 = add float32 (5,) %1 %2\n"
+     "return %3\n"},
     {"central_diff(row, 0, spacing=0.3)", "%0 = input float32 (5,) row\n"
                                           "%1 = shift float32 (5,) %0 [1] self\n"
                                           "%2 = shift float32 (5,) %0 [-1] self\n"

@@ -57,7 +57,11 @@ static const struct emit_operand emit_operands[] = {
     {"rows", DT_F32, {2, {500, 4096}, {4096, 1}, 0}},
     {"long_h", DT_F16, {2, {500, 16384}, {16384, 1}, 0}},
     {"longer", DT_F32, {2, {1000, 65536}, {65536, 1}, 0}},
+    {"longer_h", DT_F16, {2, {1000, 65536}, {65536, 1}, 0}},
+    {"widest", DT_F32, {2, {1000, 88064}, {88064, 1}, 0}},
+    {"longest", DT_F32, {2, {1000, 90000}, {90000, 1}, 0}},
     {"tall", DT_F32, {2, {100000, 3}, {3, 1}, 0}},
+    {"tall2", DT_F32, {3, {100000, 2, 8}, {16, 8, 1}, 0}},
     {"tall40", DT_F32, {2, {100000, 40}, {40, 1}, 0}},
     {"g", DT_F32, {3, {64, 64, 64}, {5280, 80, 1}, 5376}, &emit_grid},
     {"gd", DT_F64, {3, {64, 64, 64}, {5280, 80, 1}, 5376}, &emit_grid},
@@ -75,6 +79,7 @@ static const struct emit_operand emit_operands[] = {
 #define WEIGHTS_5x5x5 \
     "[" WEIGHTS_5x5_(1) ", " WEIGHTS_5x5_(2) ", " WEIGHTS_5x5_(3) ", " WEIGHTS_5x5_(4) ", " \
     WEIGHTS_5x5_(5) "]"
+#define WEIGHTS_3x4 "[[1, 2, 3, 4], [5, 6, 7, 8], [9, 8, 7, 6]]"
 #define WEIGHTS_3x3x3 \
     "[[[1, 2, 1], [3, 4, 5], [6, 7, 6]], [[2, 3, 2], [8, 9, 8], [3, 1, 3]]," \
     " [[4, 1, 4], [2, 7, 2], [5, 0, 5]]]"
@@ -172,6 +177,7 @@ static const struct { const char *text, *form; } emit_cases[] = {
     {"concat([a, a])", "flat"}, {"tile(row, [4, 2])", "rows"}, {"tril(i)", "rows"},
     {"gradient(a, 0)", "stencil"},
     {"correlate(sq, [[1, 2, 1], [2, 4, 2], [1, 2, 1]], 'clamp')", "stencil"},
+    {"correlate(sq, [[1, 2, 1], [2, 4, 2], [1, 2, 1]], 'constant', 1)", "window"},
     {"correlate(sq, " WEIGHTS_5x5 ", 'clamp')", "window"},
     {"correlate(sq, " WEIGHTS_5x5 ")", "window"},
     {"correlate(deep, " WEIGHTS_5x5x5 ", 'clamp')", "window"},
@@ -187,6 +193,7 @@ static const struct { const char *text, *form; } emit_cases[] = {
     {"correlate(z, " WEIGHTS_5x5 ")", "window"}, {"correlate(zz, " WEIGHTS_5x5 ")", "window"},
     {"correlate(line, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13], 'symmetric')", "window"},
     {"correlate(big, " WEIGHTS_5x5 ", 'clamp')", "window"},
+    {"correlate(tall2, [" WEIGHTS_3x4 "])", "window"},
     {"correlate(turned, " WEIGHTS_3x3x3 ", 'clamp')", "window"},
     {"correlate(sq[::2, ::-1], " WEIGHTS_5x5 ", 'clamp')", "window"},
     {"correlate(five, [[" WEIGHTS_3x3x3 "]])", "window"},
@@ -198,6 +205,10 @@ static const struct { const char *text, *form; } emit_cases[] = {
 #define ROWS(F, X) F "(" X ", axis=-1, keepdims=True)"
 #define RISEN(X)   "exp(" X " - " ROWS("max", X) ")"
 #define SOFTMAX(X) RISEN(X) "/" ROWS("sum", RISEN(X))
+#define COUNTED    "exp(-abs(broadcast_to(longer[:, :1], [1000, 65536]) - index(1)))"
+#define TWO(X, A)  ROWS("max", X "*" A "1") "+" ROWS("max", X "*" A "2")
+#define FOUR(X, A) TWO(X, A "7") "+" TWO(X, A "8")
+#define TWELVE(X, A) FOUR(X, A "2") "+" FOUR(X, A "3") "+" FOUR(X, A "4")
 #define NORMAL(X)  "(" X " - " ROWS("mean", X) ")/" ROWS("std", X)
 static const struct { const char *name, *text, *why; } emit_wholes[] = {
     {"fold", SOFTMAX("sq"), NULL}, {"fold-block", SOFTMAX("long_rows"), NULL},
@@ -212,7 +223,17 @@ static const struct { const char *name, *text, *why; } emit_wholes[] = {
     {NULL, "d - " ROWS("prod", "d") " + " ROWS("nanvar", "d"), NULL},
     {NULL, "i - " ROWS("max", "i"), NULL}, {NULL, "line - logsumexp(line)", NULL},
     {NULL, "sum((sq - " ROWS("mean", "sq") ")**2*sq[0], axis=1)", NULL},
-    {NULL, SOFTMAX("longer"), "a row is too long for a block's registers"},
+    {"fold-held", SOFTMAX("longer"), NULL}, {NULL, NORMAL("longer_h") "*longer_h[0]", NULL},
+    {NULL, "longer - " ROWS("argmax", "longer"), NULL},
+    {NULL, "longer/(" TWELVE("longer", "") ")", NULL}, {NULL, SOFTMAX("widest"), NULL},
+    {NULL, "widest/(" TWELVE("widest", "") ")", "a row is too long for a block"},
+    {NULL, "long_rows/(" TWELVE("long_rows", "5") "+" TWELVE("long_rows", "6") "+"
+           TWELVE("long_rows", "7") "+" TWELVE("long_rows", "8") ")", NULL},
+    {NULL, "long_rows/(" TWELVE("long_rows", "5") "+" TWELVE("long_rows", "6") "+"
+           TWELVE("long_rows", "7") "+" TWELVE("long_rows", "8") "+" TWELVE("long_rows", "9") ")",
+     "it has too many reductions"},
+    {NULL, COUNTED "/" ROWS("sum", COUNTED), NULL}, /* nothing to hold */
+    {NULL, SOFTMAX("longest"), "a row is too long for a block"},
     {NULL, "turned - " ROWS("max", "turned"), "its reductions go over the rows in different ways"},
     {NULL, "a - mean(a, axis=(0, 2), keepdims=True)", "a row is not the fastest axes"},
 };
@@ -221,7 +242,7 @@ static const struct { const char *name, *text, *form; } emit_siblings[] = {
     {"siblings", "(longer - mean(longer))/std(longer)", "reduce-all"},
     {"siblings-outer", "(a - min(a, axis=0))/(max(a, axis=0) - min(a, axis=0))", "reduce-outer"},
     {NULL, "(a - mean(a, axis=0))/std(a, axis=0)", "reduce-outer"},
-    {NULL, "(longer - " ROWS("mean", "longer") ")/" ROWS("var", "longer"), "reduce-inner"},
+    {NULL, "(longest - " ROWS("mean", "longest") ")/" ROWS("var", "longest"), "reduce-inner"},
     {"siblings-arg", "argmax(longer) + argmin(longer)", "reduce-all"},
     {NULL, "longer*min(longer) + max(longer) + sum(longer)", "reduce-all"},
     {NULL, "d - mean(d) + max(d)*var(d)", "reduce-all"},
@@ -231,7 +252,9 @@ static const struct { const char *name, *text, *form; } emit_siblings[] = {
 static const struct { const char *name, *text; } emit_golden[] = {
     {"flat", "a*2 + 1"}, {"flat-tail", "line + 1"}, {"flat-select", "where(a > b, a - b, b - a)"},
     {"flat-unaligned", "a + off"}, {"flat-strided", "every + 1"}, {"flat-wide", "big + row[0]"},
-    {"halves", "bf*h"}, {"complex", "z/(z + 1)"}, {"bools", "m & (u > 3)"},
+    {"halves", "bf*h"},
+    {"halves-alone", "where(signbit(-h), exp(h - 2)/h, copysign(h, 1))"},
+    {"complex", "z/(z + 1)"}, {"bools", "m & (u > 3)"},
     {"integers", "i//3 + l"}, {"rows", "a + row"}, {"rows-sliced", "sq[::2, 1:] + 1"},
     {"index", "sin(index(2)*0.5) + a"}, {"general", "shift(shift(a, (1, 0, 0)), (0, 1, 0)) - a"},
     {"tile", "a + turned"}, {"stencil-self", "laplacian(a)"},
@@ -256,10 +279,10 @@ static const struct { const char *name, *text; } emit_golden[] = {
     {"gather", "take_along_axis(sq[:64], i)"},
     {"table", "take(sq[:64], [3, 1, -2, 0, 5], 1)"},
     {"sample", "sample(sq, points[:, 1:])"},
-    {"window", "correlate(sq, " WEIGHTS_5x5 ", 'clamp')"},
-    {"window-self", "correlate(h, [[1, 2, 3, 4], [5, 6, 7, 8], [9, 8, 7, 6]])"},
+    {"window", "correlate(sq, " WEIGHTS_3x4 ", 'clamp')"},
+    {"window-self", "correlate(h, " WEIGHTS_3x4 ")"},
     {"window-deep", "a + correlate(b*2, " WEIGHTS_3x3x3 ", 'constant', 3)"},
-    {"window-two", "correlate(sq, " WEIGHTS_5x5 ", 'wrap'); sq + 1"},
+    {"window-two", "correlate(sq[:, 1:], " WEIGHTS_3x4 ", 'wrap'); sq[:, 1:] + 1"},
     {"flat-two", "line*2 > 1; line + 1"}, {"rows-two", "a + row; astype(a - row, 'float64')"},
     {"tile-two", "a + turned; a*turned"}, {"stencil-two", "a + laplacian(a); a - b"},
     {"stencil-step-two", "laplacian(odd2); odd2*2"},

@@ -31,6 +31,7 @@ static struct {
     bool touched;          /* having written a part */
     double device_ms;      /* what each takes */
     void (*freed)(void);   /* told when memory goes */
+    uint32_t bound_wholes; /* of kernels in jobs with bindings */
     _Atomic bool ran;
 } front;
 
@@ -76,6 +77,8 @@ static inline void run_kernels(struct backend_stream *s, const struct job *job)
                         .slots = job->slots,
                         .bindings = job->bindings,
                         .done = ran};
+    for (uint32_t i = 0; job->bindings && i < job->n_kernels; i++)
+        front.bound_wholes += job->kernels[i]->whole != NULL;
     atomic_store(&front.ran, false);
     front.real->submit(s, &inner);
     while (!atomic_load(&front.ran))

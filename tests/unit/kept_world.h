@@ -21,6 +21,7 @@
 #include "server/config.h"
 #include "server/kept/journal_writer.h"
 #include "server/kept/recover.h"
+#include "server/labels/labels_read.h"
 #include "server/server.h"
 #include "server/store/auth.h"
 #include "server/store/lease.h"
@@ -282,7 +283,7 @@ static void dump_arrays(struct principal *p, struct dump *d)
         strb_addf(&d->text, "%s ", dtype_name(array_buffer_dtype(a)));
         dump_bytes(s, a, &d->text);
         strb_addc(&d->text, '\n');
-        array_unref(a);
+        handle_image_clear(&images[i]);
     }
     mem_free(images);
     session_unref(s);
@@ -372,7 +373,7 @@ static bool any_handle(struct principal *p, struct handle *ret)
     const uint32_t pick = n ? chance((uint32_t)n) : 0;
     bool there = n && handle_get_id(p->handles, images[pick].id, ret, &e) == ERR_OK;
     for (size_t i = 0; i < n; i++)
-        array_unref(images[i].array);
+        handle_image_clear(&images[i]);
     mem_free(images);
     return there;
 }
@@ -419,6 +420,25 @@ static struct array *part_of(struct array *a)
     return view;
 }
 
+/* What a client may say of an array; NULL for nothing. */
+static struct labels *any_labels(struct arena *arena, const struct view *v,
+                                 struct labels_patch *ret_patch)
+{
+    static const char *const list[] = {"{}", "{\"attrs\":{\"a\":1,\"b\":[null,{\"c\":1.50}]}}",
+                                       "{\"attrs\":{\"a\":\"\\u001b\"},\"units\":\"K\"}",
+                                       "{\"dims\":[\"x\"]}", "{\"units\":null,\"attrs\":null}"};
+    struct err e = ERR_INIT;
+    struct json v_body, of[LABEL_COUNT];
+    struct labels *made = NULL;
+    const char *text = list[chance(5)];
+    assert_int_equal(json_parse(arena, text, strlen(text), NULL, &v_body, &e), ERR_OK);
+    labels_members(v_body, of);
+    assert_int_equal(labels_read(arena, of, NULL, 1000, ret_patch, &e), ERR_OK);
+    if (labels_make(NULL, ret_patch, v, &made, &e) != ERR_OK)
+        return NULL; /* a name too many */
+    return made;
+}
+
 static void step_arrays(struct world *w, struct principal *p)
 {
     struct err e = ERR_INIT;
@@ -427,7 +447,13 @@ static void step_arrays(struct world *w, struct principal *p)
     _cleanup_array_ struct array *part = NULL;
     struct handle_spec spec = {.name = any_name(), .policy = chance(2) ? NAME_REPLACE : NAME_NEW};
     struct handle_change change = {.read_only = (int)chance(3) - 1, .name = any_name()};
+    _cleanup_labels_ struct labels *labels = NULL;
+    _cleanup_arena_ struct arena *arena = arena_new(0);
+    struct labels_patch patch;
+    const struct view line = {.rank = 1, .shape = {3}};
     const uint32_t what = chance(10);
+    assert_non_null(arena);
+    spec.labels = labels = any_labels(arena, &line, &patch);
     if (what < 3 || !any_handle(p, &old)) {
         part = new_memory(w, s);
         (void)!handle_add(s->handles, part, &spec, &h, NULL, &e);
@@ -442,6 +468,7 @@ static void step_arrays(struct world *w, struct principal *p)
         (void)!handle_update(s->handles, old.id, &change, NULL, &h, &e);
     } else if (what < 8) {
         change.name = chance(3) ? change.name : "";
+        change.labels = chance(2) ? &patch : NULL;
         (void)!handle_update(s->handles, old.id, &change, NULL, &h, &e);
     } else if (what < 9) {
         part = new_memory(w, s);

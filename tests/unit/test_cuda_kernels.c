@@ -271,12 +271,75 @@ static void users_have_their_turns(void **state)
     arena_free(arena);
 }
 
+/* A text for the compiler alone. */
+static struct prepared *text_of(struct cuda *c, enum dtype dtype)
+{
+    struct arena *arena = arena_new(0);
+    struct ir_kernel *k = arena_alloc(arena, sizeof *k);
+    make_kernel(arena, dtype, k);
+    struct prepared *p = prepared_of(
+        &c->devices[0], arena, emit_within(arena, k, SLOT_ALIGNMENT, c->devices[0].shared), false);
+    assert_non_null(p);
+    return p;
+}
+
+#define TEXTS 9
+
+/* Text 0 is being compiled; nobody waits for 1 to 4, of the same user, and somebody for 5 to 8. The
+ * one that is hurried passes the others, even where it was the first or the last of them; each time
+ * that three were waited for, one that is not has its turn. */
+static void who_is_waited_for_passes_alone(void **state)
+{
+    (void)state;
+    const enum dtype dtypes[TEXTS] = {DT_F64, DT_F32, DT_I64, DT_I32, DT_U64,
+                                      DT_I16, DT_U32, DT_U16, DT_I8};
+    const struct {
+        int hurried, order[TEXTS];
+    } cases[] = {{0, {0, 5, 6, 1, 7, 8, 2, 3, 4}}, /* it has begun: nothing is moved */
+                 {1, {0, 5, 1, 2, 6, 7, 8, 3, 4}},
+                 {3, {0, 5, 3, 1, 6, 7, 8, 2, 4}},
+                 {4, {0, 5, 4, 1, 6, 7, 8, 2, 3}}};
+    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
+        struct backend_config config = {.slab_memory = 8 << 20, .compile_threads = 1};
+        struct backend *b = NULL;
+        struct err e = ERR_INIT;
+        struct prepared *p[TEXTS];
+        char crowd, alone;
+        if (backend_open("cuda", &config, &b, NULL, 0, &e) != ERR_OK)
+            fail_msg("%s", e.message);
+        fake_nvrtc_hold();
+        const long before = fake_nvrtc_calls();
+        for (int i = 0; i < TEXTS; i++) {
+            int tries = 0;
+            p[i] = text_of((struct cuda *)b, dtypes[i]);
+            prepared_compile(p[i], i < 5 ? &crowd : &alone, i == 0 || i >= 5);
+            while (i == 0 && fake_nvrtc_calls() == before)
+                pause_a_little(&tries); /* the thread has it */
+        }
+        prepared_hurry(p[cases[n].hurried]);
+        for (int i = 0; i < TEXTS; i++) {
+            int tries = 0;
+            fake_nvrtc_pass(1);
+            while (atomic_load(&p[cases[n].order[i]]->state) != PREPARED_READY)
+                pause_a_little(&tries);
+            for (int j = i + 1; j < TEXTS; j++)
+                assert_int_equal(atomic_load(&p[cases[n].order[j]]->state), PREPARED_COMPILING);
+            prepared_hurry(p[cases[n].order[i]]); /* it is there: nothing is moved */
+        }
+        fake_nvrtc_pass(-1);
+        for (int i = 0; i < TEXTS; i++)
+            prepared_unref(p[i]);
+        backend_close(b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(code_that_does_not_load_is_compiled_anew),
         cmocka_unit_test(what_failed_is_told_for_what_it_was),
         cmocka_unit_test(users_have_their_turns),
+        cmocka_unit_test(who_is_waited_for_passes_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -152,6 +152,42 @@ static void what_was_not_written_is_not_read(void **state)
     close_engine(first);
 }
 
+static void keep_time(void *user, enum err_code result, double device_ms)
+{
+    *(double *)user = result == ERR_OK ? device_ms : -1;
+}
+
+/* A job that has waited behind others is not charged with theirs, nor with a gap before it. */
+static void each_job_has_its_own_time(void **state)
+{
+    (void)state;
+    static float got[N];
+    struct engine_stream *s;
+    open_engine(&s);
+    for (int round = 0; round < 3; round++) {
+        double ms[8];
+        struct array *r[8] = {NULL};
+        fake_cuda_hold(round == 0 ? 0 : 1); /* the first compiles */
+        for (int i = 0; i < 8; i++)
+            assert_int_equal(evaluate(s, "a + 1", NULL, NULL, &r[i], keep_time, &ms[i]), ERR_OK);
+        usleep(400000);
+        fake_cuda_release();
+        for (int i = 0; i < 8; i++) {
+            assert_int_equal(get(s, r[i], got), ERR_OK);
+            array_unref(r[i]);
+        }
+        for (int tries = 0; engine_jobs_in_flight(x.g) > 0;)
+            pause_a_little(&tries);
+        if (round == 0)
+            continue;
+        assert_true(ms[0] >= 390);
+        for (int i = 1; i < 8; i++)
+            assert_true(ms[i] >= 0 && ms[i] < 300);
+        usleep(60000);
+    }
+    close_engine(s);
+}
+
 /* The first piece is written, the second refused: what is there is neither the old contents nor the
  * new ones. */
 static void a_result_made_half_is_not_read(void **state)
@@ -363,6 +399,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_not_written_is_not_read),
+        cmocka_unit_test(each_job_has_its_own_time),
         cmocka_unit_test(a_result_made_half_is_not_read),
         cmocka_unit_test(many_parameters_are_right_or_refused),
         cmocka_unit_test(sessions_side_by_side),

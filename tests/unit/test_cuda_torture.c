@@ -22,6 +22,7 @@
 #include "compute/gpu/text/emit.h"
 #include "tests/fake/fake_cuda.h"
 #include "tests/unit/cuda_torture.h"
+#include "tests/unit/slice.h"
 
 #define OOM        2
 #define ANY_LAUNCH 719
@@ -231,7 +232,7 @@ static void sticky(void (*arm)(int nth, int code), int code, int step)
     int64_t before = mem_live();
     for (size_t i = 0; i < REQUESTS; i++) {
         bool struck = true;
-        for (int nth = 1; struck; nth += step) {
+        for (int nth = 1 + slice_from(step); struck; nth += step) {
             struct fixture x;
             open_fixture(&x);
             new_target(&x, &requests[i]);
@@ -253,13 +254,13 @@ static void sticky(void (*arm)(int nth, int code), int code, int step)
 static void a_launch_failure_is_the_end(void **state)
 {
     (void)state;
-    sticky(fake_cuda_fail, ANY_LAUNCH, getenv("ARRAYD_LONG") ? 1 : 3);
+    sticky(fake_cuda_fail, ANY_LAUNCH, getenv("ARRAYD_LONG") ? 1 : 3 * slice_step(2));
 }
 
 static void an_illegal_address_is_the_end(void **state)
 {
     (void)state;
-    sticky(fake_cuda_fail, ILLEGAL, getenv("ARRAYD_LONG") ? 1 : 4);
+    sticky(fake_cuda_fail, ILLEGAL, getenv("ARRAYD_LONG") ? 1 : 4 * slice_step(2));
 }
 
 static void a_kernel_that_fails_later_is_the_end(void **state)

@@ -24,6 +24,7 @@
 #include "tests/unit/emit_plans.h"
 #include "tests/unit/emit_texts.h"
 #include "tests/unit/real_nvrtc.h"
+#include "tests/unit/slice.h"
 #include "tests/unit/steps_kernels.h"
 
 /* What engine_random() asks for, along one axis. */
@@ -53,7 +54,7 @@ static void every_kernel_takes_the_form_it_should(void **state)
         _cleanup_arena_ struct arena *arena = arena_new(0);
         const struct ir_plan *p = plan_of(arena, emit_cases[i].text);
         const struct ir_kernel *k = p->kernels[0];
-        struct emitted *m = emit_kernel(arena, k, 256);
+        struct emitted *m = emit_within(arena, k, 256, FORM_SHARED);
         assert_non_null(m);
         if (strcmp(form_name(m->form), emit_cases[i].form) != 0) {
             print_message("%s: %s, not %s\n", emit_cases[i].text, form_name(m->form),
@@ -72,6 +73,21 @@ static const struct {
 } emit_steps_golden[] = {
     {{"steps", DT_F32, 2, {8192, 8192}, {"u + 0.1*laplacian(u, boundary='clamp')"}}, 6},
     {{"steps-deep", DT_F32, 3, {512, 512, 512}, {"u + 0.1*laplacian(u, boundary='clamp')"}}, 3},
+    {{"steps-deep-two",
+      DT_F32,
+      3,
+      {512, 512, 512},
+      {"2*u - v + 0.1*laplacian(u, boundary='clamp')", "u"}},
+     4},
+    {{"steps-deep-far",
+      DT_F32,
+      3,
+      {512, 512, 512},
+      {"2*u - v + 0.1*(2.5*laplacian(u, boundary='clamp') - shift(u, (2, 0, 0), 'clamp') - "
+       "shift(u, (-2, 0, 0), 'clamp') - shift(u, (0, 2, 0), 'clamp') - shift(u, (0, -2, 0), "
+       "'clamp') - shift(u, (0, 0, 2), 'clamp') - shift(u, (0, 0, -2), 'clamp'))",
+       "u"}},
+     2},
     {{"steps-fields",
       DT_F64,
       2,
@@ -122,15 +138,16 @@ static void the_text_is_the_committed_one(void **state)
     int wrong = 0;
     for (size_t i = 0; i < sizeof emit_golden / sizeof *emit_golden; i++) {
         _cleanup_arena_ struct arena *arena = arena_new(0);
-        struct emitted *m = emit_kernel(arena, golden_kernel(arena, emit_golden[i].text), 256);
+        struct emitted *m =
+            emit_within(arena, golden_kernel(arena, emit_golden[i].text), 256, FORM_SHARED);
         assert_non_null(m);
         wrong += is_golden(emit_golden[i].name, m->text);
     }
     for (size_t i = 0; i < sizeof emit_steps_golden / sizeof *emit_steps_golden; i++) {
         _cleanup_arena_ struct arena *arena = arena_new(0);
         const struct steps_case *c = &emit_steps_golden[i].c;
-        struct emitted *m =
-            emit_kernel(arena, steps_kernel(arena, c, emit_steps_golden[i].steps), 256);
+        struct emitted *m = emit_within(arena, steps_kernel(arena, c, emit_steps_golden[i].steps),
+                                        256, FORM_SHARED);
         assert_non_null(m);
         assert_string_equal(form_name(m->form), "steps");
         wrong += is_golden(c->name, m->text);
@@ -152,7 +169,7 @@ static void many_parameters_go_through_memory(void **state)
         strb_addc(&text, ']');
     }
     const struct ir_plan *p = plan_of(arena, text.data);
-    struct emitted *m = emit_kernel(arena, p->kernels[0], 256);
+    struct emitted *m = emit_within(arena, p->kernels[0], 256, FORM_SHARED);
     assert_non_null(m);
     assert_int_equal(p->n_kernels, 1);
     assert_true(m->params_size > EMIT_PARAMS_MAX);
@@ -160,7 +177,8 @@ static void many_parameters_go_through_memory(void **state)
     assert_non_null(strstr(m->text, "#define AR_INDIRECT 1\n"));
 
     /* and a kernel that needs few has none of it */
-    struct emitted *few = emit_kernel(arena, plan_of(arena, "a*2 + 1")->kernels[0], 256);
+    struct emitted *few =
+        emit_within(arena, plan_of(arena, "a*2 + 1")->kernels[0], 256, FORM_SHARED);
     assert_false(few->indirect);
     assert_null(strstr(few->text, "AR_INDIRECT"));
 
@@ -183,12 +201,13 @@ static void nvrtc_makes_machine_code_of_them(void **state)
     int wrong = 0;
     const char *only = getenv("EMIT_CASE");
     size_t step = getenv("ARRAYD_LONG") || only ? 1 : 4;
-    for (size_t i = 0; i < sizeof emit_cases / sizeof *emit_cases; i += step) {
+    for (size_t i = only ? 0 : (size_t)slice_from((int)step);
+         i < sizeof emit_cases / sizeof *emit_cases; i += step) {
         if (only && strcmp(only, emit_cases[i].text) != 0)
             continue;
         _cleanup_arena_ struct arena *arena = arena_new(0);
         const struct ir_plan *p = plan_of(arena, emit_cases[i].text);
-        struct emitted *m = emit_kernel(arena, p->kernels[0], 256);
+        struct emitted *m = emit_within(arena, p->kernels[0], 256, FORM_SHARED);
         struct compiled code = {0};
         struct err e = ERR_INIT;
         struct timespec t0, t1;
@@ -226,7 +245,8 @@ static void nvrtc_makes_machine_code_of_them(void **state)
         if (!emit_golden[i].text || !strchr(emit_golden[i].text, ';'))
             continue;
         _cleanup_arena_ struct arena *arena = arena_new(0);
-        struct emitted *m = emit_kernel(arena, kernel_of_two(arena, emit_golden[i].text), 256);
+        struct emitted *m =
+            emit_within(arena, kernel_of_two(arena, emit_golden[i].text), 256, FORM_SHARED);
         struct compiled code = {0};
         struct err e = ERR_INIT;
         assert_non_null(m);
@@ -245,12 +265,14 @@ static void nvrtc_makes_machine_code_of_several_steps(void **state)
     const struct nvrtc *nvrtc = real_nvrtc();
     if (!nvrtc)
         skip();
-    for (size_t i = 0; i < sizeof emit_steps_golden / sizeof *emit_steps_golden; i++)
+    const size_t step = (size_t)slice_step(3);
+    for (size_t i = (size_t)slice_from((int)step);
+         i < sizeof emit_steps_golden / sizeof *emit_steps_golden; i += step)
         for (int newer = 0; newer < 2; newer++) {
             _cleanup_arena_ struct arena *arena = arena_new(0);
             struct ir_kernel *k =
                 steps_kernel(arena, &emit_steps_golden[i].c, emit_steps_golden[i].steps);
-            struct emitted *m = emit_kernel(arena, k, 256);
+            struct emitted *m = emit_within(arena, k, 256, FORM_SHARED);
             struct compiled code = {0};
             struct err e = ERR_INIT;
             assert_non_null(m);
@@ -337,7 +359,7 @@ static void copies_begin_where_slots_do(void **state)
 {
     (void)state;
     static const struct steps_case heat = {
-        "", DT_F32, 2, {512, 512}, {"u + 0.1*laplacian(u, boundary='clamp')"}};
+        "", DT_F32, 2, {8192, 8192}, {"u + 0.1*laplacian(u, boundary='clamp')"}};
     for (int alignment = 4; alignment <= 256; alignment *= 2) {
         _cleanup_arena_ struct arena *arena = arena_new(0);
         const struct form *f = form_of(arena, steps_kernel(arena, &heat, 4), alignment);
@@ -452,9 +474,9 @@ static void no_memory_is_told(void **state)
             _cleanup_arena_ struct arena *arena = arena_new(0);
             const struct ir_plan *p = *texts[t] ? plan_of(arena, texts[t]) : NULL;
             const struct ir_kernel *k =
-                !p ? steps_kernel(arena, &emit_steps_golden[2].c, 3) : p->kernels[0];
+                !p ? steps_kernel(arena, &emit_steps_golden[4].c, 3) : p->kernels[0];
             mem_fail_after(nth, false);
-            struct emitted *m = emit_kernel(arena, k, 256);
+            struct emitted *m = emit_within(arena, k, 256, FORM_SHARED);
             int64_t failed = mem_failed();
             mem_fail_after(0, false);
             assert_true(failed ? !m : m != NULL);

@@ -19,6 +19,8 @@
 #include "tests/unit/emit_texts.h"
 #include "tests/unit/real_nvrtc.h"
 
+#define SHARED 232448 /* bytes, that a block can have */
+
 /* The whole of the plan's first kernels. */
 static const struct ir_whole *whole_of(struct arena *arena, const char *text)
 {
@@ -45,7 +47,7 @@ static void wholes_fold_rows(void **state)
         _cleanup_arena_ struct arena *arena = arena_new(0);
         const struct ir_whole *w = whole_of(arena, emit_wholes[i].text);
         const char *why;
-        const struct form *f = form_of_whole(arena, w, 256, &why);
+        const struct form *f = form_of_whole(arena, w, 256, SHARED, &why);
         if (!f || emit_wholes[i].why) {
             if (f || strcmp(why, emit_wholes[i].why ? emit_wholes[i].why : "") != 0)
                 fail_msg("%s: %s", emit_wholes[i].text, f ? "it has a form" : why);
@@ -54,6 +56,8 @@ static void wholes_fold_rows(void **state)
         const struct emitted *m = emit_in_form(arena, w->kernel, f);
         assert_non_null(m);
         assert_string_equal(form_name(f), "fold");
+        if (f->held_chunks) /* together with the states that the text declares */
+            assert_true(f->shared + 2 * f->together * f->threads <= SHARED);
         for (uint32_t p = 0; p < w->n_parts; p++) {
             const struct form *part = form_of(arena, w->parts[p], 256);
             if (part->kind == FORM_REDUCE) /* the same order, so the same bits */
@@ -67,6 +71,25 @@ static void wholes_fold_rows(void **state)
     assert_int_equal(wrong, 0);
 }
 
+/* Blocks have less shared memory on other devices. */
+static void a_row_is_held_where_there_is_room(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t shared;
+        bool fits;
+    } devices[] = {{SHARED, true}, {166912, true}, {101376, false}, {49152, false}};
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
+        _cleanup_arena_ struct arena *arena = arena_new(0);
+        const struct ir_whole *w = whole_of(arena, SOFTMAX("longer"));
+        const char *why;
+        const struct form *f = form_of_whole(arena, w, 256, devices[i].shared, &why);
+        assert_int_equal(f != NULL, devices[i].fits);
+        if (f)
+            assert_true(f->held_chunks > 0 && f->shared < devices[i].shared);
+    }
+}
+
 static void siblings_go_over_the_points_together(void **state)
 {
     (void)state;
@@ -76,12 +99,12 @@ static void siblings_go_over_the_points_together(void **state)
         _cleanup_arena_ struct arena *arena = arena_new(0);
         const struct ir_whole *w = whole_of(arena, emit_siblings[i].text);
         const char *why;
-        if (form_of_whole(arena, w, 256, &why) || !w->next)
+        if (form_of_whole(arena, w, 256, SHARED, &why) || !w->next)
             fail_msg("%s: no siblings", emit_siblings[i].text);
         w = w->next;
         assert_null(ir_verify(w->kernel, arena));
         assert_int_equal(w->kernel->n_outputs, w->n_parts);
-        const struct form *f = form_of_whole(arena, w, 256, &why);
+        const struct form *f = form_of_whole(arena, w, 256, SHARED, &why);
         if (!f)
             fail_msg("%s: %s", emit_siblings[i].text, why);
         assert_string_equal(form_name(f), emit_siblings[i].form);
@@ -122,7 +145,7 @@ static void nvrtc_makes_machine_code_of_wholes(void **state)
         const struct ir_whole *w = whole_of(arena, emit_wholes[i].text);
         const char *why;
         const struct emitted *m =
-            emit_in_form(arena, w->kernel, form_of_whole(arena, w, 256, &why));
+            emit_in_form(arena, w->kernel, form_of_whole(arena, w, 256, SHARED, &why));
         for (int newer = 0; newer < (getenv("ARRAYD_LONG") ? 2 : 1); newer++) {
             struct compiled code = {0};
             struct err e = ERR_INIT;
@@ -210,6 +233,7 @@ int main(void)
         cmocka_unit_test(kernels_of_the_same_rows_make_a_whole),
         cmocka_unit_test(a_whole_fits_where_its_parts_run),
         cmocka_unit_test(wholes_fold_rows),
+        cmocka_unit_test(a_row_is_held_where_there_is_room),
         cmocka_unit_test(siblings_go_over_the_points_together),
         cmocka_unit_test(nvrtc_makes_machine_code_of_wholes),
     };

@@ -10,11 +10,14 @@
 
 #include "compute/base/mem.h"
 #include "tests/unit/interp_setup.h"
+#include "tests/unit/slice.h"
+
+#define STEP slice_step(4) /* of seeds */
 
 static void test_random_stores(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 1500; seed++) {
+    for (uint64_t seed = 1 + (uint64_t)slice_from(STEP); seed <= 1500; seed += (uint64_t)STEP) {
         rng_state = seed;
         struct setup s;
         int rank;
@@ -40,7 +43,8 @@ static void test_random_stores(void **state)
 static void test_random_reductions(void **state)
 {
     (void)state;
-    for (uint64_t seed = 10001; seed <= 11500; seed++) {
+    for (uint64_t seed = 10001 + (uint64_t)slice_from(STEP); seed <= 11500;
+         seed += (uint64_t)STEP) {
         rng_state = seed;
         struct setup s;
         int rank;
@@ -59,7 +63,8 @@ static void test_random_reductions(void **state)
 static void test_random_scans(void **state)
 {
     (void)state;
-    for (uint64_t seed = 20001; seed <= 21500; seed++) {
+    for (uint64_t seed = 20001 + (uint64_t)slice_from(STEP); seed <= 21500;
+         seed += (uint64_t)STEP) {
         rng_state = seed;
         struct setup s;
         int rank;
@@ -149,7 +154,7 @@ static void test_stencils_of_several(void **state)
                  {2, {1200, 1201}} /* written past the caches */};
     rng_state = 9;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        for (int what = i == 8 ? 31 : 1; what < 32; what += 2) {
+        for (int what = i == 8 ? 31 : 1 + 2 * slice_from(STEP); what < 32; what += 2 * STEP) {
             struct setup s;
             const bool single = what & 2;
             start(&s, cases[i].rank, cases[i].shape);
@@ -204,7 +209,7 @@ static uint32_t term(struct setup *s, enum dtype t, uint32_t slot, const struct 
 static void test_sums(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 300; seed++) {
+    for (uint64_t seed = 1 + (uint64_t)slice_from(STEP); seed <= 300; seed += (uint64_t)STEP) {
         rng_state = seed;
         const enum dtype t = seed % 2 ? DT_F32 : DT_F64;
         struct setup s;

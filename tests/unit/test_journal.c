@@ -409,7 +409,7 @@ static void what_is_no_journal_is_refused(void **state)
     static const int versions[] = {8, 12, 40, 44};
     char version[32];
     for (int i = 0; i < 4; i++)
-        p[versions[i]]++;
+        p[versions[i]] = JOURNAL_VERSION + 1;
     int fd = memfd_create("test", MFD_CLOEXEC);
     assert_int_equal(write(fd, p, a.size), a.size);
     assert_int_equal(journal_check(fd, &e), ERR_CONFLICT);
@@ -418,6 +418,45 @@ static void what_is_no_journal_is_refused(void **state)
     close(fd);
     free(p);
     area_close(&a);
+    journal_close(j);
+}
+
+static uint32_t version_of(struct journal *j)
+{
+    struct err e = ERR_INIT;
+    struct area a;
+    uint32_t versions[4];
+    assert_int_equal(area_adopt(area_duplicate(journal_fd(j)), &a, &e), ERR_OK);
+    for (int i = 0; i < 4; i++)
+        memcpy(&versions[i], a.at + (const int[]){8, 12, 40, 44}[i], sizeof *versions);
+    area_close(&a);
+    for (int i = 1; i < 4; i++)
+        assert_int_equal(versions[i], versions[0]);
+    return versions[0];
+}
+
+/* Older programs take a journal over as long as there is nothing in it that they would lose; and
+ * whoever finds it, this program reads both. */
+static void its_version_is_what_its_values_need(void **state)
+{
+    (void)state;
+    struct journal *j = open_new(&plain);
+    struct err e = ERR_INIT;
+    static char value[5000];
+    assert_int_equal(version_of(j), JOURNAL_VERSION_PLAIN);
+    assert_int_equal(journal_check(journal_fd(j), &e), ERR_OK);
+    journal_needs(j, JOURNAL_VERSION);
+    assert_int_equal(version_of(j), JOURNAL_VERSION);
+    journal_needs(j, JOURNAL_VERSION_PLAIN);
+    struct record_item x = {1, "k", 1, value, sizeof value};
+    struct journal_figures f = {0};
+    for (int i = 0; i < 10000 && !f.rewrites; i++) {
+        assert_int_equal(journal_write(j, &x, 1, &e), ERR_OK);
+        journal_figures(j, &f);
+    }
+    assert_int_equal(f.rewrites, 1);
+    assert_int_equal(version_of(j), JOURNAL_VERSION);
+    assert_int_equal(journal_check(journal_fd(j), &e), ERR_OK);
     journal_close(j);
 }
 
@@ -496,6 +535,7 @@ int main(void)
         cmocka_unit_test(no_two_logs_have_the_same_salt),
         cmocka_unit_test(a_value_that_could_not_be_read_is_refused),
         cmocka_unit_test(what_is_no_journal_is_refused),
+        cmocka_unit_test(its_version_is_what_its_values_need),
         cmocka_unit_test(a_full_journal_refuses),
         cmocka_unit_test(each_allocation_may_fail),
     };

@@ -346,7 +346,7 @@ static void full(void **state)
     assert_non_null(strstr(e.message, "journal-size"));
     assert_true(n > 1000 && handles_count(principal(&w, 0)->handles) == n + 1);
     for (int i = 0; i < 100; i++) {
-        snprintf(name, sizeof name, "n_%d", i);
+        snprintf(name, sizeof name, "longer_%d", i);
         struct handle_change change = {.name = name, .read_only = -1};
         struct handle_spec spec = {.name = "first", .policy = NAME_REPLACE};
         assert_int_equal(handle_update(s->handles, first.id, &change, NULL, &h, &e),

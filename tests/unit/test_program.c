@@ -102,6 +102,25 @@ static void a_number_changes(void **state)
     close_fixture(&f);
 }
 
+/* In loops, wholes are made for a backend that runs them there: the CPU's does not. */
+static void wholes_are_for_who_runs_them(void **state)
+{
+    (void)state;
+    static const char *const body[] = {"b = (a - mean(a))/(max(a) + 1)", "a = b/2", NULL};
+    for (int bound = 0; bound < 2; bound++) {
+        struct err e = ERR_INIT;
+        struct program *p;
+        open_fixture(&f);
+        assert_false(front.ops.wholes_bound);
+        front.ops.wholes_bound = bound;
+        assert_int_equal(make(body, &p, &e), ERR_OK);
+        assert_int_equal(run(p, 0, 3).state, PROGRAM_GOES_ON);
+        assert_int_equal(front.bound_wholes > 0, bound);
+        program_free(p);
+        close_fixture(&f);
+    }
+}
+
 /* A slice that goes too far leaves nothing, and the next one knows where to stop. */
 static void a_slice_that_goes_too_far(void **state)
 {
@@ -520,6 +539,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slices_go_on),
         cmocka_unit_test(a_number_changes),
+        cmocka_unit_test(wholes_are_for_who_runs_them),
         cmocka_unit_test(what_a_step_took_is_remembered),
         cmocka_unit_test(a_slice_that_goes_too_far),
         cmocka_unit_test(downloads_are_in_the_way_for_a_slice),

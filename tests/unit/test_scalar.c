@@ -231,11 +231,32 @@ static void quotients_do_not_depend_on_the_sign_of_a_nan(void **state)
     }
 }
 
+/* kernels/forms/half.cuh's quotient, whose reciprocal is a device's: one or two units beside. Of
+ * the values only the digits matter, and by how much the result is subnormal. */
+static void quotients_of_halves_need_no_exact_reciprocal(void **state)
+{
+    (void)state;
+    int wrong = 0;
+    for (unsigned b = 0x3c00; b < 0x4000; b++)
+        for (unsigned a = 0x400; a < 26u << 10; a++) {
+            /* down to half of the smallest subnormal */
+            const float x = ldexpf(ar_f16_to_f32((ar_f16)(0x3c00 | (a & 0x3ff))), -((int)a >> 10)),
+                        y = ar_f16_to_f32((ar_f16)b), exact = 1 / y;
+            const ar_f16 want = ar_f32_to_f16(x / y);
+            for (int ulps = -2; ulps <= 2; ulps++) {
+                const float r = ar_from_bits_F32(ar_bits_F32(exact) + (unsigned)ulps), q = x * r;
+                wrong += ar_f32_to_f16(fmaf(fmaf(-q, y, x), r, q)) != want;
+            }
+        }
+    assert_int_equal(wrong, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(halves_convert_exactly_and_back),
         cmocka_unit_test(halves_round_once_to_nearest_even),
+        cmocka_unit_test(quotients_of_halves_need_no_exact_reciprocal),
         cmocka_unit_test(philox_gives_the_published_words),
         cmocka_unit_test(distributions_stay_in_their_ranges),
         cmocka_unit_test(integers_never_fault),

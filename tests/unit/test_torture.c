@@ -97,9 +97,18 @@ static void torture_objects(void)
     assert_int_equal(send_simple("DELETE", "/v1/arrays/twin"), 204);
     torture_delete("/v1/arrays", "{\"shape\":[10],\"name\":\"d\"}");
     torture_delete("/v1/sessions", "{}");
+    torture_delete("/v1/links", "{\"expires_s\":60,\"arrays\":[\"u\"]}");
     torture_new_sessions();
-    static const char *const looks[] = {"/v1/arrays",   "/v1/arrays/u",         "/v1/info",
-                                        "/v1/sessions", "/v1/sessions/default", "/metrics"};
+    torture_json("/v1/links", "{\"expires_s\":60,\"arrays\":[\"u\"]}", "*/*", 201);
+    static const char *const looks[] = {"/",
+                                        "/v1/login",
+                                        "/v1/links",
+                                        "/v1/arrays",
+                                        "/v1/arrays/u",
+                                        "/v1/info",
+                                        "/v1/sessions",
+                                        "/v1/sessions/default",
+                                        "/metrics"};
     for (size_t i = 0; i < sizeof looks / sizeof *looks; i++)
         torture("GET", looks[i], "", NULL, 0, 200);
     torture("POST", "/v1/sessions/default/sync", "", NULL, 0, 200);

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
@@ -19,7 +20,7 @@ static const struct form *form_of_text(struct arena *arena, const char *text)
     return f;
 }
 
-static void a_thread_has_as_many_rows_as_registers_allow(void **state)
+static void a_thread_has_as_many_points_as_registers_allow(void **state)
 {
     (void)state;
     _cleanup_arena_ struct arena *arena = arena_new(0);
@@ -27,23 +28,68 @@ static void a_thread_has_as_many_rows_as_registers_allow(void **state)
     assert_int_equal(f->kind, FORM_WINDOW);
     for (int a = 0; a < 3; a++)
         assert_true(f->window.lo[a] == -2 && f->window.hi[a] == 2);
+    assert_true(f->window.deep && f->elements == 1);
     assert_int_equal(f->rows, 4);
     assert_int_equal(f->window.across, 32);
     assert_int_equal(f->window.resident, 3);
-    assert_int_equal(f->window.buffers, 2);
     assert_int_equal(f->grid[0] * f->grid[1], 16 * 16);
     assert_int_equal(f->grid[2] * f->window.part, 512);
-    /* a plane: one tile, more rows */
-    f = form_of_text(arena, "correlate(sq, " WEIGHTS_5x5 ", 'clamp')");
-    assert_int_equal(f->rows, 8);
-    assert_int_equal(f->window.buffers, 1);
     /* wider values */
     f = form_of_text(arena, "correlate(d, " WEIGHTS_5x5x5 ")");
     assert_int_equal(f->rows, 2);
+    /* a plane: neighbours too, and no more of either than fill a vector */
+    f = form_of_text(arena, "correlate(sq, " WEIGHTS_5x5 ", 'clamp')");
+    assert_true(!f->window.deep && f->elements == 4 && f->rows == 4);
+    assert_int_equal(f->grid[0] * f->grid[1], 4 * 16);
+    f = form_of_text(arena, "correlate(l, " WEIGHTS_5x5 ", 'wrap')");
+    assert_int_equal(f->elements, 2);
+    f = form_of_text(arena, "correlate(zz, " WEIGHTS_5x5 ")");
+    assert_int_equal(f->elements, 1);
+    /* planes that are each for themselves: a block each */
+    f = form_of_text(arena, "correlate(deep, [" WEIGHTS_5x5 "], 'wrap')");
+    assert_true(!f->window.deep && f->window.part == 1);
+    assert_int_equal(f->grid[2], 512);
+    f = form_of_text(arena, "correlate(tall2, [" WEIGHTS_3x4 "], 'wrap')");
+    assert_true(f->window.part == 2 && f->grid[2] == 50000);
     /* a row: no more threads than elements */
     f = form_of_text(arena, "correlate(row, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13])");
-    assert_int_equal(f->threads, 64);
+    assert_int_equal(f->threads, 32);
     assert_int_equal(f->rows, 1);
+}
+
+static void tiles_are_filled_by_vectors_where_memory_allows(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        enum load_kind kind;
+        int left;
+    } cases[] = {
+        {"correlate(sq, " WEIGHTS_5x5 ", 'clamp')", LOAD_VECTOR, 4},
+        {"correlate(sq*2, " WEIGHTS_5x5 ", 'constant', 1)", LOAD_VECTOR, 4},
+        {"correlate(sq[:, 1:], " WEIGHTS_5x5 ", 'clamp')", LOAD_EACH, 2},
+        {"correlate(sq[:, ::-1], " WEIGHTS_5x5 ", 'clamp')", LOAD_EACH, 2},
+        {"correlate(odd2, [" WEIGHTS_5x5 "], 'clamp')", LOAD_EACH, 2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        _cleanup_arena_ struct arena *arena = arena_new(0);
+        const struct form *f = form_of_text(arena, cases[i].text);
+        if (f->kind != FORM_WINDOW || f->window.left != cases[i].left ||
+            f->loads[0].kind != cases[i].kind)
+            fail_msg("%s: %d columns, kind %d", cases[i].text, f->window.left, f->loads[0].kind);
+    }
+}
+
+static void a_stencil_does_not_choose_at_every_term(void **state)
+{
+    (void)state;
+    static const char *const modes[] = {"", ", 'constant', 2", ", 'clamp'", ", 'wrap'"};
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        _cleanup_arena_ struct arena *arena = arena_new(0);
+        char text[100];
+        snprintf(text, sizeof text, "correlate(sq, [[1, 2, 1], [2, 4, 2], [1, 2, 1]]%s)", modes[i]);
+        assert_int_equal(form_of_text(arena, text)->kind, i < 2 ? FORM_WINDOW : FORM_STENCIL);
+    }
 }
 
 static void tiles_hold_what_is_computed_alike(void **state)
@@ -90,7 +136,9 @@ static void few_and_far_neighbours_are_left_to_others(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_thread_has_as_many_rows_as_registers_allow),
+        cmocka_unit_test(a_thread_has_as_many_points_as_registers_allow),
+        cmocka_unit_test(tiles_are_filled_by_vectors_where_memory_allows),
+        cmocka_unit_test(a_stencil_does_not_choose_at_every_term),
         cmocka_unit_test(tiles_hold_what_is_computed_alike),
         cmocka_unit_test(few_and_far_neighbours_are_left_to_others),
     };

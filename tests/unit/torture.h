@@ -28,6 +28,7 @@
 #include "server/config.h"
 #include "server/front.h"
 #include "server/jobs/jobs.h"
+#include "server/login/logins.h"
 #include "server/server.h"
 #include "server/state/state.h"
 #include "server/store/auth.h"
@@ -60,6 +61,7 @@ static void stop(void)
     if (server.auth)
         auth_free(server.auth);
     lease_uses_free(server.uses);
+    logins_free(server.logins);
     leases_free(server.leases);
     shares_free(server.shares);
     if (server.engine)
@@ -128,8 +130,9 @@ static enum err_code start_with(int64_t memory, const struct accounts *accounts,
         .n_devices = 1, .window = 10, .max_waiting = 1000, .max_waiting_all = 1000};
     server.config = &config;
     if (!(server.metrics = metrics_new(route_table, route_count)) ||
-        !(server.leases = leases_new(1000)) || !(server.shares = shares_new(1000)) ||
-        !(server.uses = lease_uses_new()) || !(server.culprits = culprits_open(false, -1)))
+        !(server.logins = logins_new(1000, 1000)) || !(server.leases = leases_new(1000)) ||
+        !(server.shares = shares_new(1000)) || !(server.uses = lease_uses_new()) ||
+        !(server.culprits = culprits_open(false, -1)))
         return err_oom(e);
     ec.device.culprits = server.culprits;
     if ((c = engine_open(&ec, &server.engine, e)) != ERR_OK ||

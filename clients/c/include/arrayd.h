@@ -280,6 +280,9 @@ ARRAYD_API int arrayd_set_read_only(struct arrayd *client, const char *ref, bool
 /*
  * Changes what PATCH /v1/arrays/{ref} can change, whose body is `json`: for example
  *   {"boundary": ["periodic"], "spacing": [0.5]}
+ *   {"dims": ["lat", "lon"], "units": "K", "attrs": {"source": "station 12"}}
+ * Attributes, names of axes, units and coordinates are not in struct arrayd_array: arrayd_request
+ * with "GET" has them.
  */
 ARRAYD_API int arrayd_patch(struct arrayd *client, const char *ref, const char *json,
                             struct arrayd_array *ret_array, struct arrayd_error *err);

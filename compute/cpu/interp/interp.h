@@ -17,6 +17,7 @@
 
 #include "compute/base/strb.h"
 #include "compute/ir/ir.h"
+#include "compute/ir/ir_whole.h"
 
 struct interp_run;
 
@@ -32,16 +33,25 @@ void interp_scratch_free(struct interp_scratch *s);
 struct interp_run *interp_new(const struct ir_kernel *k, void *const *slots, int threads);
 void interp_free(struct interp_run *r);
 
+/* Sets *ret to a run of all parts of a whole, or to NULL where that does not pay. Results have the
+ * bits of the parts'. `slots` are those of the plan. *ret_never: wherever these are, it will not
+ * pay. False without memory. */
+bool interp_whole_new(const struct ir_whole *w, void *const *slots, int threads,
+                      struct interp_run **ret, bool *ret_never) must_check;
+
 /* The run will be rewound many times: the programs that each of `n` scratches, numbered from 0, has
  * bound for it stay with the run, as far as there is memory and their size is in proportion. */
 void interp_keep(struct interp_run *r, int n);
+
+/* Whether units bind several programs each, so that these are worth keeping in any case. */
+bool interp_binds_often(const struct interp_run *r);
 
 /* Lets as many of the n runs as can, from the first on, run abreast: they go through the same rows,
  * and a unit of the first is followed by the same unit of the others, which are not run by
  * themselves then (interp_is_abreast). Returns how many: 1, if none follows. What is said below of
  * a run is then said of all of them. Before interp_keep and interp_fit. */
 uint32_t interp_go_abreast(struct interp_run *const *runs, uint32_t n);
-bool interp_is_abreast(const struct interp_run *r);
+bool interp_is_abreast(const struct interp_run *r); /* NULL: is part of a whole before it */
 
 /* Whether runs should be abandoned. `ask` is called now and then while units run, from any of their
  * threads. Once it returns true, `is_over` is set, and units and later steps return as soon as they
@@ -76,8 +86,8 @@ void interp_rewind(struct interp_run *r);
 /* Whether there is so little work that one thread does it best. */
 bool interp_is_small(const struct interp_run *r);
 
-/* "flat", "rows", "tile", "stencil", "reduce-all", "reduce-inner", "reduce-outer" or
- * "steps". */
+/* "flat", "rows", "tile", "stencil", "reduce-all", "reduce-inner", "reduce-outer",
+ * "steps" or "fold". */
 const char *interp_shape(const struct interp_run *r);
 
 /* How many steps of the kernel are best done in one pass (backend.h's steps); the slots' memory is

@@ -8,19 +8,17 @@
 #define UNIT_POINTS 32768
 #define LEAST_UNITS 4
 
-/* Whether each of its outputs depends on one row alone, if its operands do. */
-static bool is_row_wise(const struct interp_run *r)
+bool interp_is_row_wise(const struct interp_run *r)
 {
     for (uint32_t i = 0; i < r->k->n_inputs; i++)
         if (r->k->inputs[i].gathered)
             return false;
-    return r->points > 0 && !r->pointwise && r->ctx.plain && r->n_boxes == 1 && !r->scan &&
-           r->k->steps <= 1 &&
+    return !r->stages.n && r->points > 0 && !r->pointwise && r->ctx.plain && r->n_boxes == 1 &&
+           !r->scan && r->k->steps <= 1 &&
            (r->reduces ? r->mode == MODE_INNER && !r->split : r->mode == MODE_LINEAR);
 }
 
-/* Whether it goes through the rows of the reduction `first`. */
-static bool has_rows_of(const struct interp_run *r, const struct interp_run *first)
+bool interp_has_rows_of(const struct interp_run *r, const struct interp_run *first)
 {
     const int kept = first->first_reduced;
     bool same = r->k->rank == first->k->rank && r->n_order == first->n_order &&
@@ -78,7 +76,7 @@ static bool may_overtake(const struct interp_run *earlier, const struct interp_r
     return true;
 }
 
-static void cut(struct interp_run *r, int64_t rows, int64_t row, int64_t at_once)
+void interp_cut_rows(struct interp_run *r, int64_t rows, int64_t row, int64_t at_once)
 {
     r->unit_size = r->reduces ? at_once : at_once * row;
     r->n_units = ceil_div(rows, at_once);
@@ -90,7 +88,7 @@ uint32_t interp_go_abreast(struct interp_run *const *runs, uint32_t n)
 {
     const struct interp_run *first = runs[0];
     uint32_t together = 1;
-    if (n < 2 || !first->reduces || first->arg || !is_row_wise(first))
+    if (n < 2 || !first || !first->reduces || first->arg || !interp_is_row_wise(first))
         return 1;
     const int64_t rows = product(first, first->k->shape, 0, first->first_reduced);
     const int64_t row = first->points / rows;
@@ -102,7 +100,7 @@ uint32_t interp_go_abreast(struct interp_run *const *runs, uint32_t n)
         return 1;
     for (; together < n; together++) {
         const struct interp_run *r = runs[together];
-        bool fits = !r->arg && is_row_wise(r) && has_rows_of(r, first) &&
+        bool fits = !r->arg && interp_is_row_wise(r) && interp_has_rows_of(r, first) &&
                     (!r->reduces || r->unit_size >= at_once);
         for (uint32_t i = 0; i < together && fits; i++)
             fits = may_overtake(runs[i], r);
@@ -110,7 +108,7 @@ uint32_t interp_go_abreast(struct interp_run *const *runs, uint32_t n)
             break;
     }
     for (uint32_t i = 0; i < together && together > 1; i++) {
-        cut(runs[i], rows, row, at_once);
+        interp_cut_rows(runs[i], rows, row, at_once);
         runs[i]->is_abreast = i > 0;
         runs[i]->beside = i + 1 < together ? runs[i + 1] : NULL;
     }
@@ -119,5 +117,5 @@ uint32_t interp_go_abreast(struct interp_run *const *runs, uint32_t n)
 
 bool interp_is_abreast(const struct interp_run *r)
 {
-    return r->is_abreast;
+    return !r || r->is_abreast;
 }

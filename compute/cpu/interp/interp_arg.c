@@ -79,11 +79,10 @@ static void add_rows(struct interp_run *r, struct bound *b, char *ranks, int64_t
     size_t item = dtype_size(r->reduce_dtype), rank_size = item <= 4 ? 4 : 8;
     bool whole = l1 - l0 == lanes; /* rows are adjacent */
     struct block blk;
-    blk.n = 0;
-    for (int64_t row = from; row < to && !interp_over(b, 0);) {
+    for (int64_t row = from; row < to && !interp_over(b);) {
         int64_t f = (outer * reduced + row) * lanes + l0;
         int64_t left = whole ? (to - row) * lanes : l1 - l0;
-        for (int64_t done = 0; done < left && !interp_over(b, blk.n); done += blk.n) {
+        for (int64_t done = 0; done < left && !interp_over(b); done += blk.n) {
             interp_locate(b, f + done, &blk);
             blk.n = interp_block_size(b, f + done, left - done);
             interp_eval(b, &blk, false);
@@ -133,7 +132,7 @@ void interp_arg_outer(struct interp_run *r, int64_t at, int64_t i, struct interp
             interp_reduce_sizes(r, b->box_ext, &box_outer, &reduced, &box_lanes);
             add_rows(r, b, ranks, where, cell / tiles, reduced, lanes, l0, l1, 0, reduced);
         }
-        interp_reduce_write(r, lo, ext, cell / tiles * lanes + l0, (char *)where, l1 - l0);
+        interp_reduce_write(r, lo, ext, cell / tiles * lanes + l0, (char *)where, l1 - l0, 0);
     }
 }
 
@@ -174,7 +173,7 @@ void interp_arg_finish(struct interp_run *r)
                 struct best *s = (struct best *)(void *)merge_partials(r, group, kept, 0);
                 if (!s)
                     return;
-                interp_reduce_write(r, lo, ext, kept, (char *)&s->at, 1);
+                interp_reduce_write(r, lo, ext, kept, (char *)&s->at, 1, 0);
             }
             continue;
         }
@@ -186,7 +185,7 @@ void interp_arg_finish(struct interp_run *r)
             if (!acc)
                 return;
             interp_reduce_write(r, lo, ext, cell / tiles * lanes + l0, acc + r->partial_size / 2,
-                                l1 - l0);
+                                l1 - l0, 0);
         }
     }
 }

@@ -41,6 +41,8 @@ static size_t registers_most(const struct interp_run *r)
     if (most < L1_BYTES)
         most = L1_BYTES;
     most += n * 64;
+    if (n * ALIGNED((size_t)r->block * widest) > most)
+        most = n * ALIGNED((size_t)r->block * widest);
     if (points < BLOCK_MOST && n * ALIGNED(points * widest) < most)
         most = n * ALIGNED(points * widest);
     return most + 64;
@@ -221,14 +223,29 @@ static bool direct_operand(const struct bound *b, uint32_t node)
     return o != UINT32_MAX && b->class_of[o] == CLASS_DIRECT;
 }
 
+/* Leaves only those constants marked that instructions read: a sum has its weights in its terms. A
+ * window of many would leave no room for more than short blocks. */
+static void forget_weights(const struct bound *b, bool *need)
+{
+    const struct ir_kernel *k = b->run->k;
+    for (uint32_t i = 0; i < k->n_nodes; i++)
+        need[i] &= k->nodes[i].kind != IR_CONST;
+    for (uint32_t c = 0; c < b->n_code; c++)
+        for (int a = 0; a < b->code[c].n_args; a++)
+            need[interp_read(b, &b->code[c], a)] = true;
+    for (uint32_t i = 0; i < k->n_outputs; i++)
+        need[b->alias[k->outputs[i].node]] = true;
+}
+
 /* Numbers the registers of nodes from 1 on; returns how many there are. */
-static uint32_t give_registers(struct bound *b, const bool *need, uint32_t *last)
+static uint32_t give_registers(struct bound *b, bool *need, uint32_t *last)
 {
     const struct ir_kernel *k = b->run->k;
     uint32_t n_regs = 0, n_free = 0;
     uint32_t *reg = b->number;
     void **free_list = b->ptr; /* not in use yet */
 
+    forget_weights(b, need);
     for (uint32_t i = 0; i < k->n_nodes; i++)
         if (need[i] && pinned(b, i))
             reg[i] = ++n_regs;
@@ -404,12 +421,14 @@ void interp_write_program(struct bound *b)
 
     size_t blk = L1_BYTES / (n_regs * widest + memory_bytes + 1);
     blk = blk < BLOCK_LEAST ? BLOCK_LEAST : blk > BLOCK_MOST ? BLOCK_MOST : blk & ~(size_t)127;
-    if (r->large && b->n_code > 1 && blk > BLOCK_STREAMED)
+    if (((r->large && b->n_code > 1) || r->fetches) && blk > BLOCK_STREAMED)
         blk = BLOCK_STREAMED;
     if (g->q >= 0)
         blk = (size_t)interp_tile_points(r);
     if ((int64_t)blk > g->points)
         blk = ((size_t)g->points + 15) & ~(size_t)15;
+    if (r->block)
+        blk = (size_t)r->block;
     b->blk = (int64_t)blk;
     b->stride = ALIGNED(blk * widest);
     assert(n_regs * b->stride + 64 <= r->needs.registers);
@@ -419,4 +438,16 @@ void interp_write_program(struct bound *b)
                       r->operand_of[i] != UINT32_MAX &&
                       r->operands[r->operand_of[i]].kind == OPERAND_LOAD;
     mark_computed(b);
+}
+
+bool interp_find_pieces(const struct interp_run *r, struct interp_pieces *ret)
+{
+    struct bound b = {.run = r, .memory_size = r->needs.carved};
+    b.memory = arena_alloc(r->arena, r->needs.carved);
+    if (!b.memory)
+        return false;
+    interp_box(r, 0, b.lo, b.box_ext);
+    interp_write_program(&b);
+    *ret = (struct interp_pieces){b.blk, b.cut ? b.g.ext[b.g.nd - 1] : 0};
+    return true;
 }

@@ -70,7 +70,8 @@ struct bound {
     bool stores;    /* every output is, where blocks are evaluated to their places */
     int64_t lo[MAX_RANK], box_ext[MAX_RANK];
 
-    int64_t unasked; /* cost of the work done since interp_over last asked */
+    struct fetch *fetch; /* the scratch's, where the run fetches; or NULL */
+    int64_t unasked;     /* cost of the work done since interp_over last asked */
 
     void *memory; /* everything above */
     size_t memory_size;
@@ -80,8 +81,17 @@ struct bound {
 
 #define ALIGNED(x) (((x) + 63) & ~(size_t)63)
 
+/* Memory that is soon read: [at, end), then more. */
+struct fetch {
+    const char *at, *end;
+    void (*more)(struct fetch *f); /* sets `at` and `end`, equal if there is no more */
+    const struct interp_run *run;
+    int64_t row;
+    uint32_t n;
+};
+
 #define BLOCK_MOST  4096 /* elements per register */
-#define BOUND_SLOTS 8    /* a reach of three cuts a row into seven boxes */
+#define BOUND_SLOTS 34   /* a window of 33 elements cuts a row into as many boxes; one overruns */
 struct interp_scratch {
     int number;
     struct bound slots[BOUND_SLOTS];
@@ -93,6 +103,7 @@ struct interp_scratch {
     size_t staging_size;
     void *tiles; /* several steps: the moves, and the fields of a tile */
     size_t tiles_size;
+    struct fetch fetch;   /* where a run fetches */
     const int64_t *moves; /* operand → bytes by which bound programs find it elsewhere; or NULL */
 };
 
@@ -103,6 +114,13 @@ void interp_size_programs(struct interp_run *r);
 void interp_write_program(struct bound *b);
 void interp_place_registers(struct bound *b, char *shared);
 void interp_fill_pinned(struct bound *b, bool from_memory);
+
+/* What a run of one box takes in at a time: blocks of so many points, which end with rows of so
+ * many (0: they do not). False without memory. */
+struct interp_pieces {
+    int64_t block, row;
+};
+bool interp_find_pieces(const struct interp_run *r, struct interp_pieces *ret) must_check;
 
 void interp_forget(struct interp_run *r); /* frees the programs it keeps */
 /* The program of a box: a kept one, one from the slot's cache, or a new one. */

@@ -29,6 +29,17 @@ int64_t interp_operand_at(const struct interp_run *r, const struct operand *o,
     return inside[o->ctx];
 }
 
+bool interp_is_dense(const struct interp_run *r, const struct operand *o)
+{
+    int64_t stride = 1;
+    for (int i = r->n_order - 1; i >= 0; i--) {
+        if (o->strides[r->order[i]] != stride)
+            return false;
+        stride *= r->k->shape[r->order[i]];
+    }
+    return true;
+}
+
 void interp_box(const struct interp_run *r, int64_t box, int64_t *lo, int64_t *ext)
 {
     const struct ir_kernel *k = r->k;

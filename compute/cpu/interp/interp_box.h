@@ -23,6 +23,9 @@ static inline int64_t interp_tile_points(const struct interp_run *r)
     return r->n_live <= 8 ? 4096 : 1024;
 }
 
+/* Whether the operand's elements lie one after the other in the order of the axes. */
+bool interp_is_dense(const struct interp_run *r, const struct operand *o);
+
 /* Corner and extents (by iteration axis) of a box. */
 void interp_box(const struct interp_run *r, int64_t box, int64_t *lo, int64_t *ext);
 

@@ -11,6 +11,8 @@
 /* Bytes of a tile's rows from which they are written past the caches: of shorter ones too many
  * lines are written in part. */
 #define STREAM_ROW 128
+/* Lines fetched ahead at a time: a core has no room for many more. */
+#define FETCH_LINES 16
 
 bool interp_ask(const struct interp_run *r)
 {
@@ -68,7 +70,11 @@ static void fetch(const struct operand *o, void *dst, int64_t at, int64_t np, in
                   int64_t nq, int64_t sq)
 {
     if (o->kind == OPERAND_LOAD) {
-        if (nq == 1 && sp != o->itemsize && sp != 0)
+        if (nq == 1 && sp == 0) {
+            union value v = {0};
+            memcpy(&v, (const void *)(intptr_t)at, o->itemsize);
+            loop_fill(dst, &v, o->itemsize, (size_t)np);
+        } else if (nq == 1 && sp != o->itemsize)
             loop_gather(dst, (const void *)(intptr_t)at, sp, o->itemsize, (size_t)np);
         else
             rows_gather(dst, (const char *)(intptr_t)at, o->itemsize, np, sp, nq, sq);
@@ -199,10 +205,24 @@ static void prefetch_part(const struct bound *b, const struct block *blk, uint32
     }
 }
 
+/* The same for memory that other work reads after this, which is at it anyway. */
+static void fetch_part(struct fetch *f)
+{
+    for (int lines = 0; lines < FETCH_LINES; lines++, f->at += 64) {
+        if (f->at >= f->end) {
+            f->more(f);
+            if (f->at >= f->end)
+                return;
+        }
+        __builtin_prefetch(f->at, 0, 2);
+    }
+}
+
 void interp_eval(struct bound *b, const struct block *blk, bool direct)
 {
     const struct interp_run *r = b->run;
     const struct ir_kernel *k = r->k;
+    b->unasked += blk->n * r->point_cost;
     if (r->pointwise)
         gather_points(b, blk);
     for (uint32_t i = 0; i < b->n_direct; i++) {
@@ -218,9 +238,13 @@ void interp_eval(struct bound *b, const struct block *blk, bool direct)
     }
     size_t n = (size_t)blk->n;
     const bool ahead = r->large && b->n_code > 1;
+    if (b->fetch && b->n_code == 0)
+        fetch_part(b->fetch);
     for (const struct instr *in = b->code, *end = in + b->n_code; in < end; in++) {
         if (ahead)
             prefetch_part(b, blk, (uint32_t)(in - b->code));
+        if (b->fetch)
+            fetch_part(b->fetch);
         if (in->kind == INSTR_LOOP) {
             const void *args[4] = {b->ptr[in->args[0]], b->ptr[in->args[1]], b->ptr[in->args[2]],
                                    b->ptr[in->args[3]]};
@@ -291,8 +315,7 @@ void interp_store_range(struct bound *b, int64_t f, int64_t end)
 {
     const bool direct = !b->run->stream, stored = direct && b->stores;
     struct block blk;
-    blk.n = 0;
-    for (const int64_t from = f; f < end && !interp_over(b, blk.n); f += blk.n) {
+    for (const int64_t from = f; f < end && !interp_over(b); f += blk.n) {
         interp_locate(b, f, &blk);
         blk.n = interp_block_size(b, f, end - f);
         if (f == from && blk.n == b->blk && blk.n < end - f)
@@ -325,8 +348,7 @@ static void place_tile(const struct bound *b, int64_t tile, struct block *ret)
 void interp_store_tiles(struct bound *b, int64_t from, int64_t to)
 {
     struct block blk;
-    blk.n = 0;
-    for (int64_t tile = from; tile < to && !interp_over(b, blk.n); tile++) {
+    for (int64_t tile = from; tile < to && !interp_over(b); tile++) {
         place_tile(b, tile, &blk);
         interp_eval(b, &blk, false);
         store(b, &blk);

@@ -21,17 +21,16 @@ void interp_eval(struct bound *b, const struct block *blk, bool direct);
 void interp_put(const struct bound *b, const struct block *blk, char *from);
 /* Whether the run should be abandoned. */
 bool interp_ask(const struct interp_run *r);
-/* The same, `points` having been done since the last call; asks only after some tenths of a
- * millisecond of work. */
+/* The same; asks only after some tenths of a millisecond of interp_eval's work, of which a unit may
+ * have less. */
 #define ASK_COST (1 << 18)
-static inline bool interp_over(struct bound *b, int64_t points)
+static inline bool interp_over(struct bound *b)
 {
     struct interp_watch *w = b->run->watch;
     if (!w)
         return false;
     if (atomic_load_explicit(&w->is_over, memory_order_relaxed))
         return true;
-    b->unasked += points * b->run->point_cost;
     if (b->unasked < ASK_COST)
         return false;
     b->unasked = 0;

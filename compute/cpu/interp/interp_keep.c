@@ -70,8 +70,10 @@ void interp_scratch_free(struct interp_scratch *s)
 /* How many programs a unit may have bound at a time, each in its own slot. */
 static int programs(const struct interp_run *r)
 {
-    if (r->mode == MODE_GROUPED)
-        return BOUND_SLOTS;
+    if (r->mode == MODE_GROUPED) {
+        const int32_t n = r->n_cuts[r->order[r->n_order - 1]] + 1;
+        return n < BOUND_SLOTS ? n : BOUND_SLOTS;
+    }
     if (r->split || r->boxes_per_group < 2)
         return 1;
     return r->boxes_per_group < BOUND_SLOTS ? (int)r->boxes_per_group : BOUND_SLOTS;
@@ -88,6 +90,11 @@ bool interp_fit(const struct interp_run *r, struct interp_scratch *s)
             !reserve(&b->registers, &b->registers_size, r->needs.registers))
             return false;
     }
+    for (uint32_t i = 0; i < r->stages.n; i++)
+        if (!interp_fit(r->stages.runs[i], s))
+            return false;
+    if (r->stages.n)
+        return reserve_tiles(s, r->needs.tiles);
     if ((r->kept.at || r->steps.n) &&
         !reserve(&s->registers, &s->registers_size, r->needs.registers))
         return false;
@@ -120,6 +127,10 @@ void interp_keep(struct interp_run *r, int n)
 {
     for (int i = 0; i < 2 && r->steps.n; i++)
         interp_keep(r->steps.levels[i], n);
+    for (uint32_t i = 0; i < r->stages.n; i++)
+        interp_keep(r->stages.runs[i], n);
+    if (r->stages.n)
+        return;
     r->kept.n = 2 * r->n_boxes;
     if (r->mode == MODE_GROUPED)
         r->kept.n *= r->n_cuts[r->order[r->n_order - 1]];
@@ -134,6 +145,11 @@ void interp_keep(struct interp_run *r, int n)
         r->kept.left[i] = KEPT_BYTES;
     r->kept.at = kept;
     r->kept.n_keepers = n;
+}
+
+bool interp_binds_often(const struct interp_run *r)
+{
+    return r->steps.n || r->stages.n;
 }
 
 static void forget(struct bound *b)
@@ -232,6 +248,7 @@ struct bound *interp_bind(const struct interp_run *r, int64_t box, bool overrun,
             b->run_id = r->id;
         }
     }
+    b->fetch = r->fetches ? &s->fetch : NULL;
     if (s->moves)
         move(b, s->moves);
     else if (b->pass != r->kept.pass)

@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 
 #include "compute/cpu/interp/interp_box.h"
-#include "compute/cpu/interp/interp_steps.h"
+#include "compute/cpu/interp/interp_units.h"
 
 /* Points per unit: some tens of microseconds of a cheap kernel. */
 #define UNIT_POINTS 65536
@@ -21,6 +21,8 @@
 /* Rows at least this long need no grouping: their edge boxes are too few to matter. */
 #define GROUPED_ROW 32768
 #define NARROW      8
+/* Rows of a unit, where there are enough. */
+#define GROUPED_LEAST 8
 /* From this size on memory is slower than the hardware prefetchers can hide. */
 #define LARGE_POINTS 524288
 /* Work that one thread finishes before another could take up its half: some five microseconds. */
@@ -211,6 +213,15 @@ static int64_t point_cost(const struct ir_kernel *k)
     return cost;
 }
 
+/* Rows of a unit of `per` points. Each of the columns at the ends is a program of its own: with few
+ * rows these take more time than the middle. */
+static int64_t grouped_rows(int64_t per, int64_t fair, int64_t row)
+{
+    const int64_t most = fair / row < GROUPED_LEAST ? fair / row : GROUPED_LEAST;
+    const int64_t rows = ceil_div(per, row);
+    return rows < most ? most : rows;
+}
+
 static bool plan_stores(struct interp_run *r, int threads, int64_t *words)
 {
     const struct ir_kernel *k = r->k;
@@ -253,7 +264,7 @@ static bool plan_stores(struct interp_run *r, int threads, int64_t *words)
     if (r->pointwise)
         per = 1024;
     if (r->mode == MODE_GROUPED)
-        per = (per + k->shape[fast] - 1) / k->shape[fast];
+        per = grouped_rows(per, fair, k->shape[fast]);
     else if (r->mode == MODE_TILE)
         per = ceil_div(per, interp_tile_points(r));
     r->unit_size = per;
@@ -360,6 +371,8 @@ void interp_free(struct interp_run *r)
     if (!r)
         return;
     interp_forget(r);
+    for (uint32_t i = 0; i < r->stages.n; i++)
+        interp_free(r->stages.runs[i]);
     arena_free(r->arena);
 }
 

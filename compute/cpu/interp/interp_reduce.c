@@ -39,8 +39,7 @@ static void eat(struct interp_run *r, struct bound *b, char *states, int64_t fro
     uint32_t node = b->alias[r->k->outputs[0].node];
     size_t item = dtype_size(r->reduce_dtype);
     struct block blk;
-    blk.n = 0;
-    for (; f < end && !interp_over(b, blk.n); f += blk.n) {
+    for (; f < end && !interp_over(b); f += blk.n) {
         interp_locate(b, f, &blk);
         blk.n = interp_block_size(b, f, end - f);
         if (!b->cut && blk.n > run)
@@ -108,7 +107,8 @@ static void inner_unit(struct interp_run *r, int64_t at, int64_t i, struct inter
         else
             r->reduce->finish(state, result, r->divisor);
     }
-    interp_reduce_write(r, lo, ext, from, s->staging, to - from);
+    const int64_t move = s->moves ? s->moves[r->n_operands - 1] : 0;
+    interp_reduce_write(r, lo, ext, from, s->staging, to - from, move);
 }
 
 /* ---- OUTER ---- */
@@ -178,10 +178,8 @@ static void add_rows(struct interp_run *r, struct bound *b, struct tower *t, int
     uint32_t node = b->alias[r->k->outputs[0].node];
     size_t step = r->reduce->acc_step;
     struct block blk;
-    int64_t done = 0;
-    for (int64_t row = from; row < to && !interp_over(b, done);) {
+    for (int64_t row = from; row < to && !interp_over(b);) {
         int64_t f = (outer * reduced + row) * lanes + l0;
-        done = at_once > 1 ? at_once * lanes : l1 - l0;
         if (at_once > 1) {
             int64_t rows = to - row < at_once ? to - row : at_once;
             blk.n = interp_block_size(b, f, rows * lanes);
@@ -262,7 +260,7 @@ static void outer_unit(struct interp_run *r, int64_t at, int64_t i, struct inter
         char *acc = tower_top(&t);
         fold_rows(r, acc, l1 - l0, at_once);
         r->reduce->vfinish(s->staging, acc, (size_t)(l1 - l0), t.lanes, r->divisor);
-        interp_reduce_write(r, lo, ext, cell / tiles * lanes + l0, s->staging, l1 - l0);
+        interp_reduce_write(r, lo, ext, cell / tiles * lanes + l0, s->staging, l1 - l0, 0);
     }
 }
 
@@ -374,7 +372,7 @@ void interp_reduce_finish(struct interp_run *r, struct interp_scratch *s)
             if (!acc)
                 return;
             r->reduce->vfinish(s->staging, acc, n, n, r->divisor);
-            interp_reduce_write(r, lo, ext, cell / tiles * lanes + l0, s->staging, l1 - l0);
+            interp_reduce_write(r, lo, ext, cell / tiles * lanes + l0, s->staging, l1 - l0, 0);
         }
     }
 }

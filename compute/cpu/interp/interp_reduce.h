@@ -21,9 +21,10 @@ void interp_reduce_sizes(const struct interp_run *r, const int64_t *ext, int64_t
  * further ones follow at a constant stride. */
 char *interp_reduce_at(const struct interp_run *r, const int64_t *lo, const int64_t *ext,
                        int64_t kept, int64_t *ret_run, int64_t *ret_stride);
-/* Stores n results: those of the kept points from number `kept` on of the box at `lo`. */
+/* Stores n results: those of the kept points from number `kept` on of the box at `lo`; `move` bytes
+ * further (interp_scratch.moves). */
 void interp_reduce_write(const struct interp_run *r, const int64_t *lo, const int64_t *ext,
-                         int64_t kept, const char *values, int64_t n);
+                         int64_t kept, const char *values, int64_t n, int64_t move);
 
 /* Bytes of accumulators, `lanes` each, that are merged pairwise as they are completed: of one, and
  * of all that `rows` rows need. */

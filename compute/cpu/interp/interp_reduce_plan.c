@@ -44,9 +44,41 @@ bool interp_reduce_open(struct interp_run *r)
     return r->arg_strides != NULL;
 }
 
+/* Whether every operand has its neighbours along the two axes equally far apart, as windows that
+ * overlap have. */
+static bool equally_near(const struct interp_run *r, int a, int b)
+{
+    bool varies = false;
+    for (uint32_t i = 0; i < r->n_operands - r->n_stores; i++) {
+        const struct operand *o = &r->operands[i];
+        if (o->kind != OPERAND_LOAD || o->strides[a] != o->strides[b])
+            return false;
+        varies |= o->strides[a] != 0;
+    }
+    return varies;
+}
+
+/* Puts a kept axis inside where memory is as fast along it as along the reduced one there: whole
+ * rows are added up then, without a state for each window. */
+static void prefer_lanes(struct interp_run *r)
+{
+    const int n = r->n_order;
+    if (!n || !r->ctx.plain || r->pointwise || !is_reduced(r, r->order[n - 1]))
+        return;
+    for (int i = n - 1; i-- > 0;) {
+        const int a = r->order[i];
+        if (is_reduced(r, a) || r->k->shape[a] < SHORT_RUN || !equally_near(r, a, r->order[n - 1]))
+            continue;
+        memmove(&r->order[i], &r->order[i + 1], (size_t)(n - 1 - i) * sizeof *r->order);
+        r->order[n - 1] = a;
+        return;
+    }
+}
+
 static void arrange_axes(struct interp_run *r)
 {
     const struct ir_kernel *k = r->k;
+    prefer_lanes(r);
     int64_t kept = 1, reduced = 1, run = 1, lanes = 1;
     int n = r->n_order, tail = n;
     for (int i = 0; i < n; i++)
@@ -213,12 +245,12 @@ char *interp_reduce_at(const struct interp_run *r, const int64_t *lo, const int6
 }
 
 void interp_reduce_write(const struct interp_run *r, const int64_t *lo, const int64_t *ext,
-                         int64_t kept, const char *values, int64_t n)
+                         int64_t kept, const char *values, int64_t n, int64_t move)
 {
     size_t size = r->operands[r->n_operands - 1].itemsize;
     while (n > 0) {
         int64_t run, stride;
-        char *to = interp_reduce_at(r, lo, ext, kept, &run, &stride);
+        char *to = interp_reduce_at(r, lo, ext, kept, &run, &stride) + move;
         if (run > n)
             run = n;
         rows_scatter(to, size, run, stride, 1, 0, values);

@@ -1,5 +1,5 @@
 /* Running a planned run: its units, by what the run makes; and describing it in words. */
-#include "compute/cpu/interp/interp_steps.h"
+#include "compute/cpu/interp/interp_units.h"
 
 int64_t interp_units(const struct interp_run *r)
 {
@@ -11,11 +11,15 @@ void interp_set_watch(struct interp_run *r, struct interp_watch *w)
     r->watch = w;
     for (int i = 0; i < 2 && r->steps.n; i++)
         r->steps.levels[i]->watch = w;
+    for (uint32_t i = 0; i < r->stages.n; i++)
+        r->stages.runs[i]->watch = w;
 }
 
 void interp_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s)
 {
-    if (r->steps.n)
+    if (r->stages.n)
+        interp_whole_unit(r, unit, s);
+    else if (r->steps.n)
         interp_steps_unit(r, unit, s);
     else if (r->scan)
         interp_scan_unit(r, unit, s);
@@ -50,6 +54,8 @@ void interp_rewind(struct interp_run *r)
     r->kept.pass++;
     for (int i = 0; i < 2 && r->steps.n; i++)
         r->steps.levels[i]->kept.pass++;
+    for (uint32_t i = 0; i < r->stages.n; i++)
+        r->stages.runs[i]->kept.pass++;
     r->round = 0;
     if (r->beside)
         interp_rewind(r->beside);
@@ -59,6 +65,8 @@ void interp_rewind(struct interp_run *r)
 
 const char *interp_shape(const struct interp_run *r)
 {
+    if (r->stages.n)
+        return "fold";
     if (r->reduces) {
         if (r->first_reduced == 0 && r->n_lanes == 0 && r->n_reduced == r->n_order)
             return "reduce-all";
@@ -83,6 +91,10 @@ void interp_describe(const struct interp_run *r, struct strb *out)
                                         [MODE_INNER] = "rows into states",
                                         [MODE_OUTER] = "rows into lanes",
                                         [MODE_SCAN] = "rows through lanes"};
+    if (r->stages.n) {
+        interp_whole_describe(r, out);
+        return;
+    }
     strb_addf(out, "# walked in %s", modes[r->mode]);
     if (r->pointwise)
         strb_add(out, ", element by element (too many boundary cases)");

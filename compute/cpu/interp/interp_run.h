@@ -10,6 +10,7 @@
  *   interp_new  interp_plan.c   operands, axis order, way of running, units
  *               interp_abreast.c  runs whose units alternate
  *               interp_steps.c  several steps by tiles
+ *               interp_whole.c  reductions of rows and what is made of them
  *   interp_unit interp_run.c    units, by what the run makes
  *               interp_store.c, interp_reduce.c, interp_arg.c, interp_scan.c
  *                               runs a unit's part of a box, block by block
@@ -85,6 +86,26 @@ struct run_steps {
         *levels[2]; /* the same kernel for the first step, and those before the last */
 };
 
+/* A whole's temporary: where it lies in the scratch memory, where its operands are said to lie, and
+ * bytes of a row (interp_whole.c). */
+struct run_temp {
+    size_t at;
+    int64_t base, row;
+};
+
+/* A whole's stages. */
+struct run_stages {
+    uint32_t n; /* 0: it is a kernel's run */
+    struct interp_run **runs;
+    const struct interp_run *first; /* reduction */
+    int64_t rows, row, at_once;     /* rows, points of one, rows of a unit */
+    uint32_t n_reads;
+    struct run_temp *temps;
+    uint32_t **temp_of;           /* stage, operand → its temporary, UINT32_MAX */
+    const struct operand **reads; /* operands whose rows are fetched ahead, NULL at the end */
+    size_t moves, bytes;          /* of the operands' moves; of the temporaries behind them */
+};
+
 /* What a thread's scratch must hold (interp_fit), in bytes. */
 struct run_needs {
     size_t accumulators, staging, tiles;
@@ -134,6 +155,7 @@ struct interp_run {
     int64_t unit_size;   /* f's, rows or tiles per unit */
     int64_t n_units;
     bool in_place; /* the output's memory is an input's */
+    bool fetches;  /* it has time to fetch what comes after it (interp_scratch.fetch) */
     bool large;    /* exceeds the caches: prefetch */
     bool stream;   /* the output, which is not an input, is written past the caches */
     bool flat;     /* STORE: one box, everything contiguous */
@@ -143,6 +165,7 @@ struct interp_run {
     const struct reduce_loops *reduce; /* NULL for argmax and argmin */
     const struct arg_loops *arg;       /* for those two; the index is the second-to-last operand */
     int64_t *arg_strides;              /* of that index, by iteration axis */
+    int64_t block;                     /* points of a block; 0: as many as suit the program */
     enum dtype reduce_dtype;           /* of the elements */
     double divisor;                    /* what a sum is divided by: 1, or a mean's count */
     int64_t n_groups, boxes_per_group; /* box = group · boxes_per_group + part */
@@ -157,6 +180,7 @@ struct interp_run {
     struct interp_run *beside;
 
     struct run_steps steps;
+    struct run_stages stages;
 
     struct run_needs needs;
     struct run_programs kept;

@@ -139,8 +139,7 @@ static void cursor_range(struct scan_cursor *w, int64_t f, int64_t end)
     uint32_t node = b->alias[w->r->k->outputs[0].node], out = w->r->n_operands - 1;
     bool direct = b->class_of[out] == CLASS_DIRECT;
     struct block blk;
-    blk.n = 0;
-    for (; f < end && !interp_over(b, blk.n); f += blk.n) {
+    for (; f < end && !interp_over(b); f += blk.n) {
         interp_locate(b, f, &blk);
         blk.n = interp_block_size(b, f, end - f);
         interp_eval(b, &blk, false);

@@ -9,7 +9,7 @@
  * operands' addresses (interp_scratch.moves). */
 #include <stdlib.h>
 
-#include "compute/cpu/interp/interp_steps.h"
+#include "compute/cpu/interp/interp_units.h"
 #include "compute/cpu/interp/rows.h"
 
 #define TILE_BYTES (INT64_C(3) << 18)  /* of a tile's fields: they share a core's cache */
@@ -49,25 +49,13 @@ static int field_of(const struct interp_run *r, const struct operand *o)
     return -1;
 }
 
-/* Whether its elements lie one after the other in the order of the axes. */
-static bool is_dense(const struct interp_run *r, const struct operand *o)
-{
-    int64_t stride = 1;
-    for (int i = r->n_order - 1; i >= 0; i--) {
-        if (o->strides[r->order[i]] != stride)
-            return false;
-        stride *= r->k->shape[r->order[i]];
-    }
-    return true;
-}
-
 /* A field's load: adds to how far the tiled axes are read. */
 static const char *check_load(struct interp_run *r, const struct operand *o)
 {
     const struct ir_kernel *k = r->k;
     const struct ir_ctx *c = &k->ctxs[o->ctx];
     int shifted = 0;
-    if (!is_dense(r, o))
+    if (!interp_is_dense(r, o))
         return other_layout;
     if (o->ctx == 0)
         return NULL;
@@ -116,7 +104,7 @@ static const char *check(struct interp_run *r)
     for (uint32_t i = 0; i < r->n_operands; i++) {
         const struct operand *o = &r->operands[i];
         const char *why = field_of(r, o) < 0         ? NULL
-                          : o->kind == OPERAND_STORE ? (is_dense(r, o) ? NULL : other_layout)
+                          : o->kind == OPERAND_STORE ? (interp_is_dense(r, o) ? NULL : other_layout)
                                                      : check_load(r, o);
         if (why)
             return why;

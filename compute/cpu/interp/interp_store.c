@@ -57,8 +57,7 @@ static void collect(struct bound *b, const struct ends *e, int64_t column, int64
 {
     const struct interp_run *r = b->run;
     struct block blk;
-    blk.n = 0;
-    for (int64_t f = e->from * width, end = f + e->rows * width; f < end && !interp_over(b, blk.n);
+    for (int64_t f = e->from * width, end = f + e->rows * width; f < end && !interp_over(b);
          f += blk.n) {
         interp_locate(b, f, &blk);
         blk.n = interp_block_size(b, f, end - f);
@@ -152,8 +151,7 @@ static void overrun_rows(struct bound *b, const struct ends *e, int64_t f, int64
     const int64_t left = e->columns - e->right;
     struct ends own;
     struct block blk;
-    blk.n = 0;
-    for (int64_t at = 0; at < end && !interp_over(b, blk.n); at += blk.n) {
+    for (int64_t at = 0; at < end && !interp_over(b); at += blk.n) {
         interp_locate(b, f + at, &blk);
         blk.n = interp_block_size(b, f + at, end - at);
         if (at + blk.n < end)

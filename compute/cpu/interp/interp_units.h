@@ -24,6 +24,23 @@ int64_t interp_item_bytes(const struct interp_run *r); /* bytes of a point in al
 /* MODE_GROUPED: bytes of the end columns of `rows` rows, in all outputs. */
 size_t interp_ends_bytes(const struct interp_run *r, int64_t rows);
 
+/* Rows that several runs go over (interp_abreast.c). Whether each of its outputs depends on one row
+ * alone, if its operands do; whether it goes through the rows of the reduction `first`. Cuts the
+ * run into units of `at_once` rows, `row` points each. */
+bool interp_is_row_wise(const struct interp_run *r);
+bool interp_has_rows_of(const struct interp_run *r, const struct interp_run *first);
+void interp_cut_rows(struct interp_run *r, int64_t rows, int64_t row, int64_t at_once);
+
+/* Several steps in a pass (interp_steps.c). Cuts the planned run of a kernel of several steps into
+ * tiles, its units; false without memory. */
+bool interp_steps_plan(struct interp_run *r, int threads);
+void interp_steps_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s);
+void interp_steps_describe(const struct interp_run *r, struct strb *out);
+
+/* Wholes (interp_whole.c). */
+void interp_whole_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s);
+void interp_whole_describe(const struct interp_run *r, struct strb *out);
+
 /* Reductions (interp_reduce_plan.c, interp_reduce.c). */
 bool interp_reduce_open(struct interp_run *r); /* what is reduced and how; false without memory */
 bool interp_reduce_plan(struct interp_run *r);

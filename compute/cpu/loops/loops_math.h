@@ -12,8 +12,10 @@
 /* The widest vector of any instruction set: chunks are padded to it. */
 enum { MATH_CHUNK = 256, MATH_PAD = 16 };
 
-#if defined(HAVE_SLEEF) && defined(__FMA__)
+#if defined(__FMA__)
 #include <immintrin.h>
+#endif
+#if defined(HAVE_SLEEF) && defined(__FMA__)
 #include <sleef.h>
 #if defined(__AVX512F__)
 #define VECTOR_F32         __m512

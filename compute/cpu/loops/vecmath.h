@@ -30,33 +30,40 @@ static inline double vm_pow2_F64(ar_i64 k)
     return ar_from_bits_F64((ar_u64)(k + 1023) << 52);
 }
 
-/* All arguments. e^r on |r| ≤ ln2/2, then scaled by 2^k in two steps: k reaches -150, and the last
- * step is the only one that rounds in the subnormals. NaN propagates. */
-static inline float vm_EXP_F32(float x)
+/* e^x is the result times 2^k, *ret_t being k + ROUNDER: e^r on |r| ≤ ln2/2. All arguments; NaN
+ * propagates. */
+static inline float vm_exp_F32(float x, float *ret_t)
 {
     float c = x < -104.0f ? -104.0f : x;
     c = c > 89.0f ? 89.0f : c;
     float t = FMAF(c, 0x1.715476p+0f, ROUNDER_F32);
     float n = t - ROUNDER_F32;
-    ar_i32 k = (ar_i32)(ar_bits_F32(t) - ar_bits_F32(ROUNDER_F32));
+    *ret_t = t;
     float r = FMAF(n, -0x1.62ep-1f, c);
     r = FMAF(n, -0x1.0bfbe8p-15f, r);
     float p = FMAF(r, 0x1.6d7544p-10f, 0x1.120b72p-7f);
     p = FMAF(p, r, 0x1.5554b8p-5f);
     p = FMAF(p, r, 0x1.5554dcp-3f);
     p = FMAF(p, r, 0x1p-1f);
-    p = 1.0f + FMAF(r * r, p, r);
-    ar_i32 h = k >> 1;
+    return 1.0f + FMAF(r * r, p, r);
+}
+
+/* Scaled in two steps: k reaches -150, and the last step is the only one that rounds in the
+ * subnormals. */
+static inline float vm_EXP_F32(float x)
+{
+    float t, p = vm_exp_F32(x, &t);
+    ar_i32 k = (ar_i32)(ar_bits_F32(t) - ar_bits_F32(ROUNDER_F32)), h = k >> 1;
     return p * vm_pow2_F32(h) * vm_pow2_F32(k - h);
 }
 
-static inline double vm_EXP_F64(double x)
+static inline double vm_exp_F64(double x, double *ret_t)
 {
     double c = x < -746.0 ? -746.0 : x;
     c = c > 710.0 ? 710.0 : c;
     double t = FMA(c, 0x1.71547652b82fep+0, ROUNDER_F64);
     double n = t - ROUNDER_F64;
-    ar_i64 k = (ar_i64)(ar_bits_F64(t) - ar_bits_F64(ROUNDER_F64));
+    *ret_t = t;
     double r = FMA(n, -0x1.62e42fefap-1, c);
     r = FMA(n, -0x1.cf79abc9e3b3ap-40, r);
     double p = FMA(r, 0x1.1f8b49950af71p-29, 0x1.af4de9c0a325dp-26);
@@ -69,7 +76,13 @@ static inline double vm_EXP_F64(double x)
     p = FMA(p, r, 0x1.5555555555558p-5);
     p = FMA(p, r, 0x1.5555555555557p-3);
     p = FMA(p, r, 0x1p-1);
-    p = 1.0 + FMA(r * r, p, r);
+    return 1.0 + FMA(r * r, p, r);
+}
+
+static inline double vm_EXP_F64(double x)
+{
+    double t, p = vm_exp_F64(x, &t);
+    ar_i64 k = (ar_i64)(ar_bits_F64(t) - ar_bits_F64(ROUNDER_F64));
     /* k/2 in 32 bits: there is no 64-bit arithmetic shift before AVX-512 */
     ar_i32 k32 = (ar_i32)k, h = k32 >> 1;
     return p * vm_pow2_F64(h) * vm_pow2_F64(k32 - h);

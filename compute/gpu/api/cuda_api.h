@@ -17,6 +17,16 @@ typedef struct CUevent_st *CUevent;
 typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUmemPoolHandle_st *CUmemoryPool;
+typedef struct {
+    _Alignas(64) uint64_t opaque[16];
+} CUtensorMap;
+enum { /* CUtensorMapDataType */
+       CU_TENSOR_MAP_DATA_TYPE_UINT8 = 0,
+       CU_TENSOR_MAP_DATA_TYPE_UINT16 = 1,
+       CU_TENSOR_MAP_DATA_TYPE_UINT32 = 2,
+       CU_TENSOR_MAP_DATA_TYPE_UINT64 = 4
+};
+#define CU_TENSOR_MAP_L2_PROMOTION_L2_128B 2
 typedef unsigned long long CUmemGenericAllocationHandle;
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphExec_st *CUgraphExec;

@@ -27,6 +27,7 @@
 #define INTERPRET_BYTES      (64 << 20)
 #define INTERPRET_STEPS      (16 << 20) /* take the interpreter some 50 µs */
 #define MOST_COMPILE_THREADS 8
+#define SHARED_UNASKED       49152 /* bytes per block that every GPU has */
 
 static struct cuda *cuda_of(struct backend *b)
 {
@@ -112,8 +113,12 @@ static void device_begin(struct cuda *c, struct cuda_device *d, CUdevice handle)
     CUuuid id = {{0}};
     if (v->cuDeviceGetUuid(&id, handle) == CUDA_SUCCESS)
         write_uuid(&id, d->uuid);
-    snprintf(d->arch, sizeof d->arch, "sm_%d%d",
-             attribute(c, handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+    const int major = attribute(c, handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+    d->copies_boxes = major >= 9;
+    d->shared = attribute(c, handle, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+    if (d->shared < SHARED_UNASKED) /* it could not be read */
+        d->shared = SHARED_UNASKED;
+    snprintf(d->arch, sizeof d->arch, "sm_%d%d", major,
              attribute(c, handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
 }
 
@@ -486,5 +491,6 @@ const struct backend_ops backend_cuda_ops = {
     .reason = cuda_reason,
     .explain = cuda_explain,
     .explain_whole = cuda_explain_whole,
+    .wholes_bound = true,
     .metrics = cuda_metrics,
 };

@@ -67,6 +67,8 @@ struct cuda_device {
     CUdevice handle;
     CUcontext context; /* the primary one, retained */
     char name[128], arch[16], uuid[DEVICE_UUID];
+    int shared;        /* bytes of shared memory that a block can ask for */
+    bool copies_boxes; /* has an engine that copies parts of arrays into shared memory */
     size_t memory_total;
     int opened; /* how many parts are open, for closing */
 

@@ -173,10 +173,13 @@ static enum err_code reserve_scratch(struct cuda_device *d, struct launch *l, in
 /* The compiler is waited for. */
 static void do_without_programs(const struct job *job, struct launch *l)
 {
+    uint32_t parts;
     l->compiled = true;
-    for (uint32_t i = 0; i < job->n_kernels; i++)
-        if (!prepare_is_empty(job->kernels[i]))
-            prepared_hurry(atomic_load(&job->kernels[i]->prepared));
+    for (uint32_t i = 0; i < job->n_kernels; i += parts) {
+        struct prepared *p = prepared_at(job, l, i, &parts);
+        if (p)
+            prepared_hurry(p);
+    }
 }
 
 static enum err_code reserve(struct cuda_device *d, struct job *job, struct launch *l)
@@ -255,11 +258,33 @@ static bool slots_are_aligned(const struct ir_kernel *k, void *const *slots)
 }
 #endif
 
+/* Writes to `to` what the copy engine needs of an array. */
+static enum err_code fill_map(unsigned char *to, struct cuda *c, const struct emit_map *a,
+                              char *array)
+{
+    static const uint32_t steps[3] = {1, 1, 1};
+    const int type = a->size == 1   ? CU_TENSOR_MAP_DATA_TYPE_UINT8
+                     : a->size == 2 ? CU_TENSOR_MAP_DATA_TYPE_UINT16
+                     : a->size == 4 ? CU_TENSOR_MAP_DATA_TYPE_UINT32
+                                    : CU_TENSOR_MAP_DATA_TYPE_UINT64;
+    CUtensorMap map;
+    TRY(cuda_check(c,
+                   c->driver->cuTensorMapEncodeTiled(&map, type, 3, array, a->shape, a->strides,
+                                                     a->box, steps, 0, 0,
+                                                     CU_TENSOR_MAP_L2_PROMOTION_L2_128B, 0),
+                   "cuTensorMapEncodeTiled", NULL));
+    memcpy(to, &map, sizeof map);
+    return ERR_OK;
+}
+
 /* Writes the parameters with the current addresses to `to`. */
-static void fill_params(unsigned char *to, const struct backend_stream *s, const struct emitted *m,
-                        void *const *slots, void *scratch)
+static enum err_code fill_params(unsigned char *to, const struct backend_stream *s,
+                                 const struct emitted *m, void *const *slots, void *scratch)
 {
     lock_held(&s->device->lock);
+    const struct cuda_device *d = s->device;
+    /* parameters in memory are no place for maps: the text does without (AR_MAPPED) */
+    const bool maps = d->copies_boxes && !m->indirect;
     memcpy(to, m->params, m->params_size);
     for (uint32_t i = 0; i < m->n_addresses; i++) {
         const struct emit_address *a = &m->addresses[i];
@@ -269,6 +294,11 @@ static void fill_params(unsigned char *to, const struct backend_stream *s, const
         char *at = base ? base + a->displacement : NULL;
         memcpy(to + a->at, &at, sizeof at);
     }
+    for (uint32_t i = 0; i < m->n_maps && maps; i++) {
+        const struct emit_map *a = &m->maps[i];
+        TRY(fill_map(to + a->at, d->cuda, a, (char *)slots[a->slot] + a->displacement));
+    }
+    return ERR_OK;
 }
 
 /* Where the parameters of kernel number i are, if they are not passed by value. */
@@ -292,13 +322,11 @@ static enum err_code make_params(struct backend_stream *s, const struct emitted 
     lock_held(&s->device->lock);
     struct cuda_device *d = s->device;
     struct cuda *c = d->cuda;
-    if (!m->indirect) {
-        fill_params(d->params, s, m, job_slots(job, i), l->scratch);
-        return ERR_OK;
-    }
+    if (!m->indirect)
+        return fill_params(d->params, s, m, job_slots(job, i), l->scratch);
     unsigned char *all = pinned_params(job, l, i);
     if (first)
-        fill_params(all, s, m, job_slots(job, i), l->scratch);
+        TRY(fill_params(all, s, m, job_slots(job, i), l->scratch));
     char *to = (char *)l->scratch + scratch_of(m) - m->params_size;
     memcpy(d->params, &to, sizeof to);
     enum err_code code = cuda_check(
@@ -500,13 +528,37 @@ static void note_running(struct cuda *c, struct job *job, const struct launch *l
         c->config.who ? c->config.who(job->asker) : (struct culprit_who){0}, job->alone);
 }
 
+/* The first event. A job that comes while the one before it is at work begins where that one ends:
+ * an event between the two would keep the device from its next kernel for a microsecond. */
+static enum err_code record_begin(struct backend_stream *s, struct launch *l)
+{
+    lock_held(&s->device->lock);
+    struct cuda *c = s->device->cuda;
+    const struct launch *before = s->under_way_tail ? s->under_way_tail->private_data : NULL;
+    const bool waits = atomic_exchange(&s->waits, false);
+    l->follows = before && before->timed && !waits && !atomic_load(&c->lost) &&
+                 c->driver->cuEventQuery(before->end) == CUDA_ERROR_NOT_READY;
+    return l->follows
+               ? ERR_OK
+               : cuda_check(c, c->driver->cuEventRecord(l->begin, s->cu), "cuEventRecord", NULL);
+}
+
+void launch_take_begin(struct launch *l, struct launch *before)
+{
+    if (!l->follows)
+        return;
+    const CUevent own = l->begin;
+    l->begin = before->end;
+    before->end = own;
+    l->follows = false;
+}
+
 enum err_code launch_job(struct backend_stream *s, struct job *job, struct launch *l)
 {
     lock_held(&s->device->lock);
     struct cuda *c = s->device->cuda;
     note_running(c, job, l);
-    enum err_code code =
-        cuda_check(c, c->driver->cuEventRecord(l->begin, s->cu), "cuEventRecord", NULL);
+    enum err_code code = record_begin(s, l);
     for (uint32_t i = 0; i < job->n_copies && code == ERR_OK; i++)
         code = copy_block(s, &job->copies[i], l);
     uint32_t end_of_loop = job->loop_from + job->loop_n;

@@ -26,7 +26,8 @@ struct launch {
     bool compiled;        /* no memory for what programs leave: the compiler is waited for */
     bool launched;        /* a kernel, copy or memset was launched */
     bool touched;         /* a kernel that writes the last one's output was launched */
-    bool timed;           /* both events are recorded */
+    bool timed;           /* both events are recorded, */
+    bool follows;         /* the first by the job before, whose second one it is */
     bool over; /* the second event could not be recorded, so the job was waited for: it has run */
     double compile_ms;
     unsigned tiers; /* enum tier, of the kernels launched */
@@ -53,6 +54,10 @@ void launch_cleared(struct cuda_device *d, const struct job *job, const struct l
  * launch's result. A failed kernel may be retried at any time, so this looks once; a ready one
  * stays ready. False: one is being compiled. */
 bool launch_settled(struct cuda_device *d, const struct job *job, struct launch *l);
+
+/* Its first event, if it is the second of the launch before, becomes its own; that launch is over
+ * and measured. */
+void launch_take_begin(struct launch *l, struct launch *before);
 
 /* Queues the job's kernels, all of them ready, and its fetch, between the launch's events; with
  * device->lock and the device entered. ERR_OUT_OF_MEMORY (the driver's own), ERR_DEVICE_LOST; what

@@ -82,7 +82,7 @@ static double machines_step(void *user)
             return LOOK_S;
         trace_write(TRACE_NVRTC, UNAVAILABLE, sizeof UNAVAILABLE - 1);
     } else if (atomic_load(&p->state) != PREPARED_READY) {
-        prepared_compile(p, m);
+        prepared_compile(p, m, true); /* until then kernels wait for their own code */
     }
     m->tried = false;
     m->next++;

@@ -2,7 +2,8 @@
  * memory cache. If the code is not there, or not loaded into this device, a compiler thread
  * compiles it or reads it from disk, loads it, and retries the streams that wait for it
  * (cuda_wake): all of that may block, and a submitter must not. The compiler serves users round
- * robin, one kernel each, however many a user has waiting.
+ * robin, one kernel each, however many a user has waiting. What no request waits for, because it is
+ * interpreted meanwhile, comes behind what one does, but for every fourth.
  *
  * What fails for lack of memory is retried at the next request; what NVRTC rejects, once the cache
  * has forgotten the refusal. Code from disk that the driver rejects is compiled anew at once.
@@ -18,12 +19,13 @@
 #include "compute/base/trace.h"
 #include "compute/base/worker.h"
 
-#define SHARED_UNASKED 49152 /* bytes of shared memory per block by default */
+#define MOST_IN_A_ROW 3 /* then one that nobody waits for */
 
 struct compiler {
     pthread_mutex_t lock;
     struct worker worker;
-    struct prepared *first; /* of the user served next */
+    struct prepared *first[2]; /* of the user served next; [1]: what nobody waits for */
+    int in_a_row;              /* so many that somebody waited for were the last */
 };
 
 struct module {
@@ -96,8 +98,9 @@ static enum err_code load_module(struct cuda *c, const void *bytes, const struct
     enum err_code code =
         cuda_check(c, c->driver->cuModuleGetFunction(&m.function, m.module, "ar_kernel"),
                    "cuModuleGetFunction", e);
-    /* a block's shared memory follows from the text, as the code does */
-    if (code == ERR_OK && emitted->form->shared > SHARED_UNASKED)
+    /* a block's shared memory follows from the text, as the code does; what that declares counts
+     * towards what is to be had unasked */
+    if (code == ERR_OK && emitted->form->shared > 0)
         code = cuda_check(c,
                           c->driver->cuFuncSetAttribute(
                               m.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
@@ -189,44 +192,78 @@ static void compile(struct prepared *p)
 
 /* --- the queue, with its lock held --- */
 
-static void insert_last(struct compiler *q, struct prepared *p)
+static void insert_last(struct prepared **at, struct prepared *p)
 {
-    lock_held(&q->lock);
-    struct prepared **at = &q->first;
     while (*at)
         at = &(*at)->next;
     p->next = NULL;
     *at = p;
 }
 
-static void enqueue(struct compiler *q, struct prepared *p)
+/* Behind the same user's. */
+static void enqueue(struct prepared **queue, struct prepared *p)
 {
-    lock_held(&q->lock);
-    struct prepared *first = q->first;
+    struct prepared *first = *queue;
     while (first && first->user != p->user)
         first = first->next;
-    p->behind = NULL;
     if (first) {
         first->last->behind = p;
-        first->last = p;
+        first->last = p->last;
     } else {
-        p->last = p;
-        insert_last(q, p);
+        insert_last(queue, p);
     }
 }
 
 static struct prepared *dequeue(struct compiler *q)
 {
     lock_held(&q->lock);
-    struct prepared *p = q->first;
+    const bool leisure = q->first[1] && (!q->first[0] || q->in_a_row >= MOST_IN_A_ROW);
+    struct prepared *p = q->first[leisure];
     if (!p)
         return NULL;
-    q->first = p->next;
+    q->in_a_row = leisure ? 0 : q->in_a_row + 1;
+    q->first[leisure] = p->next;
     if (p->behind) {
         p->behind->last = p->last;
-        insert_last(q, p->behind);
+        insert_last(&q->first[leisure], p->behind);
     }
     return p;
+}
+
+/* Takes it out, wherever it is; false: it is not there. */
+static bool take_out(struct prepared **queue, struct prepared *p)
+{
+    for (struct prepared **at = queue; *at; at = &(*at)->next) {
+        struct prepared *first = *at, *before = first;
+        if (first == p) {
+            *at = p->behind ? p->behind : p->next;
+            if (p->behind) {
+                p->behind->next = p->next;
+                p->behind->last = p->last;
+            }
+            return true;
+        }
+        while (before->behind && before->behind != p)
+            before = before->behind;
+        if (!before->behind)
+            continue;
+        before->behind = p->behind;
+        if (first->last == p)
+            first->last = before;
+        return true;
+    }
+    return false;
+}
+
+/* It is waited for; what its user has waiting beside it is not. */
+static void bring_forward(struct compiler *q, struct prepared *p)
+{
+    lock_held(&q->lock);
+    if (!take_out(&q->first[1], p))
+        return;
+    p->behind = NULL;
+    p->last = p;
+    enqueue(&q->first[0], p);
 }
 
 /* --- its threads --- */
@@ -277,13 +314,15 @@ void cuda_compiler_close(struct cuda *c)
     c->compiler = NULL;
 }
 
-void prepared_compile(struct prepared *p, const void *user)
+void prepared_compile(struct prepared *p, const void *user, bool waited_for)
 {
     struct compiler *q = p->cuda->compiler;
     atomic_fetch_add(&p->refs, 1);
     pthread_mutex_lock(&q->lock);
     p->user = user;
-    enqueue(q, p);
+    p->behind = NULL;
+    p->last = p;
+    enqueue(&q->first[!waited_for], p);
     worker_wake(&q->worker);
     pthread_mutex_unlock(&q->lock);
 }
@@ -338,7 +377,8 @@ static struct prepared *prepared_new(struct cuda_device *d, const struct ir_kern
     if (!arena)
         return NULL;
     arena_exempt(arena, true); /* freed with the kernel; the plan counts it */
-    struct prepared *p = prepared_of(d, arena, emit_kernel(arena, k, SLOT_ALIGNMENT), k->fast_math);
+    struct prepared *p =
+        prepared_of(d, arena, emit_within(arena, k, SLOT_ALIGNMENT, d->shared), k->fast_math);
     if (p && trace_on(TRACE_EMIT))
         trace_write(TRACE_EMIT, p->emitted->text, strlen(p->emitted->text));
     if (p && machines_are_wanted(d->cuda) && atomic_load(&p->state) == PREPARED_COMPILING)
@@ -365,18 +405,29 @@ static bool is_put_off(struct prepared *p)
     return true;
 }
 
+static void compile_put_off(struct prepared *p, bool waited_for)
+{
+    if (atomic_exchange(&p->put_off, false))
+        prepared_compile(p, p->user, waited_for);
+}
+
 void prepared_was_interpreted(struct prepared *p)
 {
     atomic_fetch_add(&p->cuda->interpreted, 1);
     if (p->has_run && p->cuda->config.interpret != INTERPRET_ONLY)
-        prepared_hurry(p);
+        compile_put_off(p, false);
     p->has_run = true;
 }
 
 void prepared_hurry(struct prepared *p)
 {
-    if (atomic_exchange(&p->put_off, false))
-        prepared_compile(p, p->user);
+    struct compiler *q = p->cuda->compiler;
+    if (atomic_load(&p->state) != PREPARED_COMPILING)
+        return;
+    compile_put_off(p, true);
+    pthread_mutex_lock(&q->lock);
+    bring_forward(q, p);
+    pthread_mutex_unlock(&q->lock);
 }
 
 struct prepared *cuda_prepare(struct cuda_device *d, struct ir_kernel *k, const void *user)
@@ -393,9 +444,9 @@ struct prepared *cuda_prepare(struct cuda_device *d, struct ir_kernel *k, const 
         return none;
     }
     if (atomic_load(&p->state) == PREPARED_COMPILING && !is_put_off(p))
-        prepared_compile(p, user);
+        prepared_compile(p, user, !can_be_interpreted(p));
     if (p->rest && atomic_load(&p->rest->state) == PREPARED_COMPILING)
-        prepared_compile(p->rest, user); /* the next kernel like this will not wait */
+        prepared_compile(p->rest, user, true); /* the next kernel like this will not wait */
     return p;
 }
 
@@ -428,48 +479,7 @@ void cuda_prepare_op(struct backend *b, int device, struct ir_kernel *k, const v
         (void)cuda_prepare(&c->devices[device], k, user);
     else if (state > ERR_OK && kcache_refusal(c->kcache, &p->key) == 0 &&
              atomic_compare_exchange_strong(&p->state, &state, PREPARED_COMPILING))
-        prepared_compile(p, user);
-}
-
-/* Whether one of the kernels of `steps` steps, of half as many and so on, is refused or was part of
- * a plan that is: single steps do the same. Emits their text only if the list has
- * entries. */
-static bool steps_are_avoided(struct cuda_device *d, struct arena *arena, const struct ir_kernel *k,
-                              uint32_t steps)
-{
-    const struct cuda *c = d->cuda;
-    for (; !culprits_is_empty(c->culprits) && steps > 1; steps /= 2) {
-        struct ir_kernel *x = arena_dup(arena, k, sizeof *k);
-        if (!x)
-            return true;
-        x->steps = steps;
-        const struct emitted *m = emit_kernel(arena, x, SLOT_ALIGNMENT);
-        if (!m)
-            return true;
-        struct code_key key = kcache_key(c->kcache, d->arch, m->text, k->fast_math);
-        if (culprits_avoids(c->culprits, &key))
-            return true;
-    }
-    return false;
-}
-
-uint32_t cuda_steps(struct backend *b, int device, const struct ir_kernel *k, const char **ret_why)
-{
-    struct cuda *c = (struct cuda *)b;
-    int shared = 0;
-    *ret_why = "";
-    if (c->driver->cuDeviceGetAttribute(&shared,
-                                        CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
-                                        c->devices[device].handle) != CUDA_SUCCESS)
-        shared = SHARED_UNASKED;
-    struct arena *arena = prepare_is_empty(k) ? NULL : arena_new(0);
-    uint32_t n = arena ? form_steps(arena, k, SLOT_ALIGNMENT, shared, ret_why) : 1;
-    if (n > 1 && steps_are_avoided(&c->devices[device], arena, k, n)) {
-        *ret_why = "the kernel of several steps was running on a device that faulted";
-        n = 1;
-    }
-    arena_free(arena);
-    return n;
+        prepared_compile(p, user, true);
 }
 
 void cuda_release(struct backend *b, struct ir_kernel *k)

@@ -54,8 +54,9 @@ void cuda_compiler_close(struct cuda *c);
 struct prepared *prepared_of(struct cuda_device *d, struct arena *arena, struct emitted *emitted,
                              bool fast_math);
 void prepared_unref(struct prepared *p);
-/* Queues it for a compiler's thread, in the turn of `user`. */
-void prepared_compile(struct prepared *p, const void *user);
+/* Queues it for a compiler's thread, in the turn of `user`; `waited_for`: before all that is not.
+ */
+void prepared_compile(struct prepared *p, const void *user, bool waited_for);
 
 /* How a kernel can be launched now, and from then on: its code; or its program by a machine, and
  * then perhaps the rest. False: it waits for the compiler, or has failed. `compiled`: only its code
@@ -69,7 +70,8 @@ bool prepared_code(const struct prepared *p, bool compiled, struct launchable *r
 
 /* It was launched as a program, with device->lock. The second time it is compiled. */
 void prepared_was_interpreted(struct prepared *p);
-/* It is compiled now if that was put off. */
+/* A request waits for it: it is compiled now if that was put off, and before what none waits for.
+ */
 void prepared_hurry(struct prepared *p);
 
 /* k->prepared, created if missing, for `user` (see backend.h); NULL without memory. */

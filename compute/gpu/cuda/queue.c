@@ -5,12 +5,13 @@
  * job has not left its own queue, or very many jobs in flight already (a full launch queue would
  * block). The completion thread retries held-up jobs when a compilation ends and after every job.
  *
- * Each job is bracketed by two timed events; other streams also wait for the second. One thread per
- * device polls the oldest event of every busy stream. It spins while work is short, because waking
- * up costs more than most kernels take, and sleeps in short steps when work is long: about a
- * hundredth of the work's time, which is how late the end of long work is noticed. A thread that
- * waits for a small result polls, too (cuda_poll): it sees the end without being told by another
- * one. Whichever takes a finished job off its list reports it; jobs are reported one at a time.
+ * Each job is bracketed by two timed events, the first of which may be the last of the job before;
+ * other streams also wait for the second. One thread per device polls the oldest event of every
+ * busy stream. It spins while work is short, because waking up costs more than most kernels take,
+ * and sleeps in short steps when work is long: about a hundredth of the work's time, which is how
+ * late the end of long work is noticed. A thread that waits for a small result polls, too
+ * (cuda_poll): it sees the end without being told by another one. Whichever takes a finished job
+ * off its list reports it; jobs are reported one at a time.
  *
  * A sticky error ends everything: all jobs, queued or in flight, end with ERR_DEVICE_LOST. */
 #include <sched.h>
@@ -112,9 +113,10 @@ static enum err_code wait_for_fences(struct backend_stream *s, const struct job 
         CUevent e = cuda_passed(job->waits[i])
                         ? NULL
                         : event_behind(job->waits[i].stream, job->waits[i].seq);
-        if (e)
-            code =
-                cuda_check(c, c->driver->cuStreamWaitEvent(s->cu, e, 0), "cuStreamWaitEvent", NULL);
+        if (!e)
+            continue;
+        atomic_store(&s->waits, true);
+        code = cuda_check(c, c->driver->cuStreamWaitEvent(s->cu, e, 0), "cuStreamWaitEvent", NULL);
     }
     return code;
 }
@@ -313,6 +315,8 @@ static struct job *take_finished(struct backend_stream *s)
     job->untouched = job->result != ERR_OK && !(l && l->touched);
     alone_over(&s->device->alone, job);
     s->under_way = job->next;
+    if (l && s->under_way && s->under_way->private_data)
+        launch_take_begin(s->under_way->private_data, l);
     if (!s->under_way)
         s->under_way_tail = NULL;
     s->n_under_way--;

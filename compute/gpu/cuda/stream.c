@@ -93,5 +93,6 @@ enum err_code cuda_stream_wait_event(struct backend_stream *s, CUevent event, st
 {
     struct cuda *c = s->device->cuda;
     TRY(cuda_entered(s->device, e));
+    atomic_store(&s->waits, true);
     return cuda_check(c, c->driver->cuStreamWaitEvent(s->cu, event, 0), "cuStreamWaitEvent", e);
 }

@@ -13,6 +13,7 @@ struct backend_stream {
     void *counters; /* device memory: EMIT_COUNTERS */
     struct backend_stream *next, *next_busy;
     bool is_busy, background;
+    _Atomic bool waits;             /* for an event of another queue, since the last launch */
     struct job *queue, *queue_tail; /* not launched, by job->next */
     struct job *under_way, *under_way_tail;
     int n_under_way;

@@ -1,7 +1,9 @@
 /* Wholes (ir_whole.h) in place of their parts. The parts run, or are interpreted, until the whole
  * is compiled, and always if the compiler refuses it, if it was running on a device that faulted,
  * or if arrays share memory in a way that only one kernel after the other allows. Which of them run
- * is decided for each job when it is submitted (launch.c). */
+ * is decided for each job when it is submitted (launch.c).
+ *
+ * And how many steps of a loop one kernel does. */
 #include "compute/gpu/cuda/prepare.h"
 
 static struct prepared *new_whole(struct cuda_device *d, const struct ir_whole *w,
@@ -12,7 +14,7 @@ static struct prepared *new_whole(struct cuda_device *d, const struct ir_whole *
     if (!arena)
         return NULL;
     arena_exempt(arena, true); /* freed with the kernel */
-    const struct form *f = form_of_whole(arena, w, SLOT_ALIGNMENT, ret_why);
+    const struct form *f = form_of_whole(arena, w, SLOT_ALIGNMENT, d->shared, ret_why);
     struct emitted *m = f ? emit_in_form(arena, w->kernel, f) : NULL;
     if (m && m->indirect) { /* parts get theirs from memory, one after the other */
         *ret_why = "it has too many parameters";
@@ -39,19 +41,18 @@ static struct prepared *prepared_whole(struct cuda_device *d, struct ir_whole *w
         return none;
     }
     if (atomic_load(&p->state) == PREPARED_COMPILING)
-        prepared_compile(p, user);
+        prepared_compile(p, user, false);
     return p;
 }
 
 const struct ir_whole *cuda_whole(struct cuda_device *d, const struct job *job, uint32_t at)
 {
     const struct prepared *part = atomic_load(&job->kernels[at]->prepared);
-    /* a loop's kernels run over and over at numbers that differ; what is interpreted in no time is
-     * compiled when it comes again */
-    if (job->loop_n || job->bindings || !part || atomic_load(&part->put_off))
+    /* what is interpreted in no time is compiled when it comes again */
+    if (!part || atomic_load(&part->put_off))
         return NULL;
     for (struct ir_whole *w = job->kernels[at]->whole; w; w = w->next) {
-        if (!ir_whole_fits(w, job->kernels, job->n_kernels, at, job->slots))
+        if (!ir_whole_fits(w, job->kernels, job->n_kernels, at, job_slots(job, at)))
             continue;
         struct prepared *p = prepared_whole(d, w, part->user);
         if (p && atomic_load(&p->state) == PREPARED_READY &&
@@ -75,4 +76,41 @@ bool cuda_explain_whole(struct backend *b, int device, const struct ir_whole *w,
     else if (!**ret_why)
         ret->source.failed = true;
     return p || !**ret_why;
+}
+
+/* Whether one of the kernels of `steps` steps, of half as many and so on, is refused or was part of
+ * a plan that is: single steps do the same. Emits their text only if the list has
+ * entries. */
+static bool steps_are_avoided(struct cuda_device *d, struct arena *arena, const struct ir_kernel *k,
+                              uint32_t steps)
+{
+    const struct cuda *c = d->cuda;
+    for (; !culprits_is_empty(c->culprits) && steps > 1; steps /= 2) {
+        struct ir_kernel *x = arena_dup(arena, k, sizeof *k);
+        if (!x)
+            return true;
+        x->steps = steps;
+        const struct emitted *m = emit_within(arena, x, SLOT_ALIGNMENT, d->shared);
+        if (!m)
+            return true;
+        struct code_key key = kcache_key(c->kcache, d->arch, m->text, k->fast_math);
+        if (culprits_avoids(c->culprits, &key))
+            return true;
+    }
+    return false;
+}
+
+uint32_t cuda_steps(struct backend *b, int device, const struct ir_kernel *k, const char **ret_why)
+{
+    struct cuda *c = (struct cuda *)b;
+    *ret_why = "";
+    struct arena *arena = prepare_is_empty(k) ? NULL : arena_new(0);
+    uint32_t n =
+        arena ? form_steps(arena, k, SLOT_ALIGNMENT, c->devices[device].shared, ret_why) : 1;
+    if (n > 1 && steps_are_avoided(&c->devices[device], arena, k, n)) {
+        *ret_why = "the kernel of several steps was running on a device that faulted";
+        n = 1;
+    }
+    arena_free(arena);
+    return n;
 }

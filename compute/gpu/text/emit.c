@@ -221,9 +221,10 @@ static bool assemble(struct emitter *m)
               "#include \"compute/kernels/scalar/scalar.h\"\ntypedef %s ar_index;\n"
               "#define AR_RANK %d\n#define AR_FAST %d\n#define AR_BLOCK %d\n#define AR_E %d\n"
               "#define AR_UNROLL %d\n#define AR_STEP %d\n%s"
-              "#include \"compute/kernels/forms/common.cuh\"\n%sstruct ar_params {\n",
+              "#include \"compute/kernels/forms/common.cuh\"\n%s%sstruct ar_params {\n",
               f->wide ? "long" : "int", f->rank, f->rank - 1, f->threads, f->elements, f->unroll,
               f->step, m->out->indirect ? "#define AR_INDIRECT 1\n" : "",
+              m->halves ? "#include \"compute/kernels/forms/half.cuh\"\n" : "",
               m->types.data ? m->types.data : "");
     if (!m->fields.failed && !m->body.failed) {
         strb_addn(&text, m->fields.data, m->fields.len);
@@ -242,9 +243,10 @@ static bool assemble(struct emitter *m)
     return !failed;
 }
 
-struct emitted *emit_kernel(struct arena *arena, const struct ir_kernel *k, int slot_alignment)
+struct emitted *emit_within(struct arena *arena, const struct ir_kernel *k, int slot_alignment,
+                            int64_t shared)
 {
-    const struct form *f = form_of(arena, k, slot_alignment);
+    const struct form *f = form_within(arena, k, slot_alignment, shared);
     return f ? emit_in_form(arena, k, f) : NULL;
 }
 
@@ -274,7 +276,7 @@ struct emitted *emit_in_form(struct arena *arena, const struct ir_kernel *k, con
         emit_window(&m);
         break;
     case FORM_STEPS:
-        emit_steps(&m);
+        (m.f->rank == 3 ? emit_steps3d : emit_steps)(&m);
         break;
     case FORM_REDUCE:
         emit_reduce(&m);

@@ -21,6 +21,16 @@ struct emit_address {
 #define EMIT_COUNTERS      (UINT32_MAX - 1)
 #define EMIT_COUNTERS_SIZE (4 * FORM_COUNTERS)
 
+/* What the copy engine needs of an array: a CUtensorMap at `at`. */
+struct emit_map {
+    uint32_t at, slot;
+    int64_t displacement; /* bytes */
+    int size;             /* of an element */
+    uint64_t shape[3];    /* x first */
+    uint64_t strides[2];  /* bytes, from row to row and plane to plane */
+    uint32_t box[3];
+};
+
 struct emitted {
     const struct form *form;
     const char *text;
@@ -30,6 +40,8 @@ struct emitted {
                       memory */
     struct emit_address *addresses;
     uint32_t n_addresses;
+    struct emit_map *maps;
+    uint32_t n_maps;
     int64_t scratch; /* bytes of memory the launch needs, or 0 */
     int64_t zeroed;  /* how many of these, from the start, must be zeroed */
 };
@@ -43,9 +55,9 @@ struct emit_divisor emit_divisor_of(int64_t d);
 
 #define EMIT_PARAMS_MAX 4096 /* bytes of parameters that every driver passes by value */
 
-/* NULL without memory. */
-struct emitted *emit_kernel(struct arena *arena, const struct ir_kernel *k, int slot_alignment)
-    __attribute__((warn_unused_result));
+/* In the form of form_within(). NULL without memory. */
+struct emitted *emit_within(struct arena *arena, const struct ir_kernel *k, int slot_alignment,
+                            int64_t shared) __attribute__((warn_unused_result));
 /* The same in a form that is given. An input may lie in the kernel's own memory: slot EMIT_SCRATCH.
  */
 struct emitted *emit_in_form(struct arena *arena, const struct ir_kernel *k, const struct form *f)

@@ -18,6 +18,10 @@ void emit_offset(struct emitter *m, uint32_t input, uint32_t ctx, const char *in
 void emit_operand(struct emitter *m, uint32_t load);
 /* The expression for a node's value from its arguments'. */
 void emit_value(struct emitter *m, uint32_t node);
+/* The node's name. */
+void emit_name(struct emitter *m, uint32_t node);
+/* emit_point.c: the expression for a cast, if half.cuh has a shorter one; else false. */
+bool emit_half(struct emitter *m, uint32_t node);
 /* The nodes up to number `last`, as one variable v<number> each. */
 void emit_nodes(struct emitter *m, uint32_t last);
 /* The beginning of a function that computes nodes at element e of a chunk. */

@@ -6,6 +6,7 @@
 #include "compute/type/reduce.h"
 
 void emit_steps(struct emitter *m);
+void emit_steps3d(struct emitter *m);
 void emit_reduce(struct emitter *m);
 void emit_fold(struct emitter *m);
 void emit_scan(struct emitter *m);

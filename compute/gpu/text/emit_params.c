@@ -85,6 +85,42 @@ void emit_address(struct emitter *m, uint32_t slot, int64_t displacement, const 
     emit_bytes(m, &(int64_t){0}, 8);
 }
 
+void emit_map(struct emitter *m, uint32_t input, const int box[2], const char *name, ...)
+{
+    static const char zeros[64];
+    struct emitted *out = m->out;
+    const struct ir_input *in = &m->k->inputs[input];
+    const int64_t *shape = m->k->shape, size = (int64_t)dtype_size(in->dtype);
+    size_t cap = m->cap_maps;
+    char text[64];
+    va_list ap;
+    va_start(ap, name);
+    vsnprintf(text, sizeof text, name, ap);
+    va_end(ap);
+    strb_addf(&m->fields, "    ar_map %s;\n", text);
+    if (!out->n_maps)
+        strb_add(&m->types, "struct alignas(64) ar_map {\n    ar_u8 opaque[128];\n};\n");
+    if (arena_grow(m->arena, (void **)&out->maps, &cap, out->n_maps, sizeof *out->maps) < 0) {
+        m->oom = true;
+        return;
+    }
+    m->cap_maps = (uint32_t)cap;
+    strb_addn(&m->values, zeros, (64 - m->values.len % 64) % 64);
+    int64_t row = shape[1] > 1 ? in->view.strides[1] : shape[2];
+    int64_t plane = shape[0] > 1 ? in->view.strides[0] : row * shape[1];
+    out->maps[out->n_maps++] = (struct emit_map){
+        .at = (uint32_t)m->values.len,
+        .slot = in->slot,
+        .displacement = in->view.offset * size,
+        .size = (int)size,
+        .shape = {(uint64_t)shape[2], (uint64_t)shape[1], (uint64_t)shape[0]},
+        .strides = {(uint64_t)(row * size), (uint64_t)(plane * size)},
+        .box = {(uint32_t)box[0], (uint32_t)box[1], 1},
+    };
+    strb_addn(&m->values, zeros, 64);
+    strb_addn(&m->values, zeros, 64);
+}
+
 struct emit_divisor emit_divisor_of(int64_t d)
 {
     struct emit_divisor v = {.divisor = d};

@@ -14,11 +14,17 @@ struct emitter {
     struct strb types;        /* what the parameters' types need */
     struct strb fields, body; /* of ar_params; everything after it */
     struct strb values;       /* the parameters' bytes */
-    uint32_t cap_addresses;
+    uint32_t cap_addresses, cap_maps;
     /* How a node's value and the point's indices are called where the text is now. */
     void (*name)(struct emitter *m, uint32_t node); /* NULL: v<number> */
-    int stage, line;                                /* FORM_WINDOW */
-    const char *index;                              /* NULL: i */
+    int stage, line, column;                        /* FORM_WINDOW */
+    bool edge;                                      /* FORM_WINDOW: points may lie on edges */
+    bool vectors;      /* FORM_WINDOW: operands were loaded by vectors where possible */
+    const char *index; /* NULL: i */
+    uint32_t made;     /* FORM_FOLD: number + 1 of the node whose value is there, in w; or 0 */
+    const bool *over;  /* FORM_FOLD: the nodes whose inverse is there, in h */
+    const bool *rows; /* FORM_FOLD: the nodes that are the same all along a row, computed already */
+    bool halves;      /* half.cuh is used */
     bool oom;
 };
 
@@ -36,6 +42,10 @@ void emit_scalar(struct emitter *m, const struct scalar *s, const char *name, ..
 /* An address to be filled in at launch. */
 void emit_address(struct emitter *m, uint32_t slot, int64_t displacement, const char *type,
                   const char *name, ...) __attribute__((format(printf, 5, 6)));
+/* What the copy engine needs of an input of rank 3 in order to bring boxes of `box` (along x, y) of
+ * its planes: to be filled in at launch on GPUs that have one. */
+void emit_map(struct emitter *m, uint32_t input, const int box[2], const char *name, ...)
+    __attribute__((format(printf, 4, 5)));
 /* A value alone, whose declaration the caller writes. */
 void emit_bytes(struct emitter *m, const void *p, size_t n);
 

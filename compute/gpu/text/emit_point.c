@@ -144,20 +144,21 @@ void emit_offset(struct emitter *m, uint32_t input, uint32_t ctx, const char *in
         strb_addc(b, '0');
 }
 
-/* FORM_STEPS, a neighbour: from the level's planes a, b, c in turn; from the row itself (m), or
- * those above and below. */
+/* FORM_STEPS, a neighbour: from the level's rows a, b, c in turn; in three dimensions from what is
+ * around a row. */
 static void emit_steps_near(struct emitter *m, const struct form_load *l)
 {
-    static const char turns[] = "abc", rows[] = "umd";
+    static const char turns[] = "abc";
+    const struct form_edge *e = m->f->steps.fields[l->near].edge;
     struct strb *b = &m->body;
     if (m->f->rank < 3)
         strb_addf(b, "%c.f%u.v[e + 1 + (%d)]", turns[l->step[1] + 1], l->near, l->step[2]);
     else if (l->step[1])
-        strb_addf(b, "%c%u.v[e]", rows[l->step[1] + 1], l->near);
+        strb_addf(b, "w%u.y[%d].v[e]", l->near, e[1].reach + l->step[1]);
     else if (l->step[2])
-        strb_addf(b, "m%u.v[e + 1 + (%d)]", l->near, l->step[2]);
+        strb_addf(b, "w%u.x[e + %d]", l->near, e[2].reach + l->step[2]);
     else
-        strb_addf(b, "%c.f%u.v[r].v[e]", turns[l->step[0] + 1], l->near);
+        strb_addf(b, "w%u.z[%d].v[e]", l->near, e[0].reach + l->step[0]);
 }
 
 static void emit_steps_operand(struct emitter *m, uint32_t load)
@@ -167,7 +168,10 @@ static void emit_steps_operand(struct emitter *m, uint32_t load)
     switch (l->kind) {
     case LOAD_NEAR:
         if (l->self)
-            strb_addf(b, "!inside%u ? b.f%u.v[e + 1] : ", l->ctx, l->near);
+            strb_addf(b,
+                      m->f->rank < 3 ? "!inside%u ? b.f%u.v[e + 1] : "
+                                     : "!inside%u ? w%u.z[%d].v[e] : ",
+                      l->ctx, l->near, m->f->steps.fields[l->near].edge[0].reach);
         emit_steps_near(m, l);
         return;
     case LOAD_VECTOR:
@@ -186,6 +190,10 @@ void emit_operand(struct emitter *m, uint32_t load)
     struct strb *b = &m->body;
     if (m->f->kind == FORM_STEPS) {
         emit_steps_operand(m, load);
+        return;
+    }
+    if (m->f->kind == FORM_WINDOW && m->vectors && l->kind == LOAD_VECTOR) {
+        strb_addf(b, "l%u.v[e]", load);
         return;
     }
     if (m->f->kind == FORM_WINDOW) {
@@ -218,7 +226,7 @@ void emit_operand(struct emitter *m, uint32_t load)
     }
 }
 
-static void emit_name(struct emitter *m, uint32_t node)
+void emit_name(struct emitter *m, uint32_t node)
 {
     if (m->name)
         m->name(m, node);
@@ -251,6 +259,14 @@ void emit_value(struct emitter *m, uint32_t i)
 {
     const struct ir_node *n = &m->k->nodes[i];
     struct strb *b = &m->body;
+    if (m->rows && m->rows[i]) {
+        strb_addf(b, "h.v%u", i);
+        return;
+    }
+    if (m->made == i + 1) {
+        strb_add(b, "w.v[e]");
+        return;
+    }
     switch ((enum ir_kind)n->kind) {
     case IR_CONST:
         strb_addf(b, "p.c%u", n->scalar);
@@ -286,6 +302,13 @@ void emit_value(struct emitter *m, uint32_t i)
             strb_addf(b, "(ar_bool)inside%u", n->ctx);
         return;
     case IR_OP:
+        if (n->op == OP_DIVIDE && m->over && m->over[n->args[1]]) {
+            strb_add(b, "!EXACT ? ar_over(");
+            emit_name(m, n->args[0]);
+            strb_add(b, ", ");
+            emit_name(m, n->args[1]);
+            strb_addf(b, ", h.r%u, odd) : ", n->args[1]);
+        }
         strb_addf(b, "ar_%s_%s(", op_ids[n->op], emit_id((enum dtype)n->src));
         for (int a = 0; a < n->n_args; a++) {
             strb_add(b, a ? ", " : "");
@@ -294,6 +317,8 @@ void emit_value(struct emitter *m, uint32_t i)
         strb_addc(b, ')');
         return;
     case IR_CAST:
+        if (emit_half(m, i))
+            return;
         strb_addf(b, "ar_cast_%s_%s(", emit_id((enum dtype)n->src), emit_id((enum dtype)n->dtype));
         emit_name(m, n->args[0]);
         strb_addc(b, ')');
@@ -426,4 +451,97 @@ void emit_point(struct emitter *m)
     for (uint32_t i = 0; i < k->n_outputs; i++)
         strb_addf(b, "    all.v%u = v%u;\n", i, out[i].node);
     strb_add(b, "    return all;\n}\n");
+}
+
+/* --- arithmetic of two-byte types ---
+ *
+ * Casts between float32 and the two-byte types, and what stands between them: lower.c computes in
+ * float32 and rounds each result, which forms/half.cuh has in fewer instructions. Its conversions
+ * know one NaN only, so they take the place of casts only where arithmetic lies before or behind
+ * them: that has one NaN as well. Where a NaN's sign is seen the casts stay. */
+
+/* Whether the operation on float32 does not hand on a NaN as it is, nor looks at its sign. */
+static bool is_arithmetic(const struct ir_node *n)
+{
+    if (n->kind != IR_OP || n->src != DT_F32)
+        return false;
+    switch (n->op) {
+    case OP_ABS:
+    case OP_NEGATIVE:
+    case OP_POSITIVE:
+    case OP_SIGN:
+    case OP_COPYSIGN:
+    case OP_SIGNBIT:
+    case OP_CONJ:
+    case OP_REAL:
+    case OP_IMAG:
+    case OP_NEXTAFTER:
+        return false;
+    default:
+        return true;
+    }
+}
+
+/* Whether only arithmetic and reductions use the node. */
+static bool feeds_arithmetic(const struct ir_kernel *k, uint32_t node)
+{
+    for (uint32_t i = 0; i < k->n_outputs; i++)
+        if (k->outputs[i].node == node && k->outputs[i].kind != OUT_REDUCE)
+            return false;
+    for (uint32_t i = node + 1; i < k->n_nodes; i++)
+        for (int a = 0; a < k->nodes[i].n_args; a++)
+            if (k->nodes[i].args[a] == node && k->nodes[i].kind != IR_FOLD &&
+                !is_arithmetic(&k->nodes[i]))
+                return false;
+    return true;
+}
+
+/* half.cuh's name for the operation that the cast to float16 rounds, all of whose operands are
+ * float16; NULL. */
+static const char *whole_op(const struct ir_kernel *k, const struct ir_node *op)
+{
+    for (int a = 0; a < op->n_args; a++)
+        if (!ir_casts(&k->nodes[op->args[a]], DT_F16, DT_F32))
+            return NULL;
+    switch (op->op) {
+    case OP_ADD:
+        return "ADD";
+    case OP_SUBTRACT:
+        return "SUBTRACT";
+    case OP_MULTIPLY:
+        return "MULTIPLY";
+    case OP_DIVIDE:
+        return "DIVIDE";
+    case OP_EXP:
+        return "EXP";
+    default:
+        return NULL;
+    }
+}
+
+bool emit_half(struct emitter *m, uint32_t node)
+{
+    const struct ir_kernel *k = m->k;
+    const struct ir_node *n = &k->nodes[node], *of = &k->nodes[n->args[0]];
+    struct strb *b = &m->body;
+    const bool rounds = n->src == DT_F32 && dtype_is_half((enum dtype)n->dtype);
+    if (rounds ? !is_arithmetic(of)
+               : n->src != DT_F16 || n->dtype != DT_F32 || !feeds_arithmetic(k, node))
+        return false;
+    m->halves = true;
+    /* a window's operands are not always there by name */
+    const char *op =
+        rounds && n->dtype == DT_F16 && m->f->kind != FORM_WINDOW ? whole_op(k, of) : NULL;
+    if (op)
+        strb_addf(b, "ar_half_%s(", op);
+    else
+        strb_add(b, n->dtype == DT_BF16 ? "ar_half_bf16("
+                    : rounds            ? "ar_half_f16("
+                                        : "ar_half_f32(");
+    for (int a = 0; a < (op ? of->n_args : 1); a++) {
+        strb_add(b, a ? ", " : "");
+        emit_name(m, op ? k->nodes[of->args[a]].args[0] : n->args[0]);
+    }
+    strb_addc(b, ')');
+    return true;
 }

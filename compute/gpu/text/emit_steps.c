@@ -1,14 +1,9 @@
-/* The text of the form steps (kernels/forms/steps2d.cuh, steps3d.cuh). A thread's share of every
- * field at one level is an `ar_levels`. A step's body is the kernel's own; it reads its neighbours
- * along the slowest axis from three of these, and in two dimensions those within a row too. */
+/* The text of the form steps in one and two dimensions (kernels/steps/steps1d.cuh, steps2d.cuh). A
+ * thread's share of every field at one level is an `ar_levels`. A step's body is the kernel's own;
+ * it reads its neighbours from three of these. */
 #include "compute/gpu/text/emit_forms.h"
 
 #include <stdio.h>
-
-static bool is_deep(const struct emitter *m)
-{
-    return m->f->rank == 3;
-}
 
 static const char *field_type(const struct emitter *m, uint32_t field)
 {
@@ -33,7 +28,6 @@ static void emit_insides(struct emitter *m)
 {
     const struct ir_kernel *k = m->k;
     struct strb *b = &m->body;
-    const char *x = is_deep(m) ? "s.x" : "s";
     for (uint32_t c = 1; c < k->n_ctxs; c++) {
         bool used = false;
         for (uint32_t i = 0; i < k->n_nodes; i++)
@@ -46,12 +40,8 @@ static void emit_insides(struct emitter *m)
         strb_addf(b, "        const bool inside%u = true", c);
         if (k->rank > 1 && o[0])
             strb_add(b, o[0] < 0 ? " && !front" : " && !back");
-        if (is_deep(m) && o[1])
-            strb_add(b,
-                     o[1] < 0 ? " && !(r == 0 && s.y.first)" : " && !(r == AR_R - 1 && s.y.last)");
         if (fast)
-            strb_addf(b, fast < 0 ? " && !(e == 0 && %s.first)" : " && !(e == AR_E - 1 && %s.last)",
-                      x);
+            strb_add(b, fast < 0 ? " && !(e == 0 && s.first)" : " && !(e == AR_E - 1 && s.last)");
         strb_add(b, ";\n");
     }
 }
@@ -71,75 +61,35 @@ static void emit_vectors(struct emitter *m)
     }
 }
 
-/* In three dimensions: the rows beside the patch and, in the loop over its rows, beside each. */
-static void emit_beside(struct emitter *m)
-{
-    struct strb *b = &m->body;
-    for (uint32_t i = 0; i < m->f->steps.n_fields; i++) {
-        const struct form_edge *e = &m->f->steps.fields[i].edge[1];
-        if (e->reach)
-            strb_addf(b,
-                      "    ar_vec<%s, AR_E> up%u, down%u;\n"
-                      "    ar_beside<%s>(shared.e%u[side][level], b.f%u, s, up%u, down%u);\n",
-                      field_type(m, i), i, i, emit_boundary(e->mode), i, i, i, i);
-    }
-    strb_add(b, "#pragma unroll\n    for (int r = 0; r < AR_R; r++) {\n");
-    for (uint32_t i = 0; i < m->f->steps.n_fields; i++) {
-        const struct form_edge *e = m->f->steps.fields[i].edge;
-        const char *type = field_type(m, i);
-        if (e[1].reach)
-            strb_addf(b,
-                      "    const ar_vec<%s, AR_E> u%u = r > 0 ? b.f%u.v[r > 0 ? r - 1 : 0] : up%u, "
-                      "d%u = r + 1 < AR_R ? b.f%u.v[r + 1 < AR_R ? r + 1 : r] : down%u;\n",
-                      type, i, i, i, i, i, i);
-        if (e[2].reach)
-            strb_addf(b, "    const ar_row<%s> m%u = ar_row_of<%s>(b.f%u.v[r], s.x);\n", type, i,
-                      emit_boundary(e[2].mode), i);
-    }
-}
-
 static void emit_step(struct emitter *m)
 {
     const struct ir_kernel *k = m->k;
     const struct form *f = m->f;
     struct strb *b = &m->body;
-    bool place = wants_place(m), deep = is_deep(m);
-    strb_addf(b,
-              "template <bool EDGE>\nAR_FN void ar_step(const ar_params &p, %s, ar_index n, const "
-              "ar_levels &a, const ar_levels &b, const ar_levels &c, ar_levels &to)\n{\n"
-              "    const bool front = EDGE && !AR_WRAP_SLOW && n == 0;\n"
-              "    const bool back = EDGE && !AR_WRAP_SLOW && n == (ar_index)p.%s - 1;\n"
-              "    (void)n;\n    (void)front;\n    (void)back;\n",
-              deep ? "const ar_place &s, const ar_shared &shared, int side, int level"
-                   : "const ar_span &s",
-              deep ? "nz" : "ny");
+    bool place = wants_place(m);
+    strb_add(b, "template <bool EDGE>\nAR_FN void ar_step(const ar_params &p, const ar_span &s, "
+                "ar_index n, const ar_levels &a, const ar_levels &b, const ar_levels &c, "
+                "ar_levels &to)\n{\n"
+                "    const bool front = EDGE && !AR_WRAP_SLOW && n == 0;\n"
+                "    const bool back = EDGE && !AR_WRAP_SLOW && n == (ar_index)p.ny - 1;\n"
+                "    (void)n;\n    (void)front;\n    (void)back;\n");
     if (place)
-        strb_addf(
-            b,
-            "    ar_index i[AR_RANK];\n    i[0] = ar_bounded<AR_WRAP_SLOW ? AR_WRAP : AR_CLAMP>(n, "
-            "(ar_index)p.%s);\n",
-            deep ? "nz" : "ny");
-    if (deep)
-        emit_beside(m);
-    if (deep && place)
-        strb_add(b, "    i[1] = ar_inner<AR_R, AR_WRAP_Y>(s.y, r);\n");
-    if (place) /* anew for each row: the loop over a row's elements ends at the last */
-        strb_addf(b, "    i[AR_FAST] = ar_inner<AR_E, AR_WRAP_X>(%s, 0);\n", deep ? "s.x" : "s");
+        strb_add(b, "    ar_index i[AR_RANK];\n    i[0] = ar_bounded<AR_WRAP_SLOW ? AR_WRAP : "
+                    "AR_CLAMP>(n, (ar_index)p.ny);\n"
+                    "    i[AR_FAST] = ar_inner<AR_E, AR_WRAP_X>(s, 0);\n");
     emit_vectors(m);
     strb_add(b, "#pragma unroll\n    for (int e = 0; e < AR_E; e++) {\n");
     if (place)
-        strb_addf(b, "        i[AR_FAST] = ar_inner<AR_E, AR_WRAP_X>(%s, e);\n",
-                  deep ? "s.x" : "s");
+        strb_add(b, "        i[AR_FAST] = ar_inner<AR_E, AR_WRAP_X>(s, e);\n");
     emit_insides(m);
     uint32_t last = 0;
     for (uint32_t i = 0; i < k->n_outputs; i++)
         last = k->outputs[i].node > last ? k->outputs[i].node : last;
     emit_nodes(m, last);
     for (uint32_t i = 0; i < f->steps.n_fields; i++)
-        strb_addf(b,
-                  deep ? "        to.f%u.v[r].v[e] = v%u;\n" : "        to.f%u.v[e + 1] = v%u;\n",
-                  i, k->outputs[f->steps.fields[i].output].node);
-    strb_add(b, deep ? "    }\n    }\n}\n" : "    }\n}\n");
+        strb_addf(b, "        to.f%u.v[e + 1] = v%u;\n", i,
+                  k->outputs[f->steps.fields[i].output].node);
+    strb_add(b, "    }\n}\n");
 }
 
 /* A function with a line for each field that needs one. */
@@ -152,40 +102,28 @@ static void emit_each(struct emitter *m, const char *head,
     strb_add(&m->body, "}\n");
 }
 
-/* The expression for index `n` along the slowest axis of field i's array at `base`, with the next
- * axis' stride. */
+/* The expression for index `n` along the slowest axis of field i's array at `base`. */
 static void emit_line(struct emitter *m, const char *base, uint32_t i)
 {
-    uint32_t input = m->f->steps.fields[i].input; /* whose strides are the output's */
     strb_add(&m->body, base);
-    if (m->f->rank > 1) {
-        strb_add(&m->body, " + n * ");
-        emit_stride(m, input, 0);
-    }
-    if (is_deep(m)) {
-        strb_add(&m->body, ", ");
-        emit_stride(m, input, 1);
-    }
+    if (m->f->rank == 1)
+        return;
+    strb_add(&m->body, " + n * ");
+    emit_stride(m, m->f->steps.fields[i].input, 0); /* the output's, too */
 }
 
 static void bring_line(struct emitter *m, uint32_t i)
 {
     char base[32];
     snprintf(base, sizeof base, "p.in%u", m->f->steps.fields[i].input);
-    strb_addf(&m->body,
-              is_deep(m) ? "    ar_bring_patch(shared.q%u[slot], "
-                         : "    ar_bring_row(shared.q%u[slot], ",
-              i);
+    strb_addf(&m->body, "    ar_bring_row(shared.q%u[slot], ", i);
     emit_line(m, base, i);
     strb_add(&m->body, ", s);\n");
 }
 
 static void take_line(struct emitter *m, uint32_t i)
 {
-    strb_addf(&m->body,
-              is_deep(m) ? "    ar_take_patch(c.f%u, shared.q%u[slot]);\n"
-                         : "    ar_take_row(c.f%u, shared.q%u[slot]);\n",
-              i, i);
+    strb_addf(&m->body, "    ar_take_row(c.f%u, shared.q%u[slot]);\n", i, i);
 }
 
 static void sides_line(struct emitter *m, uint32_t i)
@@ -195,19 +133,11 @@ static void sides_line(struct emitter *m, uint32_t i)
         strb_addf(&m->body, "    ar_row_sides<%s>(c.f%u, s);\n", emit_boundary(e->mode), i);
 }
 
-static void leave_line(struct emitter *m, uint32_t i)
-{
-    if (m->f->steps.fields[i].edge[1].reach)
-        strb_addf(&m->body, "    ar_leave_patch(shared.e%u[side][level], c.f%u, s);\n", i, i);
-}
-
 static void bend_line(struct emitter *m, uint32_t i)
 {
-    const struct form_edge *e = &m->f->steps.fields[i].edge[is_deep(m) ? 0 : 1];
+    const struct form_edge *e = &m->f->steps.fields[i].edge[1];
     if (e->reach)
-        strb_addf(&m->body,
-                  is_deep(m) ? "    ar_patch_bend<%s>(front, back, a.f%u, b.f%u, c.f%u);\n"
-                             : "    ar_row_bend<%s>(front, back, a.f%u, b.f%u, c.f%u);\n",
+        strb_addf(&m->body, "    ar_row_bend<%s>(front, back, a.f%u, b.f%u, c.f%u);\n",
                   emit_boundary(e->mode), i, i, i);
 }
 
@@ -216,14 +146,44 @@ static void stage_line(struct emitter *m, uint32_t i)
     strb_addf(&m->body, "    ar_stage_row(shared.s%u, c.f%u);\n", i, i);
 }
 
+/* In two dimensions, of which each lane keeps where its part of a row is. */
+static void begin_line(struct emitter *m, uint32_t i)
+{
+    uint32_t input = m->f->steps.fields[i].input;
+    strb_addf(&m->body, "    w.f%u.from = p.in%u + from * ", i, input);
+    emit_stride(m, input, 0);
+    strb_addf(&m->body, " + s.in;\n    w.f%u.to = p.out%u + to * ", i, i);
+    emit_stride(m, input, 0);
+    strb_add(&m->body, " + s.out;\n");
+}
+
+static void fetch_line(struct emitter *m, uint32_t i)
+{
+    strb_addf(&m->body, "    ar_bring_pieces(shared.q%u[slot], w.f%u.from, s);\n", i, i);
+}
+
+static void forward_line(struct emitter *m, uint32_t i)
+{
+    strb_addf(&m->body, "    w.f%u.from += rows * ", i);
+    emit_stride(m, m->f->steps.fields[i].input, 0);
+    strb_add(&m->body, ";\n");
+}
+
+static void store_line(struct emitter *m, uint32_t i)
+{
+    strb_addf(&m->body, "    ar_put_pieces(w.f%u.to, shared.s%u, s, whole);\n    w.f%u.to += ", i,
+              i, i);
+    emit_stride(m, m->f->steps.fields[i].input, 0);
+    strb_add(&m->body, ";\n");
+}
+
 static void put_line(struct emitter *m, uint32_t i)
 {
     char base[32];
     snprintf(base, sizeof base, "p.out%u", i);
-    strb_add(&m->body, is_deep(m) ? "    ar_put_patch(" : "    ar_put_row(");
+    strb_add(&m->body, "    ar_put_row(");
     emit_line(m, base, i);
-    strb_addf(&m->body, is_deep(m) ? ", shared.q%u[slot], c.f%u, s);\n" : ", shared.s%u, s);\n", i,
-              i);
+    strb_addf(&m->body, ", shared.s%u, s);\n", i);
 }
 
 static void emit_structs(struct emitter *m)
@@ -231,26 +191,19 @@ static void emit_structs(struct emitter *m)
     struct strb *b = &m->body;
     strb_add(b, "struct ar_levels {\n");
     for (uint32_t i = 0; i < m->f->steps.n_fields; i++)
-        strb_addf(b, is_deep(m) ? "    ar_patch<%s> f%u;\n" : "    ar_row<%s> f%u;\n",
-                  field_type(m, i), i);
-    strb_add(b, "};\nstruct ar_shared {\n");
-    if (is_deep(m))
-        strb_add(b, "    alignas(16) ar_barrier barrier;\n");
-    for (uint32_t i = 0; i < m->f->steps.n_fields; i++) {
-        const char *type = field_type(m, i);
-        if (!is_deep(m)) {
-            strb_addf(b, "    alignas(16) %s q%u[AR_AHEAD][AR_WIDTH], s%u[AR_WIDTH];\n", type, i,
-                      i);
-            continue;
-        }
-        strb_addf(b, "    alignas(16) ar_plane<%s> q%u[AR_AHEAD];\n", type, i);
-        if (m->f->steps.fields[i].edge[1].reach)
-            strb_addf(b, "    alignas(16) ar_seams<%s> e%u[2][AR_T];\n", type, i);
-    }
+        strb_addf(b, "    ar_row<%s> f%u;\n", field_type(m, i), i);
     strb_add(b, "};\n");
-    if (is_deep(m))
-        strb_addf(b, "static_assert(sizeof(ar_shared) <= %lld, \"of its launch\");\n",
-                  (long long)m->f->shared);
+    if (m->f->rank == 2) {
+        strb_add(b, "struct ar_paths {\n");
+        for (uint32_t i = 0; i < m->f->steps.n_fields; i++)
+            strb_addf(b, "    ar_path<%s> f%u;\n", field_type(m, i), i);
+        strb_add(b, "};\n");
+    }
+    strb_add(b, "struct ar_shared {\n");
+    for (uint32_t i = 0; i < m->f->steps.n_fields; i++)
+        strb_addf(b, "    alignas(16) %s q%u[AR_AHEAD][AR_WIDTH], s%u[AR_WIDTH];\n",
+                  field_type(m, i), i, i);
+    strb_add(b, "};\n");
 }
 
 static void emit_outputs(struct emitter *m)
@@ -266,40 +219,29 @@ static void emit_outputs(struct emitter *m)
 /* The functions that move data between memory and registers. */
 static void emit_ways(struct emitter *m)
 {
-    static const char *const flat[] = {
-        "ar_bring(const ar_params &p, const ar_span &s, ar_shared &shared, int slot, ar_index n)",
-        "ar_take(const ar_shared &shared, int slot, ar_levels &c)",
-        "ar_put(const ar_params &p, const ar_span &s, const ar_shared &shared, ar_index n)",
+    static const char *const heads[][2] = {
+        {"ar_bring(const ar_params &p, const ar_span &s, ar_shared &shared, int slot, ar_index n)",
+         "ar_put(const ar_params &p, const ar_span &s, const ar_shared &shared, ar_index n)"},
+        {"ar_bring(const ar_window &s, ar_shared &shared, int slot, const ar_paths &w)",
+         "ar_put(const ar_params &p, const ar_window &s, const ar_shared &shared, bool whole, "
+         "ar_paths &w)"},
     };
-    static const char *const deep[] = {
-        "ar_bring(const ar_params &p, const ar_place &s, ar_shared &shared, int slot, ar_index n)",
-        "ar_take(const ar_shared &shared, int slot, ar_levels &c)",
-        "ar_put(const ar_params &p, const ar_place &s, ar_shared &shared, int slot, ar_index n, "
-        "const ar_levels &c)",
-    };
-    const char *const *heads = is_deep(m) ? deep : flat;
-    emit_each(m, heads[0], bring_line);
-    emit_each(m, heads[1], take_line);
-    emit_each(m, heads[2], put_line);
+    const char *const *head = heads[m->f->rank - 1];
+    bool rows = m->f->rank == 2;
+    emit_each(m, head[0], rows ? fetch_line : bring_line);
+    emit_each(m, "ar_take(const ar_shared &shared, int slot, ar_levels &c)", take_line);
+    emit_each(m, head[1], rows ? store_line : put_line);
+    if (rows) {
+        emit_each(m,
+                  "ar_begin(const ar_params &p, const ar_window &s, ar_index from, ar_index to, "
+                  "ar_paths &w)",
+                  begin_line);
+        emit_each(m, "ar_forward(const ar_params &p, ar_index rows, ar_paths &w)", forward_line);
+    }
     emit_each(m, "ar_bend(bool front, bool back, ar_levels &a, const ar_levels &b, ar_levels &c)",
               bend_line);
-    if (is_deep(m)) {
-        emit_each(m,
-                  "ar_leave(const ar_place &s, ar_shared &shared, int side, int level, const "
-                  "ar_levels &c)",
-                  leave_line);
-        return;
-    }
     emit_each(m, "ar_sides(const ar_span &s, ar_levels &c)", sides_line);
     emit_each(m, "ar_stage(ar_shared &shared, const ar_levels &c)", stage_line);
-}
-
-/* Whether an axis is as wide as a block's part of it. */
-static bool wraps_once(const struct emitter *m)
-{
-    const struct form *f = m->f;
-    return f->shape[f->rank - 1] >= (int64_t)f->lanes * f->elements &&
-           (!is_deep(m) || f->shape[1] >= (int64_t)f->threads / f->lanes * f->rows);
 }
 
 void emit_steps(struct emitter *m)
@@ -308,21 +250,19 @@ void emit_steps(struct emitter *m)
     struct strb *b = &m->body;
     emit_i64(m, f->shape[f->rank - 1], "nx");
     emit_i64(m, f->rank > 1 ? f->shape[f->rank - 2] : 1, "ny");
-    if (is_deep(m))
-        emit_i64(m, f->shape[0], "nz");
     emit_i64(m, f->steps.part, "part");
     strb_addf(b,
               "#define AR_T %d\n#define AR_LANES %d\n#define AR_R %d\n#define AR_PIECE %d\n"
               "#define AR_HALO %d\n#define AR_AHEAD %d\n#define AR_BLOCKS %d\n"
               "#define AR_WRAP_SLOW %d /* the slowest axis wraps */\n#define AR_WRAP_Y %d\n"
-              "#define AR_WRAP_X %d\n#define AR_ONCE %d\n#include "
-              "\"compute/kernels/forms/steps.cuh\"\n%s",
+              "#define AR_WRAP_X %d\n#define AR_ONCE %d\n"
+              "#include \"compute/kernels/steps/steps.cuh\"\n",
               f->steps.n, f->lanes, f->rows, f->steps.piece, f->steps.halo, f->steps.ahead,
               f->steps.at_once, f->steps.wraps[3 - f->rank], f->steps.wraps[1], f->steps.wraps[2],
-              wraps_once(m), is_deep(m) ? "#include \"compute/kernels/forms/patch.cuh\"\n" : "");
+              f->shape[f->rank - 1] >= (int64_t)f->lanes * f->elements);
     emit_structs(m);
     emit_outputs(m);
     emit_ways(m);
     emit_step(m);
-    strb_addf(b, "#include \"compute/kernels/forms/steps%dd.cuh\"\n", f->rank);
+    strb_addf(b, "#include \"compute/kernels/steps/steps%dd.cuh\"\n", f->rank);
 }

@@ -342,7 +342,13 @@ static bool can_be_launched(const struct form *f)
 
 struct form *form_of(struct arena *arena, const struct ir_kernel *k, int slot_alignment)
 {
-    struct analysis z = {.arena = arena, .k = k, .alignment = slot_alignment};
+    return form_within(arena, k, slot_alignment, FORM_SHARED);
+}
+
+struct form *form_within(struct arena *arena, const struct ir_kernel *k, int slot_alignment,
+                         int64_t shared)
+{
+    struct analysis z = {.arena = arena, .k = k, .alignment = slot_alignment, .shared = shared};
     if (!form_begin(&z))
         return NULL;
     struct form *f = z.f;
@@ -378,7 +384,7 @@ static int elements_of_parts(struct arena *arena, const struct ir_whole *w, int 
             continue;
         const struct form *f = form_of(arena, w->parts[i], slot_alignment);
         *ret_why = !f                 ? ""
-                   : f->stretches > 1 ? FORM_ROW_TOO_LONG
+                   : f->stretches > 1 ? "there are too few rows: several blocks share one"
                    : f->general || f->turned || !f->inner || (elements && f->elements != elements)
                        ? "its reductions go over the rows in different ways"
                        : NULL;
@@ -408,7 +414,7 @@ static struct form *form_of_siblings(struct arena *arena, const struct ir_whole 
 }
 
 struct form *form_of_whole(struct arena *arena, const struct ir_whole *w, int slot_alignment,
-                           const char **ret_why)
+                           int64_t shared, const char **ret_why)
 {
     struct analysis z = {.arena = arena, .k = w->kernel, .alignment = slot_alignment};
     if (!w->kernel->n_folds)
@@ -421,7 +427,7 @@ struct form *form_of_whole(struct arena *arena, const struct ir_whole *w, int sl
         return NULL;
     z.f->elements = elements;
     form_arrange(&z);
-    *ret_why = form_make_fold(&z);
+    *ret_why = form_make_fold(&z, shared);
     assert(*ret_why || can_be_launched(z.f));
     return *ret_why ? NULL : z.f;
 }

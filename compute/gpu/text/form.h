@@ -57,8 +57,8 @@ struct form_near {
 struct form_field {
     uint32_t input, output;
     struct form_edge {
-        int reach;               /* 0 or 1 */
-        enum boundary_mode mode; /* CLAMP, WRAP, REFLECT */
+        int reach;               /* 0 or 1; in three dimensions also 2 */
+        enum boundary_mode mode; /* CLAMP, WRAP, REFLECT; beyond 1 SYMMETRIC */
         bool any;                /* any value will do: what is read there is replaced */
     } edge[3];
 };
@@ -107,12 +107,14 @@ struct form_window {
     struct window_node *nodes; /* by the kernel's nodes */
     struct window_tile *tiles;
     uint32_t n_tiles;
-    int batch;        /* as of FORM_STENCIL */
-    int lo[3], hi[3]; /* offsets along z, y, x */
-    int across;       /* threads side by side */
-    int buffers;      /* planes in shared memory */
-    int64_t part;     /* planes of a block */
-    int resident;     /* blocks per multiprocessor, at least */
+    int batch;          /* as of FORM_STENCIL */
+    int lo[3], hi[3];   /* offsets along z, y, x */
+    bool deep;          /* in several planes */
+    int across;         /* threads side by side */
+    int left;           /* columns of a tile before the block's first */
+    int columns, lines; /* of a tile */
+    int64_t part;       /* planes of a block */
+    int resident;       /* blocks per multiprocessor, at least */
 };
 
 /* Of FORM_STEPS. */
@@ -123,8 +125,12 @@ struct form_passes {
     bool wraps[3];          /* along z, y, x */
     int halo, piece, ahead; /* columns on either side; elements copied at once; rows on their way,
                                and one */
-    int at_once;            /* blocks per multiprocessor */
-    int64_t part;           /* rows of a warp, planes of a block */
+    int lag, back, beside, aside; /* three dimensions: see form_passes.c */
+    bool mapped;                  /* three dimensions: the copy engine may bring planes */
+    int64_t bytes;                /* three dimensions: that a pass moves */
+    bool paced;                   /* three dimensions: blocks wait for those that fall behind */
+    int at_once;                  /* blocks per multiprocessor */
+    int64_t part;                 /* rows of a warp, planes of a block */
 };
 
 /* Of FORM_SCAN, beside what it has of a reduction. */
@@ -169,7 +175,7 @@ struct form {
     struct form_stencil stencil;
     struct form_window window;
     struct form_passes steps;
-    int planes, rows; /* STENCIL, STEPS, WINDOW (rows): per thread */
+    int planes, rows; /* STENCIL, STEPS, WINDOW (rows; elements side by side): per thread */
     int step; /* between a chunk's elements: 1, or 32 (STENCIL on rows that are not aligned) */
 
     /* REDUCE; also FOLD, and SCAN and SCAN_ROWS, whose axis counts as reduced */
@@ -181,7 +187,9 @@ struct form {
     int64_t stretches;     /* REDUCE: blocks that share an output; SCAN: parts of a row or column */
     int state_size;        /* REDUCE: bytes, at most */
     int resident;          /* REDUCE: blocks per multiprocessor, at least */
-    int lane_chunks;       /* FOLD: per thread, at most */
+    int lane_chunks;       /* FOLD: per thread, at most; */
+    int held_chunks;       /* so many of them in shared memory */
+    int together;          /* FOLD: folds that are taken in at once, at most */
     struct form_scan scan;
     struct form_scan_rows scan_rows;
 
@@ -194,18 +202,26 @@ struct form {
  * (for a reduction: outputs); one of several steps must be one that form_steps() accepts. */
 struct form *form_of(struct arena *arena, const struct ir_kernel *k, int slot_alignment)
     __attribute__((warn_unused_result));
+/* The same for a GPU whose blocks have at most so many bytes of shared memory: a form of several
+ * steps is made for that. form_of(): as many as an A100 has. */
+struct form *form_within(struct arena *arena, const struct ir_kernel *k, int slot_alignment,
+                         int64_t shared) __attribute__((warn_unused_result));
+#define FORM_SHARED 166912
 
 /* The form of a whole (ir_whole.h): FORM_FOLD, of siblings FORM_REDUCE. NULL if it would not do
- * what its parts do, bit by bit, or a row is too long for a block's registers: *ret_why, a static
- * text, says so; "" without memory.
- */
+ * what its parts do, bit by bit, or a row is too long for a block, which has at most so much shared
+ * memory, in bytes: *ret_why, a static text, says so; "" without memory. */
 struct form *form_of_whole(struct arena *arena, const struct ir_whole *w, int slot_alignment,
-                           const char **ret_why) __attribute__((warn_unused_result));
+                           int64_t shared, const char **ret_why)
+    __attribute__((warn_unused_result));
 
 /* How many steps of the kernel are best done in one pass over memory (backend.h's steps()) by
  * blocks that have at most so much shared memory, in bytes; 1, and *ret_why "", without memory. */
 uint32_t form_steps(struct arena *arena, const struct ir_kernel *k, int slot_alignment,
                     int64_t shared, const char **ret_why);
+
+/* FORM_STEPS in three dimensions: planes of a field that a level keeps. */
+int form_steps_kept(const struct form *f, const struct form_field *d);
 
 /* Makes f, of a scan of short rows (FORM_SCAN_ROWS), that of a copy whose rows are one range of
  * such elements, from an aligned address to another, with one text for all lengths; the order of

@@ -12,6 +12,7 @@ struct analysis {
     const struct ir_kernel *k;
     struct form *f;
     int alignment;
+    int64_t shared;      /* bytes of shared memory that a block may have */
     int n;               /* remaining axes */
     int order[MAX_RANK]; /* the kernel's axes in traversal order */
     uint32_t fixed;      /* the kernel's axes that must not be merged */

@@ -1,10 +1,10 @@
 /* The form steps: whether several steps of a kernel can be done in one pass over memory, how many
  * pay, and how the work is cut.
  *
- * A step may read elements of a field (an input that an output feeds) one away along each axis: a
- * warp computes a few rows and columns more than it stores, and the levels between load and store
- * stay in registers. Inputs that do not change from step to step are read again by each. The axes
- * are the kernel's own.
+ * A step may read elements of a field (an input that an output feeds) one away along each axis, in
+ * three dimensions two: more rows and columns are computed than are stored, and the levels between
+ * load and store stay in registers, or, of the first one, older planes in shared memory. Inputs
+ * that do not change from step to step are read again by each. The axes are the kernel's own.
  *
  * How many: more steps take fewer passes over memory, until arithmetic, which they do not save,
  * takes as long, or registers run out. */
@@ -13,26 +13,21 @@
 #include <stdlib.h>
 
 #define MOST_STEPS 8
+#define MOST_REACH 2 /* in three dimensions */
 #define MOST_ROWS  5 /* per thread in three dimensions */
 #define WARP       32
-#define QUEUE      4   /* rows of a field in flight, at least one */
-#define PLANES     2   /* planes in flight */
 #define REGISTERS  245 /* that may be requested, of 255 */
-#define UNROLLED   200 /* registers, and instructions, of a loop of three rounds */
-#define LOOP       3000
 
 /* An H200, in cycles: other GPUs are similar enough for choosing among a few options. */
-#define PROCESSORS   132
+#define PROCESSORS   FORM_PROCESSORS
 #define MEMORY_RATE  1730.0 /* bytes per cycle, for many readers with a little overlap */
-#define CACHE_RATE   4400.0
-#define CACHE_BYTES  (40 << 20)
 #define LAUNCH       3300.0
-#define SHARED_BYTES 49152  /* per block, by default */
-#define SHARED_MOST  166912 /* on request, on most GPUs of compute capability 8.0 on */
+#define SHARED_BYTES 49152 /* per block, by default */
 
 static const char not_all_fed[] = "the next step does not read every result",
                   other_layout[] = "a field and its next step have different layouts",
                   too_far[] = "a field is read at offsets beyond 1",
+                  much_too_far[] = "a field is read too far away: at offsets beyond 2",
                   odd_edge[] = "a field is read beyond its edge with two boundaries",
                   ghosts[] = "a field's ghost cells are read",
                   chains[] = "a field is read through a shift of a shift, a slice or a permutation",
@@ -41,7 +36,7 @@ static const char not_all_fed[] = "the next step does not read every result",
                   other_view[] = "a field is read in two layouts",
                   odd_rank[] = "arrays have more than 3 axes, or none",
                   diagonal[] = "a field is read diagonally",
-                  small[] = "a mirrored axis has 1 element",
+                  small[] = "a mirrored axis is too short",
                   indices[] = "index() is used inside a shift",
                   too_dear[] = "arithmetic already takes longer than memory",
                   no_shared[] = "this GPU has too little shared memory for more",
@@ -105,23 +100,28 @@ static const char *check_ctx(const struct ir_kernel *k, const struct ir_ctx *c)
             return chains;
         if (k->shape[a] > 1 && (c->src[a] != a || c->step[a] != 1))
             return chains;
-        if (llabs(c->offset[a]) > 1)
-            return too_far;
+        if (llabs(c->offset[a]) > (k->rank == 3 ? MOST_REACH : 1))
+            return k->rank == 3 ? much_too_far : too_far;
     }
     return NULL;
 }
 
 /* Joins a field's modes at an edge: they must agree; where the value is replaced, any mode that
  * does not wrap will do. */
-static bool join_mode(struct form_edge *e, enum boundary_mode mode)
+static bool join_mode(struct form_edge *e, enum boundary_mode mode, int far)
 {
     bool any = mode == BOUNDARY_CONSTANT || mode == BOUNDARY_SELF;
-    if (mode == BOUNDARY_SYMMETRIC)
+    int before = e->reach;
+    e->reach = far > before ? far : before;
+    if (mode == BOUNDARY_SYMMETRIC && far == 1 && e->mode != BOUNDARY_SYMMETRIC)
         mode = BOUNDARY_CLAMP;
-    if (!e->reach || (e->any && e->mode != BOUNDARY_WRAP && mode != BOUNDARY_WRAP)) {
+    if (mode == BOUNDARY_SYMMETRIC && before == 1 && !e->any && e->mode == BOUNDARY_CLAMP)
+        e->mode = BOUNDARY_SYMMETRIC;
+    if (mode == BOUNDARY_CLAMP && far == 1 && e->mode == BOUNDARY_SYMMETRIC)
+        mode = BOUNDARY_SYMMETRIC;
+    if (!before || (e->any && e->mode != BOUNDARY_WRAP && mode != BOUNDARY_WRAP)) {
         e->mode = any ? BOUNDARY_CLAMP : mode;
         e->any = any;
-        e->reach = 1;
         return true;
     }
     return e->mode == mode || (any && e->mode != BOUNDARY_WRAP);
@@ -146,16 +146,19 @@ static const char *add_load(struct analysis *z, struct form_load *l)
         moved += c->offset[a] != 0;
     if (moved > 1 && k->rank == 3)
         return diagonal;
-    l->self = c->mode == BOUNDARY_SELF && moved > 1;
     for (int a = 0; a < k->rank; a++) {
         int place = a + 3 - k->rank;
         if (c->offset[a] == 0)
             continue;
         l->step[place] = (int8_t)c->offset[a];
-        if (c->mode == BOUNDARY_REFLECT && k->shape[a] == 1)
+        int far = (int)llabs(c->offset[a]);
+        if ((c->mode == BOUNDARY_REFLECT && k->shape[a] <= far) ||
+            (c->mode == BOUNDARY_SYMMETRIC && k->shape[a] < far))
             return small;
-        enum boundary_mode mode = c->mode == BOUNDARY_SELF && moved == 1 ? BOUNDARY_CLAMP : c->mode;
-        if (!join_mode(&field->edge[place], mode))
+        bool self = c->mode == BOUNDARY_SELF && (moved > 1 || far > 1);
+        l->self |= self;
+        enum boundary_mode mode = c->mode == BOUNDARY_SELF && !self ? BOUNDARY_CLAMP : c->mode;
+        if (!join_mode(&field->edge[place], mode, far))
             return odd_edge;
     }
     return NULL;
@@ -221,7 +224,7 @@ static struct weight weigh(const struct analysis *z)
 {
     const struct ir_kernel *k = z->k;
     struct weight w = {.work = 1};
-    for (uint32_t i = 0; i < k->n_nodes; i++) {
+    for (uint32_t i = 0; i < k->n_nodes && k->rank != 2; i++) {
         const struct ir_node *n = &k->nodes[i];
         if (n->kind == IR_OP)
             w.work += op_cost((enum op)n->op, (enum dtype)n->src) *
@@ -233,6 +236,8 @@ static struct weight weigh(const struct analysis *z)
         else if (n->kind == IR_LOAD && !field_of(z->f, n->input))
             w.work += 2;
     }
+    if (k->rank == 2)
+        w.work = form_pass2d_work(z);
     for (uint32_t i = 0; i < z->f->steps.n_fields; i++)
         w.bytes += 2 * (double)dtype_size(k->inputs[z->f->steps.fields[i].input].dtype);
     for (int a = 0; a < k->rank; a++)
@@ -240,27 +245,26 @@ static struct weight weigh(const struct analysis *z)
     return w;
 }
 
-/* Registers of a thread with `rows` rows of that many elements: measured in two dimensions; in
- * three the minimum. */
-static int registers(const struct analysis *z, int steps, int elements, int rows)
+/* Registers of a thread with that many elements: measured. */
+static int registers(const struct analysis *z, int steps, int elements)
 {
     const struct form *f = z->f;
-    bool deep = f->rank == 3;
-    int n = deep ? 40 : 20;
+    int n = 20;
+    if (f->rank == 2)
+        return form_pass2d_registers(z, steps, elements);
     if (f->rank == 1)
         steps = 2; /* one level, and the next computed from it */
     for (uint32_t i = 0; i < f->steps.n_fields; i++) {
         const struct form_field *d = &f->steps.fields[i];
         int words = ((int)dtype_size(z->k->inputs[d->input].dtype) + 3) / 4;
         int kept = d->edge[3 - f->rank].reach ? 2 : 1;
-        int own = deep ? (steps * kept + 1) * elements * rows + 2 * elements
-                       : steps * ((kept + 1) * elements + (d->edge[2].reach ? 3 : 0));
+        int own = steps * ((kept + 1) * elements + (d->edge[2].reach ? 3 : 0));
         n += words * own + (words > 1 ? 10 : 0);
     }
     return n;
 }
 
-static int64_t spans(int64_t n, bool wraps, int width, int halo)
+int64_t form_steps_spans(int64_t n, bool wraps, int width, int halo)
 {
     int64_t own = width - 2 * halo;
     if (wraps)
@@ -270,7 +274,7 @@ static int64_t spans(int64_t n, bool wraps, int width, int halo)
 
 /* Elements copied at once: rows begin at multiples of them in all fields, and a copy's bytes, 16 at
  * most, at multiples of these. */
-static int piece_of(const struct analysis *z, int elements)
+int form_steps_piece(const struct analysis *z, int elements)
 {
     const struct ir_kernel *k = z->k;
     int piece = elements;
@@ -294,80 +298,56 @@ static int piece_of(const struct analysis *z, int elements)
 static int64_t shared_bytes(const struct analysis *z)
 {
     const struct form *f = z->f;
-    int64_t width = (int64_t)f->lanes * f->elements, groups = f->threads / f->lanes;
-    int64_t bytes = f->rank == 3 ? 16 : 0; /* for waiting */
+    int64_t width = (int64_t)f->lanes * f->elements, bytes = 0;
     for (uint32_t i = 0; i < f->steps.n_fields; i++) {
         int64_t size = (int64_t)dtype_size(z->k->inputs[f->steps.fields[i].input].dtype);
-        if (f->rank < 3)
-            bytes += (f->steps.ahead + 1) * width * size * (f->threads / WARP);
-        else
-            bytes += size * width * groups *
-                     (f->steps.ahead * f->rows +
-                      (f->steps.fields[i].edge[1].reach ? 4 * f->steps.n : 0));
+        bytes += (f->steps.ahead + 1) * width * size * (f->threads / WARP);
     }
     return bytes;
 }
 
 /* A thread's instructions for one level of a round: the computation, and the loads and stores
- * beside a row. Three rounds in one loop move no planes from register to register. */
+ * beside a row. */
 static double level_of(const struct form *f, double work)
 {
-    double point = f->rank == 3 && f->unroll > 1 ? 0.95 : 1.08;
-    return point * f->elements * f->rows * work + 8.0 * f->steps.n_fields * f->rows + 4;
-}
-
-/* Rounds per loop. In three dimensions one if three would overflow the instruction cache, or spill;
- * measured: 12 % for 3 rows per thread, 3 to 7 % for 4, a loss for 5 and for two fields, which wait
- * for memory. */
-static int rounds_of(const struct form *f, double work, int registers)
-{
-    if (f->rank < 3)
-        return 3;
-    bool fits = registers <= UNROLLED && 3 * f->steps.n * level_of(f, work) <= LOOP;
-    return fits && f->rows < MOST_ROWS && f->steps.n_fields == 1 ? 3 : 1;
+    return 1.08 * f->elements * work + 8.0 * f->steps.n_fields + 4;
 }
 
 /* Sets a thread's patch and what follows from it; false if it does not fit. If an axis does not
  * wrap, its edge must also be a thread's: the axis is at least as wide as a block, or a multiple of
  * a thread's width. */
-static bool set_patch(struct analysis *z, int steps, int elements, int rows, double work)
+static bool set_patch(struct analysis *z, int steps, int elements, int rows)
 {
     struct form *f = z->f;
-    bool deep = f->rank == 3, row = f->rank == 1;
-    int64_t nx = f->shape[f->rank - 1], ny = row ? 1 : f->shape[f->rank - 2];
+    if (f->rank == 3)
+        return form_pass3d_patch(z, steps, elements, rows);
+    bool row = f->rank == 1;
+    int64_t nx = f->shape[f->rank - 1];
     f->steps.n = steps;
     f->elements = elements;
     f->rows = rows;
-    f->threads = deep ? FORM_BLOCK : row ? 4 * WARP : WARP;
-    f->lanes = deep && elements == 4 ? WARP / 2 : WARP;
-    f->steps.ahead = deep ? PLANES : row ? 1 : QUEUE;
-    f->steps.piece = piece_of(z, elements);
+    f->threads = row ? 4 * WARP : WARP;
+    f->lanes = WARP;
+    f->steps.piece = form_steps_piece(z, elements);
+    f->steps.ahead = row ? 1 : form_pass2d_ahead(z);
     f->steps.halo = (steps + f->steps.piece - 1) / f->steps.piece * f->steps.piece;
-    int width = f->lanes * elements, height = f->threads / f->lanes * rows;
-    int registers_ = registers(z, steps, elements, rows);
     f->unroll = 3;
-    f->unroll = rounds_of(f, work, registers_);
-    f->steps.at_once = registers_ > 176 ? 8 : registers_ > 142 ? 12 : 16; /* 4 schedulers */
-    if (deep)
-        f->steps.at_once = registers_ > 120 ? 1 : 2;
-    else if (row)
+    int width = f->lanes * elements, taken = registers(z, steps, elements);
+    f->steps.at_once = taken > 172 ? 8 : taken > 126 ? 12 : 16; /* 4 schedulers */
+    if (row)
         f->steps.at_once = 4;
-    if (registers_ > REGISTERS || 4 * f->steps.halo > width || (deep && 4 * steps > height))
-        return false;
-    if (deep && spans(ny, f->steps.wraps[1], height, steps) > FORM_GRID)
+    if (taken > REGISTERS || 4 * f->steps.halo > width)
         return false;
     if (nx % elements && nx < width && !f->steps.wraps[2])
-        return false;
-    if (deep && ny % rows && ny < height && !f->steps.wraps[1])
         return false;
     for (uint32_t i = 0; i < f->steps.n_fields; i++)
         if (dtype_size(z->k->inputs[f->steps.fields[i].input].dtype) * (size_t)elements > 32)
             return false;
     f->shared = shared_bytes(z);
-    return f->shared <= (deep ? SHARED_MOST : SHARED_BYTES);
+    return f->shared <= SHARED_BYTES;
 }
 
-/* The extent of the axis along which a warp or a block advances. */
+/* The extent of the axis along which a warp advances. */
 static int64_t slow_extent(const struct form *f)
 {
     return f->rank > 1 ? f->shape[0] : 1;
@@ -385,26 +365,28 @@ static double part_cost(const struct form *f, double work, int64_t part)
     double alone = level + 15, together = (double)warps * level * 1.1;
     if (warps < 4 && f->steps.n_fields > 1)
         together *= 1.2; /* measured */
-    double round = f->steps.n * (alone > together ? alone : together) + (f->rank == 3 ? 150 : 40);
+    double round = f->steps.n * (alone > together ? alone : together) + 40;
     return (double)waves * (double)(f->rank == 1 ? 1 : part + 2 * f->steps.n) * round;
 }
 
-/* Chooses the rows of a warp or the planes of a block: as many of these as run at once, in a few
- * waves. */
-static double choose_part(struct form *f, double work)
+/* Chooses the rows of a warp, in three dimensions the planes of a block: as many of these as run
+ * at once, in a few waves. Returns the cycles, in two dimensions with what memory takes. */
+static double choose_part(struct analysis *z, const struct weight *w)
 {
+    struct form *f = z->f;
+    if (f->rank == 3)
+        return form_pass3d_part(f, w->work);
     int64_t n = slow_extent(f), room = (int64_t)PROCESSORS * f->steps.at_once;
-    bool deep = f->rank == 3;
     double least = -1;
-    f->grid[0] = (unsigned)spans(f->shape[f->rank - 1], f->steps.wraps[2], f->lanes * f->elements,
-                                 f->steps.halo);
+    f->grid[0] = (unsigned)form_steps_spans(f->shape[f->rank - 1], f->steps.wraps[2],
+                                            f->lanes * f->elements, f->steps.halo);
     if (f->rank == 1)
         f->grid[0] = form_blocks(f->grid[0], f->threads / WARP);
-    f->grid[1] = deep ? (unsigned)spans(f->shape[1], f->steps.wraps[1],
-                                        f->threads / f->lanes * f->rows, f->steps.n)
-                      : 1;
+    f->grid[1] = 1;
     int64_t across = (int64_t)f->grid[0] * f->grid[1];
-    for (int64_t waves = 1; waves <= 8; waves++) {
+    if (f->rank == 2)
+        least = form_pass2d_part(z, w->work, w->bytes);
+    for (int64_t waves = 1; waves <= 8 && f->rank != 2; waves++) {
         /* a warp or two per scheduler, then as many as fit, then more than that */
         int64_t parts = (waves < 5 ? room * waves / 4 : room * (waves - 3)) / across;
         int64_t part = parts > 1 ? (n + parts - 1) / parts : n;
@@ -412,14 +394,14 @@ static double choose_part(struct form *f, double work)
             part = 4;
         while ((n + part - 1) / part > FORM_GRID)
             part *= 2;
-        double cost = part_cost(f, work, part);
+        double cost = part_cost(f, w->work, part);
         if (least < 0 || cost < least * 0.98) {
             least = cost;
             f->steps.part = part;
         }
     }
-    f->grid[deep ? 2 : 1] = (unsigned)((n + f->steps.part - 1) / f->steps.part);
-    f->grid[deep ? 1 : 2] = deep ? f->grid[1] : 1;
+    f->grid[1] = (unsigned)((n + f->steps.part - 1) / f->steps.part);
+    f->grid[2] = 1;
     return least;
 }
 
@@ -429,30 +411,30 @@ static const char *no_patch(const struct analysis *z, int steps)
     const struct form *f = z->f;
     const int tallest = FORM_BLOCK / (WARP / 2) * MOST_ROWS;
     bool too_many = f->rank == 3 && 4 * steps <= tallest &&
-                    spans(f->shape[1], f->steps.wraps[1], tallest, steps) > FORM_GRID;
+                    form_steps_spans(f->shape[1], f->steps.wraps[1], tallest, steps) > FORM_GRID;
     return too_many ? too_long : no_registers;
 }
 
 /* Finds the patch that takes the fewest cycles, and returns them; < 0 if none fits. */
-static double choose_patch(struct analysis *z, int steps, double work)
+static double choose_patch(struct analysis *z, int steps, const struct weight *w)
 {
     struct form *f = z->f;
     double least = -1;
     int elements = 0, rows = 0;
     for (int e = 8; e >= 1; e /= 2)
         for (int r = f->rank == 3 ? MOST_ROWS : 1; r >= 1; r--) {
-            if ((f->rank == 3 && e > 4) || !set_patch(z, steps, e, r, work))
+            if ((f->rank == 3 && e > 4) || !set_patch(z, steps, e, r))
                 continue;
-            double cost = choose_part(f, work);
+            double cost = choose_part(z, w);
             if (least < 0 || cost < least * 0.97) {
                 least = cost;
                 elements = e;
                 rows = r;
             }
         }
-    if (least < 0 || !set_patch(z, steps, elements, rows, work))
+    if (least < 0 || !set_patch(z, steps, elements, rows))
         return -1;
-    return choose_part(f, work);
+    return choose_part(z, w);
 }
 
 /* --- the form --- */
@@ -499,7 +481,8 @@ const char *form_make_steps(struct analysis *z)
     const char *why = begin(z);
     if (why)
         return why;
-    if (choose_patch(z, (int)z->k->steps, weigh(z).work) < 0)
+    const struct weight w = weigh(z);
+    if (choose_patch(z, (int)z->k->steps, &w) < 0)
         return no_patch(z, (int)z->k->steps);
     if (f->rank < 3)
         f->shared = 0; /* declared in the text */
@@ -512,7 +495,7 @@ const char *form_make_steps(struct analysis *z)
 uint32_t form_steps(struct arena *arena, const struct ir_kernel *k, int slot_alignment,
                     int64_t shared, const char **ret_why)
 {
-    struct analysis z = {.arena = arena, .k = k, .alignment = slot_alignment};
+    struct analysis z = {.arena = arena, .k = k, .alignment = slot_alignment, .shared = shared};
     *ret_why = "";
     if (!form_begin(&z))
         return 1;
@@ -525,7 +508,7 @@ uint32_t form_steps(struct arena *arena, const struct ir_kernel *k, int slot_ali
     uint32_t best = 1;
     *ret_why = too_dear;
     for (int steps = 1; steps <= MOST_STEPS; steps++) {
-        double cost = choose_patch(&z, steps, w.work);
+        double cost = choose_patch(&z, steps, &w);
         if (cost < 0) {
             if (steps == 1 || best + 1 == (uint32_t)steps)
                 *ret_why = no_patch(&z, steps);
@@ -535,8 +518,10 @@ uint32_t form_steps(struct arena *arena, const struct ir_kernel *k, int slot_ali
             *ret_why = no_shared;
             break;
         }
-        double memory = w.bytes / (w.bytes > CACHE_BYTES ? MEMORY_RATE : CACHE_RATE);
-        cost = (LAUNCH + cost + memory - 0.9 * (cost < memory ? cost : memory)) / steps;
+        double memory = w.bytes / (w.bytes > FORM_CACHE_BYTES ? MEMORY_RATE : FORM_CACHE_RATE);
+        if (f->rank != 2)
+            cost += memory - 0.9 * (cost < memory ? cost : memory);
+        cost = (LAUNCH + cost) / steps;
         if (steps == 1 || cost < least * (best == 1 ? 0.93 : 0.998)) {
             least = cost;
             best = (uint32_t)steps;

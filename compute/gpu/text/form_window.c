@@ -17,7 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TERMS        12 /* fewer are left to the form stencil */
+#define TERMS        12 /* fewer are left to the form stencil, */
+#define FEW          9  /* but these not if it would choose values at every term */
 #define SPARSE       4  /* elements of the box for each that is read, at most */
 #define MOST_TILES   4
 #define MOST_PLANES  16
@@ -201,11 +202,6 @@ static void read_middles(struct finding *g)
                 (void)read_tile(g, i, t);
 }
 
-static bool is_cast(const struct ir_kernel *k, uint32_t i, enum dtype from, enum dtype to)
-{
-    return k->nodes[i].kind == IR_CAST && k->nodes[i].src == from && k->nodes[i].dtype == to;
-}
-
 static bool is_simple(const struct ir_kernel *k, uint32_t i)
 {
     const struct ir_node *n = &k->nodes[i];
@@ -227,8 +223,8 @@ static void find_halves(struct finding *g)
             continue;
         if (k->nodes[i].dtype == DT_BF16)
             n->half = true;
-        if (k->nodes[i].dtype != DT_F16 || !is_cast(k, op->args[0], DT_F16, DT_F32) ||
-            !is_cast(k, op->args[1], DT_F16, DT_F32))
+        if (k->nodes[i].dtype != DT_F16 || !ir_casts(&k->nodes[op->args[0]], DT_F16, DT_F32) ||
+            !ir_casts(&k->nodes[op->args[1]], DT_F16, DT_F32))
             continue;
         n->half = true;
         n->n_args = 2;
@@ -259,12 +255,15 @@ static void sweep(struct finding *g)
 static bool is_dense(const struct finding *g)
 {
     const struct form_window *w = g->w;
-    int64_t terms = 0, box = 1;
+    int64_t terms = 0, box = 1, least = TERMS;
+    for (uint32_t t = 0; t < w->n_tiles && w->hi[0] == w->lo[0]; t++)
+        if (w->tiles[t].mode == BOUNDARY_SELF || w->tiles[t].mode == BOUNDARY_CONSTANT)
+            least = FEW;
     for (uint32_t i = 0; i < g->z->k->n_nodes; i++)
         terms += w->nodes[i].kind == WINDOW_READ;
     for (int a = 0; a < 3; a++)
         box *= w->hi[a] - w->lo[a] + 1;
-    return terms >= TERMS && box <= SPARSE * terms && w->hi[0] - w->lo[0] < MOST_PLANES &&
+    return terms >= least && box <= SPARSE * terms && w->hi[0] - w->lo[0] < MOST_PLANES &&
            w->hi[1] - w->lo[1] < MOST_ROWS && w->hi[2] - w->lo[2] < MOST_COLUMNS;
 }
 
@@ -365,35 +364,42 @@ static int64_t extent_at(const struct form *f, int place)
 /* Of shared memory. */
 static int64_t bytes_of(const struct finding *g)
 {
-    const struct form *f = g->z->f;
     const struct ir_kernel *k = g->z->k;
-    const struct form_window *w = &f->window;
-    int64_t columns = w->across + w->hi[2] - w->lo[2];
-    int64_t rows = (int64_t)f->threads / w->across * f->rows + w->hi[1] - w->lo[1], bytes = 0;
+    const struct form_window *w = &g->z->f->window;
+    int64_t bytes = 0;
     for (uint32_t t = 0; t < w->n_tiles; t++)
-        bytes += (int64_t)dtype_size(w->tiles[t].dtype) * columns * rows;
-    bytes *= w->buffers;
+        bytes += (int64_t)dtype_size(w->tiles[t].dtype) * w->columns * w->lines + 16;
+    bytes *= w->deep ? 2 : 1;
     for (uint32_t i = 0; i < k->n_nodes; i++) /* 8 bytes at least, whatever the order of types */
         if (w->nodes[i].kind == WINDOW_UNIFORM && k->nodes[i].kind != IR_CONST)
             bytes += dtype_size((enum dtype)k->nodes[i].dtype) > 8 ? 16 : 8;
     return bytes + 64; /* alignment */
 }
 
+/* Planes of a block: of a deep window many, for it reads more than it writes. */
+static int64_t part_of(const struct form_window *w, int64_t nz, int64_t blocks, int64_t outer)
+{
+    const int64_t planes = w->hi[0] - w->lo[0] + 1, most = FORM_GRID / outer;
+    int64_t part = nz;
+    if (!w->deep)
+        return most ? (nz + most - 1) / most : nz;
+    while (part > 4 * planes && part > 16 && blocks * outer * ((nz + part - 1) / part) < BLOCKS)
+        part = (part + 1) / 2;
+    return part;
+}
+
 static bool set_grid(struct form *f)
 {
     struct form_window *w = &f->window;
     const int64_t nz = extent_at(f, 0), ny = extent_at(f, 1), nx = extent_at(f, 2);
-    const int64_t planes = w->hi[0] - w->lo[0] + 1;
     int64_t outer = 1;
     w->batch = f->rank > 3 ? f->rank - 3 : 0;
     for (int a = 0; a < w->batch; a++)
         outer *= f->shape[a];
-    int64_t height = (int64_t)f->threads / w->across * f->rows;
-    int64_t gx = (nx + w->across - 1) / w->across, gy = (ny + height - 1) / height;
-    w->part = nz;
-    while (w->part > 4 * planes && w->part > 16 &&
-           gx * gy * outer * ((nz + w->part - 1) / w->part) < BLOCKS)
-        w->part = (w->part + 1) / 2;
+    const int64_t height = (int64_t)f->threads / w->across * f->rows;
+    const int64_t width = (int64_t)w->across * f->elements;
+    int64_t gx = (nx + width - 1) / width, gy = (ny + height - 1) / height;
+    w->part = part_of(w, nz, gx * gy, outer);
     int64_t gz = (nz + w->part - 1) / w->part * outer;
     if (gx >= 1ll << 31 || gy > FORM_GRID || gz > FORM_GRID)
         return false;
@@ -411,17 +417,16 @@ static int registers(const struct finding *g, int carried, int held)
 {
     const struct form *f = g->z->f;
     const struct form_window *w = g->w;
-    const int columns = w->across + w->hi[2] - w->lo[2];
-    const int rows = f->threads / w->across * f->rows + w->hi[1] - w->lo[1];
-    const int fill = (columns * rows + f->threads - 1) / f->threads;
-    int n = 36 + (carried > held ? carried : held) * f->rows + fill;
+    const int fill = (w->columns * w->lines + f->threads - 1) / f->threads;
+    int n = 36 + (carried > held ? carried : held) * f->rows * f->elements + (w->deep ? fill : 0);
     for (uint32_t t = 0; t < w->n_tiles; t++) {
         const enum dtype dtype = w->tiles[t].dtype;
         int words = ((int)dtype_size(dtype) + 3) / 4;
-        n += words * (w->hi[2] - w->lo[2] + 1) + (dtype_kind(dtype) == KIND_COMPLEX ? 32 : 0);
-        if (w->buffers > 1)
+        n += words * (w->hi[2] - w->lo[2] + f->elements);
+        n += dtype_kind(dtype) == KIND_COMPLEX ? 32 : 0;
+        if (w->deep)
             n += words * fill;
-        if (w->tiles[t].mode == BOUNDARY_SELF)
+        if (w->deep && w->tiles[t].mode == BOUNDARY_SELF)
             n += words * (w->hi[0] - w->lo[0] + 1) * f->rows;
     }
     return n;
@@ -441,36 +446,77 @@ static int effort(const struct finding *g, uint32_t i)
     return n->kind == IR_CAST && (n->src == DT_F16 || n->dtype == DT_F16) ? 8 : 1;
 }
 
-/* As many rows a thread as registers allow: a value read from shared memory serves them all. */
-static bool set_patch(struct finding *g)
+/* Whether inner blocks can fill tiles by vectors of `elements`. */
+static bool set_vectors(struct finding *g, int elements)
+{
+    struct form *f = g->z->f;
+    bool any = false;
+    for (uint32_t i = 0; i < f->n_loads; i++) {
+        struct form_load *l = &f->loads[i];
+        const bool whole =
+            !g->w->deep && elements > 1 && form_input_aligned(g->z, l->input, elements);
+        l->kind = whole ? LOAD_VECTOR : LOAD_EACH;
+        any |= whole && g->places[g->class[l->node]] > 0;
+    }
+    return any;
+}
+
+/* Columns and rows of a block, and of a tile, whose vectors begin where those in memory do. */
+static void set_block(struct finding *g, int elements, int rows)
 {
     struct form *f = g->z->f;
     struct form_window *w = g->w;
     const int64_t nx = extent_at(f, 2), ny = extent_at(f, 1);
-    const bool deep = w->hi[0] > w->lo[0];
+    int threads = w->deep ? FORM_BLOCK : FORM_BLOCK / 2;
+    int down = !w->deep ? 4 : w->hi[1] == w->lo[1] ? 2 : 8;
+    f->elements = elements;
+    f->rows = rows;
+    while (down > 1 && (int64_t)down / 2 * rows >= ny)
+        down /= 2;
+    w->across = threads / down;
+    while (w->across > 32 && (int64_t)w->across / 2 * elements >= nx)
+        w->across /= 2;
+    f->threads = w->across * down;
+    w->left = -w->lo[2];
+    if (set_vectors(g, elements))
+        w->left = (w->left + elements - 1) / elements * elements;
+    const int columns = w->left + w->across * elements + w->hi[2];
+    w->columns = (columns + elements - 1) / elements * elements;
+    w->lines = down * rows + w->hi[1] - w->lo[1];
+}
+
+/* What a thread has: as many points as registers allow, for each value read serves them all. Best
+ * first; in one plane neighbours, so that it reads and writes vectors. */
+static bool set_patch(struct finding *g)
+{
+    static const int deep[][2] = {{1, 4}, {1, 2}, {1, 1}};
+    static const int flat[][2] = {{4, 4}, {4, 2}, {2, 4}, {4, 1}, {2, 2}, {2, 1}, {1, 2}, {1, 1}};
+    struct form *f = g->z->f;
+    struct form_window *w = g->w;
+    const int64_t ny = extent_at(f, 1);
     int carried, held;
-    int64_t nodes = 0;
+    int64_t nodes = 0, widest = 1;
+    w->deep = w->hi[0] > w->lo[0];
     set_stages(g);
     set_lives(g, &carried, &held);
     for (uint32_t i = 0; i < g->z->k->n_nodes; i++)
         nodes += effort(g, i);
-    w->buffers = deep || extent_at(f, 0) > 1 ? 2 : 1;
-    for (f->rows = w->hi[1] == w->lo[1] ? 1 : deep ? 4 : 8; f->rows > 0; f->rows /= 2) {
-        if (f->rows > 1 && (f->rows >= 2 * ny || nodes * f->rows > STATEMENTS))
+    for (uint32_t t = 0; t < w->n_tiles; t++)
+        if ((int64_t)dtype_size(w->tiles[t].dtype) > widest)
+            widest = (int64_t)dtype_size(w->tiles[t].dtype);
+    const int(*shape)[2] = w->deep ? deep : flat;
+    const int(*end)[2] = w->deep ? deep + 3 : flat + 8;
+    for (; shape < end; shape++) {
+        const int e = (*shape)[0], rows = (*shape)[1], points = e * rows;
+        if ((rows > 1 && (rows >= 2 * ny || w->hi[1] == w->lo[1])) || e * widest > VECTOR_BYTES ||
+            (points > 1 && nodes * points > STATEMENTS) || carried * points > CARRIED ||
+            held * points > HELD)
             continue;
-        if (carried * f->rows > CARRIED || held * f->rows > HELD)
-            continue;
-        f->threads = FORM_BLOCK;
-        int down = w->hi[1] == w->lo[1] ? 2 : 8;
-        while (down > 1 && (int64_t)down / 2 * f->rows >= ny)
-            down /= 2;
-        w->across = f->threads / down;
-        while (w->across > 32 && w->across / 2 >= nx)
-            w->across /= 2;
-        f->threads = w->across * down;
+        set_block(g, e, rows);
         const int n = registers(g, carried, held);
-        w->resident = n <= 80 ? 3 : n <= 128 ? 2 : 1; /* of 80 and 128 registers a thread */
-        if (n > 128 && f->rows > 2)
+        const int together = n <= 64 && !w->deep ? 1024 : n <= 80 ? 768 : n <= 128 ? 512 : 256;
+        w->resident = together / f->threads; /* of 64, 80 or 128 registers a thread */
+        if (n > 128 && points > 2)
             continue;
         if (bytes_of(g) <= SHARED_BYTES && set_grid(f))
             return true;
@@ -493,7 +539,7 @@ bool form_try_window(struct analysis *z)
     struct form *f = z->f;
     const struct ir_kernel *k = z->k;
     struct finding g = {.z = z, .w = &f->window};
-    if (f->general || k->n_ctxs < TERMS)
+    if (f->general || k->n_ctxs < FEW)
         return false;
     g.ctx = arena_alloc_array(z->arena, k->n_nodes, sizeof *g.ctx);
     g.class = arena_alloc_array(z->arena, k->n_nodes, sizeof *g.class);
@@ -512,9 +558,7 @@ bool form_try_window(struct analysis *z)
         return false;
     }
     f->kind = FORM_WINDOW;
-    f->elements = f->unroll = f->step = 1;
-    f->out_vector = false;
-    for (uint32_t i = 0; i < f->n_loads; i++)
-        f->loads[i].kind = LOAD_EACH;
+    f->unroll = f->step = 1;
+    f->out_vector = f->elements > 1 && form_output_aligned(z, f->elements);
     return true;
 }

@@ -38,6 +38,23 @@ AR_FN ar_index ar_divide(ar_index n, const ar_div &d)
     return d.multiplier ? (ar_index)(__umulhi((ar_u32)n, d.multiplier) >> d.shift) : n;
 }
 
+/* a / b for many a and one b, whose ar_inverse(b) is r: two corrections by what is left make a
+ * quotient that is a unit beside the nearest at most, and then that (Markstein 1990), as long as r
+ * is correctly rounded and nothing is lost below the range of float32. */
+AR_FN ar_f32 ar_inverse(ar_f32 b)
+{
+    const ar_f32 size = fabsf(b);
+    return size > 0x1p-40f && size < 0x1p40f ? 1 / b : (ar_f32)AR_NAN;
+}
+/* odd: set if something may be lost, and a / b is to be taken instead. */
+AR_FN ar_f32 ar_over(ar_f32 a, ar_f32 b, ar_f32 r, bool &odd)
+{
+    const ar_f32 q = a * r, size = fabsf(q);
+    odd |= !(size > 0x1p-60f && size < 0x1p60f); /* also NaN */
+    const ar_f32 better = fmaf(fmaf(-q, b, a), r, q);
+    return fmaf(fmaf(-better, b, a), r, better);
+}
+
 /* Index i + offset mapped into 0 ≤ . < n; n > 0. Ghosts are not mapped. */
 enum { AR_CLAMP, AR_WRAP, AR_REFLECT, AR_SYMMETRIC, AR_GHOST };
 AR_FN ar_index ar_modulo(ar_index i, ar_index n)

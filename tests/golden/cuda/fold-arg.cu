@@ -19,6 +19,8 @@ struct ar_params {
 #define AR_LANES 32
 #define AR_CHUNKS 4
 #define AR_EVEN 1
+#define AR_RESIDENT 8
+#define AR_HELD 0
 template <int E> struct ar_operands {
     ar_vec<ar_f32, E> l0;
 };
@@ -54,8 +56,13 @@ AR_FN ar_index ar_position(const ar_params &p, const ar_at &at, int e)
 }
 struct ar_folds {
     ar_i64 f1;
+    ar_f64 v3;
 };
-#define AR_FOLDS(X) X(1)
+#define AR_FOLDS(X) X(1, ar_fold1)
+#define AR_TOGETHER 1
+#define AR_MADE 0
+struct ar_made {
+};
 #include "compute/kernels/forms/best.cuh"
 struct ar_fold1 {
 typedef ar_f32 ar_value;
@@ -79,7 +86,7 @@ AR_FN ar_result ar_end(const ar_params &p, ar_state s)
 {
     return (ar_i64)s.at;
 }
-template <int E> AR_FN ar_value ar_point(const ar_params &p, const ar_at &at, const ar_operands<E> &o, const ar_folds &h, int e)
+template <int E> AR_FN ar_value ar_point(const ar_params &p, const ar_at &at, const ar_operands<E> &o, const ar_made &w, const ar_folds &h, int e)
 {
     ar_index i[AR_RANK];
 #pragma unroll
@@ -90,10 +97,14 @@ template <int E> AR_FN ar_value ar_point(const ar_params &p, const ar_at &at, co
     const ar_f32 v0 = o.l0.v[e];
     return v0;
 }
+AR_FN void ar_give(ar_folds &h, ar_result r)
+{
+    h.f1 = r;
+}
 };
 #define AR_STORES 1
 typedef ar_f64 ar_result;
-template <int E> AR_FN ar_result ar_point(const ar_params &p, const ar_at &at, const ar_operands<E> &o, const ar_folds &h, int e)
+template <int E, bool EXACT> AR_FN ar_result ar_point(const ar_params &p, const ar_at &at, const ar_operands<E> &o, const ar_made &w, const ar_folds &h, int e, bool &odd)
 {
     ar_index i[AR_RANK];
 #pragma unroll
@@ -102,9 +113,8 @@ template <int E> AR_FN ar_result ar_point(const ar_params &p, const ar_at &at, c
     i[AR_FAST] += e * AR_STEP;
     (void)i;
     const ar_f32 v0 = o.l0.v[e];
-    const ar_i64 v1 = h.f1;
     const ar_f64 v2 = ar_cast_F32_F64(v0);
-    const ar_f64 v3 = ar_cast_I64_F64(v1);
+    const ar_f64 v3 = h.v3;
     const ar_f64 v4 = ar_SUBTRACT_F64(v2, v3);
     ar_result all;
     all = v4;
@@ -114,6 +124,14 @@ template <int E> AR_FN void ar_put(const ar_params &p, const ar_at &at, const ar
 {
     const ar_index to = 0 + at.i[0] * (ar_index)p.t0 + at.i[1];
     ar_store<ar_result, E>(p.out + to, r);
+}
+AR_FN void ar_derive1(const ar_params &p, ar_folds &h)
+{
+    (void)p;
+    (void)h;
+    const ar_i64 v1 = h.f1;
+    const ar_f64 v3 = ar_cast_I64_F64(v1);
+    h.v3 = v3;
 }
 AR_FN void ar_put_row(const ar_params &p, const ar_at &at, const ar_folds &h)
 {

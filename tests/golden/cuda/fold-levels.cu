@@ -24,6 +24,8 @@ struct ar_params {
 #define AR_LANES 32
 #define AR_CHUNKS 4
 #define AR_EVEN 1
+#define AR_RESIDENT 8
+#define AR_HELD 0
 template <int E> struct ar_operands {
     ar_vec<ar_f32, E> l0;
     ar_vec<ar_f32, E> l1;
@@ -68,8 +70,13 @@ AR_FN ar_index ar_position(const ar_params &p, const ar_at &at, int e)
 struct ar_folds {
     ar_f32 f1;
     ar_f32 f2;
+    ar_f32 v4;
 };
-#define AR_FOLDS(X) X(1) X(2)
+#define AR_FOLDS(X) X(1, ar_fold1, ar_fold2)
+#define AR_TOGETHER 2
+#define AR_MADE 0
+struct ar_made {
+};
 #include "compute/kernels/forms/running.cuh"
 struct ar_fold1 {
 typedef ar_f32 ar_value;
@@ -93,7 +100,7 @@ AR_FN ar_result ar_end(const ar_params &p, ar_state s)
 {
     return ar_cast_F64_F32(s / p.divisor1);
 }
-template <int E> AR_FN ar_value ar_point(const ar_params &p, const ar_at &at, const ar_operands<E> &o, const ar_folds &h, int e)
+template <int E> AR_FN ar_value ar_point(const ar_params &p, const ar_at &at, const ar_operands<E> &o, const ar_made &w, const ar_folds &h, int e)
 {
     ar_index i[AR_RANK];
 #pragma unroll
@@ -103,6 +110,10 @@ template <int E> AR_FN ar_value ar_point(const ar_params &p, const ar_at &at, co
     (void)i;
     const ar_f32 v0 = o.l0.v[e];
     return v0;
+}
+AR_FN void ar_give(ar_folds &h, ar_result r)
+{
+    h.f1 = r;
 }
 };
 #include "compute/kernels/forms/moments.cuh"
@@ -128,7 +139,7 @@ AR_FN ar_result ar_end(const ar_params &p, ar_state s)
 {
     return (ar_f32)(ar_moments_squares(s, p.count2) / p.divisor2);
 }
-template <int E> AR_FN ar_value ar_point(const ar_params &p, const ar_at &at, const ar_operands<E> &o, const ar_folds &h, int e)
+template <int E> AR_FN ar_value ar_point(const ar_params &p, const ar_at &at, const ar_operands<E> &o, const ar_made &w, const ar_folds &h, int e)
 {
     ar_index i[AR_RANK];
 #pragma unroll
@@ -139,10 +150,14 @@ template <int E> AR_FN ar_value ar_point(const ar_params &p, const ar_at &at, co
     const ar_f32 v0 = o.l0.v[e];
     return v0;
 }
+AR_FN void ar_give(ar_folds &h, ar_result r)
+{
+    h.f2 = r;
+}
 };
 #define AR_STORES 1
 typedef ar_f32 ar_result;
-template <int E> AR_FN ar_result ar_point(const ar_params &p, const ar_at &at, const ar_operands<E> &o, const ar_folds &h, int e)
+template <int E, bool EXACT> AR_FN ar_result ar_point(const ar_params &p, const ar_at &at, const ar_operands<E> &o, const ar_made &w, const ar_folds &h, int e, bool &odd)
 {
     ar_index i[AR_RANK];
 #pragma unroll
@@ -152,9 +167,8 @@ template <int E> AR_FN ar_result ar_point(const ar_params &p, const ar_at &at, c
     (void)i;
     const ar_f32 v0 = o.l0.v[e];
     const ar_f32 v1 = h.f1;
-    const ar_f32 v2 = h.f2;
     const ar_f32 v3 = ar_SUBTRACT_F32(v0, v1);
-    const ar_f32 v4 = ar_SQRT_F32(v2);
+    const ar_f32 v4 = h.v4;
     const ar_f32 v5 = ar_DIVIDE_F32(v3, v4);
     const ar_f32 v6 = o.l1.v[e];
     const ar_f32 v7 = ar_MULTIPLY_F32(v5, v6);
@@ -168,6 +182,14 @@ template <int E> AR_FN void ar_put(const ar_params &p, const ar_at &at, const ar
 {
     const ar_index to = 0 + at.i[0] * (ar_index)p.t0 + at.i[1];
     ar_store<ar_result, E>(p.out + to, r);
+}
+AR_FN void ar_derive1(const ar_params &p, ar_folds &h)
+{
+    (void)p;
+    (void)h;
+    const ar_f32 v2 = h.f2;
+    const ar_f32 v4 = ar_SQRT_F32(v2);
+    h.v4 = v4;
 }
 AR_FN void ar_put_row(const ar_params &p, const ar_at &at, const ar_folds &h)
 {

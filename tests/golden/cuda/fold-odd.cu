@@ -20,6 +20,8 @@ struct ar_params {
 #define AR_LANES 16
 #define AR_CHUNKS 7
 #define AR_EVEN 0
+#define AR_RESIDENT 8
+#define AR_HELD 0
 template <int E> struct ar_operands {
     ar_vec<ar_f32, E> l0;
 };
@@ -57,7 +59,24 @@ struct ar_folds {
     ar_f32 f1;
     ar_f32 f4;
 };
-#define AR_FOLDS(X) X(1) X(4)
+#define AR_FOLDS(X) X(1, ar_fold1) X(2, ar_fold4)
+#define AR_TOGETHER 1
+#define AR_MADE 2
+typedef ar_vec<ar_f32, AR_E> ar_made;
+template <int E> AR_FN ar_f32 ar_make(const ar_params &p, const ar_at &at, const ar_operands<E> &o, const ar_made &w, const ar_folds &h, int e)
+{
+    ar_index i[AR_RANK];
+#pragma unroll
+    for (int k = 0; k < AR_RANK; k++)
+        i[k] = at.i[k];
+    i[AR_FAST] += e * AR_STEP;
+    (void)i;
+    const ar_f32 v0 = o.l0.v[e];
+    const ar_f32 v1 = h.f1;
+    const ar_f32 v2 = ar_SUBTRACT_F32(v0, v1);
+    const ar_f32 v3 = ar_EXP_F32(v2);
+    return v3;
+}
 #include "compute/kernels/forms/extreme.cuh"
 struct ar_fold1 {
 typedef ar_f32 ar_value;
@@ -81,7 +100,7 @@ AR_FN ar_result ar_end(const ar_params &p, ar_state s)
 {
     return s;
 }
-template <int E> AR_FN ar_value ar_point(const ar_params &p, const ar_at &at, const ar_operands<E> &o, const ar_folds &h, int e)
+template <int E> AR_FN ar_value ar_point(const ar_params &p, const ar_at &at, const ar_operands<E> &o, const ar_made &w, const ar_folds &h, int e)
 {
     ar_index i[AR_RANK];
 #pragma unroll
@@ -91,6 +110,10 @@ template <int E> AR_FN ar_value ar_point(const ar_params &p, const ar_at &at, co
     (void)i;
     const ar_f32 v0 = o.l0.v[e];
     return v0;
+}
+AR_FN void ar_give(ar_folds &h, ar_result r)
+{
+    h.f1 = r;
 }
 };
 #include "compute/kernels/forms/running.cuh"
@@ -116,7 +139,7 @@ AR_FN ar_result ar_end(const ar_params &p, ar_state s)
 {
     return ar_cast_F64_F32(s);
 }
-template <int E> AR_FN ar_value ar_point(const ar_params &p, const ar_at &at, const ar_operands<E> &o, const ar_folds &h, int e)
+template <int E> AR_FN ar_value ar_point(const ar_params &p, const ar_at &at, const ar_operands<E> &o, const ar_made &w, const ar_folds &h, int e)
 {
     ar_index i[AR_RANK];
 #pragma unroll
@@ -124,16 +147,17 @@ template <int E> AR_FN ar_value ar_point(const ar_params &p, const ar_at &at, co
         i[k] = at.i[k];
     i[AR_FAST] += e * AR_STEP;
     (void)i;
-    const ar_f32 v0 = o.l0.v[e];
-    const ar_f32 v1 = h.f1;
-    const ar_f32 v2 = ar_SUBTRACT_F32(v0, v1);
-    const ar_f32 v3 = ar_EXP_F32(v2);
+    const ar_f32 v3 = w.v[e];
     return v3;
+}
+AR_FN void ar_give(ar_folds &h, ar_result r)
+{
+    h.f4 = r;
 }
 };
 #define AR_STORES 1
 typedef ar_f32 ar_result;
-template <int E> AR_FN ar_result ar_point(const ar_params &p, const ar_at &at, const ar_operands<E> &o, const ar_folds &h, int e)
+template <int E, bool EXACT> AR_FN ar_result ar_point(const ar_params &p, const ar_at &at, const ar_operands<E> &o, const ar_made &w, const ar_folds &h, int e, bool &odd)
 {
     ar_index i[AR_RANK];
 #pragma unroll
@@ -141,10 +165,7 @@ template <int E> AR_FN ar_result ar_point(const ar_params &p, const ar_at &at, c
         i[k] = at.i[k];
     i[AR_FAST] += e * AR_STEP;
     (void)i;
-    const ar_f32 v0 = o.l0.v[e];
-    const ar_f32 v1 = h.f1;
-    const ar_f32 v2 = ar_SUBTRACT_F32(v0, v1);
-    const ar_f32 v3 = ar_EXP_F32(v2);
+    const ar_f32 v3 = w.v[e];
     const ar_f32 v4 = h.f4;
     const ar_f32 v5 = ar_DIVIDE_F32(v3, v4);
     ar_result all;
@@ -157,6 +178,16 @@ template <int E> AR_FN void ar_put(const ar_params &p, const ar_at &at, const ar
 #pragma unroll
     for (int e = 0; e < E; e++)
         p.out[to + e * AR_STEP] = r.v[e];
+}
+AR_FN void ar_derive1(const ar_params &p, ar_folds &h)
+{
+    (void)p;
+    (void)h;
+}
+AR_FN void ar_derive2(const ar_params &p, ar_folds &h)
+{
+    (void)p;
+    (void)h;
 }
 AR_FN void ar_put_row(const ar_params &p, const ar_at &at, const ar_folds &h)
 {

@@ -7,6 +7,7 @@ typedef int ar_index;
 #define AR_UNROLL 1
 #define AR_STEP 1
 #include "compute/kernels/forms/common.cuh"
+#include "compute/kernels/forms/half.cuh"
 struct ar_params {
     alignas(8) const ar_bf16 * in0;
     alignas(8) const ar_f16 * in1;
@@ -39,7 +40,7 @@ template <int E> AR_FN ar_result ar_point(const ar_params &p, const ar_at &at, c
     const ar_bf16 v0 = o.l0.v[e];
     const ar_f32 v1 = ar_cast_BF16_F32(v0);
     const ar_f16 v2 = o.l1.v[e];
-    const ar_f32 v3 = ar_cast_F16_F32(v2);
+    const ar_f32 v3 = ar_half_f32(v2);
     const ar_f32 v4 = ar_MULTIPLY_F32(v1, v3);
     return v4;
 }

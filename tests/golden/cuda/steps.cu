@@ -22,30 +22,43 @@ struct ar_params {
 #define AR_R 1
 #define AR_PIECE 4
 #define AR_HALO 8
-#define AR_AHEAD 4
+#define AR_AHEAD 6
 #define AR_BLOCKS 8
 #define AR_WRAP_SLOW 0 /* the slowest axis wraps */
 #define AR_WRAP_Y 0
 #define AR_WRAP_X 0
 #define AR_ONCE 1
-#include "compute/kernels/forms/steps.cuh"
+#include "compute/kernels/steps/steps.cuh"
 struct ar_levels {
     ar_row<ar_f32> f0;
+};
+struct ar_paths {
+    ar_path<ar_f32> f0;
 };
 struct ar_shared {
     alignas(16) ar_f32 q0[AR_AHEAD][AR_WIDTH], s0[AR_WIDTH];
 };
-AR_FN void ar_bring(const ar_params &p, const ar_span &s, ar_shared &shared, int slot, ar_index n)
+AR_FN void ar_bring(const ar_window &s, ar_shared &shared, int slot, const ar_paths &w)
 {
-    ar_bring_row(shared.q0[slot], p.in0 + n * (ar_index)p.s0_0, s);
+    ar_bring_pieces(shared.q0[slot], w.f0.from, s);
 }
 AR_FN void ar_take(const ar_shared &shared, int slot, ar_levels &c)
 {
     ar_take_row(c.f0, shared.q0[slot]);
 }
-AR_FN void ar_put(const ar_params &p, const ar_span &s, const ar_shared &shared, ar_index n)
+AR_FN void ar_put(const ar_params &p, const ar_window &s, const ar_shared &shared, bool whole, ar_paths &w)
 {
-    ar_put_row(p.out0 + n * (ar_index)p.s0_0, shared.s0, s);
+    ar_put_pieces(w.f0.to, shared.s0, s, whole);
+    w.f0.to += (ar_index)p.s0_0;
+}
+AR_FN void ar_begin(const ar_params &p, const ar_window &s, ar_index from, ar_index to, ar_paths &w)
+{
+    w.f0.from = p.in0 + from * (ar_index)p.s0_0 + s.in;
+    w.f0.to = p.out0 + to * (ar_index)p.s0_0 + s.out;
+}
+AR_FN void ar_forward(const ar_params &p, ar_index rows, ar_paths &w)
+{
+    w.f0.from += rows * (ar_index)p.s0_0;
 }
 AR_FN void ar_bend(bool front, bool back, ar_levels &a, const ar_levels &b, ar_levels &c)
 {
@@ -87,4 +100,4 @@ AR_FN void ar_step(const ar_params &p, const ar_span &s, ar_index n, const ar_le
         to.f0.v[e + 1] = v14;
     }
 }
-#include "compute/kernels/forms/steps2d.cuh"
+#include "compute/kernels/steps/steps2d.cuh"

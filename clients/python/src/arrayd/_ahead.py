@@ -23,6 +23,7 @@ import numpy as np
 from ._dtypes import cast, kind
 from ._flow import Flow
 from ._graph import Node, detached, number_of, stored
+from ._kept import Habits
 from ._loops import LONGEST, Carried, Stream, last_step, leaf_key, numbers_of, text_of
 from ._numbers import unwired
 
@@ -32,7 +33,8 @@ LOOKS = 4 * CYCLE + 1
 FEW = 16  # numbers of a look
 FIRST = 4  # steps ahead, at first
 MOST = 128
-MANY = 1000  # operations of a look: of more the request is the least
+MANY = 3000  # operations of a look: of more the request is the least
+HABITS = 256  # looks of one thread's that these are remembered of
 TAIL = 16  # operations of a look that come after its steps
 SECONDS = 0.1  # that steps ahead may take: perhaps nobody wants them
 LONG = 1000  # looks after which steps are run ahead again, at most, where they were in vain
@@ -48,13 +50,13 @@ class Look:
     __slots__ = ("number", "at", "form", "attrs", "args", "refs", "has")
 
     def __init__(self, among: "Deque[Look]", number: int, at: int, form: Form, nodes: List[Node], args: List[List[Any]],
-                 attrs: List[Dict[str, Any]]):
+                 attrs: List[Dict[str, Any]], habits: Habits):
         self.number = number
         self.at, self.form = at, form  # equal for looks that are the same: where the number is, and what the operations are
         self.attrs = attrs
         self.args = args  # of each operation: a place in the look; looks back, and a place there; or what else it is of, which may go
         self.refs = [weakref.ref(n) for n in nodes]
-        have = Have(among, number)
+        have = Have(among, number, habits)
         self.has = weakref.ref(have)
         for k, n in enumerate(nodes):
             n.look, n.at_look = have, k
@@ -63,10 +65,11 @@ class Look:
 class Have:
     """What the operations of a look have, as long as there are any: whose look it is, and the run that foresaw it."""
 
-    __slots__ = ("among", "number", "what", "__weakref__")
+    __slots__ = ("among", "number", "habits", "what", "__weakref__")
 
-    def __init__(self, among: "Deque[Look]", number: int):
+    def __init__(self, among: "Deque[Look]", number: int, habits: Habits):
         self.among, self.number = among, number  # one thread's looks, and which of them
+        self.habits = habits
         self.what: Any = None
 
 
@@ -120,6 +123,7 @@ class Ahead(local):
         self._run: "Optional[weakref.ref[Run]]" = None  # the last steps' operations have it: it goes with them
         self._next: "Optional[weakref.ref[Next]]" = None
         self.forms: List[Tuple[int, Form]] = []  # of the last run
+        self._habits: Dict[int, Habits] = {}
         self.refused: Optional[Form] = None  # of whose steps none is run ahead any more
         self.steps = FIRST
         self.run_ahead, self.unseen = 0, 0  # looks of the last run, and how many of them have not been made; the run itself may have gone
@@ -235,7 +239,7 @@ class Ahead(local):
         number = looks[-1].number + 1 if looks else 0
         for before in list(looks)[:-CYCLE - 1:-1]:
             if len(before.form) == len(nodes) and nodes[before.at] is node and self._is_again(before, nodes, number):
-                return Look(looks, number, before.at, before.form, nodes, before.args, before.attrs)
+                return Look(looks, number, before.at, before.form, nodes, before.args, before.attrs, self._habits_of(nodes))
         place = {n: k for k, n in enumerate(nodes)}
         reach = self._reach(len(nodes))
         form: List[Any] = []
@@ -257,7 +261,13 @@ class Ahead(local):
                     of.append(a if a.op == "const" else weakref.ref(a))
             form.append(tuple(keys))
             args.append(of)
-        return Look(looks, number, place[node], tuple(form), nodes, args, [n.attrs for n in nodes])
+        return Look(looks, number, place[node], tuple(form), nodes, args, [n.attrs for n in nodes], self._habits_of(nodes))
+
+    def _habits_of(self, nodes: List[Node]) -> Habits:
+        """The same for looks that are much the same: it need not be of the same arrays."""
+        if len(self._habits) >= HABITS:
+            self._habits.clear()
+        return self._habits.setdefault(hash(tuple([(n.op, n.shape) for n in nodes])), Habits())
 
     def _reach(self, operations: int) -> int:
         """How far back what a step uses may be: two steps, as far as one can tell by the looks of many operations."""

@@ -25,7 +25,7 @@ from ._graph import Node
 from ._jobs import Absence, Events, JobFailed, JobStatus, StepsBar
 from ._lease import Lease
 from ._namespace import Bound, Ref
-from ._replies import INFO, JOB
+from ._replies import INFO, JOB, SESSION
 from ._requests import Response, Steps
 
 T = TypeVar("T")
@@ -463,7 +463,7 @@ class AsyncClient(Calls):
 
 
 def aconnect(url: Optional[str] = None, token: Optional[str] = None, *, timeout: Optional[float] = None,
-             context: Optional[ssl.SSLContext] = None, connections: int = 16) -> "Opening[AsyncClient]":
+             context: Optional[ssl.SSLContext] = None, session: Optional[str] = None, connections: int = 16) -> "Opening[AsyncClient]":
     """An asynchronous client: `async with arrayd.aconnect(url) as xp:`, or `xp = await arrayd.aconnect(url)`.
 
     The arguments are those of `connect`; `connections` is the number of requests that can be under way at the same time; further ones wait.
@@ -477,10 +477,11 @@ def aconnect(url: Optional[str] = None, token: Optional[str] = None, *, timeout:
         else:
             from ._local import reached
             transport = await asyncio.to_thread(reached, make, token)
-        client = AsyncClient(transport, "", None, "transport")
+        client = AsyncClient(transport, "", session, "transport")
         try:
             info = await client.info()
-            client.device = client._device_of(info, None)
+            of = (await client._await(client._asking("GET", f"/v1/sessions/{session}"))).json(SESSION) if session else None
+            client.device = client._device_of(info, of)
             transport.started = info.get("process", {}).get("started")
         except BaseException:
             await transport.close()

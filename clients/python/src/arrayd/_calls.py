@@ -158,6 +158,8 @@ class Calls(Namespace):
         value: Dict[str, Any] = {"quotas": changed} if changed else {}
         if weight is not None or "weight" in reset:
             value["weight"] = weight
+        if not value:
+            raise ValueError("there is nothing to change: give a weight, quotas, or what is to be reset")
         return self._carry(self._answered("PATCH", f"/v1/admin/principals/{_name(principal)}", value))
 
     def delete_function(self, name: str) -> Any:

@@ -319,30 +319,31 @@ def last_made() -> Optional[Client]:
 
 
 def connect(url: Optional[str] = None, token: Optional[str] = None, *, timeout: Optional[float] = None,
-            context: Optional[ssl.SSLContext] = None) -> Client:
+            context: Optional[ssl.SSLContext] = None, session: Optional[str] = None) -> Client:
     """Connects to the daemon at http://host:port, https://host:port or unix:/path. Without an address: to that of the environment's
     ARRAYD_URL, or else the one that answers at http://127.0.0.1:7411 or unix:/run/arrayd/arrayd.sock, or else, if no token is given,
     to one of this process' own (`local`).
 
     `token` is the bearer token of an account (by default that of the environment's ARRAYD_TOKEN, if set). `timeout` is the number of seconds that
-    a request may take without any byte being transferred (by default unlimited). `context` sets what TLS trusts. Raises ConnectionLost if
-    the daemon cannot be reached, Denied if it does not accept the token, BadReply if the server is not arrayd.
+    a request may take without any byte being transferred (by default unlimited). `context` sets what TLS trusts. `session` is the id of
+    a session that there is, which close() leaves; without it the one named default is used. Raises ConnectionLost if the daemon cannot be
+    reached, Denied if it does not accept the token, NotFound if there is no such session, BadReply if the server is not arrayd.
     """
     def make(url: str) -> Transport:
         return Transport(url, token or os.environ.get("ARRAYD_TOKEN"), timeout, context)
 
     if url is not None:
-        return opened(make(url))
+        return opened(make(url), session)
     from ._local import reached
-    return opened(reached(make, token))
+    return opened(reached(make, token), session)
 
 
-def opened(transport: Transport) -> Client:
+def opened(transport: Transport, session: Optional[str] = None) -> Client:
     """Its client, once the daemon has answered."""
-    client = Client(transport, None, "transport")
+    client = Client(transport, session, "transport")
     try:
         info = client.info()
-        client._device = client._device_of(info, None)
+        client._device = client._device_of(info, client._ask("GET", f"/v1/sessions/{session}").json(SESSION) if session else None)
         transport.started = info.get("process", {}).get("started")
     except BaseException:
         transport.close()

@@ -14,25 +14,23 @@ from . import _config, _flow
 from ._ahead import Ahead, Next, Ran, Start, is_few, together
 from ._dtypes import DType, bytes_of, cast, from_bytes, name_of
 from ._endpoint import Endpoint
-from ._errors import ENDED, ArraydError, BadValue, Busy, ConnectionLost, OutOfMemory, ended_early
+from ._errors import ENDED, ArraydError, BadValue, ConnectionLost, ended_early
 from ._flow import Flow
 from ._graph import Handle, Node, Shape, Written, describe, forget_the_dead, number_of, postorder, stored, union
-from ._kept import met_again, picked_again, settled_by
-from ._known import follows
+from ._keeping import keep, place_together
+from ._kept import picked_again
+from ._known import follows, take_numbers
 from ._loops import WORTH, Body, Carried, Loop, Segment, Stream, apart, explained, last_step, may_repeat, numbers_of, operations, segments
 from ._numbers import unwired
 from ._releases import Releases
 from ._replies import JOB, MADE, VALUE
 from ._requests import OCTETS, Request, Response, Steps, ask
-from ._statements import Statements
 from ._stream import Packed, Piece, Writer, beside, halves, kept, of_use, packs, pieces, stream, wants
 from ._transfers import code_of_user
 from ._turns import turns
 
 SMALL = 1 << 16  # bytes: such results come with the reply and are kept here
-TOGETHER = 4 << 20  # bytes that are given in one request at most: statements copy their results, which takes longer than a request beyond
 BRIEF = 1 << 28  # bytes that the operations of a program make in all: of fewer its end is waited for with its beginning
-LOOKED_AT = 32  # kept arrays, whether they can go, at a time
 TINY = 1 << 12  # bytes: of such an array all elements are fetched where one is asked for, of a small one where a second is
 
 
@@ -45,7 +43,7 @@ class Engine:
         self.ahead = None if endpoint.alone is None else Ahead()
         self.period = 0  # operations of a step of the last loop: the next is the same one, perhaps
         self.flow: Optional[Flow] = None  # of a client whose threads wait
-        self._kept: "Deque[weakref.ref[Node]]" = deque()  # whose memory may have to go by computing others
+        self.kept: "Deque[weakref.ref[Node]]" = deque()  # whose memory may have to go by computing others
         self._unwritten: "List[weakref.ref[Node]]" = []  # assignments to parts of arrays that have not been sent
 
     @property
@@ -111,10 +109,10 @@ class Engine:
         counted: Set[Node] = set()
         while True:
             order = postorder(node)
-            if self.flow is not None and self.flow.has(order):
-                self.flow.wait()
+            if self.waited_for(order):
                 continue
-            if self._endpoint.writing is not None and self._endpoint.writing.waits_for(order):
+            if take_numbers(order):
+                follows(node)
                 continue
             of = picked_again(order, counted, SMALL)
             if of is not None:
@@ -130,13 +128,20 @@ class Engine:
                     continue
             if keeps:
                 keeps = False
-                if (yield from self.keep(order, given)):  # a number itself comes with it
+                if (yield from keep(self, order, given)):  # a number itself comes with it
                     continue
             missing = [n for n in order if not n.args and n.handle is None and n.op != "const"]
             if not missing:
                 return Written(order)
             for leaf in missing:
                 yield from self.place(leaf)
+
+    def waited_for(self, order: List[Node]) -> bool:
+        """Whether some of an expression was being computed elsewhere, and now has been."""
+        if self.flow is not None and self.flow.has(order):
+            self.flow.wait()
+            return True
+        return self._endpoint.writing is not None and self._endpoint.writing.waits_for(order)
 
     def explain(self, node: Node) -> str:
         """How it would be computed, for people."""
@@ -242,6 +247,7 @@ class Engine:
         """Those that are still to be computed, now that what they are computed of is on the server, some of it packed."""
         packed: Dict[Node, Packed] = {}
         while True:  # other threads compute some of it meanwhile
+            take_numbers([a for n in nodes for a in n.args])
             part = [n for n in nodes if n.args]
             leaves = {a: None for n in part for a in n.args if not a.args and a.handle is None and a.op != "const" and a not in packed}
             if not leaves:
@@ -261,6 +267,8 @@ class Engine:
             for name, n in piece.results.items():
                 if n.shape:
                     n.set_handle(self.own(results[name]))
+                elif n.came is True:
+                    n.came = cast(unwired(results[name]["value"]), n.dtype)
                 else:
                     n.set_value(cast(unwired(results[name]["value"]), n.dtype))
             for n, _ in piece.order:
@@ -276,6 +284,8 @@ class Engine:
 
     def settle_loop(self, loop: Loop, nodes: List[Node]) -> Steps[Optional[Dict[str, Any]]]:
         """Runs it as a program, on copies of what it begins with: its job's status. None where that cannot be, and nothing has changed then."""
+        if not all(n.args for n in nodes[loop.start:loop.end]):  # another thread has computed some of it meanwhile
+            return None
         step, reads, others = last_step(loop, nodes)
         try:
             numbers = numbers_of(loop, nodes)
@@ -304,6 +314,7 @@ class Engine:
         """A program whose body are the operations of `step`, which begins with what was `before`: the memory of what it carries, and its
         job, which has ended. The values of `record`, of `every` so many steps, are the job's records of the same order. `numbers`: see
         `numbers_of`. None where there is no such program."""
+        yield from place_together(self, [n for n in (*others, *before.values()) if n.shape])
         for n in others:
             yield from (self.place(n) if n.shape else self.fetched(n))
         if any(not n.args for n in step):
@@ -393,75 +404,6 @@ class Engine:
         for n, _ in written.order:
             n.met = True
         return r
-
-    def keep(self, order: List[Node], given: bool) -> Steps[bool]:
-        """Computes what is met again in an expression, given as its nodes in postorder (see `_kept.py`), and what lets go of what was
-        kept so. Whether it has changed."""
-        nodes = met_again(order, given)
-        if not nodes:
-            return False
-        try:
-            inside = set(order)
-            for ref in self._oldest():
-                kept = ref()
-                ends = [] if kept is None else settled_by(kept, inside, set(nodes))
-                if ends is None:
-                    self._kept.append(ref)
-                else:
-                    nodes += [end for end in ends if end not in nodes]
-                del kept
-            yield from self.give(nodes + [order[-1]] if given and not order[-1].shape else nodes)
-        except ConnectionLost:
-            raise
-        except ArraydError:  # no memory for it, say: then it is computed again, and what is wrong with the expression itself is said of that
-            pass
-        return True
-
-    def _oldest(self) -> "List[weakref.ref[Node]]":
-        """Some of what was kept, which is looked at."""
-        some: "List[weakref.ref[Node]]" = []
-        with contextlib.suppress(IndexError):  # another thread may take them, too
-            while len(some) < LOOKED_AT:
-                some.append(self._kept.popleft())
-        return some
-
-    def give(self, nodes: List[Node]) -> Steps[None]:
-        """Computes each of them for itself, in this order, and nothing in them. Where a number is among them, which is waited for, and
-        they are not large, that is one request."""
-        if len(nodes) > 1 and any(not n.shape for n in nodes) and sum(n.nbytes for n in nodes) <= TOGETHER:
-            for leaf in union(nodes):
-                if not leaf.args and leaf.handle is None and leaf.op != "const":
-                    yield from self.place(leaf)
-            together = Statements.of([n for n in nodes if n.args])
-            if together is not None:
-                with contextlib.suppress(BadValue, Busy, OutOfMemory):  # some of it may go, and what is wrong is said of its own place
-                    yield from self.give_together(together)
-        for n in nodes:
-            if not n.args:  # done
-                continue
-            written = yield from self.request_of(n, keeps=False)
-            if not n.args:
-                continue
-            if n.shape:
-                self.placed(n, (yield from self.evaluate(written)).json(MADE))
-            else:
-                n.set_value(from_bytes((yield from self.evaluate(written, OCTETS)), n.shape, n.dtype))
-
-    def give_together(self, together: Statements) -> Steps[None]:
-        form = {"results": {name: {"value": VALUE} if n.shape == () else MADE for name, n in together.results.items()}}
-        results = (yield self.ask("POST", "/v1/evaluate", together.request)).json(form)["results"]
-        for n, _ in together.order:
-            n.met = True
-        for name, n in together.results.items():
-            if n.shape:
-                self.placed(n, results[name])
-            else:
-                n.set_value(cast(unwired(results[name]["value"]), n.dtype))
-
-    def placed(self, node: Node, metadata: Dict[str, Any]) -> None:
-        """It is kept, by this handle."""
-        node.set_handle(self.own(metadata))
-        self._kept.append(weakref.ref(node))
 
     def fetch(self, node: Node) -> Steps["np.ndarray[Any, Any]"]:
         """The values, in memory of this process (read-only where they are kept)."""

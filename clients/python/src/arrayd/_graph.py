@@ -93,7 +93,7 @@ _numbers = itertools.count()
 
 
 class Node:
-    __slots__ = ("op", "args", "attrs", "shape", "dtype", "value", "handle", "users", "key", "picked", "look", "at_look", "met", "number", "line", "__weakref__")
+    __slots__ = ("op", "args", "attrs", "shape", "dtype", "value", "handle", "users", "key", "picked", "look", "at_look", "met", "came", "number", "line", "__weakref__")
     # compared and hashed by identity
 
     op: str
@@ -111,6 +111,7 @@ class Node:
         self.look: Any = None  # that it was made for, and where in that: see `_ahead.py`
         self.at_look = 0
         self.met = False  # it has been computed, as a part of others: see `_kept.py`
+        self.came: Any = None  # a number's value, which came with another's: it is taken when it is needed; True: it is to come
         self.users: Any = []  # weak references
         me = weakref.ref(self)
         for a in args:

@@ -16,6 +16,7 @@ from . import _dtypes as dt
 from ._errors import BadReply
 from ._graph import Node, stored
 from ._indexing import Basic, basic_index
+from ._labels import SAME, Labels
 from ._numbers import wire
 from ._replies import PLACE
 from ._requests import OCTETS, Request, Steps
@@ -26,7 +27,7 @@ ORDER = "buifc"  # of kinds of dtypes: values go into those of the same kind and
 Self = TypeVar("Self", bound="Held")
 
 
-class Held:
+class Held(Labels):
     """A part of `Array`. With an asynchronous client all of it is awaited, `location` too."""
 
     __slots__ = ()
@@ -130,11 +131,14 @@ class Held:
         yield self._base._asked("PATCH", "", {"location": location})
         return self
 
-    def patch(self, *, name: Optional[str] = None, read_only: Optional[bool] = None, boundary: Any = None, spacing: Any = None) -> Any:
-        """Gives it a name, refuses writes to it (or allows them again), sets its boundary and spacing. An array with a name is shared:
-        see `save`, which makes a copy. Returns self."""
+    def patch(self, *, name: Optional[str] = None, read_only: Optional[bool] = None, boundary: Any = None, spacing: Any = None,
+              attrs: Any = SAME, dims: Any = SAME, units: Any = SAME, coords: Any = SAME) -> Any:
+        """Gives it a name, refuses writes to it (or allows them again), sets its boundary and spacing, and what is said of it: `attrs` and
+        `coords` by name, names of axes and a unit, of which None removes one or all. A coordinate is an array, or (dims, array) where its
+        axes have not its name; it is shared from then on, as an array with a name is: see `save`, which makes a copy. Returns self."""
         changes = {"name": name, "read_only": read_only, "boundary": boundary, "spacing": spacing}
-        return self._client._carry(self._patching({k: json_of(v) for k, v in changes.items() if v is not None}))
+        given = {k: json_of(v) for k, v in changes.items() if v is not None}
+        return self._client._carry(self._labelling(attrs, dims, units, coords, given))
 
     def _patching(self: Self, changes: Dict[str, Any]) -> Steps[Self]:
         yield from self._owning(True)

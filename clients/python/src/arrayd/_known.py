@@ -32,6 +32,16 @@ def follows(n: Node) -> bool:
         return _follows(n)
 
 
+def take_numbers(nodes: List[Node]) -> bool:
+    """Of these, takes the numbers that have come. Whether there were any."""
+    come = [n for n in nodes if n.came is not None and n.came is not True and n.args]
+    for n in come:
+        if n.args:  # may be there twice
+            n.set_value(n.came)
+        n.came = None
+    return bool(come)
+
+
 def _follows(n: Node) -> bool:
     if n.value is not None:
         return True

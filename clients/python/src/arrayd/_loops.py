@@ -16,6 +16,8 @@ import itertools
 from collections import Counter
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
+import numpy as np
+
 from ._dtypes import name_of
 from ._graph import Node, detached
 from ._statements import call_text
@@ -95,6 +97,7 @@ class Stream:
     def __init__(self, nodes: List[Node], period: int = 0):
         self.nodes, self._period = nodes, period
         self._loops: Optional[List[Loop]] = None
+        self._keys: "Optional[np.ndarray[Any, Any]]" = None  # of all, once they are known
         self.place: Places = {n: k for k, n in enumerate(nodes)}
         self.last = [*range(len(nodes))]  # where each is used for the last time
         for k, n in enumerate(nodes):
@@ -103,8 +106,8 @@ class Stream:
                 if at is not None:
                     self.last[at] = k
 
-    def _keys(self, begin: int) -> List[int]:
-        """From there on: equal for what may be the same operation in another step (`alike`)."""
+    def _keys_from(self, begin: int) -> List[int]:
+        """From there on: equal for what may be the same operation in another step (`again`)."""
         numbers: Dict[Any, int] = {}
         leaves: Dict[Node, int] = {}
         keys = []
@@ -120,6 +123,8 @@ class Stream:
                     of.append(key)
             whole = n.op, n.shape, n.dtype, (*of,), text_of(n.attrs)
             keys.append(numbers.setdefault(whole, len(numbers)))
+        if begin == 0:
+            self._keys = np.array(keys, np.int64)
         return keys
 
     def again(self, k: int, p: int) -> bool:
@@ -151,7 +156,7 @@ class Stream:
     def _periods(self, begin: int) -> List[int]:
         seen: Dict[Tuple[int, ...], int] = {}
         found: "Counter[int]" = Counter()
-        keys = self._keys(begin)
+        keys = self._keys_from(begin)
         for k in range(2, len(keys)):
             three = (keys[k - 2], keys[k - 1], keys[k])
             before = seen.get(three)
@@ -160,17 +165,28 @@ class Stream:
             seen[three] = k
         return [p for p, n in found.most_common(PERIODS) if n >= LEAST - 1]
 
+    def _likely(self, p: int) -> Iterator[Tuple[int, int]]:
+        """Where `runs` may be, as far as the keys tell: all of it where they are not known yet."""
+        if self._keys is None:
+            yield p, len(self.nodes)
+            return
+        others = np.flatnonzero(self._keys[p:] != self._keys[:-p]) + p
+        begins, ends = np.concatenate(([p], others + 1)), np.concatenate((others, [len(self.nodes)]))
+        for i in np.flatnonzero(ends - begins >= max(1, p * (LEAST - 2))):
+            yield int(begins[i]), int(ends[i])
+
     def runs(self, p: int) -> List[Tuple[int, int]]:
         """Where the stream is the same as `p` before it, for several steps."""
         runs = []
-        again, begin = self.again, p
-        for k in range(p, len(self.nodes)):
-            if not again(k, p):
-                if k - begin >= p * (LEAST - 2):
-                    runs.append((begin, k))
-                begin = k + 1
-        if len(self.nodes) - begin >= max(1, p * (LEAST - 2)):
-            runs.append((begin, len(self.nodes)))
+        again, least = self.again, max(1, p * (LEAST - 2))
+        for begin, end in self._likely(p):
+            for k in range(begin, end):
+                if not again(k, p):
+                    if k - begin >= least:
+                        runs.append((begin, k))
+                    begin = k + 1
+            if end - begin >= least:
+                runs.append((begin, end))
         return runs
 
     def carried_bytes(self, begin: int, end: int) -> List[int]:

@@ -1,6 +1,7 @@
 """What NumPy's arrays have as methods, beside operators and indexing: most of them call the namespace's functions."""
 from __future__ import annotations
 
+import builtins
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Sequence, Tuple, TypeVar
 
 import numpy as np
@@ -181,9 +182,11 @@ class Methods:
         """`value` everywhere."""
         self[...] = value  # type: ignore[index]
 
-    def view(self: Self, *dtype: Any) -> Self:
-        if dtype and not all(isinstance(t, type) and issubclass(t, Methods) or np.dtype(t) == self.dtype for t in dtype):
-            raise TypeError("a view has the array's dtype: astype(dtype) converts the values")
+    def view(self: Self, dtype: Any = None, type: Any = None) -> Self:  # noqa: A002
+        for t in (dtype, type):
+            if t is not None and not (isinstance(t, builtins.type) and issubclass(t, Methods)) and np.dtype(t) != self.dtype:
+                raise TypeError(f"a view has the array's dtype, {dt.name_of(self.dtype)}, not {np.dtype(t)}: x.astype(dtype) converts the values, and "
+                                "xp.asarray(numpy.asarray(x).view(dtype)) is a copy with the same bits")
         return self[...]  # type: ignore[index,no-any-return]
 
     def round(self: Self, decimals: int = 0, out: Any = None) -> Self:
@@ -263,6 +266,11 @@ class Methods:
     def strides(self) -> Tuple[int, ...]:
         """As NumPy's view of an array in C order would have them."""
         return tuple(s * self.dtype.itemsize for s in self._ghost.strides)
+
+    @strides.setter
+    def strides(self, strides: Any) -> None:
+        raise AttributeError("strides cannot be set: take a slice, as x.reshape(-1)[::n+1] for the diagonal of n by n elements, or np.einsum('ii->i', x), "
+                             "sliding_window_view(x, n) for windows, or np.broadcast_to(x, shape) for repetitions")
 
     @property
     def base(self) -> Any:

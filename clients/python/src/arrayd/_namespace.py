@@ -16,6 +16,7 @@ from ._ns_exchange import Exchange
 from ._ns_host import Host
 from ._ns_inspection import Inspection
 from ._ns_own import Own
+from ._labels import of_xarray
 from ._numbers import unwired, wire
 from ._replies import ARRAY, ARRAYS, JOB, MADE, OBJECT, RESULT, SESSION
 from ._requests import Response, Steps, segment
@@ -37,6 +38,11 @@ class Namespace(Own, Protocols, Inspection, Exchange):
     @property
     def __name__(self) -> str:
         return "arrayd"
+
+    def from_xarray(self, a: Any, name: Optional[str] = None) -> Any:
+        """The array of an `xarray.DataArray`: values, names of axes, attributes, the unit, and coordinates that are numbers, as arrays that
+        remain on the server. `x.to_xarray()` makes one again. Waits for the server."""
+        return self._carry(of_xarray(self, a, name))
 
     # --- requests ---
 
@@ -81,10 +87,13 @@ class Namespace(Own, Protocols, Inspection, Exchange):
             x = self.asarray(x)
         segment(name)
         node = self._check(x)._node
+        said = (yield from x._said()) if x._stays else {}
         if node.handle is None and node.value is not None:
             m = yield from self._engine.upload(node.value, node.dtype, name)
         else:
             m = (yield from self._engine.evaluate((yield from self._engine.request_of(node, False)), name=name)).json(MADE)
+        if said:
+            yield from self._asking("PATCH", f"/v1/arrays/{m['id']}", said)
         return self._wrap(stored(Handle(m["id"], name), node.shape, node.dtype), shared=True)
 
     def _uploading(self, value: "np.ndarray[Any, Any]", dtype: dt.DType) -> Steps[Array]:

@@ -14,6 +14,7 @@ from ._base import Base
 from ._engine import SMALL
 from ._graph import create
 from ._indexing import broadcasts
+from ._labels import SAME
 from ._numbers import wire
 from ._spelling import spelled
 
@@ -23,8 +24,12 @@ Extents = Union[int, Tuple[int, ...]]
 
 class Creation(Base):
     def asarray(self, a: Any, dtype: Any = None, order: Optional[str] = None, *, device: Any = None, copy: Optional[bool] = None,
-                like: Any = None) -> Array:
-        """An array of values of this process, or of an array. Small ones are uploaded when the server first needs them."""
+                like: Any = None, attrs: Any = SAME, dims: Any = SAME, units: Any = SAME, coords: Any = SAME) -> Array:
+        """An array of values of this process, or of an array. Small ones are uploaded when the server first needs them; with `attrs`, `dims`,
+        `units` or `coords` (see `Array.patch`) at once."""
+        if any(v is not SAME for v in (attrs, dims, units, coords)):
+            labelled: Array = self._run(self.asarray(a, dtype, order, device=device, copy=copy)._labelling(attrs, dims, units, coords))
+            return labelled
         self._check_device(device)
         t = None if dtype is None else dt.dtype_of(dtype)
         if isinstance(a, Array):

@@ -93,6 +93,17 @@ def of_use(nodes: List[Node], needed: Set[Node]) -> List[Node]:
     return [n for n in nodes if n in used]
 
 
+def share(nodes: List[Node], wanted: Set[Node]) -> bool:
+    """Whether two of those that are wanted are made of the same operation, of these, that is not wanted itself."""
+    of: Dict[Node, Node] = {}
+    for n in reversed(nodes):
+        whose = n if n in wanted else of.get(n, n)
+        for a in n.args:
+            if a.args and a not in wanted and of.setdefault(a, whose) is not whose:
+                return True
+    return False
+
+
 def kept(nodes: List[Node], root: Node) -> Tuple[Set[Node], Set[Node]]:
     """Of a stream: what is to be kept when it has been computed, and what else may be asked for again, and is then computed anew. Kept
     are the root, and what would be computed again although it is no mere rearrangement: arrays that were written to, and what has

@@ -6,6 +6,7 @@
     _streams     .npy files in and out, block by block, and how far that is
     _arrays      put get ls rm info
     _eval        eval
+    _show        show; _screen knows what the terminal draws, _pixels draws it
     _run         run; _program reads what is run
     _sample      what top shows, as data; _top shows it
     _complete    what a shell is offered; completion.* are the shells' parts

@@ -1,17 +1,18 @@
 """put, get, ls, rm, info."""
 from __future__ import annotations
 
+import argparse
 import fnmatch
 import json
 import math
 import os
 import re
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from .._bar import count, human
 from .._errors import ArraydError
 from .._replies import ABOUT, ARRAY, LISTED, OBJECT
-from .._requests import OCTETS, Request
+from .._requests import OCTETS, Request, Response
 from ._context import Context, Failure, complain, table
 from ._formats import KNOWN, members, read_csv, suffix_of, write_csv
 from ._streams import NPY, Output, download, itemsize, upload
@@ -80,10 +81,10 @@ def get(context: Context) -> int:
     suffix = "" if args.raw or path == "-" else suffix_of(path)
     if suffix not in ("", ".npy", ".csv", ".png") and not os.path.exists(path):
         raise Failure(f"get: {path}: the suffix {suffix} is not supported: get writes .npy, .csv and .png files and, with --raw, bare elements", 2)
-    asked = {k: str(v) for k, v in (("cmap", args.cmap), ("lo", args.lo), ("hi", args.hi), ("percentiles", args.percentiles), ("width", args.width),
-                               ("height", args.height), ("pool", args.pool), ("bar", "true" if args.bar else None)) if v is not None}
+    asked = picture_options(args)
     if suffix == ".png":
-        return _picture(context, path, asked)
+        save_picture(context, path, picture(context, args.ref, asked, args.slice))
+        return 0
     if asked:
         raise Failure(f"get: --{next(iter(asked))} is for pictures, .png files", 2)
     if suffix == ".csv":
@@ -102,15 +103,25 @@ def get(context: Context) -> int:
     return 0
 
 
-def _picture(context: Context, path: str, asked: Dict[str, Any]) -> int:
-    args = context.args
-    r = context.transport.send(Request("GET", path_of(args.ref, "/data", index=args.slice, **asked), accept="image/png", headers=context.headers))
+def picture_options(args: argparse.Namespace) -> Dict[str, str]:
+    """What is asked for of a picture."""
+    return {k: str(v) for k, v in (("cmap", args.cmap), ("lo", args.lo), ("hi", args.hi), ("percentiles", args.percentiles), ("width", args.width),
+                                   ("height", args.height), ("pool", args.pool), ("bar", "true" if args.bar else None)) if v is not None}
+
+
+def picture(context: Context, ref: str, asked: Dict[str, str], index: Optional[str] = None) -> Response:
+    """The reply that is a PNG file."""
+    r = context.transport.send(Request("GET", path_of(ref, "/data", index=index, **asked), accept="image/png", headers=context.headers))
     if not r.body.startswith(b"\x89PNG\r\n\x1a\n"):
         raise Failure("the reply is not a picture: it may have come from something else than an arrayd daemon")
+    return r
+
+
+def save_picture(context: Context, path: str, r: Response) -> None:
     with Output(path) as f:
         f.write(r.body)
-    context.say(f"{path}: {human(len(r.body))}")
-    return 0
+    if path != "-":
+        context.say(f"{path}: {human(len(r.body))}")
 
 
 def _nbytes(context: Context) -> int:
@@ -227,14 +238,28 @@ def info(context: Context) -> int:
 def _described(m: Dict[str, Any]) -> str:
     lines = []
     for key, value in m.items():
+        if key in ("attrs", "coords") and isinstance(value, dict):
+            lines += [(key, "")] + [("  " + json.dumps(k)[1:-1], _said(v)) for k, v in value.items()]
+            continue
+        if key == "dims" and isinstance(value, list):
+            value = ", ".join("-" if name is None else json.dumps(name)[1:-1] for name in value)
         if value is None or value == [] or key in ("size", "offset") and not value:
             continue
         if key == "nbytes":
             value = f"{value} ({human(value)})"
+        elif key == "units":  # others' words, too
+            value = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(value))
         elif isinstance(value, bool):
             value = "yes" if value else "no"
         elif isinstance(value, (list, dict)):
             value = json.dumps(value)
         lines.append((key.replace("_", " "), str(value)))
     width = max(len(k) for k, _ in lines) + 2
-    return "\n".join(k.ljust(width) + v for k, v in lines)
+    return "\n".join((k.ljust(width) + v).rstrip() for k, v in lines)
+
+
+def _said(v: Any) -> str:
+    """An attribute, or a coordinate, on one line: what others have written must not move the cursor."""
+    if isinstance(v, dict) and set(v) == {"array", "dims"}:
+        return f"{v['array']} ({', '.join(json.dumps(name)[1:-1] for name in v['dims'])})"
+    return json.dumps(v)[1:-1] if isinstance(v, str) else json.dumps(v)

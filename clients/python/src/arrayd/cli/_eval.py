@@ -13,6 +13,7 @@ from .._numbers import unwired
 from .._replies import MADE, OBJECT, RESULT
 from .._requests import Request, ask
 from ._context import Context, Failure
+from ._formats import check_npy
 from ._streams import NPY, download
 from ._values import bound, explained
 
@@ -25,15 +26,10 @@ def evaluate(context: Context) -> int:
     args = context.args
     if args.index is not None and args.out is None:
         raise Failure("eval: --index is the region of --out's array", 2)
+    if args.output is not None:
+        check_npy("eval", args.output)
     expr = sys.stdin.read().strip() if args.expr == "-" else args.expr
-    body: Dict[str, Any] = {"expr": expr}
-    places: Places = {"/expr": ("", expr)}
-    if args.let:
-        body["let"] = [[n, text] for n, text in args.let]
-        places.update({f"/let/{k}/1": (f"--let {n}", text) for k, (n, text) in enumerate(args.let)})
-    if args.bind:
-        body["bind"] = {n: bound(context, n, text) for n, text in args.bind}
-        places.update({f"/bind/{n}": (f"--bind {n}={text}", None) for n, text in args.bind})
+    body, places = requested(context, expr)
     for key in ("dtype", "name", "out", "index"):
         if getattr(args, key) is not None:
             body[key] = getattr(args, key)
@@ -43,6 +39,20 @@ def evaluate(context: Context) -> int:
         return _answer(context, body)
     except ArraydError as e:
         raise located(e, places) from e
+
+
+def requested(context: Context, expr: str) -> Tuple[Dict[str, Any], Places]:
+    """The request for the value of an expression with --let and --bind, and the places of the command line that are in it."""
+    args = context.args
+    body: Dict[str, Any] = {"expr": expr}
+    places: Places = {"/expr": ("", expr)}
+    if args.let:
+        body["let"] = [[n, text] for n, text in args.let]
+        places.update({f"/let/{k}/1": (f"--let {n}", text) for k, (n, text) in enumerate(args.let)})
+    if args.bind:
+        body["bind"] = {n: bound(context, n, text) for n, text in args.bind}
+        places.update({f"/bind/{n}": (f"--bind {n}={text}", None) for n, text in args.bind})
+    return body, places
 
 
 def located(e: ArraydError, places: Places) -> Exception:

@@ -20,6 +20,12 @@ def suffix_of(path: str) -> str:
     return os.path.splitext(path)[1].lower()
 
 
+def check_npy(command: str, path: str) -> None:
+    """Whether the file may be given a .npy file's content, by its name."""
+    if suffix_of(path) in (".png", ".csv", ".npz"):
+        raise Failure(f"{command}: {path}: .npy files are written here; `get` writes .png and .csv files of an array that has a name, `show` .png files of expressions", 2)
+
+
 def members(path: str) -> Iterator[Tuple[str, BinaryIO]]:
     """The arrays of an .npz file: name, and a file that is at the beginning of an .npy file."""
     try:

@@ -13,7 +13,7 @@ from .._bar import duration
 from .._errors import ArraydError, Busy, Denied
 from .._numbers import DTYPES
 from .._version import __version__
-from . import _arrays, _complete, _eval, _run
+from . import _arrays, _complete, _eval, _run, _show
 from ._context import DEFAULT_URL, PROGRAM, Command, Context, Failure, complain
 from ._values import counted, explained, extents, index, name, pair, ref, seconds, whole
 
@@ -82,6 +82,22 @@ def _binds(p: Any) -> None:
          help="a number, an array's name or id, or a .npy file (- for standard input); as often as needed")
 
 
+def _lets(p: Any) -> None:
+    _add(p, "--let", metavar="NAME=EXPR", type=pair, action="append", default=[], help="a part that EXPR may use more than once; in order")
+
+
+def _pictures(p: Any, of: str, cmap: str = "gray") -> None:
+    """What may be asked for of a picture; `of` says when it is one."""
+    _add(p, "--cmap", metavar="MAP", help=f"{of}the colours, as gray, viridis, turbo; {cmap} by itself")
+    _add(p, "--lo", metavar="VALUE", type=float, help=f"{of}what has the first colour")
+    _add(p, "--hi", metavar="VALUE", type=float, help=f"{of}what has the last colour")
+    _add(p, "--percentiles", metavar="LOW,HIGH", help=f"{of}percentiles, as 2,98, in place of --lo and --hi")
+    _add(p, "--width", metavar="N", type=int, help=f"{of}pixels")
+    _add(p, "--height", metavar="N", type=int, help=f"{of}pixels")
+    _add(p, "--pool", choices=("mean", "max", "min", "nearest"), help=f"{of}what a pixel is of its elements")
+    _add(p, "--bar", action="store_true", help=f"{of}with a colour bar")
+
+
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(PROGRAM, description=ABOUT, epilog=ENDS, formatter_class=argparse.RawDescriptionHelpFormatter,
                                      allow_abbrev=False)
@@ -105,20 +121,25 @@ def make_parser() -> argparse.ArgumentParser:
     _add(p, "file", completes="npy", metavar="FILE", nargs="?", help="REF.npy by itself; - for standard output")
     _add(p, "--slice", metavar="SLICE", type=index, help="only this part of it: '[1:3, ::2]'")
     _add(p, "--raw", action="store_true", help="bytes without a head, in C order, little-endian")
-    _add(p, "--cmap", metavar="MAP", help="of a .png file: the colours, as gray (by itself), viridis, turbo")
-    _add(p, "--lo", metavar="VALUE", type=float, help="of a .png file: what has the first colour")
-    _add(p, "--hi", metavar="VALUE", type=float, help="of a .png file: what has the last colour")
-    _add(p, "--percentiles", metavar="LOW,HIGH", help="of a .png file: percentiles, as 2,98, in place of --lo and --hi")
-    _add(p, "--width", metavar="N", type=int, help="of a .png file: pixels")
-    _add(p, "--height", metavar="N", type=int, help="of a .png file: pixels")
-    _add(p, "--pool", choices=("mean", "max", "min", "nearest"), help="of a .png file: what a pixel is of its elements")
-    _add(p, "--bar", action="store_true", help="of a .png file: with a colour bar")
+    _pictures(p, "of a .png file: ")
+
+    p = _command(commands, "show", _show.show, "draws an array as a picture on the terminal",
+                 "By kitty's protocol, as sixels or as half blocks, whatever the terminal has, and as large as it is; a line below says what it is. "
+                 "With -o a .png file is written.")
+    _add(p, "ref", completes="ref", metavar="REF", nargs="?", type=ref, help="an array's name or id, of two axes, or of three with 3 or 4 colours in the last")
+    _add(p, "--expr", completes="expr", metavar="EXPR", help="in place of REF: the value of an expression; - for standard input")
+    _binds(p)
+    _lets(p)
+    _add(p, "--slice", "--index", metavar="SLICE", type=index, help="only this part of it: '[0, :, ::2]'")
+    _pictures(p, "", "viridis")
+    _add(p, "--as", dest="drawn", choices=("auto", "kitty", "sixel", "blocks"), default="auto", help="how; the terminal is asked by itself")
+    _add(p, "-o", "--output", completes="files", metavar="FILE", help="a .png file, in place of the terminal; - for standard output")
 
     p = _command(commands, "eval", _eval.evaluate, "evaluates an expression",
                  "Prints the value, of large arrays the corners; or it becomes an array, or a file.")
     _add(p, "expr", completes="expr", metavar="EXPR", help="as in 'mean(u) + 2*k'; - for standard input")
     _binds(p)
-    _add(p, "--let", metavar="NAME=EXPR", type=pair, action="append", default=[], help="a part that EXPR may use more than once; in order")
+    _lets(p)
     g = p.add_mutually_exclusive_group()
     _add(g, "--name", metavar="NAME", type=name, help="the result becomes an array by this name; a taken one is replaced")
     _add(g, "--out", completes="ref", metavar="REF", type=ref, help="the result is written to this array")

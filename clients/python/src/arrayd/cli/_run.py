@@ -13,6 +13,7 @@ from .._replies import JOB
 from .._requests import Request
 from ._context import Context, Failure, complain
 from ._eval import located
+from ._formats import check_npy
 from ._program import Program, read
 from ._streams import NPY, download
 from ._values import bound, explained, path_of
@@ -40,7 +41,8 @@ def run(context: Context) -> int:
     if args.detach and context._temporary:
         raise Failure("run: a file that is bound goes when this command ends: put it first, or leave --detach away", 2)
     bind: Dict[str, Any] = program.body.get("bind") or {}
-    for n, _ in args.save:
+    for n, path in args.save:
+        check_npy("run", path)
         if n in bind and not isinstance(bind[n], str):
             raise Failure(f"run: --save {n}: a number is bound to it", 2)
     try:

@@ -15,6 +15,8 @@ MEANT = {"array": "_array_of", "broadcast_arrays": "_np_broadcast_arrays", "dele
 SPECIAL = {"erf": "erf", "gamma": "gamma", "gammaln": "lgamma", "expit": "sigmoid"}  # SciPy's
 KNOWN = (Array, np.ndarray, np.generic, bool, int, float, complex, list, tuple)
 INTO = ("place", "put", "putmask", "put_along_axis", "fill_diagonal", "copyto")  # write to their first argument
+SIGNS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "true_divide": "/", "floor_divide": "//", "remainder": "%", "power": "**",
+         "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "left_shift": "<<", "right_shift": ">>"}
 
 
 class Protocols(Products):
@@ -28,6 +30,10 @@ class Protocols(Products):
             return NotImplemented
         outs = more.pop("out", ())
         if len(outs) == 1:
+            sign = SIGNS.get(ufunc.__name__)
+            if sign and len(inputs) == 2 and outs[0] is inputs[0] and isinstance(outs[0], np.ndarray):  # nobody wrote `out`
+                raise TypeError(f"{ufunc.__name__} in place: h is NumPy's array and x is arrayd's: write h = h {sign} x, which is arrayd's, "
+                                f"or h {sign}= np.asarray(x)")
             more["out"] = outs[0]
         elif any(o is not None for o in outs):
             raise TypeError(f"{ufunc.__name__}: `out` of several results")

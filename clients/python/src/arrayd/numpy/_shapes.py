@@ -281,14 +281,12 @@ class Shapes(Statistics, Hosting):
         if any(not 0 < w <= x.shape[k] for k, w in zip(axes, windows)):
             raise ValueError(f"windows of {windows} in axes {axes} of an array of shape {x.shape}")
 
-        def make(node: Node) -> Node:
-            y = self._wrap(node)
-            for k, w in zip(axes, windows):
-                places = np.arange(y.shape[k] - w + 1)[:, None] + np.arange(w)
-                y = self.moveaxis(self.take(y, self._from_host(places), axis=k), k + 1, -1)
-            return y._node
+        ghost = np.lib.stride_tricks.sliding_window_view(x._ghost, windows, tuple(axes))
 
-        return Array._of_view(View(x, np.lib.stride_tricks.sliding_window_view(x._ghost, windows, tuple(axes)), make))
+        def make(node: Node) -> Node:
+            return Node("sliding_windows", (node,), ghost.shape, node.dtype, {"window": windows, "axis": axes}) if axes else node
+
+        return Array._of_view(View(x, ghost, make))
 
     # --- joining and splitting ---
 

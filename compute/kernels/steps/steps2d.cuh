@@ -14,21 +14,33 @@
  * columns end where a lane's do, and the outer neighbours are replaced when they are shuffled; in a
  * few rounds at either end, the rows at an edge are used in place of those outside (EDGE).
  *
+ * What bounds it is how many instructions are issued: hence addresses that are only added to, and
+ * rounds without a branch.
+ *
  * emit_steps.c provides struct ar_params, struct ar_levels (an ar_row of each field), struct
- * ar_shared, ar_bring, ar_take, ar_sides, ar_bend, ar_step, ar_stage, ar_put and the AR_…
- * constants. */
+ * ar_paths (an ar_path of each), struct ar_shared, ar_begin, ar_forward, ar_bring, ar_take,
+ * ar_sides, ar_bend, ar_step, ar_stage, ar_put and the AR_… constants. */
 #ifndef ARRAYD_STEPS2D_CUH
 #define ARRAYD_STEPS2D_CUH
 
-template <bool EDGE>
-AR_FN void ar_round(const ar_params &p, const ar_span &s, ar_shared &shared, int slot, ar_index next,
-                    ar_levels (&a)[AR_T], ar_levels (&b)[AR_T], ar_index i, ar_index begin)
+/* A place in the queue, from one less than twice its length. */
+AR_FN int ar_slot(int n)
 {
-    ar_levels c;
+    return (AR_AHEAD & (AR_AHEAD - 1)) == 0 ? n & (AR_AHEAD - 1) : n < AR_AHEAD ? n : n - AR_AHEAD;
+}
+
+template <bool EDGE>
+AR_FN void ar_round(const ar_params &p, const ar_window &s, ar_shared &shared, int slot,
+                    bool more, ar_paths &w, ar_levels (&a)[AR_T], ar_levels (&b)[AR_T], ar_index i,
+                    ar_index begin)
+{
+    ar_levels c = {};
     ar_arrived<AR_AHEAD - 2>();
     __syncwarp();
-    ar_take(shared, slot, c);
-    ar_bring(p, s, shared, slot == 0 ? AR_AHEAD - 1 : slot - 1, next);
+    if (!EDGE || AR_WRAP_SLOW || i < (ar_index)p.ny) /* below, rows are only bent */
+        ar_take(shared, slot, c);
+    if (AR_WRAP_SLOW || more)
+        ar_bring(s, shared, ar_slot(slot + AR_AHEAD - 1), w);
     ar_sent();
     ar_sides(s, c);
 #pragma unroll
@@ -44,11 +56,9 @@ AR_FN void ar_round(const ar_params &p, const ar_span &s, ar_shared &shared, int
             ar_sides(s, d);
         c = d;
     }
-    if (i - AR_T >= begin) {
-        ar_stage(shared, c);
-        __syncwarp();
-        ar_put(p, s, shared, i - AR_T);
-    }
+    ar_stage(shared, c);
+    __syncwarp();
+    ar_put(p, s, shared, i - AR_T >= begin, w);
 }
 
 extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_BLOCKS)
@@ -57,45 +67,48 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_BLOCKS)
     AR_GIVEN
     __shared__ ar_shared shared;
     const ar_index ny = (ar_index)p.ny, part = (ar_index)p.part;
-    const ar_span s = ar_span_at<AR_LANES, AR_E, AR_HALO, AR_WRAP_X>((ar_index)blockIdx.x, (ar_index)p.nx,
-                                                                     ar_lane());
+    const ar_window s = ar_window_at((ar_index)blockIdx.x, (ar_index)p.nx);
     const ar_index begin = (ar_index)blockIdx.y * part;
     const ar_index stop = (begin + part < ny ? begin + part : ny) + AR_T;
-    ar_index i = begin - AR_T, next;
-    if (AR_WRAP_SLOW) {
-        next = ar_bounded<AR_WRAP>(i, ny);
-    } else {
-        i = i < 0 ? 0 : i;
-        next = i;
-    }
-    /* the next row; at the end the last one is brought again and again */
-    auto after = [ny](ar_index row) {
-        return row + 1 < ny ? row + 1 : AR_WRAP_SLOW ? 0 : row;
+    ar_index i = begin - AR_T;
+    if (!AR_WRAP_SLOW && i < 0)
+        i = 0;
+    ar_index next = AR_WRAP_SLOW ? ar_bounded<AR_WRAP>(i, ny) : i; /* the row to bring */
+    ar_paths w;
+    ar_begin(p, s, next, i - AR_T, w);
+    /* after the last row comes the first, or none */
+    auto forward = [&] {
+        const bool first = AR_WRAP_SLOW && next == ny - 1;
+        ar_forward(p, first ? 1 - ny : 1, w);
+        next = first ? 0 : next + 1;
     };
 #pragma unroll
     for (int k = 0; k < AR_AHEAD - 1; k++) {
-        ar_bring(p, s, shared, k, next);
+        if (AR_WRAP_SLOW || next < ny)
+            ar_bring(s, shared, k, w);
         ar_sent();
-        next = after(next);
+        forward();
     }
-    ar_levels a[AR_T] = {}, b[AR_T] = {};
     int slot = 0;
-    /* AR_UNROLL rounds have a loop of their own. At its end each row is in the same registers as at
-     * its beginning, so rows advance without being copied */
+    ar_levels a[AR_T] = {}, b[AR_T] = {};
+    /* AR_UNROLL rounds away from the edges have a loop of their own. At its end each row is in the
+     * same registers as at its beginning, so rows advance without being copied */
     while (i < stop) {
-        while (i + AR_UNROLL <= stop && (AR_WRAP_SLOW || (i > AR_T && i + AR_UNROLL <= ny))) {
+        while (i + AR_UNROLL <= stop &&
+               (AR_WRAP_SLOW ? next + AR_UNROLL < ny : i > AR_T && i + AR_UNROLL <= ny)) {
 #pragma unroll
             for (int k = 0; k < AR_UNROLL; k++) {
-                ar_round<false>(p, s, shared, slot, next, a, b, i, begin);
-                slot = slot + 1 == AR_AHEAD ? 0 : slot + 1;
-                next = after(next);
+                ar_round<false>(p, s, shared, slot, next < ny, w, a, b, i, begin);
+                ar_forward(p, 1, w);
+                next++;
+                slot = ar_slot(slot + 1);
                 i++;
             }
         }
         if (i < stop) {
-            ar_round<true>(p, s, shared, slot, next, a, b, i, begin);
-            slot = slot + 1 == AR_AHEAD ? 0 : slot + 1;
-            next = after(next);
+            ar_round<true>(p, s, shared, slot, next < ny, w, a, b, i, begin);
+            forward();
+            slot = ar_slot(slot + 1);
             i++;
         }
     }

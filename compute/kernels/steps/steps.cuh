@@ -6,60 +6,11 @@
 #ifndef ARRAYD_STEPS_CUH
 #define ARRAYD_STEPS_CUH
 
+#define AR_COPY_LINES (AR_RANK == 2) /* measured: 3 % of two fields' time */
+#include "compute/kernels/forms/copy.cuh"
+
 #define AR_WIDTH  (AR_LANES * AR_E)
 #define AR_PIECES (AR_E / AR_PIECE) /* per lane */
-
-/* --- asynchronous copies into shared memory --- */
-
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 800
-template <int BYTES> AR_FN void ar_copy(void *to, const void *from)
-{
-    *(ar_vec<ar_u8, BYTES> *)to = *(const ar_vec<ar_u8, BYTES> *)from;
-}
-AR_FN void ar_sent(void) {}
-template <int LEFT> AR_FN void ar_arrived(void) {}
-#elif defined(ARRAYD_FAKE_DEVICE)
-template <int BYTES> AR_FN void ar_copy(void *to, const void *from)
-{
-    if constexpr (BYTES == 16 || BYTES == 8 || BYTES == 4)
-        fake_copy<BYTES>(to, from);
-    else
-        *(ar_vec<ar_u8, BYTES> *)to = *(const ar_vec<ar_u8, BYTES> *)from;
-}
-AR_FN void ar_sent(void)
-{
-    fake_copies_sent();
-}
-template <int LEFT> AR_FN void ar_arrived(void)
-{
-    fake_copies_arrived(LEFT);
-}
-#else
-template <int BYTES> AR_FN void ar_copy(void *to, const void *from)
-{
-    if (BYTES == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
-                         (ar_u32)__cvta_generic_to_shared(to)),
-                     "l"(from)
-                     : "memory");
-    else if (BYTES == 8 || BYTES == 4)
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(
-                         (ar_u32)__cvta_generic_to_shared(to)),
-                     "l"(from), "n"(BYTES == 8 ? 8 : 4)
-                     : "memory");
-    else
-        *(ar_vec<ar_u8, BYTES> *)to = *(const ar_vec<ar_u8, BYTES> *)from;
-}
-/* Ends a batch of copies; waits until all but the LEFT last batches have arrived. */
-AR_FN void ar_sent(void)
-{
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-template <int LEFT> AR_FN void ar_arrived(void)
-{
-    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
-}
-#endif
 
 /* --- spans --- */
 
@@ -196,6 +147,59 @@ template <typename T> AR_FN void ar_put_row(T *row, const T *stage, const ar_spa
         const ar_index x = s.begin + ar_piece(k);
         if (x >= s.from && x < s.to)
             ar_store_whole<T, AR_PIECE>(row + x, ar_load<T, AR_PIECE>(stage + ar_piece(k)));
+    }
+}
+
+/* --- rows one after another --- */
+
+/* A span, and where a lane's pieces of its rows are: the first one's column where rows come from,
+ * and where they go to; how far from there the others come from. Where none wraps, distances are
+ * known when the kernel is compiled. */
+struct ar_window : ar_span {
+    ar_index in, out;
+    ar_index apart[AR_PIECES];
+    bool kept[AR_PIECES]; /* is stored; those inside of every span are */
+};
+AR_FN ar_window ar_window_at(ar_index number, ar_index n)
+{
+    const ar_span s = ar_span_at<AR_LANES, AR_E, AR_HALO, AR_WRAP_X>(number, n, ar_lane());
+    ar_window w;
+    (ar_span &)w = s;
+    w.out = s.begin + ar_piece(0);
+#pragma unroll
+    for (int k = 0; k < AR_PIECES; k++) {
+        const ar_index x = s.begin + ar_piece(k);
+        const ar_index at = AR_WRAP_X ? ar_wrapped(x, n) : ar_clamped(x, n - AR_PIECE + 1);
+        if (k == 0)
+            w.in = at;
+        w.apart[k] = !AR_WRAP_X && AR_ONCE ? k * AR_LANES * AR_PIECE : at - w.in;
+        w.kept[k] = (!AR_WRAP_X && AR_ONCE && k * AR_LANES * AR_PIECE >= AR_HALO &&
+                     (k + 1) * AR_LANES * AR_PIECE <= AR_WIDTH - AR_HALO) ||
+                    (x >= s.from && x < s.to);
+    }
+    return w;
+}
+
+/* Of a field: the lane's first piece in the next row to come, and in the next to go. */
+template <typename T> struct ar_path {
+    const T *from;
+    T *to;
+};
+
+template <typename T> AR_FN void ar_bring_pieces(T *slot, const T *from, const ar_window &s)
+{
+#pragma unroll
+    for (int k = 0; k < AR_PIECES; k++)
+        ar_copy<(int)sizeof(T) * AR_PIECE>(slot + ar_piece(k), from + s.apart[k]);
+}
+template <typename T>
+AR_FN void ar_put_pieces(T *to, const T *stage, const ar_window &s, bool whole)
+{
+#pragma unroll
+    for (int k = 0; k < AR_PIECES; k++) {
+        const ar_vec<T, AR_PIECE> v = ar_load<T, AR_PIECE>(stage + ar_piece(k));
+        if (whole && s.kept[k])
+            ar_store_whole<T, AR_PIECE>(to + k * AR_LANES * AR_PIECE, v);
     }
 }
 

@@ -1,0 +1,91 @@
+/** arrays.js: the arrays of a session, or for operators everybody's, in a table; a click leads to the picture. */
+import { isOperator, list, mayAct, poll, state } from "./api.js";
+import { age, attempt, button, bytes, el, field, select, shape, tell } from "./dom.js";
+import { makeLink } from "./links.js";
+import { table } from "./table.js";
+
+const EVERYBODY = "everybody";
+const EVERY = 2000; // ms
+
+const place = a => (a.location === "host" ? "host" : `device ${a.device}`);
+const link = a => el("a", { href: `#array/${encodeURIComponent(a.id)}`, text: a.name ?? `${a.id.slice(0, 10)}…`, title: a.name ?? a.id });
+const notes = a => [a.view_of ? "view" : "", a.read_only ? "read-only" : "", a.restored_from ? "restored" : ""].filter(Boolean).join(", ");
+
+export async function show(root, _, signal) {
+    const sessions = await list("v1/sessions", "sessions", { signal });
+    let whose = sessions.some(s => s.id === state.session) ? state.session : sessions.find(s => s.default)?.id ?? "";
+    let wake = new AbortController();
+    const chosen = new Set(); // ids, for one link to several
+    const linking = button("Link to the chosen", () => attempt(() => makeLink({ arrays: [...chosen] }, signal)), { hidden: true });
+    const choose = (id, isChosen) => {
+        chosen[isChosen ? "add" : "delete"](id);
+        linking.hidden = chosen.size === 0;
+    };
+    const box = ({ id, name }) => el("input", { type: "checkbox", checked: chosen.has(id), "aria-label": `Choose ${name ?? id}`, on: { change: event => choose(id, event.target.checked) } });
+    const view = table({
+        label: "arrays",
+        id: x => x.array.id,
+        words: x => [x.array.name, x.array.id, x.array.dtype, shape(x.array.shape), x.owner, place(x.array), notes(x.array)].join(" "),
+        sort: 6, down: false,
+        empty: "There are no arrays yet. Evaluate an expression with a name, or upload one.",
+        columns: [
+            // Another user's array is not the operator's to look at.
+            { title: "Name", kind: "name", sort: x => x.array.name ?? "~", key: x => x.array.name, node: x => (x.owner === state.info.principal.name ? link(x.array)
+                : el("span", { text: x.array.name ?? `${x.array.id.slice(0, 10)}…`, title: x.array.id })) },
+            { title: "Shape", right: true, sort: x => x.array.size, text: x => shape(x.array.shape) },
+            { title: "Type", sort: x => x.array.dtype, text: x => x.array.dtype },
+            { title: "Bytes", right: true, sort: x => x.array.nbytes, text: x => bytes(x.array.nbytes) },
+            { title: "Owner", kind: "name", sort: x => x.owner, text: x => x.owner },
+            { title: "Place", sort: x => place(x.array), text: x => place(x.array) },
+            { title: "Age", right: true, sort: x => -Date.parse(x.array.created), text: x => age(x.array.created) },
+            { title: "Notes", sort: x => notes(x.array), text: x => notes(x.array) },
+            ...(mayAct() ? [{ title: "", key: x => x.array.name, node: x => (x.owner === state.info.principal.name ? box(x.array) : "") }] : []),
+        ],
+    });
+    view.search.addEventListener("keydown", event => {
+        if (event.key === "Enter" && /^a-\w+$/.test(event.target.value)) // one that someone shared, say
+            location.hash = `#array/${event.target.value}`;
+    });
+    const choices = [...sessions.map(s => [s.id, s.name ?? `${s.id.slice(0, 10)}…`]), ...(isOperator() ? [[EVERYBODY, "Everybody's"]] : [])];
+    root.append(el("h1", { class: "visually-hidden", text: "Arrays" }), el("section", { class: "card" },
+        el("div", { class: "tools" },
+            field("Session", select(choices, whose, next => {
+                whose = next;
+                chosen.clear();
+                linking.hidden = true;
+                if (whose !== EVERYBODY)
+                    state.session = whose;
+                view.set([], false);
+                wake.abort();
+                read();
+            })), el("div", { class: "grow field" }, el("span", { text: "Search by name, type, shape" }), view.search), linking, view.said),
+        view.element));
+
+    /** The session has ended, by its time or by somebody's hand: the view begins anew with those that there are. */
+    function gone(problem) {
+        if (problem.status === 404) {
+            state.session = null;
+            window.dispatchEvent(new Event("hashchange"));
+            tell("The session has ended.");
+        }
+        throw problem;
+    }
+
+    async function read() {
+        wake = new AbortController();
+        const until = AbortSignal.any([signal, wake.signal]);
+        await poll(EVERY, until, async () => {
+            const mine = state.info.principal.name;
+            const isAll = whose === EVERYBODY;
+            const own = a => (isAll ? a : { owner: mine, array: a });
+            state.session = isAll ? state.session : whose;
+            const isFirst = view.said.textContent === "" || view.said.textContent.includes("so far");
+            const all = await list(isAll ? "v1/admin/arrays" : "v1/arrays", "arrays",
+                { signal: until, each: (some, whole) => { if (isFirst) view.set(some.map(own).reverse(), whole); } }).catch(gone);
+            const there = new Set(all.map(own).map(x => x.array.id));
+            [...chosen].filter(id => !there.has(id)).forEach(id => choose(id, false));
+            view.set(all.map(own).reverse()); // the newest first where two are of one age
+        });
+    }
+    read();
+}

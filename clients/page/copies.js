@@ -1,0 +1,41 @@
+/** copies.js: what was typed, as a line of curl, a program in Python, or one in JavaScript. */
+
+const address = () => location.origin;
+
+const shell = text => `'${text.replaceAll("'", "'\\''")}'`;
+
+/** A string as Python and JavaScript both read it. */
+const quoted = text => JSON.stringify(text);
+
+const pairs = (object, join) => Object.entries(object).map(([k, v]) => `${quoted(k)}: ${v}`).join(join);
+
+function curl(body, isProgram, name, { login, session }) {
+    const sent = isProgram || !name ? body : { ...body, name };
+    const headers = [login?.required ? "-H \"Authorization: Bearer $ARRAYD_TOKEN\"" : "", session ? `-H ${shell(`Arrayd-Session: ${session}`)}` : ""].filter(Boolean);
+    return ["curl", ...headers, "--json", shell(JSON.stringify(sent)), shell(`${address()}/v1/${isProgram ? "programs?wait=1" : "evaluate"}`)].join(" ");
+}
+
+function python(body, isProgram, name, { login, session }) {
+    const lines = ["import arrayd", "", `xp = arrayd.connect(${quoted(address())}${session ? `, session=${quoted(session)}` : ""})${login?.required ? "    # the token is ARRAYD_TOKEN's of the environment" : ""}`];
+    if (isProgram) {
+        const more = body.record ? `, record={${pairs(Object.fromEntries(Object.entries(body.record).map(([k, v]) => [k, quoted(v)])), ", ")}}, record_every=${body.record_every}` : "";
+        lines.push(`job = xp.program([${body.body.map(quoted).join(", ")}], steps=${body.steps}${more})`, "print(job.wait(progress=True))");
+    } else {
+        lines.push(`x = xp.evaluate(${quoted(body.expr)})`);
+        lines.push(name ? `xp.save(${quoted(name)}, x)` : "print(x)");
+    }
+    return `${lines.join("\n")}\n`;
+}
+
+function javascript(body, isProgram, name, { login, session }) {
+    const options = [login?.required ? "token: process.env.ARRAYD_TOKEN" : "", session ? `session: ${quoted(session)}` : ""].filter(Boolean).join(", ");
+    const lines = ["import { connect } from \"arrayd\"", "", `const daemon = connect(${quoted(address())}${options ? `, { ${options} }` : ""})`];
+    if (isProgram) {
+        const { body: statements, ...rest } = body;
+        lines.push(`const job = await daemon.start(${JSON.stringify(statements)}, ${JSON.stringify(rest)})`, "console.log(await job.wait())");
+    } else
+        lines.push(`console.log(await daemon.evaluate(${quoted(body.expr)}${name ? `, { name: ${quoted(name)} }` : ""}))`);
+    return `${lines.join("\n")}\n`;
+}
+
+export const COPIES = { curl, Python: python, JavaScript: javascript };

@@ -1,0 +1,164 @@
+/**
+ * dom.js: elements, numbers in words, and questions to the person. What the daemon says is only ever
+ * set as text: names are other people's, and may be written to do harm.
+ */
+
+/** An element. Properties: `class`, `text`, `on` (listeners), anything else is an attribute; false leaves it out. */
+export function el(tag, properties = {}, ...children) {
+    const element = document.createElement(tag);
+    for (const [key, value] of Object.entries(properties)) {
+        if (value === undefined || value === null || value === false)
+            continue;
+        if (key === "class")
+            element.className = value;
+        else if (key === "text")
+            element.textContent = value;
+        else if (key === "on")
+            for (const [event, listener] of Object.entries(value))
+                element.addEventListener(event, listener);
+        else
+            element.setAttribute(key, value === true ? "" : value);
+    }
+    element.append(...children.flat().filter(child => child !== null && child !== undefined && child !== false));
+    return element;
+}
+
+/** A button. */
+export const button = (text, click, properties = {}) => el("button", { type: "button", text, on: { click }, ...properties });
+
+/** A labelled control: the label's text stands above it. */
+export function field(label, control, note) {
+    return el("label", { class: "field" }, el("span", { text: label }), control, note ? el("small", { text: note }) : null);
+}
+
+export function select(options, chosen, change, properties = {}) {
+    const element = el("select", { ...properties, on: { change: event => change(event.target.value) } },
+        options.map(o => {
+            const [value, text] = Array.isArray(o) ? o : [o, o];
+            return el("option", { value, text, selected: value === chosen });
+        }));
+    return element;
+}
+
+/* ---- Numbers --------------------------------------------------------------------------------- */
+
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+export function bytes(n) {
+    let unit = 0;
+    while (n >= 1024 && unit < UNITS.length - 1) {
+        n /= 1024;
+        unit++;
+    }
+    return `${unit === 0 || n >= 100 ? Math.round(n) : n.toFixed(1)} ${UNITS[unit]}`;
+}
+
+/** Four significant digits, without an exponent where that is short. */
+export function number(x) {
+    if (typeof x !== "number")
+        return String(x);
+    if (!Number.isFinite(x) || Number.isInteger(x) && Math.abs(x) < 1e6)
+        return String(x);
+    const size = Math.abs(x);
+    return size >= 1e-3 && size < 1e6 ? String(Number(x.toPrecision(4))) : x.toExponential(3).replace("e+", "e");
+}
+
+export const count = n => n.toLocaleString("en-US").replaceAll(",", "\u202f");
+
+export const rate = x => (x < 10 ? x.toFixed(1) : x < 1e5 ? count(Math.round(x)) : number(x));
+
+export function duration(seconds) {
+    if (seconds < 1e-3)
+        return `${Math.round(seconds * 1e6)} µs`;
+    if (seconds < 1)
+        return `${(seconds * 1e3).toPrecision(3)} ms`;
+    if (seconds < 60)
+        return `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`;
+    const parts = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+    const first = parts.findIndex(([size]) => seconds >= size);
+    return parts.slice(first, first + 2).map(([size, unit], i) =>
+        `${Math.floor((i === 0 ? seconds : seconds % parts[first][0]) / size)} ${unit}`).join(" ");
+}
+
+export const age = at => {
+    const seconds = Math.max(0, (Date.now() - Date.parse(at)) / 1e3);
+    return seconds < 1 ? "now" : duration(Math.floor(seconds)).replace(/\.0 s$/, " s");
+};
+
+export const shape = s => (s.length === 0 ? "scalar" : s.join(" × "));
+
+/* ---- Questions ------------------------------------------------------------------------------- */
+
+/**
+ * Asks in a dialog; resolves to the form's values, or to null where the person thinks better of it.
+ * `fields` are elements with names, `act` is what the button says. Where there is nothing to decide, it alone is there.
+ */
+export function question({ title, text, fields = [], act, danger = false, isChoice = true }) {
+    return new Promise(resolve => {
+        const form = el("form", { method: "dialog" }, el("h2", { text: title, id: "question" }),
+            text ? el("p", { text }) : null, fields,
+            el("div", { class: "buttons" },
+                isChoice ? el("button", { value: "no", type: "submit", text: "Cancel", formnovalidate: true }) : null,
+                el("button", { value: "yes", type: "submit", text: act, class: danger ? "danger" : "primary" })));
+        const dialog = el("dialog", { "aria-labelledby": "question" }, form);
+        dialog.addEventListener("close", () => {
+            const values = dialog.returnValue === "yes" ? Object.fromEntries(new FormData(form)) : null;
+            dialog.remove();
+            resolve(values);
+        });
+        document.body.append(dialog);
+        dialog.showModal();
+        if (danger)
+            form.querySelector("button[value=no]").focus(); // Enter must not be what deletes
+    });
+}
+
+let hiding;
+
+/** Tells something at the top of the page; errors stay until the next one. */
+export function tell(text, isError = false) {
+    const notice = document.getElementById("notice");
+    clearTimeout(hiding);
+    notice.textContent = text;
+    notice.classList.toggle("error", isError);
+    notice.hidden = text === "";
+    if (!isError && text !== "")
+        hiding = setTimeout(() => { notice.hidden = true; }, 5000);
+}
+
+/** Copies what an element has as its text or value; resolves to what is to be told of that. */
+export async function copy(element) {
+    try {
+        await navigator.clipboard.writeText(element.value ?? element.textContent);
+        return "Copied.";
+    } catch { // without TLS a page may not write there: what is marked can be copied, by hand if need be
+        if (element.select)
+            element.select();
+        else
+            getSelection().selectAllChildren(element);
+        return document.execCommand("copy") ? "Copied." : "Marked: copy it with Ctrl+C.";
+    }
+}
+
+/** Runs what a button does, and tells how it failed. */
+export async function attempt(action) {
+    try {
+        const result = await action();
+        return result;
+    } catch (error) {
+        if (error.name !== "AbortError")
+            tell(error.message, true);
+        return undefined;
+    }
+}
+
+/** What is done in quick succession is done once, `ms` after the last time. */
+export function later(ms, action) {
+    let timer;
+    const run = (...args) => {
+        clearTimeout(timer);
+        timer = setTimeout(action, ms, ...args);
+    };
+    run.cancel = () => clearTimeout(timer);
+    return run;
+}

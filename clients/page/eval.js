@@ -1,0 +1,236 @@
+/**
+ * eval.js: expressions and programs. What is typed is explained first, which checks it and takes nothing of the device; then
+ * the value, the picture or the new array is asked for.
+ */
+import { get, list, post, send, state } from "./api.js";
+import { curves } from "./chart.js";
+import { COPIES } from "./copies.js";
+import { attempt, button, bytes, copy, count, duration, el, field, number, shape, tell } from "./dom.js";
+import { editor } from "./editor.js";
+import { sessionField } from "./sessions.js";
+
+const CONSTANTS = ["pi", "e", "inf", "nan", "True", "False", "None"];
+const kept = { mode: "expression", expression: "", program: "", name: "", steps: "1000", record: "", every: "100" }; // while the page is open
+
+/** What can be completed: names of arrays, functions and operations. */
+async function vocabulary(signal) {
+    const arrays = (await get("v1/arrays", { query: { limit: 1000 }, signal })).arrays.filter(a => a.name);
+    const functions = await list("v1/functions", "functions", { signal });
+    const arity = o => (Array.isArray(o.arity) ? `${o.arity[0]} to ${o.arity[1]} arguments` : o.arity === 1 ? "" : `${o.arity} arguments`);
+    return [
+        ...arrays.map(a => ({ name: a.name, kind: shape(a.shape), note: a.dtype })),
+        ...functions.map(f => ({ name: f.name, kind: "your function", isCall: true })),
+        ...state.info.operations.map(o => ({ name: o.name, kind: "operation", note: arity(o), isCall: true })),
+        ...CONSTANTS.map(name => ({ name, kind: "constant" })),
+    ];
+}
+
+/** The kernels as boxes, one after the other; the bars say how much of the memory traffic is whose. */
+function kernels(how, took) {
+    const most = Math.max(1, ...how.kernels.map(k => Math.max(k.bytes_read, k.bytes_written)));
+    const bar = (title, n) => {
+        const fill = el("span");
+        fill.style.width = `${n / most * 100}%`;
+        return el("div", { class: "traffic" }, el("span", { class: "soft", text: title }), el("div", { class: "track" }, fill), el("span", { text: bytes(n) }));
+    };
+    const boxes = how.kernels.map(k => el("li", { class: "kernel" },
+        el("h3", {}, el("span", { text: `${k.index + 1}. ${k.shape}` }), " ", el("span", { class: "soft", text: `over ${shape(k.iteration)}${k.steps ? `, ${k.steps} steps` : ""}` })),
+        el("ul", { class: "chips" }, k.inputs.map(i => el("li", { text: i.name ?? "from before", title: i.dtype }))),
+        bar("reads", k.bytes_read), bar("writes", k.bytes_written),
+        el("p", { class: "soft", text: [`${count(k.nodes)} ${k.nodes === 1 ? "operation" : "operations"}`, k.registers === undefined ? "" : `${k.registers} registers`,
+            k.shared_bytes ? `${bytes(k.shared_bytes)} shared` : "", k.local_bytes ? `${bytes(k.local_bytes)} spilled` : "",
+            k.interpreted ? "interpreted until it is compiled" : k.cached ? "" : "to be compiled"].filter(Boolean).join(" · ") }),
+        el("details", {}, el("summary", { text: "Source" }), el("pre", { text: k.source }))));
+    const all = how.kernels.reduce((sum, k) => sum + k.bytes_read + k.bytes_written, 0);
+    return el("section", { class: "card" }, el("h2", {}, el("span", { text: how.kernels.length === 1 ? "One kernel" : `${count(how.kernels.length)} kernels` }), " ",
+        el("span", { class: "soft", text: [`${bytes(all)} over the memory`, took ? `${duration(took)}, ${bytes(all / took)} a second` : "",
+            how.pass ? `${how.pass.steps} ${how.pass.steps === 1 ? "step" : "steps"} in one pass` : ""].filter(Boolean).join(", ") })),
+    how.kernels.length ? el("ol", { class: "kernels" }, boxes) : el("p", { class: "soft", text: "Nothing is computed: the result is known, or a view." }),
+    how.pass?.why ? el("p", { class: "soft", text: `No more steps in one pass: ${how.pass.why}.` }) : "",
+    how.wholes?.length ? el("p", { class: "soft", text: `Together where that pays: ${how.wholes.map(w => `kernels ${w.kernels.map(k => k + 1).join(", ")} (${w.why})`).join("; ")}.` }) : "");
+}
+
+/** A value in the daemon's own words: 64-bit integers are exact, which numbers in JavaScript are not. */
+const valueIn = text => /"value":(\[[^\]]*\]|"[^"]*"|[^,}]*)/.exec(text)?.[1].replaceAll('"', "") ?? text;
+
+/** Seconds that the device took, by the reply's own word. */
+const deviceTime = reply => {
+    const found = /(?:gpu|cpu);dur=([\d.]+)/.exec(reply.headers.get("Server-Timing") ?? "");
+    return found ? Number(found[1]) / 1e3 : 0;
+};
+
+export async function show(root, _, signal) {
+    let words = await vocabulary(signal);
+    const results = el("div", { "aria-live": "polite" });
+    const area = el("div");
+    const name = el("input", { value: kept.name, placeholder: "not kept", pattern: "[A-Za-z_][A-Za-z0-9_]*", maxlength: "64", size: "14", on: { input: e => { kept.name = e.target.value; } } });
+    const steps = el("input", { value: kept.steps, inputmode: "numeric", size: "9", on: { input: e => { kept.steps = e.target.value; } } });
+    const record = el("input", { value: kept.record, placeholder: "energy = sum(u*u); most = max(u)", size: "30", on: { input: e => { kept.record = e.target.value; } } });
+    const every = el("input", { value: kept.every, inputmode: "numeric", size: "6", on: { input: e => { kept.every = e.target.value; } } });
+    let paper, work;
+
+    const isProgram = () => kept.mode === "program";
+    /** Lines with statements, and where each begins. */
+    const statements = () => {
+        let from = 0;
+        return paper.box.value.split("\n").map(line => {
+            const found = { text: line, from };
+            from += line.length + 1;
+            return found;
+        }).filter(s => s.text.trim() !== "");
+    };
+    function request() {
+        if (!isProgram())
+            return { expr: paper.box.value.trim() };
+        const body = { body: statements().map(s => s.text), steps: Number(steps.value) || 1 };
+        const records = record.value.split(";").map(r => r.trim()).filter(Boolean).map((r, i) => {
+            const parts = /^([A-Za-z_]\w*)\s*=(?!=)\s*(.*)$/.exec(r);
+            return parts ? [parts[1], parts[2]] : [`value_${i + 1}`, r];
+        });
+        if (records.length)
+            Object.assign(body, { record: Object.fromEntries(records), record_every: Number(every.value) || 1 });
+        return body;
+    }
+
+    function fail(problem) {
+        if (problem.name !== "Problem")
+            throw problem;
+        const line = /^\/body\/(\d+)/.exec(problem.pointer ?? "");
+        const lead = paper.box.value.length - paper.box.value.trimStart().length;
+        if (line) {
+            const s = statements()[Number(line[1])];
+            paper.mark(problem, s?.from, s?.text.length);
+        } else if (problem.pointer === "/expr")
+            paper.mark(problem, lead, paper.box.value.trim().length);
+        else
+            paper.mark({ message: problem.message });
+    }
+
+    /** Runs one piece of work at a time: the newest. */
+    const running = action => attempt(async () => {
+        if (paper.box.value.trim() === "")
+            return paper.box.focus();
+        work?.abort();
+        work = new AbortController();
+        paper.clear();
+        const until = AbortSignal.any([signal, work.signal]);
+        results.setAttribute("aria-busy", "true");
+        try {
+            await action(until);
+        } catch (problem) {
+            results.replaceChildren();
+            fail(problem);
+        } finally {
+            results.removeAttribute("aria-busy");
+        }
+        return undefined;
+    });
+
+    const explain = until => post("v1/explain", request(), { signal: until });
+
+    const card = (title, note, ...children) => el("section", { class: "card result" }, el("h2", {}, el("span", { text: title }), " ", note ? el("span", { class: "soft", text: note }) : ""), children);
+
+    function isPicture({ shape: s }) {
+        return s.length === 2 && s[0] > 1 && s[1] > 1 || s.length === 3 && (s[2] === 3 || s[2] === 4) && s[0] > 1;
+    }
+
+    async function pictureOf(blobbed, title, note) {
+        const blob = await blobbed.blob();
+        const image = el("img", { class: "picture", alt: `Picture of ${title}`, src: URL.createObjectURL(blob) });
+        image.addEventListener("load", () => URL.revokeObjectURL(image.src));
+        const range = (blobbed.headers.get("Arrayd-Range") ?? "").split(" ").map(Number);
+        return card(title, note, image, el("p", { class: "soft", text: `Colours from ${number(range[0])} to ${number(range[1])}, ${bytes(blob.size)}` }));
+    }
+
+    const run = () => running(async until => {
+        if (isProgram()) {
+            const job = await post("v1/programs", request(), { signal: until });
+            location.hash = `#job/${job.id}`;
+            return;
+        }
+        const how = await explain(until);
+        const { expr } = request();
+        const { shape: s, dtype } = how.result;
+        const size = s.reduce((a, b) => a * b, 1);
+        const note = `${shape(s)} ${dtype}`;
+        const options = { signal: until, body: { expr } };
+        const look = { cmap: "viridis", bar: true, width: Math.max(1, Math.min(900, Math.round(s[1] ?? 1))) };
+        if (s.length === 3)
+            delete look.cmap, delete look.bar;
+        let shown, reply;
+        if (kept.name.trim() !== "") {
+            reply = await send("POST", "v1/evaluate", { ...options, body: { expr, name: kept.name.trim() } });
+            const said = await reply.text();
+            const meta = JSON.parse(said);
+            shown = meta.id === undefined ? card("Value", note, el("p", { class: "value mono", text: valueIn(said) }))
+                : isPicture(how.result) ? await pictureOf(await send("GET", `v1/arrays/${meta.id}/data`, { accept: "image/png", query: look, signal: until }), meta.name ?? "result", note)
+                    : card(meta.name ?? "result", note);
+            if (meta.id !== undefined)
+                shown.append(el("p", {}, el("a", { href: `#array/${meta.id}`, text: `Open ${meta.name ?? "the array"}` })));
+            words = await vocabulary(until);
+        } else if (size === 1 && s.length === 0) {
+            reply = await send("POST", "v1/evaluate", options);
+            shown = card("Value", note, el("p", { class: "value mono", text: valueIn(await reply.text()) }));
+        } else if (isPicture(how.result)) {
+            shown = await pictureOf(await send("POST", "v1/evaluate", { ...options, accept: "image/png", query: look }), "Picture", note);
+        } else if (size <= 4096) {
+            reply = await send("POST", "v1/evaluate", { ...options, body: { expr, inline: true } });
+            const said = await reply.text();
+            shown = card("Values", note, s.length === 1 && size > 1 && !/complex/.test(dtype) ? plot(JSON.parse(said).data) : "",
+                el("pre", { class: "values", text: /"data":(.*)\}\s*$/s.exec(said)?.[1].replaceAll(",", ", ") ?? said }));
+        } else
+            shown = card("An array", note, el("p", { class: "soft", text: "It is too large to be shown as numbers, and is no picture. Give it a name to keep it, then look at it." }));
+        results.replaceChildren(shown, kernels(how, reply ? deviceTime(reply) : 0));
+    });
+    function plot(data) {
+        const chart = curves({ label: "Values", height: 180, legend: false, sayX: x => `[${x}]` });
+        chart.set([{ name: "", xs: data.map((__, i) => i), ys: data.map(Number) }]);
+        return chart.element;
+    }
+
+    const onlyExplain = () => running(async until => {
+        const how = await explain(until);
+        const parts = [];
+        if (isProgram()) {
+            const n = Number(steps.value) || 1;
+            const traffic = how.kernels.filter(k => k.steps === undefined).reduce((sum, k) => sum + k.bytes_read + k.bytes_written, 0);
+            parts.push(card("Before it starts", "", el("p", { text: `${count(n)} ${n === 1 ? "step" : "steps"}, ${bytes(traffic)} over the memory a step, ${
+                bytes(traffic * n / how.pass.steps)} in all` })));
+        }
+        results.replaceChildren(...parts, kernels(how, 0));
+    });
+
+    const copyAs = language => attempt(async () => {
+        const text = COPIES[language](request(), isProgram(), kept.name.trim(), state);
+        const pre = el("pre", { class: "copy", text, tabindex: "0", "aria-label": `As ${language}` });
+        results.replaceChildren(card(`As ${language}`, "", pre));
+        tell(await copy(pre));
+    });
+
+    function layout() {
+        paper = editor({
+            label: isProgram() ? "Statements, one a line" : "Expression", names: () => words, run, rows: isProgram() ? 6 : 3,
+            placeholder: isProgram() ? "u += 0.1*laplacian(u, boundary=\"wrap\")" : "u + 0.1*laplacian(u, boundary=\"wrap\")",
+        });
+        paper.box.value = kept[kept.mode];
+        paper.box.addEventListener("input", () => { kept[kept.mode] = paper.box.value; });
+        paper.clear();
+        area.replaceChildren(paper.element, el("div", { class: "tools" },
+            isProgram() ? [field("Steps", steps), field("Record", record), field("every", every)] : field("Keep it as", name),
+            el("div", { class: "buttons" }, button(isProgram() ? "Start" : "Evaluate", run, { class: "primary", title: "Ctrl+Enter" }), button("Explain", onlyExplain)),
+            el("div", { class: "buttons last" }, el("span", { class: "soft", text: "Copy as" }), Object.keys(COPIES).map(language => button(language, () => copyAs(language), { class: "quiet" })))));
+        results.replaceChildren();
+        paper.box.focus();
+    }
+    const tabs = el("div", { class: "tabs" });
+    const choose = mode => {
+        kept.mode = mode;
+        tabs.replaceChildren(...[["expression", "Expression"], ["program", "Program"]].map(([m, title]) =>
+            button(title, () => choose(m), { "aria-pressed": String(m === mode) })));
+        layout();
+    };
+    const names = await sessionField(signal, () => attempt(async () => { words = await vocabulary(signal); }));
+    root.append(el("h1", { class: "visually-hidden", text: "Expression" }), el("section", { class: "card" },
+        el("div", { class: "tools" }, tabs, el("span", { class: "grow" }), names), area), results);
+    choose(kept.mode);
+}

@@ -1,0 +1,161 @@
+/** jobs.js: one's jobs, and one of them with its recorded series as curves while they come. */
+import { ask, get, inPath, list, mayAct, poll, post } from "./api.js";
+import { curves } from "./chart.js";
+import { age, attempt, button, count, duration, el, number, question, rate, tell } from "./dom.js";
+import { makeLink } from "./links.js";
+import { table } from "./table.js";
+
+const STATES = { queued: "is waiting for its turn", running: "is running", done: "has ended", failed: "has failed", cancelled: "was stopped" };
+
+export const badge = job => el("span", { class: `badge ${job.waiting ? "waiting" : job.state}`, text: job.waiting ? "waiting" : job.state, title: job.waiting ?? STATES[job.state] });
+
+export function progress(job) {
+    const bar = el("progress", { max: "1", value: String(job.step / job.steps), "aria-label": `Progress: ${job.step} of ${job.steps} steps` });
+    return el("span", { class: "progress" }, bar, el("span", { text: `${Math.floor(job.step / job.steps * 100)} %` }));
+}
+
+const isActive = job => job.state === "queued" || job.state === "running";
+
+/** Buttons for what can be done with a job now; `after` is called when it was done, `gone` when the job was removed. */
+function hands(job, after, gone, signal) {
+    if (!mayAct())
+        return "";
+    const path = `v1/jobs/${inPath(job.id)}`;
+    const act = action => attempt(async () => {
+        await action();
+        await after();
+    });
+    const remove = () => attempt(async () => {
+        if (!await question({ title: "Remove the job?", text: "Its records are forgotten. The arrays stay as they are.", act: "Remove", danger: true }))
+            return;
+        await ask("DELETE", path, { signal });
+        await gone();
+    });
+    return el("div", { class: "buttons" },
+        isActive(job) ? button("Stop", () => act(() => ask("DELETE", path, { signal })))
+            : [job.step < job.steps && job.state !== "done" ? button("Resume", () => act(() => post(`${path}/resume`, undefined, { signal }))) : null,
+                button("Remove", remove, { class: "danger" })]);
+}
+
+export const show = (root, id, signal) => (id ? one(root, id, signal) : all(root, signal));
+
+async function all(root, signal) {
+    const refresh = async () => view.set(await list("v1/jobs", "jobs", { signal }));
+    const view = table({
+        label: "jobs", id: j => j.id, words: j => `${j.id} ${j.state} ${j.session}`, sort: 6,
+        empty: "There are no jobs. A program that is sent to run by itself is one: see Expression, Program.",
+        columns: [
+            { title: "Job", key: j => j.id, node: j => el("a", { class: "mono", href: `#job/${j.id}`, text: `${j.id.slice(0, 10)}…`, title: j.id }) },
+            { title: "State", sort: j => j.state, node: badge },
+            { title: "Progress", sort: j => j.step / j.steps, node: progress },
+            { title: "Steps", right: true, sort: j => j.step, text: j => `${count(j.step)} of ${count(j.steps)}` },
+            { title: "Steps per second", right: true, sort: j => j.steps_per_s, text: j => (isActive(j) ? rate(j.steps_per_s) : "") },
+            { title: "Remaining", right: true, sort: j => j.eta_s ?? 0, text: j => (j.eta_s === undefined ? "" : duration(j.eta_s)) },
+            { title: "Age", right: true, sort: j => -Date.parse(j.created), text: j => age(j.created) },
+            { title: "Device time", right: true, sort: j => j.device_s, text: j => duration(j.device_s) },
+            { title: "", right: true, key: j => j.state, node: j => hands(j, refresh, refresh, signal) },
+        ],
+    });
+    root.append(el("h1", { class: "visually-hidden", text: "Jobs" }), el("section", { class: "card" },
+        el("div", { class: "tools" }, el("div", { class: "grow field" }, el("span", { text: "Search by id, state, session" }), view.search), view.said), view.element));
+    view.set([], false);
+    poll(1000, signal, refresh);
+}
+
+async function one(root, id, signal) {
+    const path = `v1/jobs/${inPath(id)}`;
+    const head = el("div", { class: "tools middle grow" }), buttons = el("div", { class: "buttons" }), facts = el("dl", { class: "facts left" }), trouble = el("p", { class: "problem", role: "alert" });
+    const plots = el("div", { class: "cards" }), copies = el("div");
+    const charts = new Map();
+    const series = new Map(); // by name, what was recorded so far
+    const link = button("Link", () => attempt(() => makeLink({ jobs: [job.id] }, signal)));
+    let job = await get(path, { signal });
+    let source = null;
+    root.append(el("h1", {}, el("a", { href: "#jobs", text: "Jobs" }), el("span", { class: "soft", text: " / " }), el("span", { class: "mono", text: job.id })),
+        el("section", { class: "card" }, el("div", { class: "tools" }, head, buttons), trouble, facts), plots, copies);
+
+    function take(next) {
+        job = { ...job, ...next };
+        for (const gone of ["eta_s", "waiting", "error", "failed_step", "failed_statement", "stopped_by", "ended"])
+            if (!(gone in next))
+                delete job[gone];
+        for (const [name, values] of Object.entries(next.records ?? {})) {
+            const kept = series.get(name) ?? [];
+            kept.length = Math.min(kept.length, next.records_from); // what comes again replaces what is there
+            for (const value of values)
+                kept.push(typeof value === "string" ? Number(value) : Number(value));
+            series.set(name, kept);
+        }
+        draw();
+    }
+
+    function draw() {
+        head.replaceChildren(badge(job), progress(job));
+        if (buttons.dataset.state !== job.state) // not while one is pressed
+            buttons.replaceChildren(hands(job, again, () => { location.hash = "#jobs"; }, signal), mayAct() ? link : "");
+        buttons.dataset.state = job.state;
+        const rows = [
+            ["Steps", `${count(job.step)} of ${count(job.steps)}`],
+            ["Steps per second", rate(job.steps_per_s)],
+            ["Remaining", job.eta_s === undefined ? "" : duration(job.eta_s)],
+            ["Elapsed", duration(job.elapsed_s)],
+            ["Device time", `${duration(job.device_s)}${job.step ? `, ${duration(job.device_s / job.step)} a step` : ""}`],
+            ["In one pass", job.pass ? [`${count(job.pass.steps)} ${job.pass.steps === 1 ? "step" : "steps"}`,
+                job.pass.kernels === undefined ? "" : `${job.pass.kernels} ${job.pass.kernels === 1 ? "kernel" : "kernels"} a step`, job.pass.why ?? ""].filter(Boolean).join(", ") : ""],
+            ["Kernels", job.kernels], ["Stopped by", job.stopped_by], ["Waits", job.waiting],
+            ["Created", new Date(job.created).toLocaleString("sv")], ["Ended", job.ended ? new Date(job.ended).toLocaleString("sv") : ""], ["Session", job.session],
+        ].filter(([, value]) => value);
+        facts.replaceChildren(...rows.flatMap(([term, value]) => [el("dt", { text: term }), el("dd", { text: value })]));
+        trouble.hidden = !job.error;
+        if (job.error)
+            trouble.textContent = [job.failed_step === undefined ? "" : `Step ${job.failed_step}`,
+                job.failed_statement === undefined ? "" : `statement ${job.failed_statement + 1}`].filter(Boolean).join(", ") + `: ${job.error.detail}`;
+        for (const [name, values] of series) {
+            if (!charts.has(name)) {
+                const chart = curves({ label: name, sayX: x => `step ${count(Math.round(x))}`, height: 180, legend: false });
+                charts.set(name, chart);
+                plots.append(el("section", { class: "card" }, el("h2", {}, el("span", { text: name }), " ", el("span", { class: "soft last" })), chart.element));
+            }
+            const every = job.record_every ?? 1;
+            charts.get(name).set([{ name: "", xs: values.map((_, k) => (k + 1) * every), ys: values }]);
+            const last = charts.get(name).element.parentElement.querySelector(".last");
+            last.textContent = values.length ? number(values.at(-1)) : "nothing yet";
+        }
+        if (job.snapshots?.length)
+            copies.replaceChildren(el("section", { class: "card" }, el("h2", { text: "Copies" }), el("ul", { class: "chips" },
+                job.snapshots.map(s => el("li", {}, el("a", { href: `#array/${s.id}`, text: `${s.name} after step ${count(s.step)}` }))))));
+    }
+
+    /** Events bring what has been recorded since the last; the daemon sends at most ten a second. */
+    function follow() {
+        source?.close();
+        source = new EventSource(`${path}/events`);
+        const on = event => {
+            if (!signal.aborted)
+                take(JSON.parse(event.data));
+        };
+        source.addEventListener("progress", on);
+        source.addEventListener("end", event => { on(event); source.close(); });
+    }
+    async function again() {
+        take(await get(path, { signal }));
+        if (isActive(job))
+            follow();
+    }
+    signal.addEventListener("abort", () => source?.close());
+    take({ ...job, records_from: job.records_from ?? 0 });
+    if (isActive(job))
+        follow();
+    /* Events that are refused do not say why, and of a job that has ended none come: the login may have ended, the job be gone or resumed. */
+    const left = new AbortController();
+    poll(3000, AbortSignal.any([signal, left.signal]), async () => {
+        if (isActive(job) && source?.readyState !== EventSource.CLOSED)
+            return;
+        await again().catch(problem => {
+            if (problem.status !== 404)
+                throw problem;
+            tell(problem.message, true);
+            left.abort();
+        });
+    });
+}

@@ -1,0 +1,207 @@
+"""What is said of arrays on the server: attributes, names of axes, a unit, coordinates; and the same of xarray's.
+
+The daemon keeps them with an array and computes nothing from them: expressions have none.
+"""
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
+
+import numpy as np
+
+from ._errors import NotFound
+from ._numbers import wire
+from ._replies import LABELS
+from ._requests import Steps
+
+NONE: Mapping[str, Any] = types.MappingProxyType({})
+SAME: Any = ...  # of a change: it stays as it is; None removes it
+
+
+class Labels:
+    """A part of `Array`. With an asynchronous client all of it is awaited."""
+
+    __slots__ = ()
+    _client: Any
+    _view: Any
+    if TYPE_CHECKING:
+        _node: Any
+        _shared: bool
+
+        @property
+        def _base(self) -> Any: ...
+        def _asked(self, method: str, path: str = "", value: Any = None) -> Any: ...
+
+    @property
+    def attrs(self) -> Any:
+        """Attributes, to be read; `x.patch(attrs={"a": 1, "b": None})` sets and removes some, `attrs=None` all."""
+        return self._client._carry(self._saying("attrs"))
+
+    @property
+    def dims(self) -> Any:
+        """Names of the axes, None for an axis without one; None: no axis has one. Set by `x.patch(dims=("lat", "lon"))`."""
+        return self._client._carry(self._saying("dims"))
+
+    @property
+    def units(self) -> Any:
+        """The unit of the elements, or None. Set by `x.patch(units="K")`."""
+        return self._client._carry(self._saying("units"))
+
+    @property
+    def coords(self) -> Any:
+        """By name `{"array": id, "dims": […]}`; `xp.array(id)` is that array. Set by `x.patch(coords={"lat": lat})`."""
+        return self._client._carry(self._saying("coords"))
+
+    def to_xarray(self) -> Any:
+        """An `xarray.DataArray` of the values here, with names, attributes and the coordinates that are still there and
+        still fit; the unit is its attribute `units`."""
+        return self._client._carry(self._to_xarray())
+
+    def _saying(self, what: str) -> Steps[Any]:
+        said = yield from self._said()
+        if what in ("attrs", "coords"):
+            return types.MappingProxyType(said[what]) if what in said else NONE
+        return tuple(said["dims"]) if what == "dims" and "dims" in said else said.get(what)
+
+    def _said(self) -> Steps[Dict[str, Any]]:
+        """Of what is only here, or an expression's, nothing is said; of a part what is said of the whole, as far as it holds."""
+        base = self._base
+        if base._node.handle is None:
+            return {}
+        m = (yield base._asked("GET")).json(LABELS)
+        said = {k: m[k] for k in ("attrs", "coords", "dims", "units") if k in m}
+        if self._view is not None:
+            said.pop("coords", None)
+            names = self._dims_of(said.pop("dims", None))
+            if names is not None and any(names):
+                said["dims"] = names
+        return said
+
+    def _dims_of(self, dims: Optional[List[Optional[str]]]) -> Optional[List[Optional[str]]]:
+        """Names along the parts that this is of the array with those names; None where axes are rearranged."""
+        view = self._view
+        if view is None or dims is None:
+            return dims
+        of = view.parent._dims_of(dims)
+        if of is None or view.index is None:
+            return None
+        left = iter(of)
+        names: List[Optional[str]] = []
+        for k in view.index.key:
+            if k is None:
+                names.append(None)
+                continue
+            name = next(left)
+            if isinstance(k, slice):
+                names.append(name)
+        return names + list(left)
+
+    def _to_xarray(self) -> Steps[Any]:
+        import xarray  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+        said = yield from self._said()
+        engine = self._client._engine
+        names = _xarray_dims(said.get("dims"), len(self._node.shape))
+        data = yield from engine.fetch(self._node)
+        extents = dict(zip(names, self._node.shape))
+        coords = {}
+        for name, c in said.get("coords", {}).items():
+            try:
+                of = yield from self._client._finding(c["array"])
+            except NotFound:  # it has been deleted, or is not shared
+                continue
+            if tuple(of._node.shape) != tuple(extents.get(axis) for axis in c["dims"]):  # it has been resized
+                continue
+            its = yield from of._said()
+            coords[name] = (c["dims"], (yield from engine.fetch(of._node)), _xarray_attrs(its))
+        return xarray.DataArray(np.array(data), coords, names, name=self._node.handle.name if self._node.handle else None, attrs=_xarray_attrs(said))
+
+    def _labelling(self, attrs: Any = SAME, dims: Any = SAME, units: Any = SAME, coords: Any = SAME, changes: Mapping[str, Any] = NONE) -> Steps[Any]:
+        """Changes these, and with them others."""
+        x: Any = self
+        all_ = {**changes, **(yield from self._changes_of(attrs, dims, units, coords))}
+        return (yield from x._patching(all_))
+
+    def _changes_of(self, attrs: Any, dims: Any, units: Any, coords: Any) -> Steps[Dict[str, Any]]:
+        """As the daemon takes them."""
+        changes: Dict[str, Any] = {}
+        if attrs is not SAME:
+            changes["attrs"] = None if attrs is None else {str(k): plain(v) for k, v in dict(attrs).items()}
+        if dims is not SAME:
+            changes["dims"] = None if dims is None else [dims] if isinstance(dims, str) else list(dims)
+        if units is not SAME:
+            changes["units"] = None if units is None else str(units)
+        if coords is not SAME:
+            changes["coords"] = None if coords is None else {}
+            for name, c in dict(coords or {}).items():
+                changes["coords"][name] = yield from _coordinate(c)
+        return changes
+
+    def _referred(self) -> Steps[str]:
+        """Its id, for what refers to it: from now on it is shared, and remains until it is deleted."""
+        x: Any = self
+        if x._view is not None:
+            raise ValueError("a coordinate is an array of its own, not a view: xp.asarray(x, copy=True)")
+        if not x._shared:
+            yield from x._owning(True)
+        handle = yield from x._client._engine.place(x._node)
+        handle.keep()
+        x._node.share()
+        x._shared = True
+        return str(handle.id)
+
+
+def _coordinate(c: Any) -> Steps[Any]:
+    """An array, an id or a name, or with the names of its axes a pair (dims, array), as xarray has it, or what the daemon tells."""
+    if isinstance(c, tuple) and len(c) == 2:
+        dims, of = c
+        return {"array": (yield from _coordinate(of)), "dims": [dims] if isinstance(dims, str) else list(dims)}
+    return (yield from c._referred()) if isinstance(c, Labels) else c
+
+
+def plain(v: Any) -> Any:
+    """A value of an attribute as JSON has it, of Python's and NumPy's. Numbers that are none are the daemon's texts, "NaN"."""
+    if isinstance(v, np.ndarray):
+        return plain(v.tolist())
+    if isinstance(v, np.generic):
+        return plain(v.item())
+    if isinstance(v, Mapping):
+        return {str(k): plain(x) for k, x in v.items()}
+    if isinstance(v, (list, tuple)):
+        return [plain(x) for x in v]
+    if isinstance(v, bytes):
+        return v.decode()
+    if v is None or isinstance(v, (str, bool)):
+        return v
+    if isinstance(v, int):
+        return int(v)
+    if isinstance(v, (float, complex)):
+        return wire(v)
+    raise TypeError(f"an attribute cannot be of type {type(v).__name__}: numbers, text, lists and dictionaries are kept")
+
+
+def _xarray_dims(dims: Optional[List[Optional[str]]], rank: int) -> Tuple[str, ...]:
+    """xarray names every axis."""
+    return tuple(name or f"dim_{k}" for k, name in enumerate(dims or [None] * rank))
+
+
+def _xarray_attrs(said: Dict[str, Any]) -> Dict[str, Any]:
+    return {**said.get("attrs", {}), **({"units": said["units"]} if "units" in said else {})}
+
+
+def of_xarray(client: Any, a: Any, name: Optional[str]) -> Steps[Any]:
+    """An array of the daemon's with all that an `xarray.DataArray` has, its coordinates as arrays of their own."""
+    x = yield from _labelled(client, a)
+    coords = {}
+    for key, c in a.coords.items():
+        if c.dtype.kind in "biufc":  # texts and times are not numbers
+            made = yield from _labelled(client, c)
+            coords[str(key)] = (tuple(map(str, c.dims)), made)
+    return (yield from x._labelling(coords=coords or SAME, changes={} if name is None else {"name": name}))
+
+
+def _labelled(client: Any, a: Any) -> Steps[Any]:
+    x = client.asarray(a.values)
+    attrs = dict(a.attrs)
+    units = attrs.pop("units", SAME)
+    return (yield from x._labelling(attrs or SAME, tuple(map(str, a.dims)) or SAME, units))

@@ -1,0 +1,15 @@
+/* Handlers of logins and of read-only links. Called through the table of routes. */
+#ifndef ARRAYD_SERVER_LOGIN_H
+#define ARRAYD_SERVER_LOGIN_H
+
+#include "server/http/http.h"
+
+#define LOGIN_BODY 4096 /* bytes: anybody may send one */
+
+/* login.c: POST and GET /v1/login, POST /v1/logout */
+handler_fn login_post, login_get, logout_post;
+
+/* links.c: POST and GET /v1/links, DELETE /v1/links/{id} */
+handler_fn link_post, link_list_get, link_delete;
+
+#endif

@@ -1,0 +1,239 @@
+/* A hash table by the keys' hashes, in order of creation. Unlike tokens, which are compared one by
+ * one in constant time, keys are looked up: whoever times that learns at most something about a
+ * hash, and no key has a hash that somebody chose. Logins that are over are dropped when another is
+ * made, so the table is bounded by the principals' maximums. */
+#include "server/login/logins.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "compute/base/clock.h"
+#include "compute/base/lock.h"
+#include "compute/base/table.h"
+#include "server/store/auth.h"
+#include "server/store/handles.h"
+
+struct login {
+    uint8_t hash[TOKEN_HASH_SIZE]; /* of the key */
+    struct login_terms terms;
+    uint64_t until_ns;
+    _Atomic bool ended;
+    _Atomic int refs;
+    UT_hash_handle hh;
+    char names[][ID_SIZE]; /* terms.refs */
+};
+
+struct logins {
+    int64_t max_logins, max_links;
+    char cookie[LOGIN_COOKIE];
+    pthread_mutex_t lock;
+    struct login *table;
+};
+
+struct logins *logins_new(int64_t max_logins, int64_t max_links)
+{
+    struct logins *t = mem_calloc(1, sizeof *t);
+    if (!t)
+        return NULL;
+    t->max_logins = max_logins;
+    t->max_links = max_links;
+    memcpy(t->cookie, "arrayd-", 7);
+    token_digits(t->cookie + 7, 12);
+    if (pthread_mutex_init(&t->lock, NULL) != 0) {
+        mem_free(t);
+        return NULL;
+    }
+    return t;
+}
+
+const char *logins_cookie(const struct logins *t)
+{
+    return t->cookie;
+}
+
+/* --- one login --- */
+
+const struct login_terms *login_terms(const struct login *l)
+{
+    return &l->terms;
+}
+
+bool login_lasts(const struct login *l)
+{
+    return !atomic_load(&l->ended) && clock_ns() < l->until_ns;
+}
+
+bool login_names(const struct login *l, const char *ref)
+{
+    for (size_t i = 0; i < l->terms.n_refs; i++)
+        if (!strcmp(l->terms.refs[i], ref))
+            return true;
+    return false;
+}
+
+struct login *login_ref(struct login *l)
+{
+    atomic_fetch_add(&l->refs, 1);
+    return l;
+}
+
+void login_unref(struct login *l)
+{
+    if (l && atomic_fetch_sub(&l->refs, 1) == 1)
+        mem_free(l);
+}
+
+/* --- the table --- */
+
+static void drop(struct logins *t, struct login *l)
+{
+    lock_held(&t->lock);
+    if (!atomic_exchange(&l->ended, true)) {
+        HASH_DEL(t->table, l);
+        login_unref(l);
+    }
+}
+
+void logins_free(struct logins *t)
+{
+    if (!t)
+        return;
+    struct login *l, *tmp;
+    pthread_mutex_lock(&t->lock);
+    HASH_ITER (hh, t->table, l, tmp) {
+        drop(t, l);
+    }
+    pthread_mutex_unlock(&t->lock);
+    pthread_mutex_destroy(&t->lock);
+    mem_free(t);
+}
+
+/* Makes room for another of the principal's: drops what is over and, among logins, the oldest. */
+static enum err_code make_room(struct logins *t, const struct login_terms *terms, struct err *e)
+{
+    lock_held(&t->lock);
+    struct login *l, *tmp, *oldest = NULL;
+    const int64_t most = terms->link ? t->max_links : t->max_logins;
+    int64_t n = 0;
+    HASH_ITER (hh, t->table, l, tmp) {
+        if (!login_lasts(l) || atomic_load(&l->terms.who->gone)) {
+            drop(t, l);
+        } else if (l->terms.who == terms->who && l->terms.link == terms->link) {
+            oldest = oldest ? oldest : l;
+            n++;
+        }
+    }
+    if (n < most)
+        return ERR_OK;
+    if (terms->link)
+        return err_set(e, ERR_QUOTA, "there are already %lld links, the most allowed (max_links)",
+                       (long long)most);
+    drop(t, oldest);
+    return ERR_OK;
+}
+
+static struct login *make(const struct login_terms *terms, double seconds, char *ret_key)
+{
+    struct login *l = mem_calloc(1, sizeof *l + terms->n_refs * sizeof *l->names);
+    if (!l)
+        return NULL;
+    l->terms = *terms;
+    l->terms.refs = (const char(*)[ID_SIZE])l->names;
+    if (terms->n_refs)
+        memcpy(l->names, terms->refs, terms->n_refs * sizeof *l->names);
+    id_make('v', l->terms.id);
+    l->terms.created_us = clock_date_us();
+    l->terms.expires_us = l->terms.created_us + (int64_t)(seconds * 1e6);
+    l->until_ns = clock_ns() + (uint64_t)(seconds * 1e9);
+    atomic_store(&l->refs, 2); /* the table's and the caller's */
+    token_digits(ret_key, LOGIN_KEY_LEN);
+    token_hash(ret_key, LOGIN_KEY_LEN, l->hash);
+    return l;
+}
+
+enum err_code logins_add(struct logins *t, const struct login_terms *terms, double seconds,
+                         char ret_key[LOGIN_KEY_LEN + 1], struct login **ret, struct err *e)
+{
+    struct login *l = make(terms, seconds, ret_key);
+    if (!l)
+        return err_oom(e);
+    pthread_mutex_lock(&t->lock);
+    enum err_code code = make_room(t, terms, e);
+    if (code == ERR_OK) {
+        HASH_ADD(hh, t->table, hash, sizeof l->hash, l);
+        if (!l->hh.tbl)
+            code = err_oom(e);
+    }
+    pthread_mutex_unlock(&t->lock);
+    if (code == ERR_OK)
+        *ret = l;
+    else
+        mem_free(l);
+    return code;
+}
+
+struct login *logins_find(struct logins *t, const char *key, size_t n)
+{
+    uint8_t hash[TOKEN_HASH_SIZE];
+    struct login *l = NULL;
+    if (n != LOGIN_KEY_LEN)
+        return NULL;
+    token_hash(key, n, hash);
+    pthread_mutex_lock(&t->lock);
+    HASH_FIND(hh, t->table, hash, sizeof hash, l);
+    if (l && login_lasts(l))
+        login_ref(l);
+    else
+        l = NULL;
+    pthread_mutex_unlock(&t->lock);
+    return l;
+}
+
+void logins_end(struct logins *t, struct login *l)
+{
+    pthread_mutex_lock(&t->lock);
+    drop(t, l);
+    pthread_mutex_unlock(&t->lock);
+}
+
+enum err_code logins_end_link(struct logins *t, const struct principal *who, const char *id,
+                              struct err *e)
+{
+    struct login *l, *tmp;
+    bool found = false;
+    pthread_mutex_lock(&t->lock);
+    HASH_ITER (hh, t->table, l, tmp) {
+        if (l->terms.link && l->terms.who == who && !strcmp(l->terms.id, id)) {
+            found = login_lasts(l);
+            drop(t, l);
+        }
+    }
+    pthread_mutex_unlock(&t->lock);
+    return found ? ERR_OK : err_set(e, ERR_NOT_FOUND, "there is no link '%.80s'", id);
+}
+
+void logins_each_link(struct logins *t, const struct principal *who,
+                      void (*visit)(void *user, const struct login_terms *terms), void *user)
+{
+    struct login *l, *tmp;
+    pthread_mutex_lock(&t->lock);
+    HASH_ITER (hh, t->table, l, tmp) {
+        if (l->terms.link && l->terms.who == who && login_lasts(l))
+            visit(user, &l->terms);
+    }
+    pthread_mutex_unlock(&t->lock);
+}
+
+void logins_count(struct logins *t, int64_t *ret_logins, int64_t *ret_links)
+{
+    struct login *l, *tmp;
+    *ret_logins = *ret_links = 0;
+    pthread_mutex_lock(&t->lock);
+    HASH_ITER (hh, t->table, l, tmp) {
+        if (login_lasts(l) && !atomic_load(&l->terms.who->gone))
+            ++*(l->terms.link ? ret_links : ret_logins);
+    }
+    pthread_mutex_unlock(&t->lock);
+}

@@ -1,0 +1,147 @@
+#include "compute/kernels/scalar/scalar.h"
+typedef int ar_index;
+#define AR_RANK 3
+#define AR_FAST 2
+#define AR_BLOCK 256
+#define AR_E 4
+#define AR_UNROLL 4
+#define AR_STEP 1
+#include "compute/kernels/forms/common.cuh"
+struct alignas(64) ar_map {
+    ar_u8 opaque[128];
+};
+struct ar_params {
+    alignas(8) const ar_f32 * in0;
+    alignas(8) ar_i64 s0_0;
+    alignas(8) ar_i64 s0_1;
+    alignas(8) const ar_f32 * in1;
+    alignas(8) ar_i64 s1_0;
+    alignas(8) ar_i64 s1_1;
+    alignas(8) ar_f32 c0;
+    alignas(8) ar_f32 c1;
+    alignas(8) ar_f32 c2;
+    alignas(8) ar_i64 nx;
+    alignas(8) ar_i64 ny;
+    alignas(8) ar_i64 nz;
+    alignas(8) ar_i64 part;
+    alignas(8) ar_f32 * out0;
+    alignas(8) ar_f32 * out1;
+    ar_map map0;
+    ar_map map1;
+};
+#define AR_T 2
+#define AR_LANES 16
+#define AR_R 2
+#define AR_PIECE 4
+#define AR_HALO 4
+#define AR_AHEAD 3
+#define AR_BLOCKS 1
+#define AR_LAG 2
+#define AR_BACK 2
+#define AR_BESIDE 2
+#define AR_MAPS 1
+#define AR_PACED 0
+#define AR_WRAP_SLOW 0 /* the slowest axis wraps */
+#define AR_WRAP_Y 0
+#define AR_WRAP_X 0
+#define AR_ONCE 1 /* no tile is wider than the domain */
+#include "compute/kernels/steps/steps.cuh"
+#include "compute/kernels/steps/around.cuh"
+struct ar_rows {
+    ar_vec<ar_f32, AR_E> f0;
+    ar_vec<ar_f32, AR_E> f1;
+};
+struct ar_kept {
+    ar_patch<ar_f32> f0[4];
+    ar_patch<ar_f32> f1[2];
+};
+struct ar_shared {
+    ar_barriers barriers;
+    alignas(128) ar_plane<ar_f32> q0[AR_SLOTS];
+    alignas(128) ar_seams<ar_f32> e0[AR_SIDES][AR_T - 1];
+    alignas(128) ar_plane<ar_f32> q1[AR_BRIEF];
+};
+static_assert(sizeof(ar_shared) <= 163968, "of its launch");
+AR_FN void ar_bring(const ar_params &p, const ar_place &s, ar_shared &shared, int slot, int brief, ar_index n)
+{
+#if AR_MAPPED
+    if (threadIdx.x == 0) {
+        ar_expect(shared.barriers, slot, (int)(sizeof *shared.q0 + sizeof *shared.q1));
+        ar_fetch(shared.q0[slot], p.map0, s, n, shared.barriers, slot);
+        ar_fetch(shared.q1[brief], p.map1, s, n, shared.barriers, slot);
+    }
+#else
+    ar_bring_patch(shared.q0[slot], p.in0 + n * (ar_index)p.s0_0, (ar_index)p.s0_1, s);
+    ar_bring_patch(shared.q1[brief], p.in1 + n * (ar_index)p.s1_0, (ar_index)p.s1_1, s);
+#endif
+}
+AR_FN void ar_take(const ar_shared &shared, const ar_march &m, const ar_place &s, int row, ar_rows &x)
+{
+    x.f0 = ar_take_row3(shared.q0[m.slot[0]], s, row);
+    x.f1 = ar_take_row3(shared.q1[m.brief[0]], s, row);
+}
+AR_FN void ar_put(const ar_params &p, const ar_place &s, ar_shared &shared, ar_index n, int row, int turn, bool kept, const ar_rows &x)
+{
+    ar_put_patch(p.out0 + n * (ar_index)p.s0_0, (ar_index)p.s0_1, (ar_stage<ar_f32> *)0, x.f0, s, row, kept);
+    ar_put_patch(p.out1 + n * (ar_index)p.s1_0, (ar_index)p.s1_1, (ar_stage<ar_f32> *)0, x.f1, s, row, kept);
+    (void)turn;
+}
+AR_FN void ar_turn(ar_kept &kept)
+{
+    ar_rotate(kept.f0);
+    ar_rotate(kept.f1);
+}
+template <bool EDGE, int PHASE, int ROW, int LEVEL>
+AR_FN void ar_step(const ar_params &p, const ar_place &s, ar_shared &shared, const ar_march &m, ar_index n, ar_kept &kept, ar_rows &x)
+{
+    constexpr int seam = LEVEL > 0 ? LEVEL - 1 : 0;
+    (void)seam;
+    ar_around<ar_f32, 2, 2, 2> w0;
+    ar_look<LEVEL == 0, EDGE, PHASE, ROW, AR_CLAMP, AR_CLAMP, AR_CLAMP>(w0, kept.f0, x.f0, shared.q0, m.slot, &shared.e0[m.read][seam], s, n, (ar_index)p.nz);
+    ar_keep<PHASE, ROW, 2>(kept.f0, x.f0, LEVEL > 0 ? &shared.e0[m.write][seam] : 0, s);
+    ar_around<ar_f32, 0, 0, 0> w1;
+    ar_look<LEVEL == 0, EDGE, PHASE, ROW, AR_CLAMP, AR_CLAMP, AR_CLAMP>(w1, kept.f1, x.f1, shared.q1, m.brief, (const ar_seams<ar_f32> *)0, s, n, (ar_index)p.nz);
+    ar_keep<PHASE, ROW, 0>(kept.f1, x.f1, (ar_seams<ar_f32> *)0, s);
+#pragma unroll
+    for (int e = 0; e < AR_E; e++) {
+    const ar_f32 v0 = p.c0;
+    const ar_f32 v1 = w0.z[2].v[e];
+    const ar_f32 v2 = ar_MULTIPLY_F32(v0, v1);
+    const ar_f32 v3 = w1.z[0].v[e];
+    const ar_f32 v4 = ar_SUBTRACT_F32(v2, v3);
+    const ar_f32 v5 = p.c1;
+    const ar_f32 v6 = p.c2;
+    const ar_f32 v7 = w0.z[3].v[e];
+    const ar_f32 v8 = ar_SUBTRACT_F32(v7, v2);
+    const ar_f32 v9 = w0.z[1].v[e];
+    const ar_f32 v10 = ar_ADD_F32(v8, v9);
+    const ar_f32 v11 = w0.y[3].v[e];
+    const ar_f32 v12 = ar_SUBTRACT_F32(v11, v2);
+    const ar_f32 v13 = w0.y[1].v[e];
+    const ar_f32 v14 = ar_ADD_F32(v12, v13);
+    const ar_f32 v15 = ar_ADD_F32(v10, v14);
+    const ar_f32 v16 = w0.x[e + 3];
+    const ar_f32 v17 = ar_SUBTRACT_F32(v16, v2);
+    const ar_f32 v18 = w0.x[e + 1];
+    const ar_f32 v19 = ar_ADD_F32(v17, v18);
+    const ar_f32 v20 = ar_ADD_F32(v15, v19);
+    const ar_f32 v21 = ar_MULTIPLY_F32(v6, v20);
+    const ar_f32 v22 = w0.z[4].v[e];
+    const ar_f32 v23 = ar_SUBTRACT_F32(v21, v22);
+    const ar_f32 v24 = w0.z[0].v[e];
+    const ar_f32 v25 = ar_SUBTRACT_F32(v23, v24);
+    const ar_f32 v26 = w0.y[4].v[e];
+    const ar_f32 v27 = ar_SUBTRACT_F32(v25, v26);
+    const ar_f32 v28 = w0.y[0].v[e];
+    const ar_f32 v29 = ar_SUBTRACT_F32(v27, v28);
+    const ar_f32 v30 = w0.x[e + 4];
+    const ar_f32 v31 = ar_SUBTRACT_F32(v29, v30);
+    const ar_f32 v32 = w0.x[e + 0];
+    const ar_f32 v33 = ar_SUBTRACT_F32(v31, v32);
+    const ar_f32 v34 = ar_MULTIPLY_F32(v5, v33);
+    const ar_f32 v35 = ar_ADD_F32(v4, v34);
+        x.f0.v[e] = v35;
+        x.f1.v[e] = v1;
+    }
+}
+#include "compute/kernels/steps/steps3d.cuh"

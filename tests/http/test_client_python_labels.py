@@ -1,0 +1,124 @@
+"""What is said of arrays, in the Python client: attrs, dims, units, coords, and xarray's."""
+import sys
+import types
+
+import numpy as np
+import pytest
+
+from test_client_python import arrayd, xp  # noqa: F401
+from test_client_python_async import run, url
+
+pytestmark = pytest.mark.release_only  # it is the client that is tested here
+
+
+def said(x):
+    return dict(x.attrs), x.dims, x.units, dict(x.coords)
+
+
+NOTHING = ({}, None, None, {})
+
+
+def test_set_and_read(xp):  # noqa: F811
+    plain = xp.zeros((2, 3))
+    assert said(plain) == NOTHING == said(plain + 1) == said(xp.asarray([1.0]))
+    x = xp.asarray(np.arange(6.0).reshape(2, 3), dims=("y", None), units="K",
+                   attrs={"f": np.float32(1.5), "i": 2**60, "l": np.arange(2), "n": float("nan"), "d": {"a": [None, True]}, 3: b"b"})
+    assert x.dims == ("y", None) and x.units == "K" and not x.coords
+    assert x.attrs == {"f": 1.5, "i": 2**60, "l": [0, 1], "n": "NaN", "d": {"a": [None, True]}, "3": "b"}
+    with pytest.raises(TypeError, match="assignment"):
+        x.attrs["f"] = 2
+    assert x.patch(attrs={"f": None, "g": 1}) is x and set(x.attrs) == {"g", "i", "l", "n", "d", "3"}
+    assert said(x.patch(attrs=None, units=None)) == ({}, ("y", None), None, {})
+    assert said(x.patch(dims=None, units="")) == ({}, None, "", {})
+    for wrong in (dict(dims=("y",)), dict(dims=("y", "y")), dict(units="\n"), dict(attrs={"a" * 300: 1}), dict(coords={"y": "nobody"})):
+        with pytest.raises((arrayd.BadValue, arrayd.NotFound)):
+            x.patch(**wrong)
+    with pytest.raises(TypeError, match="attribute"):
+        x.patch(attrs={"a": object()})
+    with pytest.raises(TypeError, match=r"asarray\(\) got an unexpected keyword argument 'unit'"):
+        xp.asarray([1.0], unit="K")
+    one = xp.asarray([1.0, 2.0], dims="x")
+    assert one.dims == ("x",)
+
+
+def test_they_stay_with_what_is_written(xp):  # noqa: F811
+    x = xp.asarray([1.0, 2.0], units="K", attrs={"a": 1})
+    later = x * 2
+    x += 1
+    x[0] = 5.0
+    assert said(x) == ({"a": 1}, None, "K", {}) and x.numpy().tolist() == [5, 3] and later.numpy().tolist() == [2, 4]
+    assert said(x * 1) == NOTHING
+    kept = xp.save("kept", x)
+    assert said(kept) == said(x) and said(xp.array("kept")) == said(x)
+    assert said(xp.save("kept", x + 1)) == NOTHING
+    xp.delete("kept")
+
+
+def test_slices(xp):  # noqa: F811
+    x = xp.asarray(np.zeros((2, 3, 4)), dims=("t", "y", "x"), units="m", attrs={"a": 1}, coords={"t": xp.asarray([0.0, 1.0])})
+    for part, dims in ((x[0], ("y", "x")), (x[:, 1:, None], ("t", "y", None, "x")), (x[..., 0], ("t", "y")), (x[1][0], ("x",)), (x[0, 0, :0], ("x",))):
+        assert said(part) == ({"a": 1}, dims, "m", {})
+    assert x.T.dims is None and x.T.units == "m"
+    xp.delete(xp.array(x.coords["t"]["array"]))
+
+
+def test_coordinates(xp):  # noqa: F811
+    y, plane = xp.asarray([1.0, 2.0]), xp.ones((2, 3)) * 2
+    x = xp.asarray(np.zeros((2, 3)), dims=("y", "x"), coords={"y": y, "h": (("y", "x"), plane)})
+    ids = {name: c["array"] for name, c in x.coords.items()}
+    assert x.coords["h"]["dims"] == ["y", "x"] and ids["y"] == y.id
+    del y, plane
+    xp.release()
+    assert xp.array(ids["y"]).numpy().tolist() == [1, 2] and xp.array(ids["h"]).numpy().tolist() == [[2] * 3] * 2
+    x.patch(coords={"y": ids["y"], "h": None})
+    assert list(x.coords) == ["y"]
+    with pytest.raises(ValueError, match="view"):
+        x.patch(coords={"x": x[0]})
+    xp.delete(ids["y"])
+    xp.delete(ids["h"])
+
+
+def test_asynchronously(daemon):
+    async def steps():
+        async with arrayd.aconnect(url(daemon)) as xp:  # noqa: F811
+            y = await xp.asarray([1.0, 2.0]).patch(units="m")
+            x = await xp.asarray([3.0, 4.0]).patch(dims=("y",), attrs={"a": 1}, coords={"y": y})
+            assert await x.dims == ("y",) and await y.units == "m" and dict(await x.attrs) == {"a": 1}
+            assert (await x.coords)["y"]["dims"] == ["y"] and await xp.asarray([1.0]).units is None
+            assert await x[1:].dims == ("y",)
+            with pytest.raises(RuntimeError, match="await"):
+                xp.asarray([1.0], units="K")
+            await xp.delete(y)
+
+    run(steps())
+
+
+def test_xarray(xp):  # noqa: F811
+    xarray = pytest.importorskip("xarray")
+    a = xarray.DataArray(np.arange(6.0).reshape(2, 3), dims=("y", "x"), name="a", attrs={"units": "m", "n": 1},
+                         coords={"x": ("x", [1, 2, 3], {"units": "s"}), "t": 5.0, "h": (("y", "x"), np.ones((2, 3))), "s": ("y", ["p", "q"])})
+    x = xp.from_xarray(a, "a")
+    assert x.dims == ("y", "x") and x.units == "m" and dict(x.attrs) == {"n": 1} and set(x.coords) == {"x", "t", "h"}
+    xarray.testing.assert_identical(x.to_xarray(), a.drop_vars("s"))
+    xp.delete(xp.array(x.coords["h"]["array"]))
+    xarray.testing.assert_identical(x.to_xarray(), a.drop_vars(["s", "h"]))
+    xp._ask("POST", f"/v1/arrays/{x.coords['x']['array']}/resize", {"shape": [7]})
+    xarray.testing.assert_identical(x.to_xarray(), a.drop_vars(["s", "h", "x"]))
+    assert (xp.ones((2, 2)) * 2).to_xarray().dims == ("dim_0", "dim_1")
+    for c in ("x", "t"):
+        xp.delete(xp.array(x.coords[c]["array"]))
+    xp.delete("a")
+
+
+def test_coordinates_that_fit_no_more(xp, monkeypatch):  # noqa: F811
+    """Coordinates may be resized, and are then no coordinates to xarray; what it is given is looked at, so it need not be there."""
+    monkeypatch.setitem(sys.modules, "xarray", types.SimpleNamespace(DataArray=lambda data, coords, dims, **_: (dims, coords)))
+    y, h = xp.asarray([1.0, 2.0]), xp.ones((2, 3)) * 2
+    x = xp.asarray(np.zeros((2, 3)), dims=("y", "x"), coords={"y": y, "h": (("y", "x"), h), "t": ((), xp.asarray(5.0))})
+    assert x.to_xarray()[0] == ("y", "x") and set(x.to_xarray()[1]) == {"y", "h", "t"}
+    xp._ask("POST", f"/v1/arrays/{y.id}/resize", {"shape": [5]})
+    assert set(x.to_xarray()[1]) == {"h", "t"}
+    xp._ask("POST", f"/v1/arrays/{h.id}/resize", {"shape": [3, 2]})
+    assert set(x.to_xarray()[1]) == {"t"}
+    for c in x.coords.values():
+        xp.delete(xp.array(c["array"]))
