@@ -132,8 +132,13 @@ class Both:
     def compute(self):
         k, a, x = self.some()
         b, y, text = self.value(a.shape)
-        self.add(np.array(np.clip(a + b, -99, 99), self.dtype, order="C"), self.xp.astype(self.xp.clip(x + y, -99, 99), str(self.dtype)),
-                 f"clip(v{k} + {text}, -99, 99)")
+        a, x = np.clip(a + b, -99, 99), self.xp.astype(self.xp.clip(x + y, -99, 99), str(self.dtype))
+        if a.ndim:
+            self.add(np.array(a, self.dtype, order="C"), x, f"clip(v{k} + {text}, -99, 99)")
+        else:  # a number: `+=` makes another, and nothing is a view of it
+            one = x
+            x += 1
+            assert x is not one and (float(one), float(x)) == (a, a + 1), f"clip(v{k} + {text}, -99, 99)"
 
     def look(self, k=None):
         k, a, x = (k, *self.pairs[k]) if k is not None else self.some()
