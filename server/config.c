@@ -156,7 +156,7 @@ const struct setting config_settings[] = {
     {"interpreter", SET_FLAG, false, AT(interpreter), "yes", 0, 0, NULL,
      "CUDA: run new kernels by an interpreter until they are compiled; its own kernels are "
      "compiled once, in the background, into kernel-cache"},
-    {"interpreter-memory", SET_SIZE, true, AT(interpreter_memory), "64MiB", 1, ANY, "SIZE",
+    {"interpreter-memory", SET_SIZE, true, AT(interpreter_memory), "1GiB", 1, ANY, "SIZE",
      "CUDA: a reduction or scan of more bytes of interpreted values waits for its compiled kernel"},
     {"interpreter-work", SET_COUNT, true, AT(interpreter_work), "16777216", 1, 1e18, "N",
      "CUDA: a kernel of more interpreted operations on elements is compiled at its first use, "

@@ -51,8 +51,8 @@ def settled(api):
 
 
 def loaded(api):
-    """Waits for the pack kernels, the three machines and the scans."""
-    until(lambda: figure(api, 'arrayd_cuda_kernel_cache_total{from="disk"}') >= 16)
+    """Waits for the pack kernels, the three machines, the scans and the reductions."""
+    until(lambda: figure(api, 'arrayd_cuda_kernel_cache_total{from="disk"}') >= 54)
     time.sleep(0.2)
 
 
@@ -91,29 +91,52 @@ def test_new_expressions_are_not_compiled_before_they_come_again(gpu_with, kerne
     api.close()
 
 
+TURNED = "permute_dims(x, [1, 0])"
+REDUCED = [((7,), "x", "None"), ((5000,), "x", "None"), ((300001,), "x", "None"), ((3, 5), "x", "1"), ((70, 1000), "x", "1"), ((2, 9001), "x", "1"),
+           ((1000, 70), "x", "0"), ((3, 5), "x", "0"), ((40000, 4), "x", "0"), ((6, 50, 40), "x", "1"), ((30, 7, 64), "x", "(0, 2)"),
+           ((20, 30, 10), "x", "(0, 1)"), ((64, 33), TURNED, "1"), ((64, 33), TURNED, "None"), ((500, 9), "flip(x, 0)", "0"), ((1,), "x", "None"),
+           ((1, 40), "x", "0")]
+
+
 @pytest.mark.in_turn
 def test_reductions(gpu_with, kernels):
-    """The first of a kind is compiled, as is what reduces values that are there, which all of that kind share."""
-    api = gpu_with("--kernel-cache", kernels).client()
+    """Of any length and layout: what reduces the values that are there is compiled already. The same bits as of compiled kernels."""
+    api = gpu_with("--kernel-cache", kernels, "--keep-arrays=no").client()
     loaded(api)
-    x = np.random.default_rng(5).random(4000)
-    api.create(name="x", data=x.tolist())
-    before = compiled(api)
-    for f in ("sum", "mean", "max", "argmin", "std"):
-        assert np.allclose(evaluate(api, f"{f}(x*x - x)")[0].view("<i8" if f == "argmin" else "<f8"), getattr(np, f)(x * x - x))
-    made, runs = settled(api), interpreted(api)
-    assert made > before + 5
-    first = {}
-    for f in ("sum", "mean", "max", "argmin", "std"):
-        first[f], timing = evaluate(api, f"{f}(x*3 - x)")
-        assert np.allclose(first[f].view("<i8" if f == "argmin" else "<f8"), getattr(np, f)(x * 3 - x)) and "compile;dur=0.000" in timing
-    assert interpreted(api) >= runs + 5 and compiled(api) == made
-    for f in first:
-        evaluate(api, f"{f}(x*3 - x)")
-    until(lambda: compiled(api) >= made + 5) or settled(api)
-    runs = interpreted(api)
-    assert all(evaluate(api, f"{f}(x*3 - x)")[0].tobytes() == first[f].tobytes() for f in first) and interpreted(api) == runs
+    other = gpu_with("--kernel-cache", kernels, "--interpreter=no").client()
+    rng = np.random.default_rng(5)
+    mine = rng.permutation(len(REDUCED))[:6]  # its own kernel is compiled for each
+    for i, (shape, operand, axis) in enumerate(REDUCED):
+        dtype = ("float32", "float64")[i % 2]
+        x = (rng.random(shape) * 9).round(1).astype(dtype)  # with equal ones
+        for c in (api, other):
+            assert c.request("PUT", "/v1/arrays/x", npy_bytes(x), content_type=NPY).status in (200, 201)
+        made, runs = compiled(api), interpreted(api)
+        value = f"{operand}*3 - 1"
+        ops = ["sum", "mean", "max", "argmin", "std", "any"]
+        if operand == TURNED and axis == "None":
+            ops.remove("argmin")  # its elements are not numbered in the order of memory: compiled
+        for op in ops:
+            expr = f"{op}({value}{' > 2' if op == 'any' else ''}, {axis})"
+            r = api.expect(200, api.post("/v1/evaluate", {"expr": expr}, headers={"Accept": "application/octet-stream"}))
+            assert tier(r.headers["server-timing"]) == "interpreted" and compiled(api) == made, (expr, shape)
+            if i in mine:
+                again = other.expect(200, other.post("/v1/evaluate", {"expr": expr}, headers={"Accept": "application/octet-stream"}))
+                assert tier(again.headers["server-timing"]) == "compiled" and again.body == r.body, (expr, shape)
+        assert interpreted(api) >= runs + len(ops)
+    # a type that is seldom reduced has one text, too, which its first waits for
+    api.create(name="few", data=[3, 1, 2], dtype="int16")
+    made = compiled(api)
+    for k, expr in enumerate(("max(few*few)", "max(few - 5)", "max(few + few)")):
+        r = api.expect(200, api.post("/v1/evaluate", {"expr": expr}, headers={"Accept": "application/octet-stream"}))
+        assert np.frombuffer(r.body, "<i2").tolist() == [(9, -2, 6)[k]]
+        if k:
+            assert tier(r.headers["server-timing"]) == "interpreted"
+        else:
+            made = settled(api)
+    assert compiled(api) == made
     api.close()
+    other.close()
 
 
 def test_scans_along_rows(gpu_with, kernels):

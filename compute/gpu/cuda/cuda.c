@@ -24,7 +24,7 @@
 #include "compute/gpu/cuda/transfer.h"
 
 #define KERNEL_CACHE_ENTRIES 4096
-#define INTERPRET_BYTES      (64 << 20)
+#define INTERPRET_BYTES      (1 << 30)
 #define INTERPRET_STEPS      (16 << 20) /* take the interpreter some 50 µs */
 #define MOST_COMPILE_THREADS 8
 #define SHARED_UNASKED       49152 /* bytes per block that every GPU has */

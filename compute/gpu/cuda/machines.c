@@ -18,7 +18,7 @@
 #include "compute/gpu/cuda/pack.h"
 
 #define UNAVAILABLE "the interpreter could not be compiled"
-#define KERNELS     (MACHINES + INTERP_SCANS) /* of a device: these first */
+#define KERNELS     (MACHINES + INTERP_RESTS) /* of a device: these first */
 #define COMMAND     8                         /* words of config.precompile, at most */
 #define LOOK_S      0.05 /* how often it is seen whether the process has ended */
 
@@ -94,7 +94,7 @@ static double machines_step(void *user)
 static struct emitted *kernel_emit(struct arena *arena, int number)
 {
     return number < MACHINES ? machine_emit(arena, (enum machine)number)
-                             : interp_scan(arena, number - MACHINES);
+                             : interp_rest(arena, number - MACHINES);
 }
 
 static bool make(struct cuda *c)

@@ -3,8 +3,9 @@
  * whole kernel, so that the order of additions is the same. All kernels of that form share its
  * text.
  *
- * Scans of short rows have a text for each operation and type, whatever the length of the rows: for
- * that the order of additions is the same, too, and these few texts are compiled with the machines.
+ * Reductions, and scans of short rows, have a text for each operation and type, whatever the length
+ * and the layout of the rows: for that the order of additions is the same, too, and the usual ones
+ * of these texts are compiled with the machines.
  */
 #include <string.h>
 
@@ -59,10 +60,15 @@ static struct emitted *alone(struct arena *arena, const struct ir_kernel *k, str
     alone->inputs = in;
     alone->outputs = out;
     alone->n_nodes = alone->n_inputs = alone->n_ctxs = 1;
+    if (f->any) { /* its axes are the form's */
+        alone->rank = f->rank;
+        memcpy(alone->shape, f->shape, sizeof alone->shape);
+        out->axes = f->reduced_axes;
+    }
     alone->n_scalars = alone->n_indices = alone->n_tables = alone->n_randoms = 0;
     int64_t n = 1;
     for (int a = f->rank - 1; a >= 0; a--) {
-        (*strides)[a] = f->shape[a] == 1 ? 0 : n;
+        (*strides)[a] = f->shape[a] == 1 && !f->any ? 0 : n;
         n *= f->shape[a];
     }
     const bool range = f->kind == FORM_SCAN_ROWS && !f->scan_rows.fetch;
@@ -89,13 +95,15 @@ static bool any_rows(const struct program *p)
 static struct emitted *rest_at(struct arena *arena, const struct program *p, int64_t offset)
 {
     struct form *g = arena_dup(arena, p->f, sizeof *g);
-    int64_t(*one)[MAX_RANK] = arena_alloc(arena, sizeof *one);
-    if (!g || !one)
+    int64_t(*strides)[MAX_RANK] = arena_alloc(arena, sizeof *strides);
+    if (!g || !strides)
         return NULL;
     if (any_rows(p)) {
         form_any_rows(g, (int)dtype_size(type_of(p->k)));
-        (*one)[0] = 1;
-        g->out_strides = one;
+        (*strides)[0] = 1;
+        g->out_strides = strides;
+    } else if (p->f->kind == FORM_REDUCE) {
+        (void)form_any_reduce(p->k, g, strides);
     }
     return alone(arena, p->k, g, offset);
 }
@@ -107,33 +115,45 @@ struct emitted *program_second(struct program *p, struct arena *arena)
     return p->rest && !p->rest->indirect ? rest_at(arena, p, program_behind_rest(p)) : NULL;
 }
 
-/* --- the texts of scans --- */
+/* --- the texts that are compiled beside the machines --- */
 
 static const struct {
     enum reduce_op op;
     enum dtype t;
-} scans[INTERP_SCANS] = {
-    {REDUCE_SUM, DT_F32},  {REDUCE_SUM, DT_F64},  {REDUCE_SUM, DT_I64},  {REDUCE_SUM, DT_U64},
-    {REDUCE_SUM, DT_C64},  {REDUCE_SUM, DT_C128}, {REDUCE_PROD, DT_F32}, {REDUCE_PROD, DT_F64},
-    {REDUCE_PROD, DT_I64}, {REDUCE_PROD, DT_U64}, {REDUCE_PROD, DT_C64}, {REDUCE_PROD, DT_C128},
+} scans[INTERP_SCANS] =
+    {
+        {REDUCE_SUM, DT_F32},  {REDUCE_SUM, DT_F64},  {REDUCE_SUM, DT_I64},  {REDUCE_SUM, DT_U64},
+        {REDUCE_SUM, DT_C64},  {REDUCE_SUM, DT_C128}, {REDUCE_PROD, DT_F32}, {REDUCE_PROD, DT_F64},
+        {REDUCE_PROD, DT_I64}, {REDUCE_PROD, DT_U64}, {REDUCE_PROD, DT_C64}, {REDUCE_PROD, DT_C128},
+},
+  reductions[INTERP_REDUCTIONS] = {
+      {REDUCE_SUM, DT_F32},    {REDUCE_SUM, DT_F64},    {REDUCE_SUM, DT_I64},
+      {REDUCE_MEAN, DT_F32},   {REDUCE_MEAN, DT_F64},   {REDUCE_VAR, DT_F32},
+      {REDUCE_VAR, DT_F64},    {REDUCE_MIN, DT_F32},    {REDUCE_MIN, DT_F64},
+      {REDUCE_MAX, DT_F32},    {REDUCE_MAX, DT_F64},    {REDUCE_MIN, DT_I64},
+      {REDUCE_MAX, DT_I64},    {REDUCE_ARGMIN, DT_F32}, {REDUCE_ARGMIN, DT_F64},
+      {REDUCE_ARGMAX, DT_F32}, {REDUCE_ARGMAX, DT_F64}, {REDUCE_ANY, DT_BOOL},
+      {REDUCE_ALL, DT_BOOL},
 };
 
-struct emitted *interp_scan(struct arena *arena, int number)
+/* Along the last axis of two, or the first. */
+static struct emitted *text_of(struct arena *arena, bool scan, enum reduce_op op, enum dtype t,
+                               bool inner)
 {
     /* numbers are arguments: any will do */
-    struct ir_node node = {.kind = IR_LOAD, .dtype = (uint8_t)scans[number].t};
-    struct ir_output out = {.kind = OUT_SCAN,
-                            .dtype = scans[number].t,
-                            .reduce = scans[number].op,
-                            .axes = 1,
-                            .view = {1, {2}, {1}, 0}};
-    struct ir_input in = {.dtype = scans[number].t, .view = {1, {2}, {1}, 0}};
+    struct ir_node node = {.kind = IR_LOAD, .dtype = (uint8_t)t};
+    struct ir_output out = {.kind = scan ? OUT_SCAN : OUT_REDUCE,
+                            .dtype = !scan && reduce_is_arg(op) ? DT_I64 : t,
+                            .reduce = op,
+                            .axes = inner ? 2 : 1,
+                            .view = {2, {2, 2}, {inner ? 2 : 0, inner ? scan : 1}, 0}};
+    struct ir_input in = {.dtype = t, .view = {2, {2, 2}, {2, 1}, 0}};
     struct ir_ctx ctx;
     memset(&ctx, 0, sizeof ctx);
-    ctx.rank = 1;
-    ctx.shape[0] = 2;
-    struct ir_kernel k = {.rank = 1,
-                          .shape = {2},
+    ctx.rank = 2;
+    ctx.shape[0] = ctx.shape[1] = 2;
+    struct ir_kernel k = {.rank = 2,
+                          .shape = {2, 2},
                           .nodes = &node,
                           .n_nodes = 1,
                           .inputs = &in,
@@ -145,4 +165,12 @@ struct emitted *interp_scan(struct arena *arena, int number)
     struct form *f = form_of(arena, &k, ALIGNMENT);
     const struct program p = {.arena = arena, .k = &k, .f = f};
     return f ? rest_at(arena, &p, 0) : NULL;
+}
+
+struct emitted *interp_rest(struct arena *arena, int number)
+{
+    if (number < INTERP_SCANS)
+        return text_of(arena, true, scans[number].op, scans[number].t, true);
+    number -= INTERP_SCANS;
+    return text_of(arena, false, reductions[number / 2].op, reductions[number / 2].t, number % 2);
 }

@@ -20,7 +20,7 @@ static void emit_inputs(struct emitter *m)
         if (in->gathered)
             emit_i64(m, in->view.shape[0] - 1, "g%u", i);
         for (int a = 0; a < rank; a++)
-            if (f->strides[i][a] != 0 && f->strides[i][a] != 1)
+            if (emit_is_argument(f, f->strides[i][a]))
                 emit_i64(m, f->strides[i][a], "s%u_%d", i, a);
     }
 }
@@ -222,8 +222,8 @@ static bool assemble(struct emitter *m)
               "#define AR_RANK %d\n#define AR_FAST %d\n#define AR_BLOCK %d\n#define AR_E %d\n"
               "#define AR_UNROLL %d\n#define AR_STEP %d\n%s"
               "#include \"compute/kernels/forms/common.cuh\"\n%s%sstruct ar_params {\n",
-              f->wide ? "long" : "int", f->rank, f->rank - 1, f->threads, f->elements, f->unroll,
-              f->step, m->out->indirect ? "#define AR_INDIRECT 1\n" : "",
+              f->wide ? "long" : "int", f->rank, f->rank - 1, f->threads, f->elements,
+              f->any ? 1 : f->unroll, f->step, m->out->indirect ? "#define AR_INDIRECT 1\n" : "",
               m->halves ? "#include \"compute/kernels/forms/half.cuh\"\n" : "",
               m->types.data ? m->types.data : "");
     if (!m->fields.failed && !m->body.failed) {

@@ -28,7 +28,7 @@ static void emit_put_one(struct emitter *m, uint32_t output, const char *name, c
         if (s == 0)
             continue;
         strb_addf(b, " + at.i[%d]", a);
-        if (s != 1) {
+        if (emit_is_argument(f, s)) {
             emit_i64(m, s, "t%s%d", name, a);
             strb_addf(b, " * (ar_index)p.t%s%d", name, a);
         }
@@ -49,10 +49,10 @@ static void emit_put_one(struct emitter *m, uint32_t output, const char *name, c
                   f->step > 1 ? "if (e * AR_STEP >= least) " : "",
                   streams(m) ? "ar_leave<ar_result, 1>(" : "", name, streams(m) ? " + " : "[",
                   name);
-        if (fast == 1)
-            strb_add(b, " + e * AR_STEP");
-        else if (fast != 0)
+        if (emit_is_argument(f, fast))
             strb_addf(b, " + e * AR_STEP * (ar_index)p.t%s%d", name, f->rank - 1);
+        else if (fast != 0)
+            strb_add(b, " + e * AR_STEP");
         strb_addf(b, streams(m) ? ", {{r.v[e]%s}});\n" : "] = r.v[e]%s;\n", element);
     }
 }

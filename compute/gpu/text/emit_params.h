@@ -57,6 +57,12 @@ void emit_divisors(struct emitter *m);
 /* The function `name`: a number over some axes → indices along them. */
 void emit_unravel(struct emitter *m, const char *name, uint32_t axes);
 
+/* Whether a stride is a parameter: the text has the strides 0 and 1 itself, one for all strides
+ * only 0. */
+static inline bool emit_is_argument(const struct form *f, int64_t stride)
+{
+    return stride != 0 && (stride != 1 || f->any);
+}
 /* The distance between an operand's elements along a merged axis (< 0: no such axis). */
 void emit_stride(struct emitter *m, uint32_t input, int axis);
 

@@ -137,7 +137,7 @@ void emit_offset(struct emitter *m, uint32_t input, uint32_t ctx, const char *in
         if (s[a] == 0)
             continue;
         strb_addf(b, n++ ? " + %s[%d]" : "%s[%d]", index, a);
-        if (s[a] != 1)
+        if (emit_is_argument(m->f, s[a]))
             strb_addf(b, " * (ar_index)p.s%u_%d", input, a);
     }
     if (!n)

@@ -58,12 +58,8 @@ bool emit_position(struct emitter *m, bool wanted)
     struct strb *b = &m->body;
     int64_t strides[MAX_RANK] = {0}, before = INT64_MAX;
     bool ascending = true;
-    for (int a = 0; a < m->k->rank && wanted; a++) {
-        int64_t s = ir_reduced_stride(m->k, a);
-        int to = f->axis[a];
-        if (s && to >= 0 && (!strides[to] || s < strides[to])) /* merged: the innermost's */
-            strides[to] = s;
-    }
+    if (wanted)
+        form_positions(m->k, f, strides);
     strb_add(b, "AR_FN ar_index ar_position(const ar_params &p, const ar_at &at, int e)\n{\n"
                 "    return 0");
     for (int a = 0; a < f->rank; a++) {
@@ -72,13 +68,19 @@ bool emit_position(struct emitter *m, bool wanted)
         ascending = ascending && strides[a] < before;
         before = strides[a];
         strb_addf(b, a == f->rank - 1 ? " + (at.i[%d] + e)" : " + at.i[%d]", a);
-        if (strides[a] != 1) {
+        if (emit_is_argument(f, strides[a])) {
             emit_i64(m, strides[a], "g%d", a);
             strb_addf(b, " * (ar_index)p.g%d", a);
         }
     }
     strb_add(b, ";\n}\n");
-    return ascending;
+    return ascending || f->any;
+}
+
+/* Elements of a chunk. */
+static int64_t strip_of(const struct form *f)
+{
+    return f->any ? f->shape[f->rank - 1] : f->elements;
 }
 
 void emit_reduction_params(struct emitter *m, const struct emit_reduction *r)
@@ -93,7 +95,7 @@ void emit_reduction_params(struct emitter *m, const struct emit_reduction *r)
         emit_scalar(m, &(struct scalar){.dtype = DT_F64, .v.f64 = r->divisor}, "divisor%s",
                     r->suffix);
     if (strstr(s->finish, "p.count")) {
-        double n = (double)(f->reduced * (f->inner ? f->elements : 1));
+        double n = (double)(f->reduced * (f->inner ? strip_of(f) : 1));
         emit_scalar(m, &(struct scalar){.dtype = DT_F64, .v.f64 = n}, "count%s", r->suffix);
     }
     strb_addf(&m->body, "#include \"compute/kernels/%s\"\n", s->header);
@@ -215,23 +217,31 @@ void emit_reduce(struct emitter *m)
 {
     const struct form *f = m->f;
     struct strb *b = &m->body;
-    strb_addf(b, "#define AR_LANES %d\n#define AR_INNER %d\n#define AR_RESIDENT %d\n", f->lanes,
-              f->inner, f->resident);
+    const uint32_t numbered = (1u << (f->any ? f->rank - 1 : f->rank)) - 1; /* by chunk */
+    if (!f->any)
+        strb_addf(b, "#define AR_LANES %d\n#define AR_RESIDENT %d\n", f->lanes, f->resident);
+    strb_addf(b, "#define AR_INNER %d\n%s", f->inner,
+              f->stretches > 1 && !f->any ? "#define AR_SPLIT 1\n" : "");
     emit_i64(m, f->kept, "kept");
     emit_i64(m, f->reduced, "reduced");
-    if (f->stretches > 1) {
-        strb_add(b, "#define AR_SPLIT 1\n");
+    if (f->any) {
+        emit_i64(m, f->lanes, "lanes");
+        emit_i64(m, (int64_t)f->lanes * f->unroll, "turn");
+        emit_i64(m, strip_of(f), "strip");
+    }
+    if (f->any || f->stretches > 1) {
         emit_address(m, EMIT_SCRATCH, 0, "void *", "scratch");
         emit_address(m, EMIT_COUNTERS, 0, "ar_u32 *", "counters");
-        m->out->scratch = f->stretches * f->kept * (f->inner ? 1 : f->elements) * f->state_size;
     }
+    if (f->stretches > 1)
+        m->out->scratch = f->stretches * f->kept * (f->inner ? 1 : strip_of(f)) * f->state_size;
     emit_divisors(m);
     emit_operands(m);
     emit_fetch(m);
     emit_point(m);
     emit_put(m);
-    emit_unravel(m, "ar_kept", ((1u << (f->rank - 1)) * 2u - 1u) & ~f->reduced_axes);
-    emit_unravel(m, "ar_reduced", f->reduced_axes);
+    emit_unravel(m, "ar_kept", numbered & ~f->reduced_axes);
+    emit_unravel(m, "ar_reduced", numbered & f->reduced_axes);
     emit_reductions(m);
-    strb_add(b, "#include \"compute/kernels/forms/reduce.cuh\"\n");
+    strb_addf(b, "#include \"compute/kernels/forms/%s.cuh\"\n", f->any ? "reduce_any" : "reduce");
 }

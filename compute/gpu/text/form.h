@@ -187,9 +187,11 @@ struct form {
     int64_t stretches;     /* REDUCE: blocks that share an output; SCAN: parts of a row or column */
     int state_size;        /* REDUCE: bytes, at most */
     int resident;          /* REDUCE: blocks per multiprocessor, at least */
-    int lane_chunks;       /* FOLD: per thread, at most; */
-    int held_chunks;       /* so many of them in shared memory */
-    int together;          /* FOLD: folds that are taken in at once, at most */
+    bool any;        /* REDUCE: strides and all that divides the work are arguments: one text for
+                        all (reduce_any.cuh) */
+    int lane_chunks; /* FOLD: per thread, at most; */
+    int held_chunks; /* so many of them in shared memory */
+    int together;    /* FOLD: folds that are taken in at once, at most */
     struct form_scan scan;
     struct form_scan_rows scan_rows;
 
@@ -227,6 +229,15 @@ int form_steps_kept(const struct form *f, const struct form_field *d);
  * such elements, from an aligned address to another, with one text for all lengths; the order of
  * additions stays the same. */
 void form_any_rows(struct form *f, int size);
+
+/* Makes f, of the reduction k, that of elements in the points' order with one text for all lengths
+ * and layouts; the order in which elements are combined stays the same. `out_strides`: memory for
+ * its own. False: its axes are too many for that text. */
+bool form_any_reduce(const struct ir_kernel *k, struct form *f, int64_t (*out_strides)[MAX_RANK]);
+
+/* By merged axis: what one further along it adds to an element's number among those that are
+ * reduced to one; 0 along the others. */
+void form_positions(const struct ir_kernel *k, const struct form *f, int64_t strides[MAX_RANK]);
 
 /* "flat", "rows", "tile", "stencil", "reduce-inner", … */
 const char *form_name(const struct form *f);

@@ -6,6 +6,8 @@
  * better than small ones of many. */
 #include "compute/gpu/text/form_kinds.h"
 
+#include <string.h>
+
 #define PROCESSORS    132
 #define RESIDENT      1024 /* threads per multiprocessor */
 #define BLOCK         128  /* threads; more if a row takes more lanes */
@@ -141,6 +143,91 @@ void form_make_reduce(struct analysis *z)
     f->grid[2] = 1;
     f->block[0] = (unsigned)f->threads;
     f->block[1] = 1;
+}
+
+void form_positions(const struct ir_kernel *k, const struct form *f, int64_t strides[MAX_RANK])
+{
+    memset(strides, 0, sizeof *strides * MAX_RANK);
+    for (int a = 0; a < k->rank; a++) {
+        const int64_t s = ir_reduced_stride(k, a);
+        const int to = f->axis[a];
+        if (s && to >= 0 && (!strides[to] || s < strides[to])) /* merged: the innermost's */
+            strides[to] = s;
+    }
+}
+
+#define GROUPS 4
+
+/* Neighbouring axes of one kind: reduced, or kept and so far apart in the result. */
+struct group {
+    bool reduced;
+    int64_t n, out, position;
+};
+
+static bool takes_axis(struct group *g, bool reduced, int64_t n, int64_t out, int64_t position)
+{
+    if (g->reduced != reduced ||
+        (g->n > 1 && (out != g->out * g->n || position != g->position * g->n)))
+        return false;
+    if (g->n == 1) {
+        g->out = out;
+        g->position = position;
+    }
+    g->n *= n;
+    return true;
+}
+
+/* Its axes in groups, alternately reduced and kept; the last as f's last axis. */
+static bool group_axes(const struct ir_kernel *k, const struct form *f, struct group g[GROUPS])
+{
+    const bool arg = reduce_is_arg(k->outputs[0].reduce);
+    int64_t positions[MAX_RANK];
+    int at = GROUPS - 1;
+    form_positions(k, f, positions);
+    for (int i = 0; i < GROUPS; i++)
+        g[i] = (struct group){f->inner == (i % 2 == at % 2), 1, 1, 1};
+    for (int a = f->rank - 1; a >= 0; a--) {
+        const bool reduced = f->reduced_axes >> a & 1;
+        if (f->shape[a] == 1)
+            continue;
+        while (at >= 0 && !takes_axis(&g[at], reduced, f->shape[a],
+                                      reduced ? 0 : f->out_strides[0][a], arg ? positions[a] : 0))
+            at--;
+        if (at < 0)
+            return false;
+    }
+    /* the reduced ones are numbered in their order */
+    const struct group *last = &g[f->inner ? GROUPS - 1 : GROUPS - 2], *first = last - 2;
+    return !arg ||
+           ((last->n == 1 || last->position == 1) && (first->n == 1 || first->position == last->n));
+}
+
+bool form_any_reduce(const struct ir_kernel *k, struct form *f, int64_t (*out_strides)[MAX_RANK])
+{
+    struct group g[GROUPS];
+    const int x = GROUPS - 1;
+    if (f->shape[f->rank - 1] % f->elements || f->threads > MOST_LANES || !group_axes(k, f, g))
+        return false;
+    const int64_t strip = f->elements;
+    f->any = true;
+    f->general = f->turned = f->out_vector = false;
+    f->rank = GROUPS + 1;
+    f->reduced_axes = (uint32_t)f->inner << GROUPS;
+    for (int a = 0; a < GROUPS; a++) {
+        f->shape[a] = g[a].n;
+        (*out_strides)[a] = g[a].reduced ? 0 : g[a].out;
+        f->reduced_axes |= (uint32_t)g[a].reduced << a;
+        f->axis[a] = a;
+    }
+    f->shape[x] /= strip;
+    f->shape[GROUPS] = strip;
+    f->axis[GROUPS] = GROUPS;
+    (*out_strides)[GROUPS] = (*out_strides)[x];
+    (*out_strides)[x] *= strip;
+    f->out_strides = out_strides;
+    f->elements = 1;
+    f->threads = f->inner ? MOST_LANES : BLOCK; /* at most */
+    return true;
 }
 
 /* The number of elements that states begin from; -1: the outputs' differ. Those that begin from one

@@ -18,8 +18,8 @@ struct ar_params {
     alignas(8) ar_f32 * out;
 };
 #define AR_LANES 512
-#define AR_INNER 1
 #define AR_RESIDENT 1
+#define AR_INNER 1
 #define AR_SPLIT 1
 template <int E> struct ar_operands {
     ar_vec<ar_f32, E> l0;

@@ -16,8 +16,8 @@ struct ar_params {
     alignas(8) ar_c64 * out;
 };
 #define AR_LANES 8
-#define AR_INNER 1
 #define AR_RESIDENT 8
+#define AR_INNER 1
 template <int E> struct ar_operands {
     ar_vec<ar_c64, E> l0;
 };

@@ -20,8 +20,8 @@ struct ar_params {
     alignas(8) ar_i64 t0;
 };
 #define AR_LANES 4
-#define AR_INNER 0
 #define AR_RESIDENT 4
+#define AR_INNER 0
 #define AR_SPLIT 1
 template <int E> struct ar_operands {
     ar_vec<ar_f32, E> l0;

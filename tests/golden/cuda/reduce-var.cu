@@ -19,8 +19,8 @@ struct ar_params {
     alignas(8) ar_f64 count;
 };
 #define AR_LANES 128
-#define AR_INNER 1
 #define AR_RESIDENT 8
+#define AR_INNER 1
 template <int E> struct ar_operands {
     ar_vec<ar_f32, E> l0;
 };
