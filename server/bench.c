@@ -32,6 +32,7 @@
 #define SMALL      1024
 #define LATENCIES  1000
 #define STEPS      100
+#define SEVERAL    9 /* steps that are compared */
 #define EDGE_GPU   512
 #define EDGE_HOST  256
 
@@ -114,31 +115,18 @@ static double at(struct bench *b, const char *name, const int64_t i[3])
 /* What the result is at a place, from the operands' elements. */
 typedef double wanted(struct bench *b, const int64_t i[3]);
 
-static double want_copy(struct bench *b, const int64_t i[3])
-{
-    return at(b, "a", i);
-}
-static double want_add(struct bench *b, const int64_t i[3])
-{
-    return at(b, "a", i) + at(b, "b", i);
-}
-static double want_poly(struct bench *b, const int64_t i[3])
-{
-    double a = at(b, "a", i);
-    return at(b, "c", i) + 1 / a + 2 * a * at(b, "b", i);
-}
-static double want_relu(struct bench *b, const int64_t i[3])
-{
-    return fmax(at(b, "a", i), 0);
-}
-static double want_power(struct bench *b, const int64_t i[3])
-{
-    return pow(at(b, "b", i), 2.5);
-}
-static double want_transposed(struct bench *b, const int64_t i[3])
-{
-    return at(b, "a", i) + at(b, "b", (const int64_t[]){i[2], i[1], i[0]});
-}
+#define WANT(name, value)                                                                          \
+    static double want_##name(struct bench *b, const int64_t i[3])                                 \
+    {                                                                                              \
+        return value;                                                                              \
+    }
+WANT(copy, at(b, "a", i))
+WANT(add, at(b, "a", i) + at(b, "b", i))
+WANT(poly, at(b, "c", i) + 1 / at(b, "a", i) + 2 * at(b, "a", i) * at(b, "b", i))
+WANT(relu, fmax(at(b, "a", i), 0))
+WANT(power, pow(at(b, "b", i), 2.5))
+WANT(transposed, at(b, "a", i) + at(b, "b", (const int64_t[]){i[2], i[1], i[0]}))
+
 static double want_laplacian(struct bench *b, const int64_t i[3])
 {
     double sum = -6 * at(b, "a", i);
@@ -242,11 +230,8 @@ static void evaluate(struct bench *b, const struct bench_case *c)
     char text[1024];
     if (!c->expr)
         window(text, sizeof text);
-    const char *expr = c->expr ? c->expr : text;
-    if (c->out)
-        (void)ask(b, "POST", "/v1/evaluate", "{\"expr\":\"%s\",\"out\":\"%s\"}", expr, c->out);
-    else
-        (void)ask(b, "POST", "/v1/evaluate", "{\"expr\":\"%s\"}", expr);
+    (void)ask(b, "POST", "/v1/evaluate", "{\"expr\":\"%s\"%s%s%s}", c->expr ? c->expr : text,
+              c->out ? ",\"out\":\"" : "", c->out ? c->out : "", c->out ? "\"" : "");
 }
 
 static bool near(double got, double want, double scale)
@@ -281,6 +266,49 @@ static void check(struct bench *b, const struct bench_case *c)
     fail(b, c->name, text);
 }
 
+/* --- time loops --- */
+
+#define WRAPPED(x) "laplacian(" x ",boundary=\\\"wrap\\\")"
+#define CLAMPED(x) "laplacian(" x ",boundary=\\\"clamp\\\")"
+
+/* Bodies of programs, on o and q, of N^3 elements, or on g and h, of (16 N)^2. */
+static const struct bench_loop {
+    const char *name, *begin, *body, *sum;
+    double bytes; /* fewest, of an element and a step */
+} loops[] = {
+    {"heat, 100 steps", "\"o = a\"", "\"o += 0.1*" CLAMPED("o") "\"", "sum(abs(o))", 8},
+    {"wave, 100 steps", "\"o = a\",\"q = a\"",
+     "\"n = 2*o - q + 0.1*" CLAMPED("o") "\",\"q = o\",\"o = n\"", "sum(abs(o))", 16},
+    {"Gray-Scott (16 N)^2, 100 steps", "\"h = 0*h + 0.25*(sin(index(0)) > 0.5)\",\"g = 1 - 2*h\"",
+     "\"r = g*h*h\",\"d = 0.16*" WRAPPED("g") " - r + 0.06*(1 - g)\",\"h += 0.08*" WRAPPED(
+         "h") " + r - 0.122*h\",\"g += d\"",
+     "sum(g)", 16},
+};
+
+/* Milliseconds. */
+static double step(struct bench *b, const char *body, int steps)
+{
+    double begun = clock_ms();
+    (void)ask(b, "POST", "/v1/programs?wait=1", "{\"body\":[%s],\"steps\":%d}", body, steps);
+    return clock_ms() - begun;
+}
+
+/* A program, of which a pass over memory makes several steps, beside one of each step. */
+static void check_loop(struct bench *b, const struct bench_loop *l)
+{
+    double sums[2] = {0};
+    for (int singly = 0; singly < 2; singly++) {
+        (void)step(b, l->begin, 1);
+        for (int i = 0; i < (singly ? SEVERAL : 1); i++)
+            (void)step(b, l->body, singly ? 1 : SEVERAL);
+        sums[singly] = number(b, l->sum);
+    }
+    if (!near(sums[0], sums[1], 0))
+        fail(b, l->name, "several steps at a time differ from single ones");
+}
+
+/* --- the first table --- */
+
 static double wait_for_all(struct bench *b)
 {
     double begun = clock_ms();
@@ -308,6 +336,7 @@ static double best(struct bench *b, const struct bench_case *c)
     return least;
 }
 
+/* `bytes`: of an element of the N^3. */
 static void say(struct bench *b, const char *name, double ms, double bytes)
 {
     double elements = (double)b->n * (double)b->n * (double)b->n, rate = 8 * elements / b->copy_ms;
@@ -319,7 +348,7 @@ static void say(struct bench *b, const char *name, double ms, double bytes)
                "6g}\n",
                name, ms, bytes * elements, copies, fraction);
     else
-        printf("| %-24s | %9.3f | %9.1f | %8.2f | %8.2f |\n", name, ms, 1e-6 * bytes * elements,
+        printf("| %-30s | %9.3f | %9.1f | %8.2f | %8.2f |\n", name, ms, 1e-6 * bytes * elements,
                copies, fraction);
     fflush(stdout);
 }
@@ -339,6 +368,9 @@ static void large(struct bench *b)
     const size_t n_cases = sizeof cases / sizeof *cases;
     for (size_t i = 0; i < n_cases && !b->failed; i++)
         check(b, &cases[i]);
+    const size_t n_loops = sizeof loops / sizeof *loops;
+    for (size_t i = 0; i < n_loops && !b->failed; i++)
+        check_loop(b, &loops[i]);
     b->fetch_ms = wait_for_all(b);
     for (int i = 0; i < 20; i++)
         b->fetch_ms = fmin(b->fetch_ms, wait_for_all(b));
@@ -346,21 +378,18 @@ static void large(struct bench *b)
     double elements = (double)b->n * (double)b->n * (double)b->n;
     if (!b->json && !b->failed)
         printf("float32, %lld^3 elements; a copy: %.3f ms, %.1f GB/s\n\n"
-               "| %-24s | %9s | %9s | %8s | %8s |\n| --- | --- | --- | --- | --- |\n",
+               "| %-30s | %9s | %9s | %8s | %8s |\n| --- | --- | --- | --- | --- |\n",
                (long long)b->n, b->copy_ms, 8e-6 * elements / b->copy_ms, "case", "ms", "fewest MB",
                "copies", "fraction");
     for (size_t i = 0; i < n_cases && !b->failed; i++)
         say(b, cases[i].name, i ? best(b, &cases[i]) : b->copy_ms, cases[i].bytes);
-    double least = INFINITY;
-    for (int i = 0; i <= ROUNDS && !b->failed; i++) {
-        double begun = clock_ms();
-        (void)ask(b, "POST", "/v1/programs?wait=1",
-                  "{\"body\":[\"o += 0.1*laplacian(o,boundary=\\\"clamp\\\")\"],\"steps\":%d}",
-                  STEPS);
-        if (i) /* the first one compiles */
-            least = fmin(least, clock_ms() - begun);
+    for (size_t i = 0; i < n_loops && !b->failed; i++) {
+        double part = loops[i].begin[1] == 'o' ? 1 : 256 / (double)b->n, least = INFINITY;
+        (void)step(b, loops[i].body, STEPS); /* compiles */
+        for (int k = 0; k < ROUNDS; k++)
+            least = fmin(least, step(b, loops[i].body, STEPS));
+        say(b, loops[i].name, least, loops[i].bytes * STEPS * part);
     }
-    say(b, "heat, 100 steps", least, 8 * STEPS);
 }
 
 /* --- small requests --- */
@@ -447,9 +476,13 @@ static void run(struct bench *b)
     (void)ask(b, "PUT", "/v1/arrays/a", random, n, n, n, 1, "-2");
     (void)ask(b, "PUT", "/v1/arrays/b", random, n, n, n, 2, "0.5");
     (void)ask(b, "PUT", "/v1/arrays/c", random, n, n, n, 3, "-2");
-    (void)ask(b, "PUT", "/v1/arrays/o", "{\"shape\":[%lld,%lld,%lld],\"dtype\":\"float32\"}", n, n,
-              n);
-    (void)ask(b, "PUT", "/v1/arrays/p", "{\"shape\":[%lld,%lld],\"dtype\":\"float32\"}", n, n);
+    static const char *const of_three = "{\"shape\":[%lld,%lld,%lld],\"dtype\":\"float32\"}",
+                             *const of_two = "{\"shape\":[%lld,%lld],\"dtype\":\"float32\"}";
+    (void)ask(b, "PUT", "/v1/arrays/o", of_three, n, n, n);
+    (void)ask(b, "PUT", "/v1/arrays/q", of_three, n, n, n);
+    (void)ask(b, "PUT", "/v1/arrays/g", of_two, 16 * n, 16 * n);
+    (void)ask(b, "PUT", "/v1/arrays/h", of_two, 16 * n, 16 * n);
+    (void)ask(b, "PUT", "/v1/arrays/p", of_two, n, n);
     large(b);
     small(b);
 }
@@ -462,11 +495,8 @@ static void start(int n, char *const *options, const char *address)
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
     memcpy(argv, options, (size_t)n * sizeof *argv);
     argv[0] = "arrayd";
-    argv[n] = "--no-keeper";
-    argv[n + 1] = "--log-level";
-    argv[n + 2] = "error";
-    argv[n + 3] = "--listen";
-    argv[n + 4] = (char *)address;
+    const char *more[] = {"--no-keeper", "--log-level", "error", "--listen", address};
+    memcpy(argv + n, more, sizeof more);
     execv("/proc/self/exe", argv);
     _exit(1);
 }

@@ -7,7 +7,7 @@ import pytest
 
 from conftest import fake_gpu, find_binary
 
-ROWS = 16
+ROWS = 18
 SMALL = 5
 
 
