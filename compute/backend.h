@@ -332,6 +332,10 @@ struct backend_ops {
     /* Weighted nodes (fuse.h) that a shifted subexpression may repeat before a temporary is
      * cheaper: the cost of arithmetic here relative to memory. */
     uint32_t recompute;
+    /* Up to so many weights of a correlate() that may be taken apart are sums of sums in one
+     * kernel, which computes once what several points need; of more it makes a pass over memory an
+     * axis. 0: there are no such kernels. */
+    uint32_t window;
     bool
         faults; /* a kernel that faults loses the device; others that run then may write anywhere */
 

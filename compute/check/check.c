@@ -31,7 +31,7 @@ static enum err_code (*const rules[FUNC_COUNT])(struct checker *c, const struct 
     [FUNC_CENTRAL_DIFF] = stencil_central,
     [FUNC_LAPLACIAN] = stencil_laplacian,
     [FUNC_GRADIENT] = stencil_gradient,
-    [FUNC_CORRELATE] = stencil_correlate,
+    [FUNC_CORRELATE] = correlate_call,
     [FUNC_FLIP] = rearrange_call,
     [FUNC_PERMUTE_DIMS] = rearrange_call,
     [FUNC_EXPAND_DIMS] = rearrange_call,
@@ -166,7 +166,7 @@ static enum err_code check_roots(struct checker *c)
 enum err_code check_expr(struct arena *arena, const struct expr *x, const struct check_env *env,
                          int dtype, struct typed *ret, struct err *e)
 {
-    struct typed t = {0};
+    struct typed t = {.fast_math = env->fast_math};
     struct err own = ERR_INIT; /* messages get their place after they are written */
     struct checker c = {.arena = arena, .x = x, .env = env, .t = &t, .e = e ? e : &own};
     struct cval root;

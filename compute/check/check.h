@@ -31,6 +31,8 @@ struct check_env {
     enum err_code (*resolve)(void *user, const char *name, struct binding *ret, struct err *e);
     void *user;
     uint32_t max_inputs; /* distinct arrays; ERR_EXPRESSION_TOO_LARGE past it */
+    bool fast_math;      /* correlate() may be taken apart (check_correlate.c) */
+    uint32_t window;     /* with fast_math: backend.h's */
 };
 
 /* Types the whole expression. `dtype` ≥ 0 casts the result as astype does (ERR_DTYPE_MISMATCH for

@@ -52,8 +52,14 @@ enum err_code stencil_laplacian(struct checker *c, const struct call *call,
                                 struct cval *ret) must_check;
 enum err_code stencil_gradient(struct checker *c, const struct call *call,
                                struct cval *ret) must_check;
-enum err_code stencil_correlate(struct checker *c, const struct call *call,
-                                struct cval *ret) must_check;
+/* shift() of a node whose scope is closed: one offset an axis, of any size. */
+enum err_code stencil_shifted(struct checker *c, uint32_t place, uint32_t x, const int64_t *offsets,
+                              const struct edge *edge, uint32_t *ret) must_check;
+
+/* check_correlate.c */
+
+enum err_code correlate_call(struct checker *c, const struct call *call,
+                             struct cval *ret) must_check;
 
 /* check_rearrange.c: flip … reshape */
 

@@ -110,9 +110,8 @@ static int64_t reduced_offset(int64_t offset, int64_t n, enum boundary_mode mode
     return offset > n ? n : offset < -n ? -n : offset;
 }
 
-/* shift() of a node whose scope is closed. */
-static enum err_code shifted(struct checker *c, uint32_t place, uint32_t x, const int64_t *offsets,
-                             const struct edge *edge, uint32_t *ret)
+enum err_code stencil_shifted(struct checker *c, uint32_t place, uint32_t x, const int64_t *offsets,
+                              const struct edge *edge, uint32_t *ret)
 {
     int rank = c->t->nodes[x].rank;
     const int64_t *shape = c->t->nodes[x].shape;
@@ -159,7 +158,7 @@ enum err_code stencil_shift(struct checker *c, const struct call *call, struct c
     for (uint32_t k = 0; k < n; k++)
         TRY(check_int(c, items[k].node, "an offset", ERR_BAD_EXPRESSION, &offsets[k]));
     TRY(check_edge(c, call->param[2], call->param[3], &edge));
-    TRY(shifted(c, call->node, x, offsets, &edge, &id));
+    TRY(stencil_shifted(c, call->node, x, offsets, &edge, &id));
     *ret = cval_typed(id, call->node);
     return ERR_OK;
 }
@@ -169,7 +168,7 @@ static enum err_code shifted_by_one(struct checker *c, uint32_t place, uint32_t 
 {
     int64_t offsets[MAX_RANK] = {0};
     offsets[axis] = by;
-    return shifted(c, place, x, offsets, edge, ret);
+    return stencil_shifted(c, place, x, offsets, edge, ret);
 }
 
 enum err_code stencil_one_sided(struct checker *c, const struct call *call, struct cval *ret)
@@ -352,119 +351,5 @@ enum err_code stencil_gradient(struct checker *c, const struct call *call, struc
     TRY(ops_apply(c, place, OP_LOGICAL_OR, end, &end[0]));
     TRY(graph_where(c, place, end[0].id, diff[1].id, diff[0].id, &i));
     *ret = cval_typed(i, place);
-    return ERR_OK;
-}
-
-/* A nested list of numbers: its extents (lists at one depth have equal lengths), its items in C
- * order. */
-static enum err_code weights_param(struct checker *c, uint32_t node, int rank, int64_t *ret_shape,
-                                   uint32_t **ret_items, int64_t *ret_n)
-{
-    uint32_t *items = arena_dup(c->arena, &node, sizeof node);
-    int64_t n = 1;
-    for (int k = 0; k < rank && items; k++) {
-        int64_t each = 0, total = 0;
-        for (int64_t i = 0; i < n; i++) {
-            const struct expr_node *x = &c->x->nodes[items[i]];
-            if (x->kind != EXPR_LIST || x->n_args == 0 || (i > 0 && x->n_args != each))
-                return expr_err(
-                    c->x, items[i], c->e, ERR_SHAPE_MISMATCH,
-                    "the weights must be lists nested as deep as x has axes (%d); lists at the "
-                    "same depth must have the same length, and none may be empty",
-                    rank);
-            each = x->n_args;
-            total += each;
-        }
-        uint32_t *deeper = arena_alloc_array(c->arena, (size_t)total, sizeof *deeper);
-        for (int64_t i = 0; i < n && deeper; i++)
-            for (int64_t j = 0; j < each; j++)
-                deeper[i * each + j] =
-                    c->x->links[c->x->nodes[items[i]].first_arg + (uint32_t)j].node;
-        ret_shape[k] = each;
-        n = total;
-        items = deeper;
-    }
-    if (!items)
-        return err_oom(c->e);
-    *ret_items = items;
-    *ret_n = n;
-    return ERR_OK;
-}
-
-/* The weights as values, and the promoted type of weights and x. */
-static enum err_code weight_values(struct checker *c, const uint32_t *items, int64_t n,
-                                   struct cval *ret, enum dtype *t)
-{
-    for (int64_t i = 0; i < n; i++) {
-        TRY(check_value(c, items[i], &ret[i]));
-        if (ret[i].weak) {
-            *t = dtype_promote_literal(*t, &ret[i].lit);
-            continue;
-        }
-        if (c->t->nodes[ret[i].id].kind != T_CONST)
-            return expr_err(c->x, items[i], c->e, ERR_BAD_EXPRESSION, "a weight must be a number");
-        *t = dtype_promote(*t, cval_dtype(c, &ret[i]));
-    }
-    return ERR_OK;
-}
-
-/* Whether a weight is known to be 0: its element is not read. */
-static bool is_left_out(struct checker *c, struct cval weight)
-{
-    return cval_known(c, &weight) && !fold_truth(&weight.lit);
-}
-
-/* Whether all weights are 1, or 0: the elements are added as they are. */
-static bool are_units(struct checker *c, const struct cval *weights, int64_t n)
-{
-    bool yes = true;
-    for (int64_t i = 0; i < n && yes; i++) {
-        struct cval w = weights[i];
-        yes = is_left_out(c, w) ||
-              (cval_known(c, &w) && w.lit.kind != LIT_COMPLEX && fold_double(&w.lit) == 1);
-    }
-    return yes;
-}
-
-/* Σ w[j]·x[i + j − n_w // 2], term by term; an element with weight 0 is not read, so that a NaN
- * there does no harm. */
-enum err_code stencil_correlate(struct checker *c, const struct call *call, struct cval *ret)
-{
-    uint32_t x, *items, sum = 0, place = call->node;
-    int64_t shape[MAX_RANK], n;
-    struct edge edge;
-    bool any = false;
-    TRY(check_operand(c, call->param[0], &x));
-    int rank = c->t->nodes[x].rank;
-    enum dtype t = c->t->nodes[x].dtype;
-    TRY(weights_param(c, call->param[1], rank, shape, &items, &n));
-    TRY(check_edge(c, call->param[2], call->param[3], &edge));
-    struct cval *weights = arena_alloc_array(c->arena, (size_t)n, sizeof *weights);
-    if (!weights)
-        return err_oom(c->e);
-    TRY(weight_values(c, items, n, weights, &t));
-    const bool units = are_units(c, weights, n);
-    for (int64_t i = 0; i < n; i++) {
-        if (is_left_out(c, weights[i]))
-            continue;
-        int64_t offsets[MAX_RANK], rest = i;
-        for (int k = rank - 1; k >= 0; k--) {
-            offsets[k] = rest % shape[k] - shape[k] / 2;
-            rest /= shape[k];
-        }
-        uint32_t term, number;
-        TRY(ops_convert(c, &weights[i], t, &number));
-        TRY(shifted(c, place, x, offsets, &edge, &term));
-        TRY(graph_cast(c, place, term, t, &term));
-        if (!units)
-            TRY(graph_op2(c, place, OP_MULTIPLY, number, term, &term));
-        if (any)
-            TRY(graph_op2(c, place, OP_ADD, sum, term, &term));
-        sum = term;
-        any = true;
-    }
-    if (!any) /* nothing is read */
-        TRY(graph_filled(c, place, (struct scalar){.dtype = t}, rank, c->t->nodes[x].shape, &sum));
-    *ret = cval_typed(sum, place);
     return ERR_OK;
 }

@@ -51,7 +51,7 @@ struct checker {
         uint32_t gather; /* the gather it is about */
         struct typed_guard says;
     } * guards;
-    size_t n_guards, cap_guards;
+    size_t n_guards, cap_guards, cap_factored;
 
     /* scratch memory of graph_close: what a node became in pass `pass` */
     struct close_entry {

@@ -145,6 +145,14 @@ struct typed_input {
 
 struct typed_guards;
 
+/* A correlate() whose weights are an outer product, and what became of it. */
+struct typed_factored {
+    int rank;
+    int64_t shape[MAX_RANK]; /* of the weights */
+    uint32_t terms;          /* of all its sums together */
+    bool passes;             /* an axis after the other, else sums of sums */
+};
+
 struct typed {
     struct typed_node *nodes;
     uint32_t n_nodes, cap_nodes;
@@ -153,6 +161,9 @@ struct typed {
     uint32_t root;                     /* the last node; every node is needed for it */
     const struct literal *literal;     /* the root, if it is only a weak literal */
     const struct typed_guards *guards; /* if the root is T_GUARDED, else NULL */
+    bool fast_math;                    /* a product and a sum of it may be one operation */
+    struct typed_factored *factored;   /* for explain, in the order of the calls */
+    uint32_t n_factored;
 };
 
 /* Faults that depend on the arrays' contents: indices out of range. (The values computed despite

@@ -198,15 +198,23 @@ static void put_target(struct strb *key, int device, const struct eval_request *
     strb_addn(key, (const char *)&v->offset, sizeof v->offset);
 }
 
+static enum err_code check(struct engine *g, struct arena *arena, const struct eval_request *req,
+                           const struct check_env *env, struct typed *ret, struct err *e)
+{
+    struct check_env with = *env;
+    with.fast_math = req->fast_math;
+    with.window = g->backend->ops->window;
+    TRY(check_expr(arena, req->expr, &with, req->dtype, ret, e));
+    return fit_target(arena, ret, req, e);
+}
+
 static enum err_code check_and_lower(struct engine *g, const struct eval_request *req,
                                      const struct check_env *env, struct plan_entry *en,
                                      struct eval_times *times, struct err *e)
 {
     const struct view *v = req->out_view ? req->out_view : req->out ? &req->out->view : NULL;
     const double start = clock_ms();
-    enum err_code code = check_expr(en->arena, req->expr, env, req->dtype, &en->typed, e);
-    if (code == ERR_OK)
-        code = fit_target(en->arena, &en->typed, req, e);
+    enum err_code code = check(g, en->arena, req, env, &en->typed, e);
     const double checked = clock_ms();
     times->check += checked - start;
     if (code == ERR_OK)
@@ -443,9 +451,7 @@ enum err_code engine_explain(struct engine *g, const struct eval_request *req, s
 {
     double start = clock_ms();
     memset(ret, 0, sizeof *ret);
-    enum err_code code = check_expr(arena, req->expr, req->env, req->dtype, &ret->typed, e);
-    if (code == ERR_OK)
-        code = fit_target(arena, &ret->typed, req, e);
+    enum err_code code = check(g, arena, req, req->env, &ret->typed, e);
     if (code != ERR_OK)
         return code;
     double checked = clock_ms();

@@ -8,6 +8,17 @@
  * upper bound of what lowering emits. */
 #include "compute/ir/fuse_int.h"
 
+/* Whether it adds a product, which with fast_math is one operation. */
+static bool contracts(const struct typed *t, const struct typed_node *n)
+{
+    bool yes = false;
+    for (int a = 0; a < n->n_args && t->fast_math && n->op == OP_ADD; a++) {
+        const struct typed_node *x = &t->nodes[n->args[a]];
+        yes |= x->kind == T_OP && x->op == OP_MULTIPLY && dtype_kind(x->dtype) == KIND_FLOAT;
+    }
+    return yes;
+}
+
 uint32_t fuse_weight(const struct typed *t, const struct typed_node *n)
 {
     switch (n->kind) {
@@ -17,13 +28,15 @@ uint32_t fuse_weight(const struct typed *t, const struct typed_node *n)
     case T_VIEW:
     case T_GUARDED:
         return 0;
+    case T_CAST: /* of halves: as those that lowering adds to their operations */
+        return !t->fast_math || !dtype_is_half(t->nodes[n->args[0]].dtype);
     case T_RANDOM:
         return 24;
     case T_GATHER:
     case T_TABLE:
         return 4;
     case T_OP:
-        return op_cost(n->op, n->dtype);
+        return contracts(t, n) ? 0 : op_cost(n->op, n->dtype);
     default:
         return 1;
     }

@@ -286,6 +286,22 @@ static bool put_planned(struct json_writer *w, struct request *req, const struct
     return put;
 }
 
+/* What became of each correlate() that was taken apart. */
+static void put_factored(struct json_writer *w, const struct typed *t)
+{
+    json_put_key(w, "factored");
+    json_open_list(w);
+    for (uint32_t i = 0; i < t->n_factored; i++) {
+        const struct typed_factored *f = &t->factored[i];
+        json_open_object(w);
+        put_list(w, "weights", f->rank, f->shape);
+        json_put_member_i64(w, "terms", f->terms);
+        json_put_member_string(w, "as", f->passes ? "passes" : "sums");
+        json_close_object(w);
+    }
+    json_close_list(w);
+}
+
 static enum err_code put_explanation(struct request *req, const struct eval_explanation *x,
                                      struct strb *out, struct err *e)
 {
@@ -318,6 +334,8 @@ static enum err_code put_explanation(struct request *req, const struct eval_expl
         if (!put_whole(&w, req, t, x->plan, i))
             return err_oom(e);
     json_close_list(&w);
+    if (t->n_factored)
+        put_factored(&w, t);
     json_put_member_i64(&w, "bytes_read", bytes_read);
     json_put_member_i64(&w, "bytes_written", bytes_written);
     json_put_key(&w, "result");

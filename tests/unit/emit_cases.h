@@ -83,6 +83,20 @@ static const struct emit_operand emit_operands[] = {
 #define WEIGHTS_3x3x3 \
     "[[[1, 2, 1], [3, 4, 5], [6, 7, 6]], [[2, 3, 2], [8, 9, 8], [3, 1, 3]]," \
     " [[4, 1, 4], [2, 7, 2], [5, 0, 5]]]"
+/* Outer products of 1, 4, 6, 4, 1. */
+#define BINOMIAL_5(a, b, c) "[" #a ", " #b ", " #c ", " #b ", " #a "]"
+#define BINOMIAL_5x5 \
+    "[" BINOMIAL_5(1, 4, 6) ", " BINOMIAL_5(4, 16, 24) ", " BINOMIAL_5(6, 24, 36) ", " \
+    BINOMIAL_5(4, 16, 24) ", " BINOMIAL_5(1, 4, 6) "]"
+#define BINOMIAL_5x5_4 \
+    "[" BINOMIAL_5(4, 16, 24) ", " BINOMIAL_5(16, 64, 96) ", " BINOMIAL_5(24, 96, 144) ", " \
+    BINOMIAL_5(16, 64, 96) ", " BINOMIAL_5(4, 16, 24) "]"
+#define BINOMIAL_5x5_6 \
+    "[" BINOMIAL_5(6, 24, 36) ", " BINOMIAL_5(24, 96, 144) ", " BINOMIAL_5(36, 144, 216) ", " \
+    BINOMIAL_5(24, 96, 144) ", " BINOMIAL_5(6, 24, 36) "]"
+#define BINOMIAL_5x5x5 \
+    "[" BINOMIAL_5x5 ", " BINOMIAL_5x5_4 ", " BINOMIAL_5x5_6 ", " BINOMIAL_5x5_4 ", " \
+    BINOMIAL_5x5 "]"
 /* An expression over them and the form that it takes. */
 static const struct { const char *text, *form; } emit_cases[] = {
     {"a*2 + 1", "flat"}, {"a + b", "flat"}, {"where(a > b, a - b, b - a)", "flat"},
@@ -282,6 +296,7 @@ static const struct { const char *name, *text; } emit_golden[] = {
     {"window", "correlate(sq, " WEIGHTS_3x4 ", 'clamp')"},
     {"window-self", "correlate(h, " WEIGHTS_3x4 ")"},
     {"window-deep", "a + correlate(b*2, " WEIGHTS_3x3x3 ", 'constant', 3)"},
+    {"window-factored", "fast correlate(sq, " BINOMIAL_5x5 ", 'clamp')"},
     {"window-two", "correlate(sq[:, 1:], " WEIGHTS_3x4 ", 'wrap'); sq[:, 1:] + 1"},
     {"flat-two", "line*2 > 1; line + 1"}, {"rows-two", "a + row; astype(a - row, 'float64')"},
     {"tile-two", "a + turned; a*turned"}, {"stencil-two", "a + laplacian(a); a - b"},

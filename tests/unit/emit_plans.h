@@ -32,18 +32,22 @@ static struct ir_plan *lowered(struct arena *arena, const struct typed *t)
     struct err e = ERR_INIT;
     struct ir_plan *plan = NULL;
     struct lower_request req = {.typed = t,
+                                .fast_math = t->fast_math,
                                 .limits = {.max_nodes = 400, .max_inputs = 64, .recompute = 1000}};
     assert_int_equal(lower(arena, &req, &plan, &e), ERR_OK);
     return plan;
 }
 
+/* "fast TEXT": with fast_math. */
 static struct ir_plan *plan_and_graph(struct arena *arena, const char *text, struct typed **ret)
 {
     struct expr x;
     struct err e = ERR_INIT;
     uint32_t source;
-    struct check_env env = {.resolve = resolve, .max_inputs = 64};
+    const bool fast = !strncmp(text, "fast ", 5);
+    struct check_env env = {.resolve = resolve, .max_inputs = 64, .fast_math = fast, .window = 180};
     struct typed *t = arena_alloc(arena, sizeof *t);
+    text += fast ? 5 : 0;
     expr_init(&x, arena, 10000, 400);
     assert_int_equal(expr_add_source(&x, "/expr", &source, NULL), ERR_OK);
     if (infix_parse(&x, source, text, strlen(text), &x.root, &e) != ERR_OK ||

@@ -259,6 +259,34 @@ static void nvrtc_makes_machine_code_of_them(void **state)
     assert_int_equal(wrong, 0);
 }
 
+/* Sums of sums have no more terms than the plain sum for a point alone; but inner ones that
+ * neighbours and planes have in common are there once: 20 multiplications a point instead of 125.
+ */
+static void nvrtc_computes_common_sums_once(void **state)
+{
+    (void)state;
+    const struct nvrtc *nvrtc = real_nvrtc();
+    if (!nvrtc)
+        skip();
+    size_t bytes[2];
+    for (int factored = 0; factored < 2; factored++) {
+        _cleanup_arena_ struct arena *arena = arena_new(0);
+        const struct ir_plan *p =
+            plan_of(arena, factored ? "fast correlate(deep, " BINOMIAL_5x5x5 ", 'clamp')"
+                                    : "fast correlate(deep, " WEIGHTS_5x5x5 ", 'clamp')");
+        struct emitted *m = emit_within(arena, p->kernels[0], 256, FORM_SHARED);
+        struct compiled code = {0};
+        struct err e = ERR_INIT;
+        assert_int_equal(p->n_kernels, 1);
+        if (compile_text(nvrtc, "sm_90", m->text, true, &code, &e) != ERR_OK)
+            fail_msg("%s", e.message);
+        bytes[factored] = code.n;
+        mem_free(code.bytes);
+    }
+    if (bytes[1] * 4 > bytes[0] * 3)
+        fail_msg("%zu bytes of code, plain %zu", bytes[1], bytes[0]);
+}
+
 static void nvrtc_makes_machine_code_of_several_steps(void **state)
 {
     (void)state;
@@ -492,6 +520,7 @@ int main(void)
         cmocka_unit_test(the_text_is_the_committed_one),
         cmocka_unit_test(many_parameters_go_through_memory),
         cmocka_unit_test(nvrtc_makes_machine_code_of_them),
+        cmocka_unit_test(nvrtc_computes_common_sums_once),
         cmocka_unit_test(nvrtc_makes_machine_code_of_several_steps),
         cmocka_unit_test(indices_are_wide_where_32_bits_do_not_reach),
         cmocka_unit_test(vectors_begin_where_ghosts_do),

@@ -57,6 +57,27 @@ static void a_thread_has_as_many_points_as_registers_allow(void **state)
     assert_int_equal(f->rows, 1);
 }
 
+/* Sums of sums are one kernel, of as many points a thread: what they have in common the compiler
+ * finds (test_emit.c). */
+static void factored_weights_are_a_window_too(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "fast correlate(deep, " BINOMIAL_5x5x5 ", 'wrap')",
+        "fast correlate(deep, " BINOMIAL_5x5x5 ")",
+        "fast correlate(deep, " BINOMIAL_5x5x5 ", 'constant', 2)",
+        "fast correlate(d, " BINOMIAL_5x5x5 ", 'clamp')",
+    };
+    _cleanup_arena_ struct arena *arena = arena_new(0);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        const struct form *f = form_of_text(arena, texts[i]);
+        assert_int_equal(f->kind, FORM_WINDOW);
+        assert_true(f->window.deep && f->rows == 4);
+    }
+    const struct form *f = form_of_text(arena, "fast correlate(sq, " BINOMIAL_5x5 ")");
+    assert_true(f->kind == FORM_WINDOW && f->elements == 4 && f->rows == 4);
+}
+
 static void tiles_are_filled_by_vectors_where_memory_allows(void **state)
 {
     (void)state;
@@ -137,6 +158,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_thread_has_as_many_points_as_registers_allow),
+        cmocka_unit_test(factored_weights_are_a_window_too),
         cmocka_unit_test(tiles_are_filled_by_vectors_where_memory_allows),
         cmocka_unit_test(a_stencil_does_not_choose_at_every_term),
         cmocka_unit_test(tiles_hold_what_is_computed_alike),

@@ -481,6 +481,7 @@ const struct backend_ops backend_cuda_ops = {
     .report = cuda_report,
     .steps = cuda_steps,
     .recompute = 400,
+    .window = 180,
     .faults = true,
     .max_cost = 4000000000000000,
     .stream_new = cuda_stream_new,
