@@ -26,8 +26,8 @@
 #include "compute/lang/fold.h"
 
 #define LEAST_SUMS   16 /* terms: fewer are as fast as memory is anyhow */
-#define LEAST_PASSES 25
-#define GAIN         2 /* so many terms for each that is left, at least */
+#define LEAST_PASSES 36 /* and a temporary array is not worth less */
+#define GAIN         2  /* so many terms for each that is left, at least */
 
 /* A nested list of numbers: its extents (lists at one depth have equal lengths), its items in C
  * order. */
@@ -383,12 +383,14 @@ static enum err_code note(struct checker *c, const struct window *w, bool passes
     return ERR_OK;
 }
 
-/* Whether a kernel shares what its points have in common, and in a text that is not too long:
- * where that reaches over columns too, it has more points. */
+/* Whether a kernel computes once what its points have in common (*ret), and its text is not too
+ * long for points enough (*ret_well). In a plane it needs several rows of them, and has columns
+ * too. */
 static void can_sum(const struct checker *c, const struct window *w, bool *ret, bool *ret_well)
 {
-    *ret = c->env->window > 0 && w->first >= w->rank - 3;
-    *ret_well = *ret && w->n <= c->env->window / (w->axes == 2 ? 2 : 1);
+    const bool can = c->env->window > 0 && w->first >= w->rank - 3;
+    *ret_well = can && w->n <= c->env->window / (w->axes == 2 ? 2 : 1);
+    *ret = can && (*ret_well || w->axes == 3);
 }
 
 /* *ret_done: the sum was made of sums. */

@@ -14,7 +14,7 @@ from test_random_expr import MODES, shifted
 # by type: the distance from 1 to the next number
 SPACING = {"float32": 2.0**-23, "float64": 2.0**-52, "float16": 2.0**-10, "bfloat16": 2.0**-7, "complex64": 2.0**-23,
            "complex128": 2.0**-52}
-BINOMIAL = [math.comb(4, k) for k in range(5)]
+BINOMIAL, SHORT = ([math.comb(n, k) for k in range(n + 1)] for n in (6, 4))
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_within_the_bound(cpu, gpu, mode):
                            ((1, 5, 7), (3, 20, 33)), ((17, 19), (35, 30)), ((3, 4, 1, 3), (4, 5, 3, 17)), ((5, 9), (1, 1))):
         dtype = str(rng.choice([*SPACING]))
         w = outer(*(random_row(rng, n) for n in extents))
-        while np.count_nonzero(w) < 25:
+        while np.count_nonzero(w) < 16:
             w = outer(*(random_row(rng, n) for n in extents))
         stored = "float32" if dtype == "bfloat16" else dtype
         x = numbers(rng, shape, dtype).astype(stored)
@@ -94,10 +94,11 @@ def test_within_the_bound(cpu, gpu, mode):
         bound = (sum(extents) + 4 * len(extents)) * SPACING[dtype] / 2 * size
         rows = sum(np.count_nonzero(w.any(axis=tuple(a for a in range(w.ndim) if a != k))) for k in range(w.ndim) if extents[k] > 1)
         passes = [] if mode == "self" else ["passes"]
-        sums = ["sums"] if w.size <= (90 if sum(n > 1 for n in extents) == 2 else 180) else passes or ["sums"]
+        sums = ["sums"] if w.size <= (90 if sum(n > 1 for n in extents) == 2 else 180) else passes
         for c, how in ((cpu, passes), (gpu, passes if w.ndim == 4 else sums)):
             store(c, x)
-            assert factored(c, expr) == (how if np.count_nonzero(w) >= 2 * rows else []), (extents, w)
+            how = how if np.count_nonzero(w) >= max(2 * rows, 36 if how == ["passes"] else 16) else []
+            assert factored(c, expr) == how, (extents, w)
             got = c.evaluate(expr, fast_math=True)
             assert got.dtype == stored and got.shape == x.shape
             if not how:  # the plain sum
@@ -110,7 +111,7 @@ def test_within_the_bound(cpu, gpu, mode):
 def test_infinities_and_nan(cpu, gpu, mode):
     """They are where the plain sum has them: elements under weights of 0 are read by neither."""
     rng = np.random.default_rng(10 + MODES.index(mode))
-    for rows in (([1, -2, 3, 0, 2], [2, 1, 0, 1, -1, 1]), ([1, 4, 6, 4, 1], [1, 4, 6, 4, 1]), ([1, -1, 2], [1, 0.5, 1], [-1, 2, 1])):
+    for rows in (([1, -2, 3, 0, 2, 1, 1], [2, 1, 0, 1, -1, 1, 2]), (BINOMIAL, BINOMIAL), ([1, -1, 2, 1], [1, 0.5, 1], [-1, 2, 1])):
         w = outer(*rows)
         x = rng.standard_normal((31, 47) if len(rows) == 2 else (7, 15, 33)).astype("float32")
         for special in (np.nan, np.inf, -np.inf):
@@ -134,7 +135,7 @@ def test_sums_on_the_way_do_not_overflow(cpu, gpu, dtype):
     """One row's weights are large, the other's small: the sum is in range, that along the first row alone would not be."""
     most = float(np.finfo(dtype).max)
     x = (np.where(np.random.default_rng(1).random((40, 50)) < 0.5, -0.9, 0.9) * most).astype(dtype)
-    for large, small in (([200.0] * 5, [1 / 5000] * 5), ([1 / 5000] * 5, [200.0] * 5), ([-200.0, 200, 200, 200, -200], [1 / 5000] * 5)):
+    for large, small in (([100.0] * 8, [1 / 6400] * 8), ([1 / 6400] * 8, [100.0] * 8), ([-100.0, 100, 100, 100, -100, 100], [1 / 6400] * 7)):
         w = outer(large, small)
         want = exact(x, w, "clamp", 0)[0]
         for c, how in ((cpu, ["passes"]), (gpu, ["sums"])):
@@ -149,7 +150,7 @@ def test_whole_numbers_of_boxes_and_binomials_are_exact(cpu, gpu):
     x = np.random.default_rng(2).integers(-9, 9, (50, 60)).astype("float32")
     for c in (cpu, gpu):
         store(c, x)
-        for w in (outer(BINOMIAL, BINOMIAL), np.ones((5, 5)), outer(BINOMIAL, [2, 0, -4, 2, 1, 3])):
+        for w in (outer(BINOMIAL, BINOMIAL), np.ones((6, 6)), outer(BINOMIAL, [2, 0, -4, 2, 1, 3, 1])):
             assert factored(c, call(w, "wrap"))
             np.testing.assert_array_equal(c.evaluate(call(w, "wrap"), fast_math=True), c.evaluate(call(w, "wrap")))
 
@@ -158,7 +159,7 @@ def test_what_is_left_as_it_is(cpu, gpu):
     """The bits are the plain sum's where nothing may be, can be or need be factored."""
     rng = np.random.default_rng(3)
     x = rng.standard_normal((40, 50)).astype("float32")
-    gauss = outer(*[np.exp(-0.5 * (np.arange(-2, 3) / s) ** 2) for s in (1, 1.5)])
+    gauss = outer(*[np.exp(-0.5 * (np.arange(-3, 4) / s) ** 2) for s in (1.5, 2)])
     off = gauss.copy()
     off[1, 2] *= 1 + 1e-6
     hole = gauss.copy()
@@ -169,40 +170,42 @@ def test_what_is_left_as_it_is(cpu, gpu):
         store(c, (x * 20).astype("int32"), "n")
         assert factored(c, call(gauss, "clamp"))
         assert "factored" not in explained(c, call(gauss, "clamp"))
-        for w in (off, hole, np.round(gauss, 4), np.zeros((5, 5)), np.ones((3, 3)), np.ones((1, 40)), gauss.astype(np.float32) * 1e39):
+        for w in (off, hole, np.round(gauss, 4), np.zeros((7, 7)), np.ones((3, 3)), np.ones((1, 40)), gauss.astype(np.float32) * 1e39):
             assert factored(c, call(w, "clamp")) == [], w
-        for of, w in (("n", outer(BINOMIAL, BINOMIAL)), ("b", np.ones((5, 5)))):
+        for of, w in (("n", outer(BINOMIAL, BINOMIAL)), ("b", np.ones((6, 6)))):
             expr = call(w.astype(int), "clamp", of, 1)
             assert factored(c, expr) == [], expr
             np.testing.assert_array_equal(c.evaluate(expr, fast_math=True), c.evaluate(expr))
-        assert factored(c, "correlate(x, %s, 'wrap')" % str([[1j] * 5] * 5)) == []
+        assert factored(c, "correlate(x, %s, 'wrap')" % str([[1j] * 6] * 6)) == []
         # numbers as float32 has them are an outer product to its last places, though not to float64's
         narrow = gauss.astype("float32").astype(float)
         assert factored(c, call(narrow, "clamp")) and factored(c, call(narrow, "clamp", "astype(x, 'float64')")) == []
     assert factored(cpu, call(gauss, "self")) == [] and factored(gpu, call(gauss, "self")) == ["sums"]
-    store(cpu, np.pad(x, 2), "g")
+    small = call(outer(SHORT, SHORT), "clamp")
+    assert factored(cpu, small) == [] and factored(gpu, small) == ["sums"]
     assert cpu.evaluate(call(gauss, "self"), fast_math=True).tobytes() == cpu.evaluate(call(gauss, "self")).tobytes()
 
 
 def test_explain(cpu, gpu):
     for c in (cpu, gpu):
         store(c, np.ones((12, 40, 64), "float32"))
-    w = call(outer(BINOMIAL, BINOMIAL, BINOMIAL), "reflect")
+    w = call(outer(SHORT, SHORT, SHORT), "reflect")
     e = explained(gpu, w, fast_math=True)
     assert e["factored"] == [{"weights": [5, 5, 5], "terms": 15, "as": "sums"}]
     assert [k["shape"] for k in e["kernels"]] == ["window"]
     e = explained(cpu, w, fast_math=True)
     assert e["factored"] == [{"weights": [5, 5, 5], "terms": 15, "as": "passes"}]
     assert len(e["kernels"]) == 3
-    large = call(outer(BINOMIAL, [1] * 9, [1] * 9), "reflect")
+    large = call(outer(SHORT, [1] * 9, [1] * 9), "reflect")
     assert factored(gpu, large) == ["passes"] and len(explained(gpu, large, fast_math=True)["kernels"]) == 3
+    assert factored(gpu, large.replace("reflect", "self")) == ["sums"]
     assert factored(gpu, f"{w} + {large} - correlate(x, [[[1]]])") == ["sums", "passes"]
 
 
 def test_around_other_operations(cpu, gpu):
     """Of an expression, in one, of nothing, in a program, and to a target."""
     x = np.random.default_rng(4).standard_normal((30, 70)).astype("float32")
-    w = outer([0.05, 0.25, 0.4, 0.25, 0.05], [0.1, 0.2, 0.4, 0.2, 0.1])
+    w = outer([0.05, 0.2, 0.15, 0.2, 0.15, 0.2, 0.05], [0.05, 0.1, 0.2, 0.3, 0.2, 0.1, 0.05])
     for c in (cpu, gpu):
         store(c, x)
         store(c, np.zeros((0, 5), "float32"), "none")
@@ -213,8 +216,8 @@ def test_around_other_operations(cpu, gpu):
         results = []
         for fast in (False, True):
             c.post("/v1/evaluate", {"expr": "x + 0", "name": "u"})
-            r = c.post("/v1/evaluate", {"statements": [f"u = {call(w, 'clamp', 'u')}", f"u = u - 0.5*{call(w, 'wrap', 'u')}"], "fast_math": fast,
-                                        "results": ["u"]})
-            assert r.status == 200, r
+            r = c.post("/v1/programs?wait=1", {"body": [f"u = {call(w, 'clamp', 'u')}", f"u = u - 0.5*{call(w, 'wrap', 'u')}"], "steps": 5,
+                                               "fast_math": fast})
+            assert c.expect(200, r).json()["state"] == "done", r
             results.append(c.evaluate("u"))
         np.testing.assert_allclose(*results, rtol=1e-5, atol=1e-5)

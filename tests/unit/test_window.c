@@ -136,6 +136,18 @@ static void tiles_hold_what_is_computed_alike(void **state)
     assert_int_equal(f->window.tiles[0].dtype, DT_F16);
 }
 
+/* Rows that lie further apart than the form stencil holds them: a pass of eleven weights. */
+static void few_rows_far_apart_are_a_window(void **state)
+{
+    (void)state;
+    _cleanup_arena_ struct arena *arena = arena_new(0);
+    const struct form *f = form_of_text(
+        arena, "correlate(sq, [[1], [2], [3], [4], [5], [6], [7], [8], [9], [10], [11]], 'wrap')");
+    assert_int_equal(f->kind, FORM_WINDOW);
+    f = form_of_text(arena, "correlate(sq, [[1], [2], [3], [4], [5], [6], [7], [8], [9]], 'wrap')");
+    assert_int_equal(f->kind, FORM_STENCIL);
+}
+
 static void few_and_far_neighbours_are_left_to_others(void **state)
 {
     (void)state;
@@ -162,6 +174,7 @@ int main(void)
         cmocka_unit_test(tiles_are_filled_by_vectors_where_memory_allows),
         cmocka_unit_test(a_stencil_does_not_choose_at_every_term),
         cmocka_unit_test(tiles_hold_what_is_computed_alike),
+        cmocka_unit_test(few_rows_far_apart_are_a_window),
         cmocka_unit_test(few_and_far_neighbours_are_left_to_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -52,7 +52,9 @@ double form_pass2d_part(const struct analysis *z, double point, double bytes);
 /* form_window.c: whether the form window fits; if so it is filled in. */
 bool form_try_window(struct analysis *z);
 
-/* form_stencil.c: whether the form stencil fits; if so it is filled in. */
+/* form_stencil.c: whether the form stencil fits; if so it is filled in. Neighbours further away
+ * than FORM_FAR are not shared in registers. */
+#define FORM_FAR 4
 bool form_try_stencil(struct analysis *z);
 
 #endif

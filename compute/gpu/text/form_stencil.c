@@ -6,7 +6,6 @@
 
 #include <stdlib.h>
 
-#define FAR           4 /* neighbours further away are not shared in registers */
 #define ROW_REGISTERS 112
 
 /* Offset of a context along z, y, x; false if it has others. */
@@ -19,7 +18,7 @@ static bool near_steps(const struct form *f, uint32_t ctx, int8_t step[3])
         int place = a - (f->rank - 3);
         if (o == 0)
             continue;
-        if (place < 0 || llabs(o) > (place == 2 && f->step == 1 ? f->elements : FAR))
+        if (place < 0 || llabs(o) > (place == 2 && f->step == 1 ? f->elements : FORM_FAR))
             return false;
         step[place] = (int8_t)o;
     }

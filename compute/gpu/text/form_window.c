@@ -18,7 +18,7 @@
 #include <string.h>
 
 #define TERMS        12 /* fewer are left to the form stencil, */
-#define FEW          9  /* but these not if it would choose values at every term */
+#define FEW          9  /* but these not if it chose values at every term or reaches less far */
 #define SPARSE       4  /* elements of the box for each that is read, at most */
 #define MOST_TILES   4
 #define MOST_PLANES  16
@@ -258,6 +258,9 @@ static bool is_dense(const struct finding *g)
     int64_t terms = 0, box = 1, least = TERMS;
     for (uint32_t t = 0; t < w->n_tiles && w->hi[0] == w->lo[0]; t++)
         if (w->tiles[t].mode == BOUNDARY_SELF || w->tiles[t].mode == BOUNDARY_CONSTANT)
+            least = FEW;
+    for (int a = 0; a < 2; a++)
+        if (-w->lo[a] > FORM_FAR || w->hi[a] > FORM_FAR)
             least = FEW;
     for (uint32_t i = 0; i < g->z->k->n_nodes; i++)
         terms += w->nodes[i].kind == WINDOW_READ;
