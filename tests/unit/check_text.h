@@ -64,8 +64,9 @@ static enum err_code check_resolve(void *user, const char *name, struct binding 
 }
 
 /* Parses and checks "name = expr; name = expr; expr" (the first ones are lets). */
-static inline enum err_code check_text(struct arena *arena, const char *text, int dtype,
-                                       uint32_t max_inputs, struct typed *ret, struct err *e)
+static inline enum err_code check_text_in(const struct check_env *env, struct arena *arena,
+                                          const char *text, int dtype, struct typed *ret,
+                                          struct err *e)
 {
     struct expr x;
     uint32_t source, root;
@@ -93,8 +94,14 @@ static inline enum err_code check_text(struct arena *arena, const char *text, in
         text = end ? end + 1 : NULL;
     }
     x.root = root;
-    struct check_env env = {.resolve = check_resolve, .max_inputs = max_inputs};
-    return check_expr(arena, &x, &env, dtype, ret, e);
+    return check_expr(arena, &x, env, dtype, ret, e);
+}
+
+static inline enum err_code check_text(struct arena *arena, const char *text, int dtype,
+                                       uint32_t max_inputs, struct typed *ret, struct err *e)
+{
+    const struct check_env env = {.resolve = check_resolve, .max_inputs = max_inputs};
+    return check_text_in(&env, arena, text, dtype, ret, e);
 }
 
 /* What typed.h promises of a finished graph; NULL when it holds, else what does not. */
