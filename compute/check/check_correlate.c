@@ -3,8 +3,8 @@
  * With fast_math weights that are an outer product of one row an axis (a box, a Gaussian,
  * binomials) need not be multiplied out: 5 × 5 × 5 are 15 terms instead of 125. There are two ways.
  *
- * Sums of sums, Σ u[i]·(Σ v[j]·(Σ w[k]·x)), of the same elements as the plain sum, whatever the
- * boundary is. A point by itself gains nothing by that. But neighbouring points have inner sums in
+ * Sums of sums, Σ u[i]·(Σ v[j]·(Σ w[k]·x)), of the same elements as the plain sum, whatever is
+ * outside. A point by itself gains nothing by that. But neighbouring points have inner sums in
  * common, and where a thread computes several (the form window of compute/gpu/text) the compiler
  * finds them.
  *
@@ -388,7 +388,8 @@ static enum err_code note(struct checker *c, const struct window *w, bool passes
  * too. */
 static void can_sum(const struct checker *c, const struct window *w, bool *ret, bool *ret_well)
 {
-    const bool can = c->env->window > 0 && w->first >= w->rank - 3;
+    const bool can = c->env->window > 0 && w->first >= w->rank - 3 && !w->edge.array &&
+                     w->edge.mode != BOUNDARY_GHOST;
     *ret_well = can && w->n <= c->env->window / (w->axes == 2 ? 2 : 1);
     *ret = can && (*ret_well || w->axes == 3);
 }

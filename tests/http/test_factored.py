@@ -124,6 +124,13 @@ def test_infinities_and_nan(cpu, gpu, mode):
             np.testing.assert_array_equal(np.isnan(got), np.isnan(plain))
             np.testing.assert_array_equal(got[np.isinf(plain)], plain[np.isinf(plain)])
             np.testing.assert_allclose(got, plain, rtol=1e-3, atol=1e-4)
+    x = numbers(rng, (20, 31), "complex64").astype("complex64")
+    x[3, 4], x[15, 20], x[9, 9] = np.inf, complex(1, -np.inf), np.nan
+    for c in (cpu, gpu):
+        store(c, x)
+        plain, got = (c.evaluate(call(outer(BINOMIAL, BINOMIAL), mode), fast_math=fast) for fast in (False, True))
+        np.testing.assert_array_equal(np.isfinite(got), np.isfinite(plain))
+        np.testing.assert_allclose(got[np.isfinite(got)], plain[np.isfinite(got)], rtol=1e-4)
     store(cpu, np.ones((9, 9), "float32"))  # an infinity outside: no passes
     assert factored(cpu, call(outer(BINOMIAL, BINOMIAL), "constant", value="inf")) == []
     assert factored(cpu, call(outer(BINOMIAL, BINOMIAL), "constant", value=2)) == ["passes"]
@@ -181,6 +188,9 @@ def test_what_is_left_as_it_is(cpu, gpu):
         narrow = gauss.astype("float32").astype(float)
         assert factored(c, call(narrow, "clamp")) and factored(c, call(narrow, "clamp", "astype(x, 'float64')")) == []
     assert factored(cpu, call(gauss, "self")) == [] and factored(gpu, call(gauss, "self")) == ["sums"]
+    assert gpu.post("/v1/arrays", {"name": "g", "shape": [9, 20], "dtype": "float32", "ghost": [3, 3], "boundary": ["periodic", "periodic"]}).status == 201
+    for mode in ("ghost", "array"):
+        assert factored(gpu, f"correlate(g, {json.dumps(gauss.tolist())}, '{mode}')") == []
     small = call(outer(SHORT, SHORT), "clamp")
     assert factored(cpu, small) == [] and factored(gpu, small) == ["sums"]
     assert cpu.evaluate(call(gauss, "self"), fast_math=True).tobytes() == cpu.evaluate(call(gauss, "self")).tobytes()
