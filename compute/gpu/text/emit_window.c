@@ -7,7 +7,9 @@
  * is read from row j is r<tile>_<j>_<column>, by vectors in r<tile>_<j>_<vector>.
  *
  * Each point's statements are written out. With an unrolled loop over the points, NVRTC no longer
- * does two float16 operations in one: window-self.cu had 1016 instructions instead of 832. */
+ * does two float16 operations in one: window-self.cu had 1016 instructions instead of 832. So it
+ * also computes once what several points, or several planes' nodes of one stage, have in common:
+ * the inner sums of weights that are an outer product (check_correlate.c). */
 #include "compute/gpu/text/emit_forms.h"
 
 #include <stdio.h>
