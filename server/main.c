@@ -392,6 +392,8 @@ static void bequeath(struct server *s, int status, uint64_t until_ns)
         usleep(1000);
     const bool ended = engine_jobs_in_flight(s->engine) == 0;
     engine_bequeath(s->engine);
+    if (s->auth)
+        auth_tell_months(s->auth);
     survive_stop(s->survive);
     if (ended)
         return;

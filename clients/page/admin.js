@@ -68,6 +68,7 @@ const TABS = {
             { title: "Jobs", right: true, sort: p => p.jobs, text: p => `${count(p.jobs_running)} of ${count(p.jobs)}` },
             { title: "Leases, shares, exports", right: true, sort: p => p.leases + p.shares + p.exports, text: p => [p.leases, p.shares, p.exports].map(count).join(", ") },
             { title: "Device time", right: true, sort: p => p.device_s, text: p => duration(p.device_s) },
+            { title: "This month", right: true, sort: p => p.this_month.device_s, text: p => duration(p.this_month.device_s) },
             { title: "Requests", right: true, sort: p => p.requests_total, text: p => count(p.requests_total) },
             { title: "Last seen", right: true, sort: p => since(p.last_used), text: p => ago(p.last_used) },
             { title: "Changed", text: p => Object.keys(p.changed).map(key => `${NAMES[key] ?? key}: ${say(key, p.changed[key])}`).join(", ") },

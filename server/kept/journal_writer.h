@@ -30,6 +30,7 @@ enum record_kind {
     RECORD_SNAPSHOT,    /* principal/id/number */
     RECORD_PASSED,      /* principal/id or name */
     RECORD_SETTINGS,    /* principal/ */
+    RECORD_MONTH,       /* principal/ */
     RECORD_KINDS
 };
 

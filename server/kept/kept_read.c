@@ -224,3 +224,12 @@ enum err_code kept_read_settings(struct json v, struct setting_changes *ret, str
     }
     return ERR_OK;
 }
+
+enum err_code kept_read_month(struct json v, struct account_month *ret, struct err *e)
+{
+    int64_t month, ns;
+    TRY(member_i64(v, "month", &month, e));
+    TRY(member_i64(v, "device_ns", &ns, e));
+    *ret = (struct account_month){month > INT32_MAX ? 0 : (int32_t)month, (uint64_t)ns};
+    return ERR_OK;
+}

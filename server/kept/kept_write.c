@@ -102,6 +102,14 @@ void kept_put_settings(struct json_writer *w, const struct setting_changes *c)
     json_close_object(w);
 }
 
+void kept_put_month(struct json_writer *w, const struct account_month *m)
+{
+    json_open_object(w);
+    json_put_member_i64(w, "month", m->month);
+    json_put_member_i64(w, "device_ns", (int64_t)m->device_ns);
+    json_close_object(w);
+}
+
 void kept_put_lease(struct json_writer *w, const struct lease_image *l)
 {
     json_open_object(w);

@@ -19,18 +19,12 @@
 
 /* --- what is passed over --- */
 
-static const char *const names[] = {[RECORD_SESSION] = "session",
-                                    [RECORD_ARRAY] = "array",
-                                    [RECORD_FUNCTION] = "function",
-                                    [RECORD_SHARE] = "share",
-                                    [RECORD_LEASE] = "lease",
-                                    [RECORD_MEMORY] = "memory",
-                                    [RECORD_JOB] = "job",
-                                    [RECORD_PROGRESS] = "progress",
-                                    [RECORD_VALUES] = "values",
-                                    [RECORD_SNAPSHOT] = "snapshot",
-                                    [RECORD_PASSED] = "passed over",
-                                    [RECORD_SETTINGS] = "settings"};
+static const char *const names[] = {
+    [RECORD_SESSION] = "session",   [RECORD_ARRAY] = "array",        [RECORD_FUNCTION] = "function",
+    [RECORD_SHARE] = "share",       [RECORD_LEASE] = "lease",        [RECORD_MEMORY] = "memory",
+    [RECORD_JOB] = "job",           [RECORD_PROGRESS] = "progress",  [RECORD_VALUES] = "values",
+    [RECORD_SNAPSHOT] = "snapshot", [RECORD_PASSED] = "passed over", [RECORD_SETTINGS] = "settings",
+    [RECORD_MONTH] = "month"};
 
 /* What the key names, "principal/id", is to be had from the state on disk alone. */
 static void leave_to_state(struct recovery *r, const struct record_item *x)
@@ -403,6 +397,18 @@ static enum err_code restore_settings(struct recovery *r, const struct item *x, 
     return ERR_OK;
 }
 
+static enum err_code restore_month(struct recovery *r, const struct item *x, struct json v,
+                                   struct err *why)
+{
+    struct account_month m;
+    struct principal *p;
+    TRY(recover_owner(r, x, &p, why));
+    TRY(kept_read_month(v, &m, why));
+    if (p)
+        account_restore_month(p->account, &m);
+    return ERR_OK;
+}
+
 /* What is exported exists without an array, for the client that has it mapped, who pays for it. */
 static enum err_code adopt_exported(struct recovery *r, const struct lease_image *l,
                                     struct principal *payer, struct leasable **ret, struct err *why)
@@ -515,6 +521,7 @@ static enum err_code restore_all(struct recovery *r)
     if (r->config->adopted)
         r->config->adopted(r->config->user);
     TRY(recover_jobs_make(r));
+    TRY(each(r, RECORD_MONTH, restore_month));
     return each(r, RECORD_SETTINGS, restore_settings); /* at last: quotas bind what comes next */
 }
 

@@ -373,6 +373,16 @@ static enum err_code restore_settings(struct loader *l, struct principal *p, str
     return ERR_OK;
 }
 
+static enum err_code restore_month(struct loader *l, struct principal *p, struct json v)
+{
+    struct account_month m;
+    if (!json_present(v))
+        return ERR_OK;
+    TRY(kept_read_month(v, &m, l->e));
+    account_restore_month(p->account, &m);
+    return ERR_OK;
+}
+
 static enum err_code restore_principal(struct loader *l, struct json v)
 {
     struct json x;
@@ -403,6 +413,7 @@ static enum err_code restore_principal(struct loader *l, struct json v)
         TRY(each(l, p, x, "functions", restore_function));
     }
     TRY(restore_settings(l, p, json_member(v, "settings")));
+    TRY(restore_month(l, p, json_member(v, "month")));
     recover_limit(l->server->auth, p);
     return ERR_OK;
 }

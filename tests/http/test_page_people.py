@@ -299,6 +299,10 @@ def test_an_operators_hands(house, enter):
                ".forEach(e => delete e.dataset.row), r.dataset.row = '1', true))")
         return "[data-row]"
 
+    headings = p.texts("thead th")
+    column = next(i for i, text in enumerate(headings) if "This month" in text)
+    took = lambda name: p.run(f"document.querySelector({json.dumps(row(name))}).cells[{column}].innerText")
+    until(lambda: took("ann") != took("bob"))  # ann has a job
     p.button("Quotas", row("ann"))
     p.fill("dialog input[name=weight]", "7")
     p.fill("dialog input[name=device_memory]", "2 GiB")
