@@ -51,6 +51,7 @@
 #include "server/survive.h"
 #include "server/token_cmd.h"
 #include "server/work/asker.h"
+#include "server/work/copy_rate.h"
 #include "server/work/scheduler.h"
 
 #define LEAVE_S 5.0 /* beyond drain-timeout and state-timeout, for an upgrade */
@@ -146,6 +147,9 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
     if (code == ERR_OK)
         code = sched_new(&sched, &s->sched, e);
     limits.sched = jobs.sched = s->sched;
+    jobs.rates = s->rates = copy_rates_new(s->engine);
+    if (code == ERR_OK && !s->rates)
+        code = err_oom(e);
     if (code == ERR_OK && c->accounts)
         code = accounts_read(c->accounts, &accounts, e);
     if (code == ERR_OK)
@@ -486,6 +490,7 @@ static int run(struct config *config)
             _exit(EXIT_FAILED);
         }
     }
+    copy_rates_free(s.rates); /* its thread's work is not to be bequeathed */
     if (s.survive && s.engine)
         bequeath(&s, status, until_ns);
     if (s.exports) { /* those that another process continues with end here alone */

@@ -14,6 +14,7 @@
 
 struct audit;
 struct auth;
+struct copy_rates;
 struct config;
 struct culprits;
 struct engine;
@@ -47,6 +48,7 @@ struct server {
     struct lease_uses *uses;
     struct export_socket *export_socket;
     struct sched *sched;           /* the devices' scheduler */
+    struct copy_rates *rates;      /* how fast they copy memory (server/work/copy_rate.h) */
     struct jobs *jobs;             /* running programs (server/jobs/jobs.h) */
     struct state *state;           /* on disk; NULL: nothing is saved (server/state/state.h) */
     struct journal_writer *writer; /* writes changes to the journal; NULL without keep-arrays */
