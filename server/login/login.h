@@ -6,6 +6,14 @@
 
 #define LOGIN_BODY 4096 /* bytes: anybody may send one */
 
+struct login_terms;
+struct principal;
+
+/* For the audit: a login, or a link, of terms->who is made or opened by `who` (NULL: nobody that is
+ * known). */
+void login_told(struct request *req, const struct login_terms *terms, const struct principal *who,
+                const char *action);
+
 /* login.c: POST and GET /v1/login, POST /v1/logout */
 handler_fn login_post, login_get, logout_post;
 

@@ -87,13 +87,15 @@ void login_unref(struct login *l)
 
 /* --- the table --- */
 
-static void drop(struct logins *t, struct login *l)
+/* False: it has been dropped before. */
+static bool drop(struct logins *t, struct login *l)
 {
     lock_held(&t->lock);
-    if (!atomic_exchange(&l->ended, true)) {
-        HASH_DEL(t->table, l);
-        login_unref(l);
-    }
+    if (atomic_exchange(&l->ended, true))
+        return false;
+    HASH_DEL(t->table, l);
+    login_unref(l);
+    return true;
 }
 
 void logins_free(struct logins *t)
@@ -103,7 +105,7 @@ void logins_free(struct logins *t)
     struct login *l, *tmp;
     pthread_mutex_lock(&t->lock);
     HASH_ITER (hh, t->table, l, tmp) {
-        drop(t, l);
+        (void)drop(t, l);
     }
     pthread_mutex_unlock(&t->lock);
     pthread_mutex_destroy(&t->lock);
@@ -111,7 +113,8 @@ void logins_free(struct logins *t)
 }
 
 /* Makes room for another of the principal's: drops what is over and, among logins, the oldest. */
-static enum err_code make_room(struct logins *t, const struct login_terms *terms, struct err *e)
+static enum err_code make_room(struct logins *t, const struct login_terms *terms,
+                               char ret_gone[ID_SIZE], struct err *e)
 {
     lock_held(&t->lock);
     struct login *l, *tmp, *oldest = NULL;
@@ -119,7 +122,7 @@ static enum err_code make_room(struct logins *t, const struct login_terms *terms
     int64_t n = 0;
     HASH_ITER (hh, t->table, l, tmp) {
         if (!login_lasts(l) || atomic_load(&l->terms.who->gone)) {
-            drop(t, l);
+            (void)drop(t, l);
         } else if (l->terms.who == terms->who && l->terms.link == terms->link) {
             oldest = oldest ? oldest : l;
             n++;
@@ -130,7 +133,8 @@ static enum err_code make_room(struct logins *t, const struct login_terms *terms
     if (terms->link)
         return err_set(e, ERR_QUOTA, "there are already %lld links, the most allowed (max_links)",
                        (long long)most);
-    drop(t, oldest);
+    memcpy(ret_gone, oldest->terms.id, ID_SIZE);
+    (void)drop(t, oldest);
     return ERR_OK;
 }
 
@@ -154,13 +158,15 @@ static struct login *make(const struct login_terms *terms, double seconds, char 
 }
 
 enum err_code logins_add(struct logins *t, const struct login_terms *terms, double seconds,
-                         char ret_key[LOGIN_KEY_LEN + 1], struct login **ret, struct err *e)
+                         char ret_key[LOGIN_KEY_LEN + 1], struct login **ret,
+                         char ret_gone[ID_SIZE], struct err *e)
 {
+    *ret_gone = '\0';
     struct login *l = make(terms, seconds, ret_key);
     if (!l)
         return err_oom(e);
     pthread_mutex_lock(&t->lock);
-    enum err_code code = make_room(t, terms, e);
+    enum err_code code = make_room(t, terms, ret_gone, e);
     if (code == ERR_OK) {
         HASH_ADD(hh, t->table, hash, sizeof l->hash, l);
         if (!l->hh.tbl)
@@ -191,11 +197,12 @@ struct login *logins_find(struct logins *t, const char *key, size_t n)
     return l;
 }
 
-void logins_end(struct logins *t, struct login *l)
+bool logins_end(struct logins *t, struct login *l)
 {
     pthread_mutex_lock(&t->lock);
-    drop(t, l);
+    const bool was = drop(t, l);
     pthread_mutex_unlock(&t->lock);
+    return was;
 }
 
 enum err_code logins_end_link(struct logins *t, const struct principal *who, const char *id,
@@ -207,7 +214,7 @@ enum err_code logins_end_link(struct logins *t, const struct principal *who, con
     HASH_ITER (hh, t->table, l, tmp) {
         if (l->terms.link && l->terms.who == who && !strcmp(l->terms.id, id)) {
             found = login_lasts(l);
-            drop(t, l);
+            (void)drop(t, l);
         }
     }
     pthread_mutex_unlock(&t->lock);

@@ -41,14 +41,15 @@ void logins_free(struct logins *t); /* NULL allowed; no request may be left */
 const char *logins_cookie(const struct logins *t);
 
 /* Makes a login for so many seconds. *terms is copied; its id and times are set here. Past its
- * maximum, a principal's oldest login ends, but a link is refused: ERR_QUOTA. ERR_OUT_OF_MEMORY.
- * The caller gets a reference, and the only copy of the key. */
+ * maximum, a principal's oldest login ends, whose id is in ret_gone then, else "", but a link is
+ * refused: ERR_QUOTA. ERR_OUT_OF_MEMORY. The caller gets a reference, and the only copy of the
+ * key. */
 enum err_code logins_add(struct logins *t, const struct login_terms *terms, double seconds,
                          char ret_key[LOGIN_KEY_LEN + 1], struct login **ret,
-                         struct err *e) must_check;
+                         char ret_gone[ID_SIZE], struct err *e) must_check;
 /* The login with that key, n bytes; NULL: none, or not any more. The caller gets a reference. */
 struct login *logins_find(struct logins *t, const char *key, size_t n);
-void logins_end(struct logins *t, struct login *l);
+bool logins_end(struct logins *t, struct login *l); /* false: it had ended before */
 /* Ends a link of the principal's. ERR_NOT_FOUND. */
 enum err_code logins_end_link(struct logins *t, const struct principal *who, const char *id,
                               struct err *e) must_check;

@@ -69,7 +69,7 @@ enum err_code visitor_identify(struct request *req, struct err *e)
         const enum err_code code = enter(req, login_terms(l), e);
         over = code == ERR_UNAUTHORIZED;
         if (over) /* its token may come back, the login does not */
-            logins_end(req->server->logins, l);
+            (void)logins_end(req->server->logins, l);
         if (code == ERR_OK)
             req->login = l; /* front.c gives it back */
         else
