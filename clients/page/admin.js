@@ -73,6 +73,8 @@ const TABS = {
             { title: "Last seen", right: true, sort: p => since(p.last_used), text: p => ago(p.last_used) },
             { title: "Changed", text: p => Object.keys(p.changed).map(key => `${NAMES[key] ?? key}: ${say(key, p.changed[key])}`).join(", ") },
             { title: "", right: true, key: p => JSON.stringify([p.changed, p.accounts]), node: p => hands(button("Quotas", () => attempt(async () => { await change(p, signal); await again(); })),
+                ending("End logins", `End all of ${p.name}'s logins?`, "Every browser where this user is logged in asks for a token again. Links and tokens stay.",
+                    `v1/admin/principals/${inPath(p.name)}/logins`, again, signal),
                 ending("End", `End ${p.name}?`, "All that this user has is deleted: sessions, arrays, jobs, functions. The tokens are refused until the accounts file is read again.",
                     `v1/admin/principals/${inPath(p.name)}`, again, signal)) },
         ],

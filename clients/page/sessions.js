@@ -95,6 +95,12 @@ export async function show(root, _, signal) {
             }), { class: "danger" })) },
         ],
     });
+    const leaveAll = button("Log out everywhere", () => attempt(async () => {
+        if (await question({ title: "Log out everywhere?", text: "Every browser where you are logged in, this one included, asks for a token again. Links and tokens stay.", act: "Log out", danger: true })) {
+            await ask("DELETE", "v1/logins", { signal });
+            location.reload();
+        }
+    }), { class: "danger" });
     const shares = el("div");
     const arrayLink = a => el("a", { href: `#array/${a.id}`, text: a.name ?? a.id });
     const look = () => attempt(async () => {
@@ -110,7 +116,7 @@ export async function show(root, _, signal) {
     root.append(el("h1", { class: "visually-hidden", text: "Sessions" }),
         el("section", { class: "card" }, el("div", { class: "tools" }, el("h2", { class: "grow", text: "Sessions" }), create), sessions.element),
         el("div", { class: "cards" },
-            el("section", { class: "card" }, el("h2", { text: "Your account" }), account),
+            el("section", { class: "card" }, el("div", { class: "tools" }, el("h2", { class: "grow", text: "Your account" }), state.login?.required ? leaveAll : ""), account),
             el("section", { class: "card" }, el("div", { class: "tools" }, el("h2", { class: "grow", text: "Shares and leases" }), button("Look again", look)), shares)),
         el("section", { class: "card" }, el("h2", { text: "Functions" }), functions.element),
         links(signal));

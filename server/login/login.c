@@ -161,3 +161,47 @@ void logout_post(struct request *req)
 {
     request_try(req, log_out);
 }
+
+/* --- all of a principal's --- */
+
+static void end_all(struct request *req, const struct principal *whose)
+{
+    struct strb out = {0};
+    struct json_writer w = JSON_WRITER(&out);
+    const size_t n = logins_end_all(req->server->logins, whose);
+    audit_access(req->server->audit, req, whose, req->principal, "end_logins", ERR_OK, "%s: %zu",
+                 whose->name, n);
+    json_open_object(&w);
+    json_put_member_i64(&w, "ended", (int64_t)n);
+    json_close_object(&w);
+    http_reply_json(req, 200, &out);
+}
+
+static enum err_code end_own_logins(struct request *req, struct err *e)
+{
+    TRY(request_plain(req, e));
+    if (req->login)
+        visitor_set_cookie(req, NULL, 0);
+    end_all(req, req->principal);
+    return ERR_OK;
+}
+
+void logins_delete(struct request *req)
+{
+    request_try(req, end_own_logins);
+}
+
+static enum err_code end_others_logins(struct request *req, struct err *e)
+{
+    TRY(request_plain(req, e));
+    const struct principal *p = auth_find(req->server->auth, req->param[0]);
+    if (!p)
+        return err_set(e, ERR_NOT_FOUND, "there is no principal '%.80s'", req->param[0]);
+    end_all(req, p);
+    return ERR_OK;
+}
+
+void admin_logins_delete(struct request *req)
+{
+    request_try(req, end_others_logins);
+}

@@ -205,6 +205,21 @@ bool logins_end(struct logins *t, struct login *l)
     return was;
 }
 
+size_t logins_end_all(struct logins *t, const struct principal *who)
+{
+    struct login *l, *tmp;
+    size_t n = 0;
+    pthread_mutex_lock(&t->lock);
+    HASH_ITER (hh, t->table, l, tmp) {
+        if (!l->terms.link && l->terms.who == who) {
+            n += login_lasts(l);
+            (void)drop(t, l);
+        }
+    }
+    pthread_mutex_unlock(&t->lock);
+    return n;
+}
+
 enum err_code logins_end_link(struct logins *t, const struct principal *who, const char *id,
                               struct err *e)
 {

@@ -50,6 +50,8 @@ enum err_code logins_add(struct logins *t, const struct login_terms *terms, doub
 /* The login with that key, n bytes; NULL: none, or not any more. The caller gets a reference. */
 struct login *logins_find(struct logins *t, const char *key, size_t n);
 bool logins_end(struct logins *t, struct login *l); /* false: it had ended before */
+/* All of the principal's but links; how many there were. */
+size_t logins_end_all(struct logins *t, const struct principal *who);
 /* Ends a link of the principal's. ERR_NOT_FOUND. */
 enum err_code logins_end_link(struct logins *t, const struct principal *who, const char *id,
                               struct err *e) must_check;
