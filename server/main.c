@@ -123,6 +123,8 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
     s->leases = leases_new((uint32_t)c->max_leases);
     s->shares = shares_new((uint32_t)c->max_shares);
     s->logins = logins_new(c->max_logins, c->max_links);
+    if (s->logins)
+        s->links = logins_keep(s->logins, s->writer);
     if (s->leases && s->shares) {
         leases_observe(s->leases, limits.observer);
         shares_observe(s->shares, limits.observer);
@@ -311,6 +313,7 @@ static void reload_accounts(const struct server *s)
         code = auth_apply(s->auth, &accounts, &e);
     shares_sweep(s->shares);
     leases_sweep(s->leases);
+    logins_sweep(s->logins);
     audit_did(s->audit, NULL, "reload_accounts", code, "%.160s", path);
     if (code != ERR_OK)
         log_event(LOG_ERROR, "SIGHUP: the accounts are unchanged", "why", e.message, NULL);

@@ -187,6 +187,17 @@ static void put_month(void *user, const char *principal, const struct account_mo
     leave(k, RECORD_MONTH, !m, principal, "", NULL);
 }
 
+void writer_link(struct journal_writer *k, const char *principal, const struct kept_link *l,
+                 bool gone)
+{
+    struct json_writer w;
+    if (!k || !enter(k, &w))
+        return;
+    if (!gone)
+        kept_put_link(&w, l);
+    leave(k, RECORD_LINK, gone, principal, l->id, NULL);
+}
+
 static void put_lease(void *user, const struct lease_image *l, bool gone)
 {
     struct journal_writer *k = user;

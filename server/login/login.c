@@ -152,7 +152,7 @@ static enum err_code log_out(struct request *req, struct err *e)
     TRY(http_query_only(req, none, e));
     TRY(visitor_same_origin(req, false, e));
     end_own(req);
-    visitor_set_cookie(req, NULL, 0);
+    visitor_forget(req);
     http_reply_empty(req, 204);
     return ERR_OK;
 }

@@ -383,6 +383,14 @@ static enum err_code restore_month(struct loader *l, struct principal *p, struct
     return ERR_OK;
 }
 
+static enum err_code restore_link(struct loader *l, struct principal *p, struct json v)
+{
+    const struct kept_links *links = l->server->links;
+    struct kept_link link;
+    TRY(kept_read_link(v, &link, l->e));
+    return links ? links->restore(links->table, p, &link, l->e) : ERR_OK;
+}
+
 static enum err_code restore_principal(struct loader *l, struct json v)
 {
     struct json x;
@@ -414,6 +422,8 @@ static enum err_code restore_principal(struct loader *l, struct json v)
     }
     TRY(restore_settings(l, p, json_member(v, "settings")));
     TRY(restore_month(l, p, json_member(v, "month")));
+    if (json_present(json_member(v, "links")))
+        TRY(each(l, p, v, "links", restore_link));
     recover_limit(l->server->auth, p);
     return ERR_OK;
 }
