@@ -9,6 +9,19 @@
 #include "compute/base/trace.h"
 #include "compute/type/layout.h"
 
+const char *const kernel_forms[KERNEL_FORMS] = {
+    "flat",       "rows",      "tile",       "stencil",    "window",       "steps",       "fold",
+    "scan-inner", "scan-rows", "scan-outer", "reduce-all", "reduce-inner", "reduce-outer"};
+
+unsigned kernel_form_bit(const char *name)
+{
+    for (unsigned i = 0; i < KERNEL_FORMS; i++)
+        if (!strcmp(kernel_forms[i], name))
+            return 1u << i;
+    assert(!"a form without a bit");
+    return 0;
+}
+
 void backend_close(struct backend *b)
 {
     if (b)

@@ -56,6 +56,17 @@ struct backend_fault {
 enum interpret { INTERPRET_NEVER, INTERPRET_FIRST, INTERPRET_ONLY };
 /* Bits: how kernels ran, if the backend has an interpreter besides a compiler; else none. */
 enum tier { TIER_INTERPRETED = 1, TIER_COMPILED = 2 };
+/* The forms of the loops around a kernel, on any backend: the bit of a name, for sets of them; and
+ * the names, of which the first is bit 0's. */
+#define KERNEL_FORMS 13
+extern const char *const kernel_forms[KERNEL_FORMS];
+unsigned kernel_form_bit(const char *name);
+
+/* What is known of work that has ended, of any number of jobs together. */
+struct work_seen {
+    _Atomic unsigned tiers, forms; /* bits */
+    _Atomic uint64_t bytes;        /* that its kernels read and wrote, as explain counts them */
+};
 
 struct backend_config {
     int threads;                /* CPU: worker threads, 0 = one per core this process may use */
@@ -190,6 +201,8 @@ struct job {
     double device_ms;  /* time the device spent on it, set before done() */
     double compile_ms; /* time spent compiling its kernels, 0 if they were cached */
     unsigned tiers;    /* enum tier: how its kernels ran */
+    bool wants_forms;  /* whether the next is asked for */
+    unsigned forms;    /* kernel_form_bit: their forms */
     uint64_t refusal;  /* for reason(): which kernel was refused; 0: unknown */
 
     /* private to the backend, zero on entry */

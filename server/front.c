@@ -27,7 +27,7 @@ static enum err_code identify(struct request *req, struct principal **whose, str
 {
     enum err_code code = visitor_identify(req, e);
     if (code == ERR_UNAUTHORIZED && http_header(req, "Authorization"))
-        audit_refused(req->server->audit, req, AUDIT_LOGIN);
+        audit_refused(req->server->audit, req, AUDIT_LOGIN, code);
     struct principal *p = req->principal;
     if (code != ERR_OK || !p)
         return code;
@@ -44,7 +44,7 @@ static enum err_code authorize(const struct request *req, struct err *e)
     TRY(visitor_may(req, e));
     enum err_code code = auth_role(req, e);
     if (code == ERR_FORBIDDEN)
-        audit_refused(req->server->audit, req, AUDIT_FORBIDDEN);
+        audit_refused(req->server->audit, req, AUDIT_FORBIDDEN, code);
     return code;
 }
 

@@ -51,6 +51,7 @@
 #include "server/survive.h"
 #include "server/token_cmd.h"
 #include "server/work/asker.h"
+#include "server/work/copy_rate.h"
 #include "server/work/scheduler.h"
 
 #define LEAVE_S 5.0 /* beyond drain-timeout and state-timeout, for an upgrade */
@@ -122,6 +123,8 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
     s->leases = leases_new((uint32_t)c->max_leases);
     s->shares = shares_new((uint32_t)c->max_shares);
     s->logins = logins_new(c->max_logins, c->max_links);
+    if (s->logins)
+        s->links = logins_keep(s->logins, s->writer);
     if (s->leases && s->shares) {
         leases_observe(s->leases, limits.observer);
         shares_observe(s->shares, limits.observer);
@@ -146,6 +149,9 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
     if (code == ERR_OK)
         code = sched_new(&sched, &s->sched, e);
     limits.sched = jobs.sched = s->sched;
+    jobs.rates = s->rates = copy_rates_new(s->engine);
+    if (code == ERR_OK && !s->rates)
+        code = err_oom(e);
     if (code == ERR_OK && c->accounts)
         code = accounts_read(c->accounts, &accounts, e);
     if (code == ERR_OK)
@@ -307,6 +313,7 @@ static void reload_accounts(const struct server *s)
         code = auth_apply(s->auth, &accounts, &e);
     shares_sweep(s->shares);
     leases_sweep(s->leases);
+    logins_sweep(s->logins);
     audit_did(s->audit, NULL, "reload_accounts", code, "%.160s", path);
     if (code != ERR_OK)
         log_event(LOG_ERROR, "SIGHUP: the accounts are unchanged", "why", e.message, NULL);
@@ -392,6 +399,8 @@ static void bequeath(struct server *s, int status, uint64_t until_ns)
         usleep(1000);
     const bool ended = engine_jobs_in_flight(s->engine) == 0;
     engine_bequeath(s->engine);
+    if (s->auth)
+        auth_tell_months(s->auth);
     survive_stop(s->survive);
     if (ended)
         return;
@@ -484,6 +493,7 @@ static int run(struct config *config)
             _exit(EXIT_FAILED);
         }
     }
+    copy_rates_free(s.rates); /* its thread's work is not to be bequeathed */
     if (s.survive && s.engine)
         bequeath(&s, status, until_ns);
     if (s.exports) { /* those that another process continues with end here alone */

@@ -14,6 +14,7 @@
 
 struct audit;
 struct auth;
+struct copy_rates;
 struct config;
 struct culprits;
 struct engine;
@@ -22,6 +23,7 @@ struct exports;
 struct hold;
 struct http;
 struct jobs;
+struct kept_links;
 struct journal_writer;
 struct lease_uses;
 struct lost;
@@ -37,16 +39,18 @@ struct metrics;
 struct server {
     const struct config *config; /* server/config.h */
     struct engine *engine;
-    struct meter *memory;  /* host memory taken by all requests */
-    struct auth *auth;     /* principals, their sessions and handles */
-    struct logins *logins; /* of browsers, and read-only links (server/login/logins.h) */
-    struct audit *audit;   /* who did what (server/admin/audit.h) */
-    struct leases *leases; /* of all principals, since they bind one another */
+    struct meter *memory;           /* host memory taken by all requests */
+    struct auth *auth;              /* principals, their sessions and handles */
+    struct logins *logins;          /* of browsers, and read-only links (server/login/logins.h) */
+    const struct kept_links *links; /* the latter, for those who keep them (server/kept/kept.h) */
+    struct audit *audit;            /* who did what (server/admin/audit.h) */
+    struct leases *leases;          /* of all principals, since they bind one another */
     struct shares *shares;
     struct exports *exports; /* NULL: exports are off */
     struct lease_uses *uses;
     struct export_socket *export_socket;
     struct sched *sched;           /* the devices' scheduler */
+    struct copy_rates *rates;      /* how fast they copy memory (server/work/copy_rate.h) */
     struct jobs *jobs;             /* running programs (server/jobs/jobs.h) */
     struct state *state;           /* on disk; NULL: nothing is saved (server/state/state.h) */
     struct journal_writer *writer; /* writes changes to the journal; NULL without keep-arrays */

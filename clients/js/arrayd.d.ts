@@ -196,6 +196,12 @@ export interface JobMeta {
     elapsed_s: number;
     /** Seconds that the device worked for it. */
     device_s: number;
+    /** Bytes that its kernels have read and written. */
+    bytes_moved: Integer;
+    /** That rate, as a fraction of the one at which the device copies memory. */
+    memory_speed?: number;
+    /** Forms of its kernels. */
+    forms?: string[];
     pass?: Record<string, unknown>;
     created: string;
     ended?: string;

@@ -50,6 +50,15 @@ function kernels(how, took) {
     how.wholes?.length ? el("p", { class: "soft", text: `Together where that pays: ${how.wholes.map(w => `kernels ${w.kernels.map(k => k + 1).join(", ")} (${w.why})`).join("; ")}.` }) : "");
 }
 
+/** What the daemon expects of a program, and what it expects it from. */
+function expectation({ by, copy_rate: speed, device_s: busy, share, elapsed_s: takes, ends }) {
+    if (busy === undefined)
+        return "How long it will take cannot be told.";
+    const from = by === "last_run" ? "as its kernels took when they last ran" : `as if its kernels ran as fast as a copy, ${bytes(speed)} a second`;
+    return `Expected, not promised: ${duration(busy)} of device time, ${from}. With ${share > 0.995 ? "all" : `${count(Math.max(1, Math.round(share * 100)))} %`} of the device, as things are now, that is ${
+        duration(takes)}${ends === undefined ? "" : `: until ${new Date(ends).toLocaleString("sv")}`}.`;
+}
+
 /** A value in the daemon's own words: 64-bit integers are exact, which numbers in JavaScript are not. */
 const valueIn = text => /"value":(\[[^\]]*\]|"[^"]*"|[^,}]*)/.exec(text)?.[1].replaceAll('"', "") ?? text;
 
@@ -195,7 +204,7 @@ export async function show(root, _, signal) {
             const n = Number(steps.value) || 1;
             const traffic = how.kernels.filter(k => k.steps === undefined).reduce((sum, k) => sum + k.bytes_read + k.bytes_written, 0);
             parts.push(card("Before it starts", "", el("p", { text: `${count(n)} ${n === 1 ? "step" : "steps"}, ${bytes(traffic)} over the memory a step, ${
-                bytes(traffic * n / how.pass.steps)} in all` })));
+                bytes(how.expected.bytes_moved)} in all. Besides its arrays it holds ${bytes(how.bytes_held)} until it ends.` }), el("p", { text: expectation(how.expected) })));
         }
         results.replaceChildren(...parts, kernels(how, 0));
     });

@@ -1,7 +1,7 @@
 /** jobs.js: one's jobs, and one of them with its recorded series as curves while they come. */
 import { ask, get, inPath, list, mayAct, poll, post } from "./api.js";
 import { curves } from "./chart.js";
-import { age, attempt, button, count, duration, el, number, question, rate, tell } from "./dom.js";
+import { age, attempt, button, bytes, count, duration, el, number, question, rate, tell } from "./dom.js";
 import { makeLink } from "./links.js";
 import { table } from "./table.js";
 
@@ -100,6 +100,8 @@ async function one(root, id, signal) {
             ["Remaining", job.eta_s === undefined ? "" : duration(job.eta_s)],
             ["Elapsed", duration(job.elapsed_s)],
             ["Device time", `${duration(job.device_s)}${job.step ? `, ${duration(job.device_s / job.step)} a step` : ""}`],
+            ["Memory moved", job.bytes_moved ? `${bytes(job.bytes_moved)}${job.memory_speed === undefined ? "" : `, at ${count(Math.round(job.memory_speed * 100))} % of the speed of a copy`}` : ""],
+            ["Forms of kernels", job.forms?.join(", ")],
             ["In one pass", job.pass ? [`${count(job.pass.steps)} ${job.pass.steps === 1 ? "step" : "steps"}`,
                 job.pass.kernels === undefined ? "" : `${job.pass.kernels} ${job.pass.kernels === 1 ? "kernel" : "kernels"} a step`, job.pass.why ?? ""].filter(Boolean).join(", ") : ""],
             ["Kernels", job.kernels], ["Stopped by", job.stopped_by], ["Waits", job.waiting],

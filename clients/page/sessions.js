@@ -5,7 +5,7 @@ import { links } from "./links.js";
 import { table } from "./table.js";
 
 const QUOTAS = { device_memory: ["Device memory", bytes], host_memory: ["Host memory", bytes], request_memory: ["Memory of requests", bytes], arrays: ["Arrays", count],
-    sessions: ["Sessions", count], requests: ["Requests at once", count], connections: ["Connections", count], body: ["Bytes of bodies", bytes] };
+    sessions: ["Sessions", count], requests: ["Requests at once", count], connections: ["Connections", count], body: ["Bytes of bodies", bytes], attrs_memory: ["Attributes and coordinates", bytes] };
 
 /** Which session names are looked up in; it is kept while the page is open. */
 export async function sessionField(signal, change = () => {}) {
@@ -14,6 +14,12 @@ export async function sessionField(signal, change = () => {}) {
     if (!found.some(s => s.id === state.session))
         state.session = own?.id ?? null;
     return field("Session", select(found.map(s => [s.id, s.name ?? `${s.id.slice(0, 10)}…`]), state.session, id => { state.session = id; change(); }));
+}
+
+/** What one has used of the device, and of one's quotas. */
+function used(principal) {
+    const { month, device_s: seconds } = principal.this_month;
+    return [el("p", { text: `Device time in ${month}: ${duration(seconds)}` }), quotaTable(principal)];
 }
 
 function quotaTable(principal) {
@@ -40,7 +46,7 @@ async function given(signal) {
 }
 
 export async function show(root, _, signal) {
-    const quotas = el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Quotas" });
+    const account = el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Your account" });
     const refresh = async () => sessions.set(await list("v1/sessions", "sessions", { signal }));
     const sessions = table({
         label: "sessions", id: s => s.id, words: s => `${s.name} ${s.id}`, sort: 6, empty: "None.",
@@ -89,6 +95,12 @@ export async function show(root, _, signal) {
             }), { class: "danger" })) },
         ],
     });
+    const leaveAll = button("Log out everywhere", () => attempt(async () => {
+        if (await question({ title: "Log out everywhere?", text: "Every browser where you are logged in, this one included, asks for a token again. Links and tokens stay.", act: "Log out", danger: true })) {
+            await ask("DELETE", "v1/logins", { signal });
+            location.reload();
+        }
+    }), { class: "danger" });
     const shares = el("div");
     const arrayLink = a => el("a", { href: `#array/${a.id}`, text: a.name ?? a.id });
     const look = () => attempt(async () => {
@@ -104,7 +116,7 @@ export async function show(root, _, signal) {
     root.append(el("h1", { class: "visually-hidden", text: "Sessions" }),
         el("section", { class: "card" }, el("div", { class: "tools" }, el("h2", { class: "grow", text: "Sessions" }), create), sessions.element),
         el("div", { class: "cards" },
-            el("section", { class: "card" }, el("h2", { text: "Quotas" }), quotas),
+            el("section", { class: "card" }, el("div", { class: "tools" }, el("h2", { class: "grow", text: "Your account" }), state.login?.required ? leaveAll : ""), account),
             el("section", { class: "card" }, el("div", { class: "tools" }, el("h2", { class: "grow", text: "Shares and leases" }), button("Look again", look)), shares)),
         el("section", { class: "card" }, el("h2", { text: "Functions" }), functions.element),
         links(signal));
@@ -113,6 +125,6 @@ export async function show(root, _, signal) {
     poll(2000, signal, async () => {
         await refresh();
         state.info = await get("v1/info", { signal });
-        quotas.replaceChildren(quotaTable(state.info.principal));
+        account.replaceChildren(...used(state.info.principal));
     });
 }

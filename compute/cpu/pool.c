@@ -170,7 +170,7 @@ static struct ir_whole *whole_at(const struct job *job, uint32_t at)
 /* Prepares the kernels from t->n_runs on: one, or those that run as a whole. */
 static bool open_runs(struct pool *p, struct active_job *t, bool in_line)
 {
-    const struct job *job = pool_stream_of(t)->head;
+    struct job *job = pool_stream_of(t)->head;
     const uint32_t at = t->n_runs;
     struct ir_whole *w = in_line ? NULL : whole_at(job, at);
     struct interp_run *r = NULL;
@@ -186,6 +186,8 @@ static bool open_runs(struct pool *p, struct active_job *t, bool in_line)
         r = interp_new(job->kernels[at], job_slots(job, at), in_line ? 1 : p->n_lanes);
     if (!r)
         return false;
+    if (job->wants_forms)
+        job->forms |= kernel_form_bit(interp_shape(r));
     if (!in_line)
         interp_set_watch(r, &t->watch);
     for (uint32_t i = 0; i < n; i++)

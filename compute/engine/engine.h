@@ -197,9 +197,8 @@ struct eval_request {
      * still held: the work may then end at any time, with part of it written. It outlives the work.
      */
     const _Atomic bool *given_up;
-    /* NULL, or where the enum tier bits of the work are added before done(). It outlives the work.
-     */
-    _Atomic unsigned *tiers;
+    /* NULL, or where it is added before done() what was seen of the work. It outlives the work. */
+    struct work_seen *seen;
     /* a larger expression is put off if its plan is not cached; 0: never */
     size_t most_nodes;
     bool unused; /* is no use of the arrays: their order of use (engine_evict) stays as it is */

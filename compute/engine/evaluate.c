@@ -372,7 +372,8 @@ enum err_code engine_evaluate(struct engine_stream *s, struct account *account,
     t->done = done;
     t->user = user;
     t->given_up = req->given_up;
-    t->tiers = req->tiers;
+    t->seen = req->seen;
+    t->job.wants_forms = t->seen != NULL;
     t->unused = req->unused;
     t->result_at = req->out ? req->out_at * (int64_t)dtype_size(req->out->dtype) : 0;
     double start = clock_ms();

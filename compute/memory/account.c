@@ -1,10 +1,14 @@
-/* Accounts: bytes in use against limits, a session's and, behind it, its owner's. Atomic counters
- * only: charges and discharges happen on any thread, including completion callbacks. */
+/* Accounts: bytes in use against limits, a session's and, behind it, its owner's. Atomic counters:
+ * charges and discharges happen on any thread, including completion callbacks. The month's device
+ * time, which begins again at 0, has a short lock. */
 
-#include "compute/base/mem.h"
-
-#include "compute/memory/storage.h"
 #include <assert.h>
+#include <pthread.h>
+
+#include "compute/base/clock.h"
+#include "compute/base/lock.h"
+#include "compute/base/mem.h"
+#include "compute/memory/storage.h"
 
 #define MEMORY_LIMIT  "the session's memory_limit"
 #define DEVICE_MEMORY "the quota device_memory"
@@ -16,6 +20,11 @@ struct account {
     _Atomic int64_t kept[KEEP_LIMITS]; /* of an owner */
     _Atomic uint64_t device_ns;
     struct account *owner; /* NULL: it is an owner itself, or has none */
+    pthread_mutex_t lock;  /* of an owner: all below */
+    struct account_month month;
+    uint64_t told_ns; /* of it, the last time */
+    account_worked_fn *tell;
+    void *teller;
 };
 
 struct account *account_new(int64_t limit)
@@ -30,6 +39,7 @@ struct account *account_new_of(struct account *owner, int64_t limit)
         return NULL;
     atomic_init(&a->refs, 1);
     atomic_init(&a->limit, limit);
+    pthread_mutex_init(&a->lock, NULL);
     if (owner)
         account_ref(owner);
     a->owner = owner;
@@ -57,6 +67,7 @@ void account_unref(struct account *a)
         return;
     assert(atomic_load(&a->used) == 0 && atomic_load(&a->host) == 0);
     account_unref(a->owner); /* the owner has no owner: one level of recursion */
+    pthread_mutex_destroy(&a->lock);
     mem_free(a);
 }
 
@@ -75,11 +86,91 @@ uint64_t account_device_ns(const struct account *a)
     return atomic_load_explicit(&a->device_ns, memory_order_relaxed);
 }
 
+/* --- the month --- */
+
+static int32_t month_of(int64_t date_us)
+{
+    const time_t s = (time_t)(date_us / 1000000);
+    struct tm tm;
+    gmtime_r(&s, &tm);
+    return (tm.tm_year + 1900) * 100 + tm.tm_mon + 1;
+}
+
+/* Another month, as the date says, begins at 0. */
+static struct account_month *month_now(struct account *owner)
+{
+    lock_held(&owner->lock);
+    const int32_t now = month_of(clock_date_us());
+    if (owner->month.month != now) {
+        owner->month = (struct account_month){.month = now};
+        owner->told_ns = 0;
+    }
+    return &owner->month;
+}
+
+static void tell(struct account *owner)
+{
+    lock_held(&owner->lock);
+    owner->told_ns = owner->month.device_ns;
+    if (owner->tell)
+        owner->tell(owner->teller, &owner->month);
+}
+
+void account_observe(struct account *owner, account_worked_fn *worked, void *user)
+{
+    pthread_mutex_lock(&owner->lock);
+    owner->tell = worked;
+    owner->teller = user;
+    pthread_mutex_unlock(&owner->lock);
+}
+
+void account_month(struct account *owner, struct account_month *ret)
+{
+    pthread_mutex_lock(&owner->lock);
+    *ret = *month_now(owner);
+    pthread_mutex_unlock(&owner->lock);
+}
+
+void account_restore_month(struct account *owner, const struct account_month *m)
+{
+    pthread_mutex_lock(&owner->lock);
+    struct account_month *now = month_now(owner);
+    if (m->month == now->month) {
+        now->device_ns += m->device_ns;
+        tell(owner);
+    }
+    pthread_mutex_unlock(&owner->lock);
+}
+
+void account_tell(struct account *owner)
+{
+    pthread_mutex_lock(&owner->lock);
+    if (month_now(owner)->device_ns > owner->told_ns)
+        tell(owner);
+    pthread_mutex_unlock(&owner->lock);
+}
+
+static void add_to_month(struct account *owner, uint64_t ns)
+{
+    pthread_mutex_lock(&owner->lock);
+    struct account_month *m = month_now(owner);
+    m->device_ns += ns;
+    if (m->device_ns - owner->told_ns >= ACCOUNT_TELL_NS)
+        tell(owner);
+    pthread_mutex_unlock(&owner->lock);
+}
+
 void account_worked(struct account *a, double device_ms)
 {
-    for (; a && device_ms > 0; a = a->owner)
-        atomic_fetch_add_explicit(&a->device_ns, (uint64_t)(device_ms * 1e6), memory_order_relaxed);
+    const uint64_t ns = device_ms > 0 ? (uint64_t)(device_ms * 1e6) : 0;
+    for (; a && ns; a = a->owner) {
+        atomic_fetch_add_explicit(&a->device_ns, ns, memory_order_relaxed);
+        if (!a->owner)
+            add_to_month(a, ns);
+    }
 }
+
+/* --- bytes --- */
 
 int64_t account_host_used(const struct account *a)
 {

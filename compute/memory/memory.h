@@ -34,6 +34,22 @@ int64_t account_used(const struct account *a);
 int64_t account_limit(const struct account *a);
 uint64_t account_device_ns(const struct account *a); /* see engine_stream_account */
 
+/* An owner's device time in a calendar month (UTC); work counts in the month in which it ends. */
+struct account_month {
+    int32_t month; /* 202611: November 2026 */
+    uint64_t device_ns;
+};
+/* The present one. */
+void account_month(struct account *owner, struct account_month *ret);
+/* Adds what was counted before, unless that month is over. */
+void account_restore_month(struct account *owner, const struct account_month *m);
+/* `worked` is told of the month after each so much time, by any thread: it must not block, nor call
+ * the account. NULL: nobody is. account_tell: at once, if there is more than was told. */
+#define ACCOUNT_TELL_NS 100000000u
+typedef void account_worked_fn(void *user, const struct account_month *m);
+void account_observe(struct account *owner, account_worked_fn *worked, void *user);
+void account_tell(struct account *owner);
+
 /* --- devices --- */
 
 /* Whether the host can access arrays directly: there is no device behind a bus. */

@@ -213,13 +213,32 @@ void engine_reason(const struct engine *g, enum err_code code, uint64_t refusal,
                  why);
 }
 
+static uint64_t bytes_moved(const struct job *job)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < job->n_kernels; i++) {
+        const struct ir_kernel *k = job->kernels[i];
+        const bool again = i >= job->loop_from && i - job->loop_from < job->loop_n;
+        n += (uint64_t)(ir_bytes_read(k) + ir_bytes_written(k)) * (again ? job->repeats : 1);
+    }
+    return n;
+}
+
+static void add_seen(struct work_seen *to, const struct job *job)
+{
+    atomic_fetch_or(&to->tiers, job->tiers);
+    atomic_fetch_or(&to->forms, job->forms);
+    if (job->result == ERR_OK)
+        atomic_fetch_add(&to->bytes, bytes_moved(job));
+}
+
 static void job_done(struct job *job)
 {
     struct task *t = job->user;
     t->result = job->result;
     t->device_ms = job->device_ms;
-    if (t->tiers)
-        atomic_fetch_or(t->tiers, job->tiers);
+    if (t->seen)
+        add_seen(t->seen, job);
     if (atomic_exchange(&t->state, TASK_DONE) == TASK_SUBMITTED)
         task_deliver(t);
 }

@@ -78,7 +78,7 @@ struct task {
     engine_done *done;
     void *user;
     const _Atomic bool *given_up; /* see eval_request; or NULL */
-    _Atomic unsigned *tiers;      /* the same */
+    struct work_seen *seen;       /* the same */
     bool unused;                  /* the same */
     struct task *older, *newer;   /* in the list of tasks in flight, */
     bool in_flight;               /* if it is in it, */

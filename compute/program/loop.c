@@ -23,7 +23,7 @@ struct loop {
     const char *refusal;
     bool for_now;
     const _Atomic bool *given_up; /* taken from the evaluations, */
-    _Atomic unsigned *tiers;      /* as are these */
+    struct work_seen *seen;       /* as is this */
 };
 
 struct loop *loop_new(struct engine_stream *s, struct account *account)
@@ -185,7 +185,7 @@ enum err_code loop_add(struct loop *l, const struct eval_request *req, bool dead
     if (l->refusal)
         return ERR_OK;
     l->given_up = req->given_up;
-    l->tiers = req->tiers;
+    l->seen = req->seen;
     TRY(evaluate_begin(l->stream, req, &t, &typed, &times, e));
     struct run r = {.task = t,
                     .g = l->stream->engine,
@@ -427,7 +427,8 @@ static enum err_code get_kernels(struct loop *l, struct err *e)
 static struct loop_report report_on(const struct loop_kernels *k)
 {
     int64_t steps = steps_of(k, 0);
-    return (struct loop_report){k->n_kernels, steps ? (uint32_t)steps : 1, k->why};
+    return (struct loop_report){k->n_kernels, steps ? (uint32_t)steps : 1, k->why,
+                                atomic_load(&k->step_ms)};
 }
 
 enum err_code loop_explain(struct loop *l, struct loop_explanation *ret, struct err *e)
@@ -437,8 +438,7 @@ enum err_code loop_explain(struct loop *l, struct loop_explanation *ret, struct 
     uint32_t n = 0;
     while (n < SEVERAL && k->several[n])
         n++;
-    *ret = (struct loop_explanation){k->kernels, k->n_kernels, k->several,
-                                     n,          report_on(k), atomic_load(&k->step_ms)};
+    *ret = (struct loop_explanation){k->kernels, k->n_kernels, k->several, n, report_on(k)};
     return ERR_OK;
 }
 
@@ -468,7 +468,8 @@ enum err_code loop_submit(struct loop *take_l, int64_t steps, engine_done *done,
     t->done = done;
     t->user = user;
     t->given_up = l->given_up;
-    t->tiers = l->tiers;
+    t->seen = l->seen;
+    t->job.wants_forms = t->seen != NULL;
     t->job.unwanted = task_unwanted;
     TRY(submit(t, e));
     *ret_report = report_on(pass_of(l)->kernels);

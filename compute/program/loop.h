@@ -22,6 +22,8 @@ struct loop_report {
     uint32_t kernels; /* per step */
     uint32_t steps;   /* per pass over memory */
     const char *why;  /* why not more; static text */
+    double step_ms;   /* device time of a step in the last run of its kernels, by any program; 0:
+                         not known */
 };
 /* The same, limited to runs of `most` steps, for the reason `why`. */
 struct loop_report loop_report_within(struct loop_report r, int64_t most, const char *why);
@@ -65,8 +67,6 @@ struct loop_explanation {
     struct ir_kernel *const *several; /* for several steps, in falling order of their `steps` */
     uint32_t n_several;
     struct loop_report report;
-    double step_ms; /* device time of a step in the last run of these kernels, by any program; 0:
-                       not known */
 };
 enum err_code loop_explain(struct loop *l, struct loop_explanation *ret, struct err *e) must_check;
 /* Whether the array is the memory behind a slot of these kernels. */

@@ -74,6 +74,9 @@ enum err_code program_new(struct engine_stream *s, struct account *account,
                           struct err *e) must_check;
 void program_free(struct program *p); /* NULL allowed; no slice may be running */
 
+/* Bytes of device memory that it has besides the arrays. No slice may be running. */
+int64_t program_bytes(const struct program *p);
+
 /* A result's array; borrowed, with the last slice's contents. */
 struct array *program_result(const struct program *p, uint32_t i);
 /* Has each slice download its elements, in C order: program_result_bytes returns them, until the
@@ -163,7 +166,9 @@ struct program_progress {
     uint32_t n_values; /* of each series */
     bool copies;       /* as in struct program_slice */
     double device_ms;  /* of the slice, whatever its outcome, */
-    unsigned tiers;    /* and how its kernels ran: enum tier of backend.h */
+    uint64_t bytes;    /* that its kernels read and wrote, */
+    unsigned tiers;    /* and how these ran: enum tier of backend.h, */
+    unsigned forms;    /* and kernel_form_bit */
 };
 /* The outcome of the slice. Once the state is not PROGRAM_WAITING the arrays have its results
  * (PROGRAM_GOES_ON, PROGRAM_UNTIL), or their old contents. */

@@ -296,7 +296,9 @@ void program_collect(struct program *p, struct program_progress *ret)
         ret->copies = p->copies;
     }
     ret->device_ms = p->device_ms;
-    ret->tiers = atomic_load(&p->tiers);
+    ret->tiers = atomic_load(&p->seen.tiers);
+    ret->forms = atomic_load(&p->seen.forms);
+    ret->bytes = atomic_load(&p->seen.bytes);
     for (uint32_t i = 0; i < p->n_targets; i++)
         p->targets[i].now = p->targets[i].home;
     forget_answers(p);

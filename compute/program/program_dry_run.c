@@ -135,7 +135,7 @@ enum err_code program_first_slice(struct program *p, int64_t step, int64_t most,
                                   int64_t *ret, struct err *e)
 {
     struct loop *l = NULL;
-    struct loop_explanation x = {.step_ms = 0};
+    struct loop_explanation x = {0};
     enum err_code code = program_dry_run(p, step, most, &l, &x);
     if (code != ERR_OK && p->err.wanted <= 0) {
         *e = p->err;
@@ -145,7 +145,7 @@ enum err_code program_first_slice(struct program *p, int64_t step, int64_t most,
         p->report = x.report;
         loop_free(l);
     }
-    double each = x.step_ms > 0 ? x.step_ms * 1e-3 : guess(p);
+    double each = x.report.step_ms > 0 ? x.report.step_ms * 1e-3 : guess(p);
     double n = seconds / each;
     *ret = n < 1 ? 1 : n > PROGRAM_SUBMISSIONS_MOST ? PROGRAM_SUBMISSIONS_MOST : (int64_t)n;
     return ERR_OK;

@@ -143,3 +143,20 @@ enum err_code program_explain(struct program *p, int64_t steps, program_look *lo
         *e = p->err;
     return code;
 }
+
+static int64_t bytes_of(const struct array *a)
+{
+    return a ? array_buffer_nbytes(a) : 0;
+}
+
+int64_t program_bytes(const struct program *p)
+{
+    int64_t n = 0;
+    for (uint32_t i = 0; i < p->n_targets; i++)
+        n += bytes_of(p->targets[i].spare[0]) + bytes_of(p->targets[i].spare[1]);
+    for (uint32_t i = 0; i < p->spec.n_body; i++)
+        n += p->steps[i].borrowed ? 0 : bytes_of(p->steps[i].own);
+    for (uint32_t i = 0; i < n_watched(p); i++)
+        n += bytes_of(watched_at((struct program *)p, i)->array);
+    return n;
+}

@@ -182,8 +182,8 @@ struct program {
     int64_t failed_in;
     _Atomic uint64_t first_failure; /* its submission's number */
     _Atomic int failure;            /* enum err_code */
-    _Atomic unsigned tiers;         /* enum tier */
-    double device_ms;               /* under told */
+    struct work_seen seen;
+    double device_ms;     /* under told */
     int outstanding;      /* under told: callbacks to come, engine_sync's and the evaluations' */
     pthread_mutex_t told; /* held while the last callback reports */
 };

@@ -188,7 +188,7 @@ static enum err_code put_at(struct program *p, const struct expr *x, int dtype, 
                                .out_view = region,
                                .out_at = at,
                                .given_up = &p->given_up,
-                               .tiers = &p->tiers};
+                               .seen = &p->seen};
     return p->sink->put(p, &req, step, statement);
 }
 
@@ -527,7 +527,7 @@ void program_submit(struct program *p, int64_t step, int64_t n, void (*wake)(voi
     p->failed_in = 0;
     p->statement = -1;
     p->device_ms = 0;
-    atomic_store(&p->tiers, 0);
+    p->seen = (struct work_seen){0};
     p->plain = p->never_loops;
     p->sink = &queueing;
     atomic_store(&p->first_failure, PROGRAM_NEVER);

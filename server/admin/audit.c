@@ -4,7 +4,8 @@
  * be written, is counted, and the count is an entry once a line has been written again.
  *
  * Refusals are counted and told once a minute, since anybody could fill ring and disk with them;
- * what is left of the count is told when the minute is over, or at the end.
+ * what is left of the count is told when the minute is over, or at the end. So are the logins and
+ * links of each user, beyond some.
  */
 #include "server/admin/audit.h"
 
@@ -22,13 +23,21 @@
 #include "server/store/auth.h"
 
 #define REFUSED_S   60.0 /* between entries about refusals */
-#define REFUSALS    2
+#define REFUSALS    3
+#define USERS       64   /* users with different numbers, who may share one place */
 #define QUEUE_LEAST 1024 /* entries that may wait for the disk, even if fewer are shown */
 
 struct refusals {
     uint64_t n;            /* since the last entry about them, and */
     double told_s;         /* its time (clock_s); 0: there was none */
     struct audit_entry at; /* the last one */
+};
+
+/* What a user does to logins and links. */
+struct often {
+    double since_s; /* when the minute began; 0: there was none */
+    uint64_t n;     /* in it */
+    struct refusals rest;
 };
 
 struct audit {
@@ -41,6 +50,7 @@ struct audit {
     uint64_t lost;      /* lines that the file does not have, and no entry has told of yet */
     bool works;         /* the last line was written */
     struct refusals refused[REFUSALS];
+    struct often often[USERS];
     struct audit_file *file; /* NULL: none */
 };
 
@@ -118,15 +128,16 @@ static void tell(struct audit *a, struct refusals *r)
     add(a, &r->at);
 }
 
-void audit_refused(struct audit *a, const struct request *req, enum audit_refusal which)
+void audit_refused(struct audit *a, const struct request *req, enum audit_refusal which,
+                   enum err_code result)
 {
-    const bool login = which == AUDIT_LOGIN;
-    struct audit_entry x = {.action = login ? "login" : "forbidden",
-                            .result = err_name(login ? ERR_UNAUTHORIZED : ERR_FORBIDDEN)};
+    static const char *const actions[] = {
+        [AUDIT_LOGIN] = "login", [AUDIT_LINK] = "open_link", [AUDIT_FORBIDDEN] = "forbidden"};
+    struct audit_entry x = {.action = actions[which], .result = err_name(result)};
     if (!a)
         return;
     describe(&x, req);
-    if (!login)
+    if (which == AUDIT_FORBIDDEN)
         snprintf(x.target, sizeof x.target, "%s %s", req->route->method, req->route->label);
     struct refusals *r = &a->refused[which];
     pthread_mutex_lock(&a->lock);
@@ -139,19 +150,57 @@ void audit_refused(struct audit *a, const struct request *req, enum audit_refusa
     pthread_mutex_unlock(&a->lock);
 }
 
-/* Tells of refusals whose minute is over, or of all of them; returns the seconds until the next. */
+void audit_access(struct audit *a, const struct request *req, const struct principal *whose,
+                  const struct principal *who, const char *action, enum err_code result,
+                  const char *target, ...)
+{
+    struct audit_entry x = {.action = action, .result = err_name(result), .count = 1};
+    va_list args;
+    if (!a)
+        return;
+    va_start(args, target);
+    vsnprintf(x.target, sizeof x.target, target, args);
+    va_end(args);
+    describe(&x, req);
+    memcpy(x.who, who ? who->name : "", who ? sizeof x.who : 1);
+    struct often *o = &a->often[whose->number % USERS];
+    pthread_mutex_lock(&a->lock);
+    if (o->since_s == 0 || clock_s() - o->since_s >= REFUSED_S) {
+        tell(a, &o->rest);
+        o->since_s = clock_s();
+        o->n = 0;
+    }
+    if (o->n++ < AUDIT_OFTEN) {
+        add(a, &x);
+    } else {
+        o->rest.at = x;
+        o->rest.at.action = "logins_and_links";
+        if (o->rest.n++ == 0)
+            worker_wake(&a->worker);
+    }
+    pthread_mutex_unlock(&a->lock);
+}
+
+/* Tells of those whose minute has begun then and is over, or (`all`) of any; the seconds until then
+ * are in *next if that is sooner. */
+static void tell_if_due(struct audit *a, struct refusals *r, double since_s, bool all, double *next)
+{
+    const double left = since_s + REFUSED_S - clock_s();
+    if (all || left <= 0)
+        tell(a, r);
+    else if (r->n && (*next < 0 || left < *next))
+        *next = left;
+}
+
+/* Returns the seconds until the next. */
 static double tell_due(struct audit *a, bool all)
 {
     lock_held(&a->lock);
     double next = WORKER_RESTS;
-    for (size_t i = 0; i < REFUSALS; i++) {
-        struct refusals *r = &a->refused[i];
-        const double left = r->told_s + REFUSED_S - clock_s();
-        if (all || left <= 0)
-            tell(a, r);
-        else if (r->n && (next < 0 || left < next))
-            next = left;
-    }
+    for (size_t i = 0; i < REFUSALS; i++)
+        tell_if_due(a, &a->refused[i], a->refused[i].told_s, all, &next);
+    for (size_t i = 0; i < USERS; i++)
+        tell_if_due(a, &a->often[i].rest, a->often[i].since_s, all, &next);
     return next;
 }
 

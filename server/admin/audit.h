@@ -2,8 +2,9 @@
  * /v1/admin/audit; on disk, if there is an audit-log, all of them (audit_file.h).
  *
  * It has what operators do to what others have, snapshots, accounts that are read again, tokens
- * that no account has, and requests that only an operator may make. It never has a token: nothing
- * that a request's header or body says goes into it, but what the handler has understood of it.
+ * that no account has, requests that only an operator may make, and how logins and read-only links
+ * are made and end. It never has a token or a key: nothing that a request's header or body says
+ * goes into it, but what the handler has understood of it.
  *
  * Called by the handlers of such actions, front.c for refusals, and main.c, which owns it.
  * Thread-safe; one short lock. No caller waits for the disk but those of audit_stop and audit_free:
@@ -19,6 +20,7 @@
 
 struct audit;
 struct config;
+struct principal;
 
 /* What is written of one action; strings are constants or belong to the entry. */
 struct audit_entry {
@@ -45,10 +47,20 @@ void audit_did(struct audit *a, const struct request *req, const char *action, e
 /* What anybody can do as often as they like: the first is an entry at once, those of the next
  * minute are one together, when it is over. */
 enum audit_refusal {
-    AUDIT_LOGIN,    /* no account has the token */
+    AUDIT_LOGIN,    /* no account has the token, or a page of another site asked */
+    AUDIT_LINK,     /* the same, of a read-only link's key */
     AUDIT_FORBIDDEN /* it was not an operator's */
 };
-void audit_refused(struct audit *a, const struct request *req, enum audit_refusal which);
+void audit_refused(struct audit *a, const struct request *req, enum audit_refusal which,
+                   enum err_code result);
+
+/* What concerns a login or a link of `whose`, which users can make and end as often as they like:
+ * the first AUDIT_OFTEN of a minute are entries at once, the others are one together, when it is
+ * over. `who` did it; NULL: nobody that is known. */
+#define AUDIT_OFTEN 20
+void audit_access(struct audit *a, const struct request *req, const struct principal *whose,
+                  const struct principal *who, const char *action, enum err_code result,
+                  const char *target, ...) __attribute__((format(printf, 7, 8)));
 
 /* Up to `limit` entries after that number, oldest first, into ret[0…]. */
 size_t audit_list(struct audit *a, uint64_t after, size_t limit, struct audit_entry *ret,

@@ -2,8 +2,11 @@
  * which is all that a reader of a long list can have. */
 #include "server/admin/put.h"
 
+#include <stdio.h>
+
 #include "compute/base/clock.h"
 #include "server/body/meta.h"
+#include "server/config.h"
 #include "server/jobs/jobs.h"
 #include "server/store/export.h"
 #include "server/store/lease.h"
@@ -88,30 +91,51 @@ static int64_t quota_of(const struct quotas *q, size_t i)
     return *(const int64_t *)((const char *)q + quota_table[i].offset);
 }
 
-/* No quota: null. */
-void put_principal_members(struct json_writer *w, struct auth *a, struct principal *p)
+static void put_month(struct json_writer *w, struct account *a)
+{
+    struct account_month m;
+    char name[16];
+    account_month(a, &m);
+    snprintf(name, sizeof name, "%04d-%02d", m.month / 100 % 10000, m.month % 100);
+    json_put_key(w, "this_month");
+    json_open_object(w);
+    json_put_member_string(w, "month", name);
+    json_put_member_double(w, "device_s", (double)m.device_ns * 1e-9);
+    json_close_object(w);
+}
+
+/* No limit: null. */
+static void put_used(struct json_writer *w, const char *name, int64_t limit, int64_t used)
+{
+    json_put_key(w, name);
+    json_open_object(w);
+    json_put_key(w, "limit");
+    if (limit)
+        json_put_i64(w, limit);
+    else
+        json_put_null(w);
+    json_put_member_i64(w, "used", used);
+    json_close_object(w);
+}
+
+void put_principal_members(struct json_writer *w, struct server *server, struct principal *p)
 {
     struct quotas may, has;
-    auth_quotas(a, p, &may, &has);
+    int64_t labels = 0, most_labels = server->config->attrs_memory;
+    auth_quotas(server->auth, p, &may, &has);
+    if (atomic_load(&p->open))
+        labels = handles_labels(p->handles, &most_labels);
     json_put_member_string(w, "name", p->name);
     json_put_member_string(w, "role", role_name((enum role)atomic_load(&p->role)));
     json_put_member_i64(w, "weight", atomic_load(&p->weight));
     json_put_member_i64(w, "requests_total", (int64_t)atomic_load(&p->n_requests));
     json_put_member_double(w, "device_s", (double)account_device_ns(p->account) * 1e-9);
+    put_month(w, p->account);
     json_put_key(w, "quotas");
     json_open_object(w);
-    for (size_t i = 0; i < quota_count; i++) {
-        int64_t limit = quota_of(&may, i);
-        json_put_key(w, quota_table[i].name);
-        json_open_object(w);
-        json_put_key(w, "limit");
-        if (limit)
-            json_put_i64(w, limit);
-        else
-            json_put_null(w);
-        json_put_member_i64(w, "used", quota_of(&has, i));
-        json_close_object(w);
-    }
+    for (size_t i = 0; i < quota_count; i++)
+        put_used(w, quota_table[i].name, quota_of(&may, i), quota_of(&has, i));
+    put_used(w, "attrs_memory", most_labels, labels);
     json_close_object(w);
 }
 
@@ -166,7 +190,7 @@ void put_others_principal(struct json_writer *w, struct server *server, struct p
     lease_each(server->leases, NULL, count_lease, &leases);
     share_each_of_all(server->shares, count_share, &shares);
     json_open_object(w);
-    put_principal_members(w, server->auth, p);
+    put_principal_members(w, server, p);
     put_settings(w, server->auth, p);
     put_time(w, "last_used", atomic_load(&p->used_us));
     json_put_member_i64(w, "bytes_in", (int64_t)atomic_load(&p->bytes_in));

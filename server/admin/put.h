@@ -14,7 +14,7 @@
 struct user_job;
 
 /* The members of /v1/info's `principal`, without the brackets. */
-void put_principal_members(struct json_writer *w, struct auth *a, struct principal *p);
+void put_principal_members(struct json_writer *w, struct server *server, struct principal *p);
 
 /* Each writes one object. */
 void put_others_session(struct json_writer *w, struct principal *owner, const struct session *s);

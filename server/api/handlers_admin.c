@@ -11,6 +11,7 @@
 #include "server/api/list.h"
 #include "server/body/request.h"
 #include "server/jobs/jobs.h"
+#include "server/login/logins.h"
 #include "server/store/auth.h"
 
 #define PRINCIPAL_JSON_MAX 4096
@@ -274,6 +275,7 @@ static void principal_ends(struct request *req)
     struct err e = ERR_INIT;
     if (no_query(req, &e) == ERR_OK)
         (void)!end_principal(req->server, req->principal, req->param[0], &e);
+    logins_sweep(req->server->logins);
     answer(req, "delete_principal", NULL, &e);
 }
 

@@ -12,12 +12,18 @@
 #include "protocol/json/json_writer.h"
 #include "server/api/handlers.h"
 #include "server/body/eval_body.h"
+#include "server/body/meta.h"
 #include "server/body/program_body.h"
 #include "server/body/request.h"
+#include "server/http/wakeup.h"
 #include "server/jobs/jobs.h"
 #include "server/server.h"
+#include "server/work/copy_rate.h"
+#include "server/work/scheduler.h"
 
 #define TREE_DEPTH 40
+#define LAUNCH_S   2e-6 /* of a kernel, however little it does */
+#define YEAR_S     31557600.0
 
 static const char *kind_name(const struct typed_node *n)
 {
@@ -381,6 +387,8 @@ struct program_put {
     struct json_writer *w;
     struct engine_stream *stream;
     uint32_t n;
+    uint32_t n_step;    /* kernels of one step, */
+    double step, steps; /* and the bytes that they move; those of the kernel for several steps */
 };
 
 static enum err_code put_program_kernel(void *user, const struct program_kernel *k, struct err *e)
@@ -394,18 +402,61 @@ static enum err_code put_program_kernel(void *user, const struct program_kernel 
         json_put_member_i64(to->w, "steps", k->kernel->steps);
     bool put = put_kernel(to->w, to->stream, k->kernel, k->inputs);
     json_close_object(to->w);
+    const double bytes = (double)ir_bytes_read(k->kernel) + (double)ir_bytes_written(k->kernel);
+    if (k->kernel->steps > 1) {
+        to->steps = bytes;
+    } else {
+        to->n_step++;
+        to->step += bytes;
+    }
     return put ? ERR_OK : err_oom(e);
+}
+
+/* What all steps are expected to take: what they took when they last ran; else as if each by
+ * itself ran at the memory's speed. Without the daemon's knowing that, no time is told. */
+static void put_expected(struct request *req, const struct program_body *body,
+                         const struct program_put *to, const struct loop_report *report)
+{
+    const double steps = (double)body->steps;
+    const double bytes = steps * (report->steps > 1 ? to->steps / report->steps : to->step);
+    const int device = body->session->device;
+    const double rate = copy_rate(req->server->rates, device);
+    double s = report->step_ms * 1e-3 * steps;
+    json_put_key(to->w, "expected");
+    json_open_object(to->w);
+    json_put_member_double(to->w, "bytes_moved", bytes);
+    if (rate > 0)
+        json_put_member_double(to->w, "copy_rate", rate);
+    if (s > 0 || rate > 0) {
+        const size_t jobs = jobs_running(req->server->jobs, req->principal, device);
+        const double share =
+            sched_share(req->server->sched, &req->principal->weight, device) / (double)(jobs + 1);
+        json_put_member_string(to->w, "by", s > 0 ? "last_run" : "copy_rate");
+        s = s > 0 ? s : steps * (to->step / rate + to->n_step * LAUNCH_S);
+        json_put_member_double(to->w, "device_s", s);
+        json_put_member_double(to->w, "share", share);
+        json_put_member_double(to->w, "elapsed_s", s / share);
+        if (s / share < YEAR_S)
+            meta_put_time(to->w, "ends", clock_date_us() + (int64_t)(s / share * 1e6));
+    }
+    json_close_object(to->w);
 }
 
 struct asked {
     struct json given;
     bool statements;
     struct program_body body;
+    struct request *req;
+    struct wakeup wakeup;
+    struct copy_wait wait;
+    bool waits;
 };
 
 static void asked_free(void *state)
 {
     struct asked *a = state;
+    if (a->waits)
+        copy_rate_leave(a->req->server->rates, &a->wait);
     program_body_clear(&a->body);
 }
 
@@ -415,7 +466,7 @@ static enum err_code put_program(struct request *req, const struct asked *a, str
     const struct program_body *body = &a->body;
     struct loop_report report;
     struct json_writer w = JSON_WRITER(out);
-    struct program_put to = {&w, body->session->stream, 0};
+    struct program_put to = {.w = &w, .stream = body->session->stream};
     uint64_t begun = clock_ns();
     json_open_object(&w);
     json_put_key(&w, "kernels");
@@ -429,27 +480,50 @@ static enum err_code put_program(struct request *req, const struct asked *a, str
     json_close_list(&w);
     json_put_key(&w, "pass");
     job_put_pass(&report, &w);
+    json_put_member_i64(&w, "bytes_held", program_bytes(body->program));
+    put_expected(req, body, &to, &report);
     json_close_object(&w);
     return ERR_OK;
+}
+
+static void explain_known(struct request *req)
+{
+    const struct asked *a = req->state;
+    struct err e = ERR_INIT;
+    struct strb out = {0};
+    if (put_program(req, a, &out, &e) == ERR_OK) {
+        http_reply_json(req, 200, &out);
+        return;
+    }
+    strb_free(&out);
+    http_reply_error(req, &e);
+}
+
+static void explain_soon(struct request *req)
+{
+    http_offload_long(req, explain_known);
 }
 
 static void explain_program(struct request *req)
 {
     struct asked *a = req->state;
     struct err e = ERR_INIT;
-    struct strb out = {0};
     uint64_t begun = clock_ns();
     enum err_code code = a->statements ? statements_body_read(req, a->given, true, 0, &a->body, &e)
                                        : program_body_read(req, a->given, true, &a->body, &e);
     http_took(&req->t_parse, begun);
-    if (code == ERR_OK)
-        code = put_program(req, a, &out, &e);
-    if (code == ERR_OK) {
-        http_reply_json(req, 200, &out);
+    if (code != ERR_OK) {
+        http_reply_error(req, &e);
         return;
     }
-    strb_free(&out);
-    http_reply_error(req, &e);
+    wakeup_init(&a->wakeup, req);
+    wakeup_arm(&a->wakeup);
+    a->wait = (struct copy_wait){.wake = wakeup_ring, .user = &a->wakeup};
+    a->waits = copy_rate_measure(req->server->rates, a->body.session->device, &a->wait);
+    if (a->waits)
+        wakeup_wait(&a->wakeup, explain_soon);
+    else
+        explain_known(req);
 }
 
 /* On a worker: reading the program plans and fuses its statements, which takes long. */
@@ -460,7 +534,7 @@ static enum err_code ask_for_program(struct request *req, struct json body, bool
     if (!a)
         return err_oom(e);
     TRY(request_accepts_json(req, e));
-    *a = (struct asked){.given = body, .statements = statements};
+    *a = (struct asked){.given = body, .statements = statements, .req = req};
     req->state = a;
     req->state_free = asked_free;
     http_offload_long(req, explain_program);

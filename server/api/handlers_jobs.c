@@ -41,6 +41,7 @@ static void print(struct request *req)
     const struct answer *a = req->state;
     struct strb out = {0};
     struct json_writer w = JSON_WRITER(&out);
+    job_measure(a->job);
     job_put(a->job, 0, INT64_MAX, &w, NULL);
     http_reply_json(req, a->status, &out);
 }

@@ -207,7 +207,7 @@ void service_info(struct request *req)
     json_put_member_bool(&w, "export", req->server->exports != NULL);
     json_put_key(&w, "principal");
     json_open_object(&w);
-    put_principal_members(&w, req->server->auth, req->principal);
+    put_principal_members(&w, req->server, req->principal);
     json_close_object(&w);
     put_state(&w, req->server->state);
     put_process(&w, req->server, req->principal);

@@ -17,10 +17,12 @@ enum {
     OF_BYTES_IN,
     OF_BYTES_OUT,
     OF_DEVICE,
+    OF_MONTH,
     OF_WAITING,
     OF_WAITED,
     OF_MEMORY,
     OF_WORK,
+    OF_LABELS,
     OF_ARRAYS,
     OF_KEPT_ARRAYS,
     OF_CHUNKS,
@@ -38,6 +40,8 @@ static const struct {
                       "Bytes of the bodies of the replies to a principal."},
     [OF_DEVICE] = {"device_seconds_total", "counter",
                    "Time that devices worked for a principal, in seconds."},
+    [OF_MONTH] = {"month_device_seconds_total", "counter",
+                  "The same in the present calendar month (UTC), restarts included."},
     [OF_WAITING] = {"turns_waiting", "gauge", "Work of a principal that waits for a device."},
     [OF_WAITED] = {"turn_wait_seconds_total", "counter",
                    "Time that a principal's work has waited for a device, in seconds."},
@@ -45,6 +49,9 @@ static const struct {
                    "Memory of a principal's arrays and temporaries, in bytes."},
     [OF_WORK] = {"request_memory_bytes", "gauge",
                  "Host memory that a principal's requests use, in bytes."},
+    [OF_LABELS] = {"attrs_bytes", "gauge",
+                   "Host memory of the attrs, coords, dims and units of a principal's arrays, in "
+                   "bytes."},
     [OF_ARRAYS] = {"arrays", "gauge", "Array handles of a principal."},
     [OF_KEPT_ARRAYS] = {"kept_arrays", "gauge",
                         "Arrays' memories of a principal that outlive the process."},
@@ -67,6 +74,8 @@ static void write_principal(void *user, struct principal *p)
 {
     const struct principal_line *l = user;
     struct sched_counts turns;
+    struct account_month month;
+    int64_t most;
     double v = 0;
     sched_count(l->server->sched, &p->weight, &turns);
     switch (l->which) {
@@ -82,6 +91,10 @@ static void write_principal(void *user, struct principal *p)
     case OF_DEVICE:
         v = (double)account_device_ns(p->account) * 1e-9;
         break;
+    case OF_MONTH:
+        account_month(p->account, &month);
+        v = (double)month.device_ns * 1e-9;
+        break;
     case OF_WAITING:
         v = (double)turns.waiting;
         break;
@@ -93,6 +106,9 @@ static void write_principal(void *user, struct principal *p)
         break;
     case OF_WORK:
         v = (double)meter_used(p->memory);
+        break;
+    case OF_LABELS:
+        v = (double)handles_labels(p->handles, &most);
         break;
     case OF_ARRAYS:
         v = (double)handles_count(p->handles);

@@ -19,6 +19,7 @@ const struct route route_table[] = {
     {"GET", "/v1/login", BODY_NONE, login_get, "/v1/login", ACCESS_GUEST, .shown = SHOWN_ALWAYS},
     {"POST", "/v1/logout", BODY_NONE, logout_post, "/v1/logout", ACCESS_GUEST,
      .shown = SHOWN_ALWAYS},
+    {"DELETE", "/v1/logins", BODY_NONE, logins_delete, "/v1/logins"},
     {"POST", "/v1/links", BODY_BUFFERED, link_post, "/v1/links"},
     {"GET", "/v1/links", BODY_NONE, link_list_get, "/v1/links"},
     {"DELETE", "/v1/links/{id}", BODY_NONE, link_delete, "/v1/links/{id}"},
@@ -80,6 +81,8 @@ const struct route route_table[] = {
      "/v1/admin/principals/{principal}", ACCESS_OPERATOR},
     {"DELETE", "/v1/admin/principals/{principal}", BODY_NONE, admin_principal_delete,
      "/v1/admin/principals/{principal}", ACCESS_OPERATOR},
+    {"DELETE", "/v1/admin/principals/{principal}/logins", BODY_NONE, admin_logins_delete,
+     "/v1/admin/principals/{principal}/logins", ACCESS_OPERATOR},
     {"GET", "/v1/admin/audit", BODY_NONE, admin_audit_get, "/v1/admin/audit", ACCESS_OPERATOR},
 
     {"POST", "/v1/layouts", BODY_BUFFERED, layouts_post, "/v1/layouts"},

@@ -113,6 +113,7 @@ static struct kept_progress progress_of(const struct user_job *j)
                                .ended_us = job_is_over(j) ? j->ended_us : 0,
                                .ran_ms = j->ran + (j->started > 0 ? clock_ms() - j->started : 0),
                                .device_ms = j->device_ms,
+                               .bytes = (int64_t)j->bytes,
                                .until = j->stopped,
                                .copies = j->record->copies,
                                .behind = j->record->behind,

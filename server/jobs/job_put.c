@@ -9,6 +9,10 @@
 #include "server/body/meta.h"
 #include "server/body/request.h"
 #include "server/jobs/jobs_int.h"
+#include "server/work/copy_rate.h"
+
+/* A job that has moved less says little of the memory's speed: its time is that of launches. */
+#define MEASURED_BYTES (1u << 30)
 
 const char *const job_state_names[] = {"queued", "running", "done", "failed", "cancelled"};
 
@@ -149,6 +153,39 @@ void job_put_pass(const struct loop_report *r, struct json_writer *w)
     json_close_object(w);
 }
 
+static void put_forms(unsigned forms, struct json_writer *w)
+{
+    json_put_key(w, "forms");
+    json_open_list(w);
+    for (unsigned i = 0; i < KERNEL_FORMS; i++)
+        if (forms >> i & 1)
+            json_put_string(w, kernel_forms[i]);
+    json_close_list(w);
+}
+
+/* With the lock held. */
+static void put_took(const struct user_job *j, struct json_writer *w)
+{
+    const double rate = copy_rate(j->table->config.rates, j->body.session->device);
+    json_put_member_double(w, "device_s", j->device_ms / 1e3);
+    json_put_member_i64(w, "bytes_moved", (int64_t)j->bytes);
+    if (rate > 0 && j->device_ms > 0 && j->bytes >= MEASURED_BYTES)
+        json_put_member_double(w, "memory_speed", (double)j->bytes / (j->device_ms / 1e3) / rate);
+    if (j->tiers)
+        json_put_member_string(w, "kernels", request_tiers(j->tiers));
+    if (j->forms)
+        put_forms(j->forms, w);
+}
+
+void job_measure(struct user_job *j)
+{
+    pthread_mutex_lock(&j->table->lock);
+    const bool worth = job_is_over(j) && j->bytes >= MEASURED_BYTES;
+    pthread_mutex_unlock(&j->table->lock);
+    if (worth)
+        (void)copy_rate_measure(j->table->config.rates, j->body.session->device, NULL);
+}
+
 static struct job_seen seen_now(const struct user_job *j)
 {
     return (struct job_seen){job_is_over(j), j->ends, j->n_values};
@@ -179,9 +216,7 @@ int64_t job_put(struct user_job *j, int64_t from, int64_t most, struct json_writ
     if (!job_is_over(j) && rate > 0)
         json_put_member_double(w, "eta_s", (double)(j->body.steps - j->step) / rate);
     json_put_member_double(w, "elapsed_s", ms / 1e3);
-    json_put_member_double(w, "device_s", j->device_ms / 1e3);
-    if (j->tiers)
-        json_put_member_string(w, "kernels", request_tiers(j->tiers));
+    put_took(j, w);
     if (j->report.steps) {
         json_put_key(w, "pass");
         job_put_pass(&j->report, w);

@@ -173,6 +173,7 @@ static void take_progress(struct user_job *j, const struct kept_progress *at)
     j->ended_us = at->ended_us;
     j->ran = at->ran_ms;
     j->device_ms = at->device_ms;
+    j->bytes = (uint64_t)at->bytes;
     j->stopped = at->until ? "until" : NULL;
     j->err = at->err;
     j->failed_in = at->failed_in;

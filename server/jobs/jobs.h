@@ -13,6 +13,7 @@
 #include "server/store/auth.h"
 
 struct asker;
+struct copy_rates;
 struct culprits;
 struct jobs;
 struct journal_writer;
@@ -25,13 +26,14 @@ struct user_job;
 #define JOB_SLICE      0.008
 #define JOB_KEEP_ALIVE 15.0
 struct jobs_config {
-    uint32_t max_jobs;       /* a principal's; new ones replace ended ones */
-    int64_t record_memory;   /* bytes of values of a principal's jobs, likewise; 0: no limit */
-    double retention;        /* seconds that an ended job is kept */
-    double slice;            /* seconds of work per slice */
-    double stop_timeout;     /* seconds that jobs_stop allows a slice under way */
-    double keep_alive;       /* seconds after which a watcher is woken in any case */
-    struct sched *sched;     /* schedules the slices; NULL: each begins at once */
+    uint32_t max_jobs;     /* a principal's; new ones replace ended ones */
+    int64_t record_memory; /* bytes of values of a principal's jobs, likewise; 0: no limit */
+    double retention;      /* seconds that an ended job is kept */
+    double slice;          /* seconds of work per slice */
+    double stop_timeout;   /* seconds that jobs_stop allows a slice under way */
+    double keep_alive;     /* seconds after which a watcher is woken in any case */
+    struct sched *sched;   /* schedules the slices; NULL: each begins at once */
+    struct copy_rates *rates;
     struct lease_uses *uses; /* NULL: there are no leases */
     /* Makes the message of an ERR_DEVICE_LOST say what was on the device; NULL: it is unchanged */
     void (*explain_lost)(struct lost *lost, const struct asker *asker, struct err *e);
@@ -82,6 +84,8 @@ enum err_code jobs_find(struct jobs *t, const struct principal *p, const char *i
 size_t jobs_list(struct jobs *t, const struct principal *p, uint64_t after, size_t limit,
                  struct user_job **ret, bool *ret_more);
 size_t jobs_count(struct jobs *t, const struct principal *p, size_t *ret_running);
+/* Of the principal's, how many run on that device and do not wait for anybody else. */
+size_t jobs_running(struct jobs *t, const struct principal *p, int device);
 void job_unref(struct user_job *j); /* NULL allowed */
 
 const char *job_id(const struct user_job *j);
@@ -109,6 +113,9 @@ void job_look(struct user_job *j, struct job_seen *ret);
  * of the moment in `ret`, which may be NULL. */
 int64_t job_put(struct user_job *j, int64_t from, int64_t most, struct json_writer *w,
                 struct job_seen *ret);
+/* What an ended job is compared with (job_put) is measured, if it has moved so much that it is
+ * worth it. */
+void job_measure(struct user_job *j);
 /* How steps are executed, as an object. */
 void job_put_pass(const struct loop_report *r, struct json_writer *w);
 /* Increases with every change. */

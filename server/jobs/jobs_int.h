@@ -56,7 +56,9 @@ struct user_job {
     double ended;        /* clock_ms */
     double started, ran; /* clock_ms of the present run, milliseconds of those before */
     double device_ms;    /* of all slices */
-    unsigned tiers;      /* enum tier: how their kernels ran, since the daemon started */
+    uint64_t bytes;      /* that their kernels read and wrote */
+    unsigned tiers;      /* enum tier: how these ran, since the daemon started, */
+    unsigned forms;      /* and kernel_form_bit */
     int64_t step;
     struct series_values *series;
     int64_t n_values;

@@ -282,7 +282,9 @@ bool job_take_slice(struct user_job *j)
     pthread_mutex_lock(&t->lock);
     j->report = program_report(j->body.program);
     j->device_ms += g.device_ms;
+    j->bytes += g.bytes;
     j->tiers |= g.tiers;
+    j->forms |= g.forms;
     if (good) {
         job_keep_committed(j, copies);
         job_count_values(j, g.n_values);

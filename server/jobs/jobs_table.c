@@ -155,6 +155,17 @@ size_t jobs_count(struct jobs *t, const struct principal *p, size_t *ret_running
     return n;
 }
 
+size_t jobs_running(struct jobs *t, const struct principal *p, int device)
+{
+    size_t n = 0;
+    pthread_mutex_lock(&t->lock);
+    for (const struct user_job *j = t->first; j; j = j->next)
+        n += is_of(j, p) && !job_is_over(j) && !j->resting && !job_is_orphan(j) &&
+             j->body.session->device == device;
+    pthread_mutex_unlock(&t->lock);
+    return n;
+}
+
 enum err_code jobs_find(struct jobs *t, const struct principal *p, const char *id,
                         struct user_job **ret, struct err *e)
 {

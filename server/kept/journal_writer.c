@@ -176,6 +176,28 @@ static void put_settings(void *user, const char *principal, const struct setting
     leave(k, RECORD_SETTINGS, !c, principal, "", NULL);
 }
 
+static void put_month(void *user, const char *principal, const struct account_month *m)
+{
+    struct journal_writer *k = user;
+    struct json_writer w;
+    if (!enter(k, &w))
+        return;
+    if (m)
+        kept_put_month(&w, m);
+    leave(k, RECORD_MONTH, !m, principal, "", NULL);
+}
+
+void writer_link(struct journal_writer *k, const char *principal, const struct kept_link *l,
+                 bool gone)
+{
+    struct json_writer w;
+    if (!k || !enter(k, &w))
+        return;
+    if (!gone)
+        kept_put_link(&w, l);
+    leave(k, RECORD_LINK, gone, principal, l->id, NULL);
+}
+
 static void put_lease(void *user, const struct lease_image *l, bool gone)
 {
     struct journal_writer *k = user;
@@ -390,6 +412,7 @@ struct journal_writer *writer_new(struct journal *journal)
                                     .function = put_function,
                                     .share = put_share,
                                     .settings = put_settings,
+                                    .month = put_month,
                                     .lease = put_lease};
     pthread_mutex_init(&k->lock, NULL);
     return k;

@@ -30,6 +30,8 @@ enum record_kind {
     RECORD_SNAPSHOT,    /* principal/id/number */
     RECORD_PASSED,      /* principal/id or name */
     RECORD_SETTINGS,    /* principal/ */
+    RECORD_MONTH,       /* principal/ */
+    RECORD_LINK,        /* principal/id */
     RECORD_KINDS
 };
 
@@ -48,6 +50,9 @@ void writer_stop(struct journal_writer *k);
 /* What belongs to a job: its record, or (part ≥ 0) a block or a snapshot. Returns the length. */
 size_t writer_job_key(char ret[RECORD_KEY_MOST + 1], const char *principal, const char *id,
                       int64_t part);
+/* A link is new, or ends. Its table has asked for space (OBSERVER_RECORD). k NULL allowed. */
+void writer_link(struct journal_writer *k, const char *principal, const struct kept_link *l,
+                 bool gone);
 /* Whether another `bytes` of the principal's can be written. ERR_OUT_OF_MEMORY. */
 enum err_code writer_check_space(struct journal_writer *k, const char *principal, size_t bytes,
                                  struct err *e) must_check;

@@ -15,6 +15,28 @@
 #include "server/store/lease.h"
 #include "server/store/session.h"
 
+struct principal;
+
+/* A read-only link: its key's hash, and what it shows. */
+#define KEPT_LINK_REFS 64
+struct kept_link {
+    char id[ID_SIZE];
+    uint8_t hash[TOKEN_HASH_SIZE];
+    bool whole; /* all that its owner sees, or */
+    size_t n_refs;
+    char refs[KEPT_LINK_REFS][ID_SIZE]; /* these arrays and jobs */
+    int64_t created_us, expires_us;
+};
+/* Their table, of server/login, which this room cannot see. each: oldest first, with the table's
+ * lock held. restore: unless it is over; ERR_OUT_OF_MEMORY. */
+struct kept_links {
+    void *table;
+    void (*each)(void *table, const struct principal *who,
+                 void (*visit)(void *user, const struct kept_link *l), void *user);
+    enum err_code (*restore)(void *table, struct principal *who, const struct kept_link *l,
+                             struct err *e);
+};
+
 /* A place in memory that outlives the process; chunk 0: none. */
 struct kept_place {
     uint64_t chunk, cell;
@@ -41,6 +63,8 @@ void kept_put_function(struct json_writer *w, const struct definition *d);
 void kept_put_share(struct json_writer *w, const char *id, const char *owner, const char *who,
                     bool write);
 void kept_put_settings(struct json_writer *w, const struct setting_changes *c);
+void kept_put_link(struct json_writer *w, const struct kept_link *l);
+void kept_put_month(struct json_writer *w, const struct account_month *m);
 void kept_put_lease(struct json_writer *w, const struct lease_image *l);
 void kept_put_memory(struct json_writer *w, const struct kept_memory *m);
 
@@ -78,6 +102,8 @@ struct kept_share {
 enum err_code kept_read_share(struct json v, struct kept_share *ret, struct err *e) must_check;
 enum err_code kept_read_settings(struct json v, struct setting_changes *ret,
                                  struct err *e) must_check;
+enum err_code kept_read_link(struct json v, struct kept_link *ret, struct err *e) must_check;
+enum err_code kept_read_month(struct json v, struct account_month *ret, struct err *e) must_check;
 struct kept_lease {
     struct lease_image image; /* `buffer` is that of the other process */
     char who[PRINCIPAL_SIZE]; /* "": nobody */

@@ -134,6 +134,7 @@ void kept_put_progress(struct json_writer *w, const struct kept_progress *at)
     json_put_member_i64(w, "ended_us", at->ended_us);
     json_put_member_i64(w, "ran_us", llround(at->ran_ms * 1e3));
     json_put_member_i64(w, "device_us", llround(at->device_ms * 1e3));
+    json_put_member_i64(w, "bytes", at->bytes);
     json_put_member_bool(w, "until", at->until);
     json_put_member_bool(w, "copies", at->copies);
     json_put_member_bool(w, "behind", at->behind);
@@ -236,6 +237,8 @@ enum err_code kept_read_progress(struct json v, struct kept_progress *ret, struc
     TRY(member_i64(v, "ended_us", &ret->ended_us, e));
     TRY(member_i64(v, "ran_us", &ran, e));
     TRY(member_i64(v, "device_us", &device, e));
+    ret->bytes = 0; /* older versions do not count it */
+    TRY(member_i64_given(v, "bytes", &ret->bytes, e));
     TRY(member_bool(v, "until", &ret->until, e));
     TRY(member_bool(v, "copies", &ret->copies, e));
     TRY(member_bool(v, "behind", &ret->behind, e));

@@ -33,7 +33,8 @@ struct kept_progress {
     int64_t crashes;  /* since its last whole step, if only its work was running */
     int64_t ended_us; /* 0: it has not */
     double ran_ms, device_ms;
-    bool until;  /* that was true */
+    int64_t bytes; /* that it has read and written */
+    bool until;    /* that was true */
     bool copies; /* results are being copied to arrays: until that is over, these have some of them
                   */
     bool behind; /* there was no room for what it recorded: no other process can continue it */

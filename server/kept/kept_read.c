@@ -224,3 +224,40 @@ enum err_code kept_read_settings(struct json v, struct setting_changes *ret, str
     }
     return ERR_OK;
 }
+
+enum err_code kept_read_month(struct json v, struct account_month *ret, struct err *e)
+{
+    int64_t month, ns;
+    TRY(member_i64(v, "month", &month, e));
+    TRY(member_i64(v, "device_ns", &ns, e));
+    *ret = (struct account_month){month > INT32_MAX ? 0 : (int32_t)month, (uint64_t)ns};
+    return ERR_OK;
+}
+
+static enum err_code read_shown(struct json v, struct kept_link *ret, struct err *e)
+{
+    struct json list;
+    const char *ref;
+    TRY(member_list(v, "shows", &list, e));
+    for (struct json x = json_first(list); json_present(x); x = json_next(x)) {
+        TRY(json_get_string(x, &ref, NULL, e));
+        if (ret->n_refs == KEPT_LINK_REFS || (!id_is('a', ref) && !id_is('j', ref)))
+            return json_err(x, e, ERR_STATE, "a link cannot show this");
+        memcpy(ret->refs[ret->n_refs++], ref, ID_SIZE);
+    }
+    return ERR_OK;
+}
+
+enum err_code kept_read_link(struct json v, struct kept_link *ret, struct err *e)
+{
+    char hash[2 * TOKEN_HASH_SIZE + 1];
+    *ret = (struct kept_link){0};
+    TRY(member_id(v, "id", 'v', false, ret->id, e));
+    TRY(member_i64(v, "seq", &ret->created_us, e));
+    TRY(member_i64(v, "expires_us", &ret->expires_us, e));
+    TRY(member_text(v, "key_sha256", hash, sizeof hash, e));
+    if (!token_hash_parse(hash, strlen(hash), ret->hash))
+        return json_err_member(v, "key_sha256", e, ERR_STATE, "this is no SHA-256");
+    TRY(member_bool(v, "whole", &ret->whole, e));
+    return read_shown(v, ret, e);
+}

@@ -102,6 +102,32 @@ void kept_put_settings(struct json_writer *w, const struct setting_changes *c)
     json_close_object(w);
 }
 
+void kept_put_link(struct json_writer *w, const struct kept_link *l)
+{
+    char hash[2 * TOKEN_HASH_SIZE + 1];
+    token_hash_text(l->hash, hash);
+    json_open_object(w);
+    json_put_member_string(w, "id", l->id);
+    json_put_member_i64(w, "seq", l->created_us);
+    json_put_member_i64(w, "expires_us", l->expires_us);
+    json_put_member_string(w, "key_sha256", hash);
+    json_put_member_bool(w, "whole", l->whole);
+    json_put_key(w, "shows");
+    json_open_list(w);
+    for (size_t i = 0; i < l->n_refs; i++)
+        json_put_string(w, l->refs[i]);
+    json_close_list(w);
+    json_close_object(w);
+}
+
+void kept_put_month(struct json_writer *w, const struct account_month *m)
+{
+    json_open_object(w);
+    json_put_member_i64(w, "month", m->month);
+    json_put_member_i64(w, "device_ns", (int64_t)m->device_ns);
+    json_close_object(w);
+}
+
 void kept_put_lease(struct json_writer *w, const struct lease_image *l)
 {
     json_open_object(w);

@@ -19,18 +19,12 @@
 
 /* --- what is passed over --- */
 
-static const char *const names[] = {[RECORD_SESSION] = "session",
-                                    [RECORD_ARRAY] = "array",
-                                    [RECORD_FUNCTION] = "function",
-                                    [RECORD_SHARE] = "share",
-                                    [RECORD_LEASE] = "lease",
-                                    [RECORD_MEMORY] = "memory",
-                                    [RECORD_JOB] = "job",
-                                    [RECORD_PROGRESS] = "progress",
-                                    [RECORD_VALUES] = "values",
-                                    [RECORD_SNAPSHOT] = "snapshot",
-                                    [RECORD_PASSED] = "passed over",
-                                    [RECORD_SETTINGS] = "settings"};
+static const char *const names[] = {
+    [RECORD_SESSION] = "session",   [RECORD_ARRAY] = "array",        [RECORD_FUNCTION] = "function",
+    [RECORD_SHARE] = "share",       [RECORD_LEASE] = "lease",        [RECORD_MEMORY] = "memory",
+    [RECORD_JOB] = "job",           [RECORD_PROGRESS] = "progress",  [RECORD_VALUES] = "values",
+    [RECORD_SNAPSHOT] = "snapshot", [RECORD_PASSED] = "passed over", [RECORD_SETTINGS] = "settings",
+    [RECORD_MONTH] = "month",       [RECORD_LINK] = "link"};
 
 /* What the key names, "principal/id", is to be had from the state on disk alone. */
 static void leave_to_state(struct recovery *r, const struct record_item *x)
@@ -403,6 +397,29 @@ static enum err_code restore_settings(struct recovery *r, const struct item *x, 
     return ERR_OK;
 }
 
+static enum err_code restore_month(struct recovery *r, const struct item *x, struct json v,
+                                   struct err *why)
+{
+    struct account_month m;
+    struct principal *p;
+    TRY(recover_owner(r, x, &p, why));
+    TRY(kept_read_month(v, &m, why));
+    if (p)
+        account_restore_month(p->account, &m);
+    return ERR_OK;
+}
+
+static enum err_code restore_link(struct recovery *r, const struct item *x, struct json v,
+                                  struct err *why)
+{
+    const struct kept_links *links = r->server->links;
+    struct kept_link l;
+    struct principal *p;
+    TRY(recover_owner(r, x, &p, why));
+    TRY(kept_read_link(v, &l, why));
+    return p && links ? links->restore(links->table, p, &l, why) : ERR_OK;
+}
+
 /* What is exported exists without an array, for the client that has it mapped, who pays for it. */
 static enum err_code adopt_exported(struct recovery *r, const struct lease_image *l,
                                     struct principal *payer, struct leasable **ret, struct err *why)
@@ -502,19 +519,23 @@ static enum err_code restore_all(struct recovery *r)
     tell_without(r);
     TRY(each(r, RECORD_FUNCTION, restore_function));
     pass_on(r);
-    if (!r->doubtful)
+    TRY(recover_sort(r, &r->all[RECORD_LINK]));
+    if (!r->doubtful) {
         TRY(each(r, RECORD_SHARE, restore_share));
-    else if (r->all[RECORD_SHARE].n)
+        TRY(each(r, RECORD_LINK, restore_link));
+    } else if (r->all[RECORD_SHARE].n || r->all[RECORD_LINK].n) {
         log_event(LOG_WARN,
-                  "changes are missing in the journal: no array is shared any more, since that may "
-                  "have been taken back",
+                  "changes are missing in the journal: no array is shared any more, and no link "
+                  "shows any, since that may have been taken back",
                   NULL);
+    }
     TRY(each(r, RECORD_LEASE, restore_lease));
     TRY(recover_jobs_read(r));
     TRY(leave_outstayed(r));
     if (r->config->adopted)
         r->config->adopted(r->config->user);
     TRY(recover_jobs_make(r));
+    TRY(each(r, RECORD_MONTH, restore_month));
     return each(r, RECORD_SETTINGS, restore_settings); /* at last: quotas bind what comes next */
 }
 

@@ -17,6 +17,11 @@ static size_t pair_length(const char *pair)
 
 const char *cookie_next(const char **at, const char *name, size_t *ret_n)
 {
+    return cookie_next_like(at, name, strlen(name), ret_n);
+}
+
+const char *cookie_next_like(const char **at, const char *name, size_t n_same, size_t *ret_n)
+{
     const size_t n_name = strlen(name);
     while (**at) {
         const char *pair = *at + strspn(*at, " \t");
@@ -24,7 +29,7 @@ const char *cookie_next(const char **at, const char *name, size_t *ret_n)
         *at = pair + n + (pair[n] != '\0');
         while (n && (pair[n - 1] == ' ' || pair[n - 1] == '\t'))
             n--;
-        if (n > n_name && pair[n_name] == '=' && !memcmp(pair, name, n_name)) {
+        if (n > n_name && memchr(pair, '=', n) == pair + n_name && !memcmp(pair, name, n_same)) {
             *ret_n = n - n_name - 1;
             return pair + n_name + 1;
         }

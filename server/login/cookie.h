@@ -12,6 +12,9 @@
  * there is no other. The value is in the header's own text and is not terminated: *ret_n bytes. A
  * browser sends several of one name if other pages of the host have set them, too. */
 const char *cookie_next(const char **at, const char *name, size_t *ret_n);
+/* The same for any name as long as `name` that begins like it, with n_same characters; it is right
+ * before the value, and an equals sign. */
+const char *cookie_next_like(const char **at, const char *name, size_t n_same, size_t *ret_n);
 
 #define COOKIE_MAX 256
 /* Set-Cookie: for scripts invisible, and only in requests of the daemon's own pages. Keeps `value`

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "server/admin/audit.h"
 #include "server/body/meta.h"
 #include "server/body/request.h"
 #include "server/config.h"
@@ -143,6 +144,7 @@ static enum err_code make_link(struct request *req, struct err *e)
     struct login *l = NULL;
     struct json body;
     double seconds;
+    char none[ID_SIZE]; /* no link ends for another */
     _cleanup_strb_ struct strb out = {0};
     TRY(request_plain(req, e));
     TRY(request_body(req, false, &body, e));
@@ -151,7 +153,8 @@ static enum err_code make_link(struct request *req, struct err *e)
     TRY(read_link(req, body, &w, &seconds, e));
     if (!strb_reserve(&out, LINK_JSON_MAX)) /* no link is made without telling its key */
         return err_oom(e);
-    TRY(logins_add(req->server->logins, &w.terms, seconds, key, &l, e));
+    TRY(logins_add(req->server->logins, &w.terms, seconds, key, &l, none, e));
+    login_told(req, login_terms(l), req->principal, "make_link");
     struct json_writer j = JSON_WRITER(&out);
     put_link(&j, login_terms(l), key);
     login_unref(l);
@@ -159,9 +162,18 @@ static enum err_code make_link(struct request *req, struct err *e)
     return ERR_OK;
 }
 
+static enum err_code try_link(struct request *req, struct err *e)
+{
+    const enum err_code code = make_link(req, e);
+    if (code != ERR_OK)
+        audit_access(req->server->audit, req, req->principal, req->principal, "make_link", code,
+                     "%s", "");
+    return code;
+}
+
 void link_post(struct request *req)
 {
-    request_try(req, make_link);
+    request_try(req, try_link);
 }
 
 /* --- GET and DELETE --- */
@@ -195,7 +207,11 @@ static enum err_code end_link(struct request *req, struct err *e)
 {
     static const char *const none[] = {NULL};
     TRY(http_query_only(req, none, e));
-    TRY(logins_end_link(req->server->logins, req->principal, req->param[0], e));
+    const enum err_code code =
+        logins_end_link(req->server->logins, req->principal, req->param[0], e);
+    audit_access(req->server->audit, req, req->principal, req->principal, "end_link", code, "%s/%s",
+                 req->principal->name, id_is('v', req->param[0]) ? req->param[0] : "");
+    TRY(code);
     http_reply_empty(req, 204);
     return ERR_OK;
 }

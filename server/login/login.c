@@ -55,6 +55,15 @@ static int64_t seconds_left(const struct login_terms *terms)
     return left > 0 ? left : 1;
 }
 
+void login_told(struct request *req, const struct login_terms *terms, const struct principal *who,
+                const char *action)
+{
+    char until[CLOCK_DATE_SIZE];
+    clock_date_text(terms->expires_us, until);
+    audit_access(req->server->audit, req, terms->who, who, action, ERR_OK, "%s/%s until %s",
+                 terms->who->name, terms->id, until);
+}
+
 static enum err_code by_token(struct request *req, const char *token, struct err *e)
 {
     struct login_terms terms = {0};
@@ -64,7 +73,13 @@ static enum err_code by_token(struct request *req, const char *token, struct err
         return err_set(e, ERR_CONFLICT, "this daemon has no accounts, and needs no login");
     TRY(auth_find_token(req, token, &terms.who, e));
     memcpy(terms.token, req->token, sizeof terms.token);
-    TRY(logins_add(req->server->logins, &terms, req->server->config->login_lifetime, key, &l, e));
+    char gone[ID_SIZE];
+    TRY(logins_add(req->server->logins, &terms, req->server->config->login_lifetime, key, &l, gone,
+                   e));
+    if (*gone)
+        audit_access(req->server->audit, req, terms.who, terms.who, "end_login", ERR_OK,
+                     "%s, for a newer one", gone);
+    login_told(req, login_terms(l), terms.who, "login");
     visitor_set_cookie(req, key, seconds_left(login_terms(l)));
     reply_who(req, terms.who, login_terms(l));
     login_unref(l);
@@ -75,8 +90,10 @@ static enum err_code by_token(struct request *req, const char *token, struct err
 static void end_own(struct request *req)
 {
     struct login *l = visitor_login(req);
-    if (l && !login_terms(l)->link)
-        logins_end(req->server->logins, l);
+    const struct login_terms *terms = l ? login_terms(l) : NULL;
+    if (l && !terms->link && logins_end(req->server->logins, l))
+        audit_access(req->server->audit, req, terms->who, terms->who, "logout", ERR_OK, "%s",
+                     terms->id);
     login_unref(l);
 }
 
@@ -86,6 +103,7 @@ static enum err_code by_link(struct request *req, const char *key, struct err *e
     const struct login_terms *terms = l ? login_terms(l) : NULL;
     if (terms && terms->link && !atomic_load(&terms->who->gone)) {
         end_own(req); /* its cookie is lost: nobody could end it */
+        login_told(req, terms, NULL, "open_link");
         visitor_set_cookie(req, key, seconds_left(terms));
         reply_who(req, terms->who, terms);
         login_unref(l);
@@ -97,15 +115,17 @@ static enum err_code by_link(struct request *req, const char *key, struct err *e
 
 static enum err_code log_in(struct request *req, struct err *e)
 {
-    const char *token, *link;
+    const char *token, *link = NULL;
     TRY(request_plain(req, e));
-    TRY(visitor_same_origin(req, false, e));
-    TRY(read_key(req, &token, &link, e));
-    const enum err_code code = token ? by_token(req, token, e) : by_link(req, link, e);
-    if (code == ERR_UNAUTHORIZED) { /* as for a wrong token in a header */
-        audit_refused(req->server->audit, req, AUDIT_LOGIN);
-        http_last(req);
+    enum err_code code = visitor_same_origin(req, false, e);
+    if (code == ERR_OK) {
+        TRY(read_key(req, &token, &link, e));
+        code = token ? by_token(req, token, e) : by_link(req, link, e);
     }
+    if (code == ERR_UNAUTHORIZED || code == ERR_FORBIDDEN)
+        audit_refused(req->server->audit, req, link ? AUDIT_LINK : AUDIT_LOGIN, code);
+    if (code == ERR_UNAUTHORIZED) /* as for a wrong token in a header */
+        http_last(req);
     return code;
 }
 
@@ -132,7 +152,7 @@ static enum err_code log_out(struct request *req, struct err *e)
     TRY(http_query_only(req, none, e));
     TRY(visitor_same_origin(req, false, e));
     end_own(req);
-    visitor_set_cookie(req, NULL, 0);
+    visitor_forget(req);
     http_reply_empty(req, 204);
     return ERR_OK;
 }
@@ -140,4 +160,48 @@ static enum err_code log_out(struct request *req, struct err *e)
 void logout_post(struct request *req)
 {
     request_try(req, log_out);
+}
+
+/* --- all of a principal's --- */
+
+static void end_all(struct request *req, const struct principal *whose)
+{
+    struct strb out = {0};
+    struct json_writer w = JSON_WRITER(&out);
+    const size_t n = logins_end_all(req->server->logins, whose);
+    audit_access(req->server->audit, req, whose, req->principal, "end_logins", ERR_OK, "%s: %zu",
+                 whose->name, n);
+    json_open_object(&w);
+    json_put_member_i64(&w, "ended", (int64_t)n);
+    json_close_object(&w);
+    http_reply_json(req, 200, &out);
+}
+
+static enum err_code end_own_logins(struct request *req, struct err *e)
+{
+    TRY(request_plain(req, e));
+    if (req->login)
+        visitor_set_cookie(req, NULL, 0);
+    end_all(req, req->principal);
+    return ERR_OK;
+}
+
+void logins_delete(struct request *req)
+{
+    request_try(req, end_own_logins);
+}
+
+static enum err_code end_others_logins(struct request *req, struct err *e)
+{
+    TRY(request_plain(req, e));
+    const struct principal *p = auth_find(req->server->auth, req->param[0]);
+    if (!p)
+        return err_set(e, ERR_NOT_FOUND, "there is no principal '%.80s'", req->param[0]);
+    end_all(req, p);
+    return ERR_OK;
+}
+
+void admin_logins_delete(struct request *req)
+{
+    request_try(req, end_others_logins);
 }

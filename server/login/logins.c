@@ -12,6 +12,7 @@
 #include "compute/base/clock.h"
 #include "compute/base/lock.h"
 #include "compute/base/table.h"
+#include "server/kept/journal_writer.h"
 #include "server/store/auth.h"
 #include "server/store/handles.h"
 
@@ -28,6 +29,8 @@ struct login {
 struct logins {
     int64_t max_logins, max_links;
     char cookie[LOGIN_COOKIE];
+    struct journal_writer *writer;
+    struct kept_links kept;
     pthread_mutex_t lock;
     struct login *table;
 };
@@ -39,8 +42,8 @@ struct logins *logins_new(int64_t max_logins, int64_t max_links)
         return NULL;
     t->max_logins = max_logins;
     t->max_links = max_links;
-    memcpy(t->cookie, "arrayd-", 7);
-    token_digits(t->cookie + 7, 12);
+    memcpy(t->cookie, "arrayd-", LOGIN_COOKIE_SAME);
+    token_digits(t->cookie + LOGIN_COOKIE_SAME, 12);
     if (pthread_mutex_init(&t->lock, NULL) != 0) {
         mem_free(t);
         return NULL;
@@ -87,13 +90,37 @@ void login_unref(struct login *l)
 
 /* --- the table --- */
 
-static void drop(struct logins *t, struct login *l)
+static struct kept_link kept_of(const struct login *l)
+{
+    struct kept_link k = {.whole = l->terms.whole,
+                          .n_refs = l->terms.n_refs,
+                          .created_us = l->terms.created_us,
+                          .expires_us = l->terms.expires_us};
+    memcpy(k.id, l->terms.id, sizeof k.id);
+    memcpy(k.hash, l->hash, sizeof k.hash);
+    memcpy(k.refs, l->names, l->terms.n_refs * sizeof *l->names);
+    return k;
+}
+
+static void tell(struct logins *t, const struct login *l, bool gone)
 {
     lock_held(&t->lock);
-    if (!atomic_exchange(&l->ended, true)) {
-        HASH_DEL(t->table, l);
-        login_unref(l);
-    }
+    if (!t->writer || !l->terms.link)
+        return;
+    const struct kept_link k = kept_of(l);
+    writer_link(t->writer, l->terms.who->name, &k, gone);
+}
+
+/* False: it has been dropped before. */
+static bool drop(struct logins *t, struct login *l)
+{
+    lock_held(&t->lock);
+    if (atomic_exchange(&l->ended, true))
+        return false;
+    HASH_DEL(t->table, l);
+    tell(t, l, true);
+    login_unref(l);
+    return true;
 }
 
 void logins_free(struct logins *t)
@@ -102,24 +129,31 @@ void logins_free(struct logins *t)
         return;
     struct login *l, *tmp;
     pthread_mutex_lock(&t->lock);
+    t->writer = NULL; /* they do not end, but this table */
     HASH_ITER (hh, t->table, l, tmp) {
-        drop(t, l);
+        (void)drop(t, l);
     }
     pthread_mutex_unlock(&t->lock);
     pthread_mutex_destroy(&t->lock);
     mem_free(t);
 }
 
+static bool is_over(const struct login *l)
+{
+    return !login_lasts(l) || atomic_load(&l->terms.who->gone);
+}
+
 /* Makes room for another of the principal's: drops what is over and, among logins, the oldest. */
-static enum err_code make_room(struct logins *t, const struct login_terms *terms, struct err *e)
+static enum err_code make_room(struct logins *t, const struct login_terms *terms,
+                               char ret_gone[ID_SIZE], struct err *e)
 {
     lock_held(&t->lock);
     struct login *l, *tmp, *oldest = NULL;
     const int64_t most = terms->link ? t->max_links : t->max_logins;
     int64_t n = 0;
     HASH_ITER (hh, t->table, l, tmp) {
-        if (!login_lasts(l) || atomic_load(&l->terms.who->gone)) {
-            drop(t, l);
+        if (is_over(l)) {
+            (void)drop(t, l);
         } else if (l->terms.who == terms->who && l->terms.link == terms->link) {
             oldest = oldest ? oldest : l;
             n++;
@@ -130,11 +164,13 @@ static enum err_code make_room(struct logins *t, const struct login_terms *terms
     if (terms->link)
         return err_set(e, ERR_QUOTA, "there are already %lld links, the most allowed (max_links)",
                        (long long)most);
-    drop(t, oldest);
+    memcpy(ret_gone, oldest->terms.id, ID_SIZE);
+    (void)drop(t, oldest);
     return ERR_OK;
 }
 
-static struct login *make(const struct login_terms *terms, double seconds, char *ret_key)
+/* One that lasts so many seconds from now, with one reference. */
+static struct login *make(const struct login_terms *terms, double seconds)
 {
     struct login *l = mem_calloc(1, sizeof *l + terms->n_refs * sizeof *l->names);
     if (!l)
@@ -143,35 +179,97 @@ static struct login *make(const struct login_terms *terms, double seconds, char 
     l->terms.refs = (const char(*)[ID_SIZE])l->names;
     if (terms->n_refs)
         memcpy(l->names, terms->refs, terms->n_refs * sizeof *l->names);
-    id_make('v', l->terms.id);
-    l->terms.created_us = clock_date_us();
-    l->terms.expires_us = l->terms.created_us + (int64_t)(seconds * 1e6);
     l->until_ns = clock_ns() + (uint64_t)(seconds * 1e9);
-    atomic_store(&l->refs, 2); /* the table's and the caller's */
-    token_digits(ret_key, LOGIN_KEY_LEN);
-    token_hash(ret_key, LOGIN_KEY_LEN, l->hash);
+    atomic_store(&l->refs, 1);
     return l;
 }
 
-enum err_code logins_add(struct logins *t, const struct login_terms *terms, double seconds,
-                         char ret_key[LOGIN_KEY_LEN + 1], struct login **ret, struct err *e)
+static enum err_code enter(struct logins *t, struct login *l, struct err *e)
 {
-    struct login *l = make(terms, seconds, ret_key);
+    lock_held(&t->lock);
+    HASH_ADD(hh, t->table, hash, sizeof l->hash, l);
+    if (!l->hh.tbl)
+        return err_oom(e);
+    tell(t, l, false);
+    return ERR_OK;
+}
+
+enum err_code logins_add(struct logins *t, const struct login_terms *terms, double seconds,
+                         char ret_key[LOGIN_KEY_LEN + 1], struct login **ret,
+                         char ret_gone[ID_SIZE], struct err *e)
+{
+    *ret_gone = '\0';
+    if (t->writer && terms->link)
+        TRY(writer_check_space(t->writer, terms->who->name, OBSERVER_RECORD, e));
+    struct login *l = make(terms, seconds);
     if (!l)
         return err_oom(e);
+    id_make('v', l->terms.id);
+    l->terms.created_us = clock_date_us();
+    l->terms.expires_us = l->terms.created_us + (int64_t)(seconds * 1e6);
+    token_digits(ret_key, LOGIN_KEY_LEN);
+    token_hash(ret_key, LOGIN_KEY_LEN, l->hash);
     pthread_mutex_lock(&t->lock);
-    enum err_code code = make_room(t, terms, e);
-    if (code == ERR_OK) {
-        HASH_ADD(hh, t->table, hash, sizeof l->hash, l);
-        if (!l->hh.tbl)
-            code = err_oom(e);
+    enum err_code code = make_room(t, terms, ret_gone, e);
+    if (code == ERR_OK)
+        code = enter(t, l, e);
+    if (code == ERR_OK)
+        *ret = login_ref(l);
+    pthread_mutex_unlock(&t->lock);
+    if (code != ERR_OK)
+        login_unref(l);
+    return code;
+}
+
+/* --- links of another process --- */
+
+static void each_kept(void *table, const struct principal *who,
+                      void (*visit)(void *user, const struct kept_link *l), void *user)
+{
+    struct logins *t = table;
+    struct login *l, *tmp;
+    pthread_mutex_lock(&t->lock);
+    HASH_ITER (hh, t->table, l, tmp) {
+        if (l->terms.link && l->terms.who == who && login_lasts(l)) {
+            const struct kept_link k = kept_of(l);
+            visit(user, &k);
+        }
     }
     pthread_mutex_unlock(&t->lock);
-    if (code == ERR_OK)
-        *ret = l;
-    else
-        mem_free(l);
+}
+
+static enum err_code restore_kept(void *table, struct principal *who, const struct kept_link *k,
+                                  struct err *e)
+{
+    struct logins *t = table;
+    struct login_terms terms = {.who = who,
+                                .link = true,
+                                .whole = k->whole,
+                                .n_refs = k->n_refs,
+                                .refs = k->refs,
+                                .created_us = k->created_us,
+                                .expires_us = k->expires_us};
+    const int64_t left_us = k->expires_us - clock_date_us();
+    memcpy(terms.id, k->id, sizeof terms.id);
+    if (left_us <= 0)
+        return ERR_OK;
+    struct login *l = make(&terms, (double)left_us * 1e-6);
+    if (!l)
+        return err_oom(e);
+    memcpy(l->hash, k->hash, sizeof l->hash);
+    pthread_mutex_lock(&t->lock);
+    const enum err_code code = enter(t, l, e);
+    pthread_mutex_unlock(&t->lock);
+    if (code != ERR_OK)
+        login_unref(l);
     return code;
+}
+
+const struct kept_links *logins_keep(struct logins *t, struct journal_writer *writer)
+{
+    t->writer = writer;
+    t->kept = (struct kept_links){t, each_kept, restore_kept};
+    return &t->kept;
 }
 
 struct login *logins_find(struct logins *t, const char *key, size_t n)
@@ -191,11 +289,27 @@ struct login *logins_find(struct logins *t, const char *key, size_t n)
     return l;
 }
 
-void logins_end(struct logins *t, struct login *l)
+bool logins_end(struct logins *t, struct login *l)
 {
     pthread_mutex_lock(&t->lock);
-    drop(t, l);
+    const bool was = drop(t, l);
     pthread_mutex_unlock(&t->lock);
+    return was;
+}
+
+size_t logins_end_all(struct logins *t, const struct principal *who)
+{
+    struct login *l, *tmp;
+    size_t n = 0;
+    pthread_mutex_lock(&t->lock);
+    HASH_ITER (hh, t->table, l, tmp) {
+        if (!l->terms.link && l->terms.who == who) {
+            n += login_lasts(l);
+            (void)drop(t, l);
+        }
+    }
+    pthread_mutex_unlock(&t->lock);
+    return n;
 }
 
 enum err_code logins_end_link(struct logins *t, const struct principal *who, const char *id,
@@ -207,7 +321,7 @@ enum err_code logins_end_link(struct logins *t, const struct principal *who, con
     HASH_ITER (hh, t->table, l, tmp) {
         if (l->terms.link && l->terms.who == who && !strcmp(l->terms.id, id)) {
             found = login_lasts(l);
-            drop(t, l);
+            (void)drop(t, l);
         }
     }
     pthread_mutex_unlock(&t->lock);
@@ -226,13 +340,24 @@ void logins_each_link(struct logins *t, const struct principal *who,
     pthread_mutex_unlock(&t->lock);
 }
 
+void logins_sweep(struct logins *t)
+{
+    struct login *l, *tmp;
+    pthread_mutex_lock(&t->lock);
+    HASH_ITER (hh, t->table, l, tmp) {
+        if (is_over(l))
+            (void)drop(t, l);
+    }
+    pthread_mutex_unlock(&t->lock);
+}
+
 void logins_count(struct logins *t, int64_t *ret_logins, int64_t *ret_links)
 {
     struct login *l, *tmp;
     *ret_logins = *ret_links = 0;
     pthread_mutex_lock(&t->lock);
     HASH_ITER (hh, t->table, l, tmp) {
-        if (login_lasts(l) && !atomic_load(&l->terms.who->gone))
+        if (!is_over(l))
             ++*(l->terms.link ? ret_links : ret_logins);
     }
     pthread_mutex_unlock(&t->lock);

@@ -3,6 +3,7 @@
  * with plain reads. SameSite=Strict alone would not do: for it all ports of a host are one site. */
 #include "server/login/visitor.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -10,6 +11,8 @@
 #include "server/store/auth.h"
 
 #define HTTPS "https://"
+/* What the name of a cookie of ours consists of. */
+#define COOKIE_NAME "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
 
 /* A proxy may add TLS, but nothing takes it away. */
 static bool is_same(struct request *req, const char *origin)
@@ -34,18 +37,30 @@ enum err_code visitor_same_origin(struct request *req, bool needs_sign, struct e
                           "Sec-Fetch-Site nor Origin says so");
 }
 
-struct login *visitor_login(struct request *req)
+/* The next login that a cookie is of, whose name begins like this process's. The caller gets a
+ * reference. */
+static struct login *next_login(struct request *req, const char **at, size_t n_same,
+                                const char **ret_key)
 {
     struct logins *t = req->server->logins;
-    const char *at = http_header(req, "Cookie"), *key;
     struct login *l = NULL;
     size_t n;
-    if (!at || http_header(req, "Authorization"))
-        return NULL;
-    for (key = cookie_next(&at, logins_cookie(t), &n); key && !l;
-         key = cookie_next(&at, logins_cookie(t), &n))
-        l = logins_find(t, key, n);
+    do {
+        *ret_key = cookie_next_like(at, logins_cookie(t), n_same, &n);
+        l = *ret_key ? logins_find(t, *ret_key, n) : NULL;
+    } while (*ret_key && !l);
     return l;
+}
+
+/* A link that outlives the process has been given to browsers under the name of another. */
+struct login *visitor_login(struct request *req)
+{
+    const char *const header = http_header(req, "Cookie"), *at = header, *key;
+    if (!header || http_header(req, "Authorization"))
+        return NULL;
+    struct login *l = next_login(req, &at, strlen(logins_cookie(req->server->logins)), &key);
+    at = header;
+    return l ? l : next_login(req, &at, LOGIN_COOKIE_SAME, &key);
 }
 
 static bool changes_nothing(const struct request *req)
@@ -69,7 +84,7 @@ enum err_code visitor_identify(struct request *req, struct err *e)
         const enum err_code code = enter(req, login_terms(l), e);
         over = code == ERR_UNAUTHORIZED;
         if (over) /* its token may come back, the login does not */
-            logins_end(req->server->logins, l);
+            (void)logins_end(req->server->logins, l);
         if (code == ERR_OK)
             req->login = l; /* front.c gives it back */
         else
@@ -101,14 +116,33 @@ enum err_code visitor_may(const struct request *req, struct err *e)
     return ERR_OK;
 }
 
-void visitor_set_cookie(struct request *req, const char *key, int64_t seconds)
+static void set_cookie(struct request *req, const char *name, const char *key, int64_t seconds)
 {
     /* the daemon may be behind a proxy that adds TLS, but browsers tell */
     const char *origin = http_header(req, "Origin");
     const bool encrypted =
         http_is_encrypted(req) || (origin && !strncasecmp(origin, HTTPS, sizeof HTTPS - 1));
     char cookie[COOKIE_MAX];
-    cookie_set(logins_cookie(req->server->logins), key ? key : "", key ? seconds : 0, encrypted,
-               cookie);
+    cookie_set(name, key ? key : "", key ? seconds : 0, encrypted, cookie);
     http_add_header(req, "Set-Cookie", cookie);
+}
+
+void visitor_set_cookie(struct request *req, const char *key, int64_t seconds)
+{
+    set_cookie(req, logins_cookie(req->server->logins), key, seconds);
+}
+
+void visitor_forget(struct request *req)
+{
+    const char *own = logins_cookie(req->server->logins), *at = http_header(req, "Cookie"), *key;
+    const size_t n = strlen(own);
+    char name[LOGIN_COOKIE];
+    visitor_set_cookie(req, NULL, 0);
+    for (struct login *l = at ? next_login(req, &at, LOGIN_COOKIE_SAME, &key) : NULL; l;
+         l = next_login(req, &at, LOGIN_COOKIE_SAME, &key)) {
+        snprintf(name, sizeof name, "%.*s", (int)n, key - n - 1);
+        if (strcmp(name, own) != 0 && strspn(name, COOKIE_NAME) == n) /* it goes into a header */
+            set_cookie(req, name, NULL, 0);
+        login_unref(l);
+    }
 }

@@ -24,7 +24,9 @@ enum err_code visitor_may(const struct request *req, struct err *e) must_check;
 /* ERR_FORBIDDEN if a browser says that the request is another site's, or, of one that needs a sign
  * of its origin, nothing about it. */
 enum err_code visitor_same_origin(struct request *req, bool needs_sign, struct err *e) must_check;
-/* Has the browser keep the login, or (key NULL) forget it. */
+/* Has the browser keep the login, or (key NULL) forget it. visitor_forget: and the cookies of links
+ * that it has from an earlier process. */
 void visitor_set_cookie(struct request *req, const char *key, int64_t seconds);
+void visitor_forget(struct request *req);
 
 #endif

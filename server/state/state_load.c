@@ -373,6 +373,24 @@ static enum err_code restore_settings(struct loader *l, struct principal *p, str
     return ERR_OK;
 }
 
+static enum err_code restore_month(struct loader *l, struct principal *p, struct json v)
+{
+    struct account_month m;
+    if (!json_present(v))
+        return ERR_OK;
+    TRY(kept_read_month(v, &m, l->e));
+    account_restore_month(p->account, &m);
+    return ERR_OK;
+}
+
+static enum err_code restore_link(struct loader *l, struct principal *p, struct json v)
+{
+    const struct kept_links *links = l->server->links;
+    struct kept_link link;
+    TRY(kept_read_link(v, &link, l->e));
+    return links ? links->restore(links->table, p, &link, l->e) : ERR_OK;
+}
+
 static enum err_code restore_principal(struct loader *l, struct json v)
 {
     struct json x;
@@ -403,6 +421,9 @@ static enum err_code restore_principal(struct loader *l, struct json v)
         TRY(each(l, p, x, "functions", restore_function));
     }
     TRY(restore_settings(l, p, json_member(v, "settings")));
+    TRY(restore_month(l, p, json_member(v, "month")));
+    if (json_present(json_member(v, "links")))
+        TRY(each(l, p, v, "links", restore_link));
     recover_limit(l->server->auth, p);
     return ERR_OK;
 }

@@ -30,7 +30,8 @@ struct entry {
 struct owner {
     const struct principal *principal;
     struct setting_changes changes;
-    struct strb sessions, functions; /* JSON lists */
+    struct account_month month;
+    struct strb sessions, functions, links; /* JSON lists */
     struct entry *entries;
     size_t n_entries;
 };
@@ -81,6 +82,20 @@ static void put_functions(struct owner *o)
     json_close_list(&w);
 }
 
+static void put_link(void *user, const struct kept_link *l)
+{
+    kept_put_link(user, l);
+}
+
+static void put_links(const struct kept_links *links, struct owner *o)
+{
+    struct json_writer w = JSON_WRITER(&o->links);
+    json_open_list(&w);
+    if (links)
+        links->each(links->table, o->principal, put_link, &w);
+    json_close_list(&w);
+}
+
 static enum err_code add_handles(struct saver *v, struct owner *o,
                                  const struct handle_image *images, size_t n, struct err *e)
 {
@@ -119,6 +134,7 @@ static void visit(void *user, struct principal *p)
     v->owners = more;
     struct owner *o = &more[v->n_owners++];
     *o = (struct owner){.principal = p, .changes = p->changes}; /* auth_each holds their lock */
+    account_month(p->account, &o->month);
     v->code = handles_images(p->handles, &images, &n, v->e);
     if (v->code == ERR_OK)
         v->code = add_handles(v, o, images, n, v->e);
@@ -127,7 +143,8 @@ static void visit(void *user, struct principal *p)
     mem_free(images);
     put_sessions(o);
     put_functions(o);
-    if (v->code == ERR_OK && (o->sessions.failed || o->functions.failed))
+    put_links(v->server->links, o);
+    if (v->code == ERR_OK && (o->sessions.failed || o->functions.failed || o->links.failed))
         v->code = err_oom(v->e);
 }
 
@@ -178,10 +195,18 @@ static void put_owner(struct saver *v, struct json_writer *w, const struct owner
         json_put_key(w, "settings");
         kept_put_settings(w, &o->changes);
     }
+    if (o->month.device_ns) {
+        json_put_key(w, "month");
+        kept_put_month(w, &o->month);
+    }
     json_put_key(w, "sessions");
     json_put_raw(w, o->sessions.data, o->sessions.len);
     json_put_key(w, "functions");
     json_put_raw(w, o->functions.data, o->functions.len);
+    if (o->links.len > strlen("[]")) {
+        json_put_key(w, "links");
+        json_put_raw(w, o->links.data, o->links.len);
+    }
     json_put_key(w, "arrays");
     json_open_list(w);
     for (size_t i = 0; i < o->n_entries; i++) {
@@ -242,6 +267,7 @@ static void release(struct saver *v)
     for (size_t i = 0; i < v->n_owners; i++) {
         strb_free(&v->owners[i].sessions);
         strb_free(&v->owners[i].functions);
+        strb_free(&v->owners[i].links);
         mem_free(v->owners[i].entries);
     }
     mem_free(v->owners);

@@ -170,12 +170,12 @@ static int hex(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-static bool parse_hash(struct ini_part v, uint8_t ret[TOKEN_HASH_SIZE])
+bool token_hash_parse(const char *text, size_t n, uint8_t ret[TOKEN_HASH_SIZE])
 {
-    if (v.n != 2 * TOKEN_HASH_SIZE)
+    if (n != 2 * TOKEN_HASH_SIZE)
         return false;
     for (size_t i = 0; i < TOKEN_HASH_SIZE; i++) {
-        int hi = hex(v.at[2 * i]), lo = hex(v.at[2 * i + 1]);
+        int hi = hex(text[2 * i]), lo = hex(text[2 * i + 1]);
         if (hi < 0 || lo < 0)
             return false;
         ret[i] = (uint8_t)(hi << 4 | lo);
@@ -241,7 +241,7 @@ static enum err_code add_user(struct parse *p, struct ini_part name, struct err 
 static enum err_code add_token(struct parse *p, struct ini_part value, struct err *e)
 {
     struct token t = {.user = p->a.n_users - 1};
-    if (!parse_hash(value, t.hash))
+    if (!token_hash_parse(value.at, value.n, t.hash))
         return err_set(e, ERR_BAD_FIELD,
                        "a token must be given by its SHA-256, as %d lower-case hexadecimal digits: "
                        "see 'arrayd token add'",

@@ -51,6 +51,14 @@ static struct principal *find(struct auth *a, const char *name)
     return p;
 }
 
+/* An account_worked_fn. Of a principal that is gone work may still end. */
+static void tell_month(void *user, const struct account_month *m)
+{
+    const struct principal *p = user;
+    if (!atomic_load(&p->gone))
+        p->observer.to->month(p->observer.to->user, p->name, m);
+}
+
 static struct principal *principal_new(const struct auth *a, const struct user *u)
 {
     struct principal *p = mem_calloc(1, sizeof *p);
@@ -65,11 +73,15 @@ static struct principal *principal_new(const struct auth *a, const struct user *
         return NULL;
     }
     memcpy(p->name, u->name, sizeof p->name);
+    p->observer = (struct observer_of){a->limits.observer, p->name};
+    if (a->limits.observer)
+        account_observe(p->account, tell_month, p);
     return p;
 }
 
 static void principal_free(struct principal *p)
 {
+    account_observe(p->account, NULL, NULL);
     sessions_free(p->sessions);
     handles_free(p->handles);
     functions_free(p->functions);
@@ -128,12 +140,11 @@ static enum err_code open_tables(struct auth *a, struct principal *p, struct err
     struct handles *handles = handles_new(a->limits.max_arrays);
     struct functions *functions = functions_new(a->limits.max_functions);
     struct sessions *sessions = NULL;
-    const struct observer_of observer = {a->limits.observer, p->name};
     enum err_code code = handles && functions ? ERR_OK : err_oom(e);
     if (code == ERR_OK) {
-        handles_observe(handles, &observer);
+        handles_observe(handles, &p->observer);
         handles_limit_labels(handles, a->limits.attrs_memory);
-        functions_observe(functions, &observer);
+        functions_observe(functions, &p->observer);
         code = sessions_new(a->engine, &a->limits, handles, p->account, &p->weight, &sessions, e);
     }
     if (code != ERR_OK) {
@@ -173,6 +184,8 @@ static void close_principal(struct auth *a, struct principal *p)
         sessions_close(p->sessions);
         functions_clear(p->functions);
         tell_changes(a, p, true);
+        if (a->limits.observer)
+            a->limits.observer->month(a->limits.observer->user, p->name, NULL);
     }
     pthread_mutex_unlock(&a->opening);
 }

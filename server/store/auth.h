@@ -38,6 +38,7 @@ struct principal {
     _Atomic bool open;       /* the tables exist */
     uint64_t number;         /* order of creation */
     double worked;           /* for struct http_user */
+    struct observer_of observer;
     /* private to auth.c */
     struct user file; /* as the accounts file has it; under the table's lock, as the */
     struct setting_changes changes; /* next two */
@@ -104,6 +105,9 @@ enum err_code auth_open(struct auth *a, const char *name, struct principal **ret
 
 /* accounts_check_left, with these accounts. */
 enum err_code auth_check_left(struct auth *a, const char *name, struct err *e) must_check;
+
+/* The observer is told of all device time so far, before nothing is told any more. */
+void auth_tell_months(struct auth *a);
 
 /* The principal's quotas (0: unlimited) and its current use. */
 void auth_quotas(struct auth *a, struct principal *p, struct quotas *ret_may,

@@ -85,3 +85,14 @@ int64_t auth_arrays(struct auth *a)
     auth_each(a, add_arrays, &n);
     return n;
 }
+
+static void tell_rest_of_month(void *user, struct principal *p)
+{
+    (void)user;
+    account_tell(p->account);
+}
+
+void auth_tell_months(struct auth *a)
+{
+    auth_each(a, tell_rest_of_month, NULL);
+}

@@ -87,6 +87,7 @@ struct observer_of handles_observer(const struct handles *t);
 void handles_set_max(struct handles *t, uint32_t max_handles); /* existing handles stay */
 /* Most bytes of all handles' labels together; 0: any number. Before it is used. */
 void handles_limit_labels(struct handles *t, int64_t most);
+int64_t handles_labels(struct handles *t, int64_t *ret_most); /* their bytes now */
 int64_t handles_count(struct handles *t);
 
 /* The handles of session `session` (copied). NULL without memory. */

@@ -57,6 +57,15 @@ void handles_limit_labels(struct handles *t, int64_t most)
     t->most_labels = most;
 }
 
+int64_t handles_labels(struct handles *t, int64_t *ret_most)
+{
+    pthread_mutex_lock(&t->lock);
+    const int64_t n = t->labels;
+    pthread_mutex_unlock(&t->lock);
+    *ret_most = t->most_labels;
+    return n;
+}
+
 void handle_image_clear(struct handle_image *x)
 {
     array_unref(x->array);

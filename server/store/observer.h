@@ -12,6 +12,7 @@
 
 #include "compute/base/err.h"
 
+struct account_month;
 struct definition;
 struct handle_image;
 struct lease_image;
@@ -34,6 +35,8 @@ struct observer {
     void (*share)(void *user, const struct share_image *s, bool gone);
     /* NULL: nothing of it is changed any more. */
     void (*settings)(void *user, const char *principal, const struct setting_changes *c);
+    /* The principal's device time; NULL: the principal is gone. */
+    void (*month)(void *user, const char *principal, const struct account_month *m);
     void (*lease)(void *user, const struct lease_image *l, bool gone);
 };
 

@@ -483,3 +483,16 @@ void sched_count(struct sched *s, const _Atomic uint32_t *weight, struct sched_c
         }
     pthread_mutex_unlock(&s->lock);
 }
+
+double sched_share(struct sched *s, const _Atomic uint32_t *weight, int device)
+{
+    const double own = atomic_load(weight);
+    double all = own;
+    pthread_mutex_lock(&s->lock);
+    const uint64_t now_ns = s->config.clock_ns();
+    for (const struct flow *f = s->devices[device].flows; f; f = f->next)
+        if (f->user != weight && (is_recent(f, now_ns) || is_active(s, f, now_ns)))
+            all += f->weight;
+    pthread_mutex_unlock(&s->lock);
+    return own / all;
+}

@@ -75,6 +75,10 @@ bool sched_held(struct sched *s, const struct sched_turn *t);
 /* Stops waiting or holding: come() is not called from here on. Does nothing if it never asked. */
 void sched_leave(struct sched *s, struct sched_turn *t);
 
+/* The part of the device's time that the user whose weight this is would get of it now: its own
+ * weight among those of all users who had work there in the last fifth of a second. */
+double sched_share(struct sched *s, const _Atomic uint32_t *weight, int device);
+
 struct sched_counts {
     int64_t waiting;        /* turns that wait now */
     uint64_t turns, waited; /* turns given, and those of them that had to wait */

@@ -8,6 +8,7 @@ import pytest
 
 from conftest import until
 from test_admin import actions, everybodys, house, lines_of  # noqa: F401 (house: a fixture)
+from test_login import SAME, log_in
 
 
 def test_the_audit_is_bounded(daemon_with):
@@ -178,3 +179,66 @@ def test_what_is_no_audit_log(daemon_with, tmp_path):
         with pytest.raises(RuntimeError, match=why):
             daemon_with("--audit-log", wrong, "--no-keeper")
     assert path.read_text() == "root:x:0" and (tmp_path / "data").read_text() == '{"name": "a"}'
+
+
+def entries_of(c, *actions):
+    return [x for x in everybodys(c, "audit") if x["action"] in actions]
+
+
+def test_logins_and_links(house, accounts, tmp_path):
+    """Who made, opened and ended them, by their ids, and what was refused; never a key."""
+    path = tmp_path / "audit"
+    d, ann, bob, _ = house("--audit-log", path, "--max-logins", 2, "--max-links", 1)
+    stranger, secrets = d.client(), []
+
+    def said():
+        return [(x["who"], x["action"], x["target"].split(" ")[0], x["result"]) for x in
+                entries_of(ann, "login", "logout", "end_login", "make_link", "open_link", "end_link")]
+
+    for _ in range(3):
+        secrets.append(log_in(stranger, accounts.token["bob"]).split("=")[1])
+    logins = [x["target"].split(" ")[0] for x in entries_of(ann, "login")]
+    assert len(set(logins)) == 3 and all(re.fullmatch(r"bob/v-\w{22}", x) for x in logins)
+    assert re.fullmatch(r"bob/\S+ until \d{4}-\S+Z", entries_of(ann, "login")[0]["target"])
+    assert said() == [("bob", "login", logins[0], "ok"), ("bob", "login", logins[1], "ok"),
+                      ("bob", "end_login", logins[0][4:] + ",", "ok"), ("bob", "login", logins[2], "ok")]
+    seen = len(said())
+    name = log_in(stranger, accounts.token["ann"]).split("=")[0]
+    out = d.client(always={"Cookie": f"{name}={secrets[2]}", **SAME})
+    out.expect(204, out.post("/v1/logout"))
+    out.expect(204, out.post("/v1/logout"))  # it is over: nothing ends
+    assert [x[:2] for x in said()[seen:]] == [("ann", "login"), ("bob", "logout")] and said()[-1][2] == logins[2][4:]
+
+    seen = len(said())
+    link = bob.expect(201, bob.post("/v1/links", {"expires_s": 60})).json()
+    key = link["url"].split("=")[1]
+    secrets.append(key)
+    log_in(stranger, key, "link")
+    bob.fails(429, "quota_exceeded", bob.post("/v1/links", {"expires_s": 60}))
+    bob.fails(404, "not_found", bob.delete(f"/v1/links/{key}"))  # a mistake that must not tell it
+    bob.expect(204, bob.delete(f"/v1/links/{link['id']}"))
+    stranger.fails(401, "unauthorized", stranger.post("/v1/login", {"link": key}, headers=SAME))
+    mine = f"bob/{link['id']}"
+    assert said()[seen:] == [("bob", "make_link", mine, "ok"), (None, "open_link", mine, "ok"), ("bob", "make_link", "", "quota_exceeded"),
+                             ("bob", "end_link", "bob/", "not_found"), ("bob", "end_link", mine, "ok"), (None, "open_link", "", "unauthorized")]
+    stranger = d.client()
+    stranger.fails(403, "forbidden", stranger.post("/v1/login", {"token": accounts.token["bob"]}, headers={"Sec-Fetch-Site": "cross-site"}))
+    assert said()[-1] == (None, "login", "", "forbidden")
+    d.stop()
+    text = path.read_text() + d.log()
+    assert not [s for s in (*secrets, *accounts.token.values()) if s in text] and "make_link" in text
+
+
+def test_nobody_fills_the_audit_with_logins(house, accounts, tmp_path):
+    """A user's own are bounded; what is beyond is one entry at the end, and others' stay."""
+    d, ann, bob, eve = house("--audit-log", tmp_path / "audit", "--max-logins", 10)
+    ann.delete("/v1/admin/arrays/x")
+    stranger = d.client()
+    for _ in range(90):
+        log_in(stranger, accounts.token["bob"])
+    eve.expect(201, eve.post("/v1/links", {"expires_s": 60}))
+    found = everybodys(ann, "audit")
+    assert [x["who"] for x in found] == ["ann"] + ["bob"] * 20 + ["eve"]
+    d.stop()
+    rest = [x for x in lines_of(tmp_path / "audit") if x["action"] == "logins_and_links"]
+    assert [(x["who"], x["count"]) for x in rest] == [("bob", 90 + 80 - 20)]  # made, and ended for newer ones

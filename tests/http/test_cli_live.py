@@ -209,6 +209,7 @@ def test_top_as_data(run, api):
         assert 0 < session["device"] <= t["principals"][0]["device"] * 1.5
         # asked for one after the other, while the job goes on
         assert 0 < session["device_s"] <= t["you"]["device_s"] + t["interval_s"] and t["you"]["device_s"] > 0
+        assert t["you"]["month_s"] > 0 and t["principals"][0]["month_s"] > 0
         (shown,) = [x for x in t["jobs"] if x["id"] == job]
         assert shown["state"] == "running" and shown["session"] == s and shown["device_s"] > 0
         assert t["metrics"]["requests_s"] > 0 and t["principals"][0]["name"] == "local"
@@ -216,6 +217,7 @@ def test_top_as_data(run, api):
     mine.expect(200, mine.delete(f"/v1/jobs/{job}"))
     text = ok(run("top", "--once", "--delay", "0.1", "--sort", "name")).out
     assert re.search(r"^busy +s-\w+ +1 +\S+ \w+ +1\.0 GiB +\d", text, re.M) and re.search(rf"^{job} +busy +cancelled ", text, re.M)
+    assert re.search(r"^USER .* DEVICE s +MONTH s ", text, re.M) and re.search(r"\bthis month [\d.]+ s", text)
     assert re.search(r"^device 0: (CPU|NVIDIA).* of [\d.]+ GiB$", text, re.M) and "not shown" not in text
     mine.expect(204, mine.delete(f"/v1/jobs/{job}"))
     mine.close()

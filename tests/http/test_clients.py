@@ -31,6 +31,8 @@ logOut          -                   -                      -
 createLink      -                   -                      -
 listLinks       -                   -                      -
 deleteLink      -                   -                      -
+endLogins       -                   -                      -
+endOthersLogins -                   -                      -
 createSession   session             arrayd_session_create  createSession
 listSessions    sessions            -                      sessions
 getSession      -                   -                      -

@@ -283,7 +283,7 @@ def test_members_are_case_sensitive(api):
 
 ALLOWED = {
     "/healthz": {"GET"}, "/readyz": {"GET"}, "/metrics": {"GET"}, "/openapi.json": {"GET"},
-    "/": {"GET"}, "/page/main.js": {"GET"}, "/v1/info": {"GET"}, "/v1/login": {"GET", "POST"}, "/v1/logout": {"POST"}, "/v1/links": {"GET", "POST"}, "/v1/links/v": {"DELETE"},
+    "/": {"GET"}, "/page/main.js": {"GET"}, "/v1/info": {"GET"}, "/v1/login": {"GET", "POST"}, "/v1/logout": {"POST"}, "/v1/logins": {"DELETE"}, "/v1/links": {"GET", "POST"}, "/v1/links/v": {"DELETE"},
     "/v1/sessions": {"GET", "POST"}, "/v1/sessions/s": {"GET", "DELETE"},
     "/v1/programs": {"POST"}, "/v1/jobs": {"GET"}, "/v1/jobs/j": {"GET", "DELETE"},
     "/v1/jobs/j/events": {"GET"}, "/v1/jobs/j/resume": {"POST"},
@@ -297,7 +297,7 @@ ALLOWED = {
     "/v1/arrays/u/data": {"GET", "PUT"}, "/v1/arrays/u/summary": {"GET"},
     "/v1/admin/sessions": {"GET"}, "/v1/admin/sessions/s": {"DELETE"}, "/v1/admin/jobs": {"GET"}, "/v1/admin/jobs/j": {"DELETE"},
     "/v1/admin/arrays": {"GET"}, "/v1/admin/arrays/a": {"DELETE"}, "/v1/admin/principals": {"GET"},
-    "/v1/admin/principals/p": {"PATCH", "DELETE"}, "/v1/admin/audit": {"GET"}, "/v1/evaluate": {"POST"}, "/v1/explain": {"POST"}}
+    "/v1/admin/principals/p": {"PATCH", "DELETE"}, "/v1/admin/principals/p/logins": {"DELETE"}, "/v1/admin/audit": {"GET"}, "/v1/evaluate": {"POST"}, "/v1/explain": {"POST"}}
 
 
 @pytest.mark.parametrize("path", ALLOWED)

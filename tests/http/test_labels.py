@@ -185,6 +185,14 @@ def test_hostile_text_comes_back_as_it_is(api):
         assert said(make_view(api, f"u{k}", index=":, None"))["dims"] == [text, None]
 
 
+def in_use(c):
+    """As its owner sees it, which is what operators see and what the metrics say."""
+    used = c.info()["principal"]["quotas"]["attrs_memory"]
+    assert c.get("/v1/admin/principals").json()["principals"][0]["quotas"]["attrs_memory"] == used
+    assert f'arrayd_principal_attrs_bytes{{principal="local"}} {used["used"]}\n' in c.get("/metrics").body.decode()
+    return used
+
+
 def test_bounds(daemon_with):
     c = daemon_with("--max-attrs", 400, "--attrs-memory", 1000).client()
     limits = c.info()["limits"]
@@ -196,6 +204,7 @@ def test_bounds(daemon_with):
     c.fails(422, "too_large", c.post("/v1/arrays", {"shape": [2], "attrs": {"a": "b" * 400}}))
     reply = c.patch("/v1/arrays/u", {"attrs": {"c": "d" * 50}})
     assert reply.json()["pointer"] == "/attrs"
+    assert in_use(c) == {"limit": 1000, "used": size(c.meta("u"))}
     # all arrays together; copies and views count, what is deleted or replaced does not
     c.expect(201, c.post("/v1/arrays/u/copy", {"name": "v"}))
     for more in (lambda: c.post("/v1/arrays/u/copy"), lambda: c.post("/v1/arrays/u/views", {}), lambda: c.post("/v1/arrays", {"shape": [2], "attrs": {"a": "b" * 300}})):
@@ -213,6 +222,7 @@ def test_bounds(daemon_with):
     c.fails(429, "quota_exceeded", c.patch("/v1/arrays/w", {"attrs": {"a": "b" * 120}}))
     c.expect(204, c.delete(f"/v1/sessions/{s}"))
     patched(c, "w", attrs={"a": "b" * 120})
+    assert in_use(c)["used"] == sum(size(c.meta(a["id"])) for a in c.list_all("/v1/arrays", "arrays"))
     # a program goes on where there is no room for what is said of its snapshots
     c = daemon_with("--attrs-memory", 100).client()
     c.create(name="u", shape=[2], attrs={"a": "b" * 60})

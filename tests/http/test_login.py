@@ -44,6 +44,11 @@ def watched(daemon, job, cookie):
     return t, seen
 
 
+def long_job(c):
+    c.expect(201, c.post("/v1/arrays", {"name": "u", "shape": [4]}))
+    return c.expect(202, c.post("/v1/programs", {"body": ["u += 1"], "steps": 10**12})).json()["id"]
+
+
 @pytest.fixture
 def house(daemon_with, accounts):
     accounts.add("ann", role="operator")
@@ -432,3 +437,47 @@ def test_the_limits_are_told(house, accounts):
     assert (limits["login_lifetime"], limits["max_logins"], limits["max_links"], limits["max_link_lifetime"], limits["max_link_refs"]) == (
         43200, 50, 100, 2592000, 64)
     c.close()
+
+
+def test_all_of_ones_own_end_at_once(house, accounts, stranger):
+    """By one of them, or by a token; those of others stay, as do links and tokens."""
+    ends = {name: [browser(house, log_in(stranger, accounts.token[name])) for _ in range(3)] for name in ("ann", "bob")}
+    bob = accounts.client(house, "bob")
+    link = bob.expect(201, bob.post("/v1/links", {"expires_s": 60})).json()
+    visitor = browser(house, log_in(stranger, link["url"].split("=")[1], "link"))
+    for c in ends["bob"]:
+        c.expect(200, c.get("/v1/info"))
+    t, seen = watched(house, long_job(ends["bob"][1]), ends["bob"][1].always["Cookie"])
+    visitor.fails(403, "forbidden", visitor.delete("/v1/logins"))
+    ends["bob"][0].fails(400, "bad_query", ends["bob"][0].delete("/v1/logins?all=1"))
+    r = ends["bob"][0].expect(200, ends["bob"][0].delete("/v1/logins"))
+    assert r.json() == {"ended": 3} and "Max-Age=0" in r.headers["Set-Cookie"]
+    t.join(20)
+    assert not t.is_alive() and seen
+    for c in ends["bob"]:
+        c.fails(401, "unauthorized", c.get("/v1/info"))
+    visitor.expect(200, visitor.get("/v1/info"))
+    ends["ann"][0].expect(200, ends["ann"][0].get("/v1/info"))
+    r = bob.expect(200, bob.delete("/v1/logins"))
+    assert r.json() == {"ended": 0} and "Set-Cookie" not in r.headers
+    log_in(stranger, accounts.token["bob"])
+    assert bob.delete("/v1/logins").json() == {"ended": 1}
+    bob.get("/v1/arrays")
+    for c in (*ends["ann"], *ends["bob"], bob, visitor):
+        c.close()
+
+
+def test_an_operator_ends_all_of_a_users(house, accounts, stranger):
+    ann = accounts.client(house, "ann")
+    bob, mine = (browser(house, log_in(stranger, accounts.token[name])) for name in ("bob", "ann"))
+    bob.fails(403, "forbidden", bob.delete("/v1/admin/principals/ann/logins"))
+    ann.fails(404, "not_found", ann.delete("/v1/admin/principals/nobody/logins"))
+    assert ann.expect(200, ann.delete("/v1/admin/principals/bob/logins")).json() == {"ended": 1}
+    bob.fails(401, "unauthorized", bob.get("/v1/info"))
+    mine.expect(200, mine.get("/v1/info"))
+    said = [(x["who"], x["target"]) for x in ann.get("/v1/admin/audit").json()["entries"] if x["action"] == "end_logins"]
+    assert said == [("ann", "bob: 1")]
+    assert mine.expect(200, mine.delete("/v1/admin/principals/ann/logins")).json() == {"ended": 1}
+    mine.fails(401, "unauthorized", mine.get("/v1/info"))
+    for c in (ann, bob, mine):
+        c.close()

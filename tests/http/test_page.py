@@ -5,7 +5,7 @@ from browser import Browser
 
 pytestmark = [pytest.mark.in_turn, pytest.mark.release_only,  # it is the page that is tested here
               pytest.mark.skipif(bool(Browser.missing()), reason=str(Browser.missing()))]
-VIEWS = {"node": "Running for", "arrays": "Search by name", "jobs": "Search by id", "eval": "Keep it as", "sessions": "Quotas", "admin": "Who did what"}
+VIEWS = {"node": "Running for", "arrays": "Search by name", "jobs": "Search by id", "eval": "Keep it as", "sessions": "Your account", "admin": "Who did what"}
 MOST_BYTES = 150_000
 MOST_MS = 300
 
@@ -28,7 +28,7 @@ def test_the_frame(visit, daemon_with):
         assert p.text("nav a[aria-current]") == p.run(f"document.querySelector('nav a[href=\"#{name}\"]').innerText")
         assert p.run("document.querySelectorAll('h1').length") == 1
     p.run("history.back()")
-    p.says("Quotas")
+    p.says("Device time in")
 
 
 @pytest.mark.parametrize("place", ["array/%", "constructor", "__proto__/x", "hasOwnProperty", "node/%E0%A4%A"])

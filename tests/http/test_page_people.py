@@ -65,6 +65,25 @@ def test_logging_in_and_out(house, visit, accounts):
     assert "secret_of_ann" not in p.text("body")
 
 
+def test_logging_out_everywhere(house, enter, accounts):
+    """One's own logins, and for an operator a user's."""
+    d, *_ = house
+    here, there, olga = enter(d, "ann", "#sessions"), enter(d, "ann", "#jobs"), enter(d, "olga", "#admin")
+    for p in (here, there):
+        p.refused += ("/v1/",)
+    here.button("Log out everywhere")
+    here.says("this one included", "dialog")
+    here.button("Log out", "dialog")
+    here.says("This daemon has accounts")
+    there.says("no longer logged in")
+    there = enter(d, "bob", "#jobs")
+    there.refused += ("/v1/",)
+    olga.wait("[...document.querySelectorAll('tbody tr')].some(r => r.innerText.includes('bob') && (r.dataset.row = '1'))")
+    olga.button("End logins", "[data-row]")
+    olga.button("End logins", "dialog")
+    there.says("no longer logged in")
+
+
 def test_a_login_that_ends(house, enter):
     d, _, _, olga = house
     p = enter(d, "ann", "#jobs")
@@ -299,6 +318,10 @@ def test_an_operators_hands(house, enter):
                ".forEach(e => delete e.dataset.row), r.dataset.row = '1', true))")
         return "[data-row]"
 
+    headings = p.texts("thead th")
+    column = next(i for i, text in enumerate(headings) if "This month" in text)
+    took = lambda name: p.run(f"document.querySelector({json.dumps(row(name))}).cells[{column}].innerText")
+    until(lambda: took("ann") != took("bob"))  # ann has a job
     p.button("Quotas", row("ann"))
     p.fill("dialog input[name=weight]", "7")
     p.fill("dialog input[name=device_memory]", "2 GiB")

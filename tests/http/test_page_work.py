@@ -159,6 +159,8 @@ def test_a_program(visit, daemon_with):
     p.button("Explain")
     p.says("Before it starts")
     p.says("1\u202f000 steps")
+    p.says("it holds 64.0 KiB until it ends")
+    p.says("Expected, not promised")
     assert len(p.texts(".kernel")) == 1
     p.fill(".tools label:nth-child(1) input", "200")
     p.fill(".tools label:nth-child(2) input", "total = sum(u)")
@@ -166,6 +168,8 @@ def test_a_program(visit, daemon_with):
     p.button("Start")
     p.wait("location.hash.startsWith('#job/')")
     p.says("total 4096")
+    p.says("Memory moved")
+    p.says("Forms of kernels")
     p.wait("document.querySelector('.badge').innerText === 'done'")
     job = c.get("/v1/jobs").json()["jobs"][0]
     assert job["steps"] == 200 and len(c.get(f"/v1/jobs/{job['id']}").json()["records"]["total"]) == 10

@@ -159,7 +159,7 @@ def test_those_that_have_ended(daemon_with):
     failed = ended(api, failed)
     assert before["state"] == "cancelled" and failed["error"]["code"] == "not_a_number"
     die(api, d)
-    measured = "elapsed_s", "steps_per_s", "device_s", "pass"
+    measured = "elapsed_s", "steps_per_s", "device_s", "pass", "forms"
     for want in (done, failed, before):
         got = job(api, want["id"])
         assert {k: v for k, v in got.items() if k not in measured} == {k: v for k, v in want.items() if k not in measured}

@@ -22,6 +22,22 @@ static const char *values(const char *header)
     return text;
 }
 
+/* Names of one length, and how much of them is the same. */
+static void alike(void **state)
+{
+    (void)state;
+    const char *const header = "ab1=x; ab2=y; ac3=z; ab=v; ab=4=w; ab45=u; bb1=t", *at = header;
+    const char *const found[] = {"ab1=x;", "ab2=y;"};
+    size_t n;
+    for (size_t i = 0; i < 2; i++) {
+        const char *v = cookie_next_like(&at, "ab0", 2, &n);
+        assert_true(v && n == 1 && !strncmp(v - 4, found[i], 6));
+    }
+    assert_null(cookie_next_like(&at, "ab0", 2, &n));
+    at = header;
+    assert_null(cookie_next_like(&at, "ab0", 3, &n));
+}
+
 static void headers(void **state)
 {
     (void)state;
@@ -94,6 +110,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(headers),
+        cmocka_unit_test(alike),
         cmocka_unit_test(names),
         cmocka_unit_test(settings),
     };

@@ -13,6 +13,7 @@
 #include "server/login/logins.h"
 #include "server/store/auth.h"
 
+static char gone[ID_SIZE];
 static struct principal ann = {.name = "ann"}, bob = {.name = "bob"};
 
 static struct login *add(struct logins *t, struct principal *who, bool link, double seconds,
@@ -21,7 +22,7 @@ static struct login *add(struct logins *t, struct principal *who, bool link, dou
     const struct login_terms terms = {.who = who, .link = link, .whole = link};
     struct login *l = NULL;
     struct err e = ERR_INIT;
-    const enum err_code code = logins_add(t, &terms, seconds, key, &l, &e);
+    const enum err_code code = logins_add(t, &terms, seconds, key, &l, gone, &e);
     assert_int_equal(code, l ? ERR_OK : ERR_QUOTA);
     login_unref(l); /* the table has it */
     return l;
@@ -54,9 +55,9 @@ static void keys(void **state)
     assert_false(is_there(other, key));
     key[0] = (char)(key[0] == 'A' ? 'B' : 'A');
     assert_false(is_there(t, key));
-    logins_end(t, l);
+    assert_true(logins_end(t, l));
     assert_false(login_lasts(l));
-    logins_end(t, l); /* once more changes nothing */
+    assert_false(logins_end(t, l)); /* once more changes nothing */
     login_unref(l);
     assert_true(is_there(t, next));
     logins_free(t);
@@ -70,8 +71,12 @@ static void the_oldest_ends(void **state)
     char of_ann[4][LOGIN_KEY_LEN + 1], of_bob[LOGIN_KEY_LEN + 1], link[3][LOGIN_KEY_LEN + 1];
     int64_t logins, links;
     add(t, &bob, false, 60, of_bob);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++) {
+        struct login *oldest = i < 2 ? NULL : logins_find(t, of_ann[i - 2], LOGIN_KEY_LEN);
         add(t, &ann, false, 60, of_ann[i]);
+        assert_string_equal(gone, oldest ? login_terms(oldest)->id : "");
+        login_unref(oldest);
+    }
     for (int i = 0; i < 4; i++)
         assert_int_equal(is_there(t, of_ann[i]), i >= 2);
     assert_true(is_there(t, of_bob));
@@ -110,7 +115,7 @@ static void links(void **state)
     struct login *l = NULL;
     struct err e = ERR_INIT;
     struct seen s = {0};
-    assert_int_equal(logins_add(t, &terms, 60, key, &l, &e), ERR_OK);
+    assert_int_equal(logins_add(t, &terms, 60, key, &l, gone, &e), ERR_OK);
     add(t, &ann, false, 60, key);
     add(t, &ann, true, 60, key);
     add(t, &bob, true, 60, key);
@@ -159,7 +164,7 @@ static void without_memory(void **state)
         struct err e = ERR_INIT;
         int64_t logins, n_links;
         mem_fail_after(nth, false);
-        code = logins_add(t, &terms, 60, key, &l, &e);
+        code = logins_add(t, &terms, 60, key, &l, gone, &e);
         mem_fail_after(0, false);
         logins_count(t, &logins, &n_links);
         assert_int_equal(logins, code == ERR_OK);

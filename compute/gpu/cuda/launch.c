@@ -408,6 +408,7 @@ static enum err_code launch_kernel(struct backend_stream *s, const struct job *j
         TRY(launch_code(s, x.m[k], x.function[k], job, l, i, first));
     if (l->reached < i + parts)
         l->reached = i + parts;
+    l->forms |= p->form;
     l->tiers |= x.m[0] != p->emitted ? TIER_INTERPRETED : TIER_COMPILED;
     if (x.m[0] != p->emitted) {
         prepared_was_interpreted(p);

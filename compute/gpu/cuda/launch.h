@@ -30,7 +30,8 @@ struct launch {
     bool follows;         /* the first by the job before, whose second one it is */
     bool over; /* the second event could not be recorded, so the job was waited for: it has run */
     double compile_ms;
-    unsigned tiers; /* enum tier, of the kernels launched */
+    unsigned tiers; /* enum tier, of the kernels launched, */
+    unsigned forms; /* and their forms */
 };
 
 /* A launch with what the job's kernels need besides their code. Call without device->lock, because

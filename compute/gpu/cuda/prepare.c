@@ -343,6 +343,7 @@ struct prepared *prepared_of(struct cuda_device *d, struct arena *arena, struct 
     p->device = d->index;
     p->fast_math = fast_math;
     p->emitted = emitted;
+    p->form = kernel_form_bit(form_name(emitted->form));
     p->key = kcache_key(d->cuda->kcache, d->arch, emitted->text, fast_math);
     p->entry = kcache_find(d->cuda->kcache, &p->key);
     atomic_init(&p->state,

@@ -22,6 +22,7 @@ struct prepared {
     struct arena *arena; /* holds all of it */
     struct cuda *cuda;
     struct emitted *emitted;
+    unsigned form;           /* kernel_form_bit */
     struct emitted *program; /* what the machine runs while it is compiled; NULL: it waits */
     struct prepared *rest;   /* and what is run behind that; NULL: nothing */
     enum machine machine;

@@ -310,6 +310,7 @@ static struct job *take_finished(struct backend_stream *s)
     if (l) {
         job->compile_ms = l->compile_ms;
         job->tiers = l->tiers;
+        job->forms = l->forms;
         job->refusal = l->refusal;
     }
     job->untouched = job->result != ERR_OK && !(l && l->touched);

@@ -101,7 +101,7 @@ ABOUT = {"version": TEXT, "backend": TEXT, "devices": [{"index": COUNT, "name": 
          "bytes_in_use": NUMBER, "host_bytes_in_use": NUMBER, "dtypes": [TEXT], "limits": OBJECT, **OPERATIONS,
          "state": {"kept": FLAG, "restored_from": (TEXT, NULL)},
          "principal": {"name": TEXT, "role": TEXT, "weight": NUMBER, "quotas": Each({"used": NUMBER, "limit": (NUMBER, NULL)}),
-                       "device_s": Maybe(NUMBER), "requests_total": Maybe(NUMBER)}}
+                       "device_s": Maybe(NUMBER), "this_month": Maybe({"month": TEXT, "device_s": NUMBER}), "requests_total": Maybe(NUMBER)}}
 
 # --- holding against it ---
 

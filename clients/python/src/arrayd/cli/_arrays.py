@@ -223,6 +223,8 @@ def info(context: Context) -> int:
             lines.append(("  " + name.replace("_", " "), f"{text(q['used'])}{most}"))
     if "device_s" in who:
         lines.append(("  device time", f"{who['device_s']:.3f} s"))
+    if "this_month" in who:
+        lines.append((f"  in {who['this_month']['month']}", f"{who['this_month']['device_s']:.3f} s"))
     state = all_["state"]
     lines.append(("state", ("kept" if state["kept"] else "not kept") + (f", restored from {state['restored_from']}"
                                                                        if state["restored_from"] else "")))

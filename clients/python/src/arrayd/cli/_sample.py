@@ -79,7 +79,7 @@ class Watch:
             "backend": info["backend"], "devices": info["devices"], "bytes_in_use": info["bytes_in_use"],
             "host_bytes_in_use": info["host_bytes_in_use"],
             "you": {"name": who["name"], "role": who["role"], "weight": who["weight"], "quotas": who["quotas"],
-                    "device_s": who.get("device_s"), "requests": who.get("requests_total")},
+                    "device_s": who.get("device_s"), "month_s": who.get("this_month", {}).get("device_s"), "requests": who.get("requests_total")},
             "sessions": sessions, "jobs": jobs, "hidden": hidden, "metrics": None,
             "principals": None, "interval_s": None, "_at": now}
         if totals:
@@ -90,7 +90,7 @@ class Watch:
                 ("arrays", "arrays"), ("sessions", "sessions"))}
             sample["principals"] = [{"name": name, "memory_bytes": v.get("memory_bytes", 0.0), "arrays": v.get("arrays", 0.0),
                                      "sessions": v.get("sessions", 0.0), "requests": v.get("requests_total", 0.0),
-                                     "turns_waiting": v.get("turns_waiting", 0.0), "device_s": v.get("device_seconds_total", 0.0)}
+                                     "turns_waiting": v.get("turns_waiting", 0.0), "device_s": v.get("device_seconds_total", 0.0), "month_s": v.get("month_device_seconds_total")}
                                     for name, v in principals.items()]
         _rates(sample, self.before)
         self.before = sample

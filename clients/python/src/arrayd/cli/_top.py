@@ -106,13 +106,15 @@ def lines(s: Sample, columns: int, sort: str) -> List[Line]:
         parts.append(f"memory {human(memory['used'])}" + ("" if memory["limit"] is None else f" of {human(memory['limit'])}"))
     if you.get("device_s") is not None:
         parts += [f"device {_time(you['device_s'])} s", percent(you.get("device"))]
+    if you.get("month_s") is not None:
+        parts.append(f"this month {_time(you['month_s'])} s")
     if you.get("requests_s") is not None:
         parts.append(f"{count(you['requests_s'])} requests/s")
     _listed(out, parts, columns)
     if s["principals"] is not None:
-        _block(out, columns, "USER", [["SESSIONS", "ARRAYS", "MEMORY", "DEVICE s", "DEVICE", "REQUESTS/s", "WAITING"]] + [
-            [f"{p['sessions']:.0f}", count(p["arrays"]), human(p["memory_bytes"]), _time(p["device_s"]), percent(p.get("device")),
-             count(p.get("requests_s", 0.0)), f"{p['turns_waiting']:.0f}"]
+        _block(out, columns, "USER", [["SESSIONS", "ARRAYS", "MEMORY", "DEVICE s", "MONTH s", "DEVICE", "REQUESTS/s", "WAITING"]] + [
+            [f"{p['sessions']:.0f}", count(p["arrays"]), human(p["memory_bytes"]), _time(p["device_s"]), _time(p.get("month_s")),
+             percent(p.get("device")), count(p.get("requests_s", 0.0)), f"{p['turns_waiting']:.0f}"]
             for p in _sorted(s["principals"], sort, "memory_bytes")], [p["name"] for p in _sorted(s["principals"], sort, "memory_bytes")])
     sessions = _sorted(s["sessions"], sort, "bytes_in_use")
     others = any(x.get("owner", you["name"]) != you["name"] for x in sessions + s["jobs"])

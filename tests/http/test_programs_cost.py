@@ -1,0 +1,99 @@
+"""What a program will cost, before it starts, and what a job took, afterwards."""
+import datetime
+import time
+
+import pytest
+
+from conftest import until
+from test_explain_programs import explain
+from test_programs import both  # noqa: F401 (a fixture)
+
+STEP = ["u += 1"]
+LONG = {"body": ["w += 0.1*laplacian(w)"], "steps": 10**12}
+
+
+def array(c, name, shape, dtype="float32"):
+    return c.expect(201, c.post("/v1/arrays", {"name": name, "shape": shape, "dtype": dtype})).json()["nbytes"]
+
+
+def done(c, **program):
+    j = c.expect(200, c.post("/v1/programs?wait=1", program)).json()
+    assert j["state"] == "done", j
+    return j
+
+
+def test_an_expectation(both):
+    """From the memory's speed at first, then from what the same kernels took; and never more than it says."""
+    if both.get("/v1/arrays/u").status == 200:
+        both.delete("/v1/arrays/u")
+    n = array(both, "u", [200, 300])
+    x = explain(both, STEP, steps=50)
+    assert x["bytes_held"] == 2 * n
+    e, each = x["expected"], 2 * n / x["pass"]["steps"]  # bytes of a step
+    assert e["bytes_moved"] == pytest.approx(50 * each) and e["copy_rate"] > 0 and e["by"] == "copy_rate"
+    assert 50 * 2 * n / e["copy_rate"] < e["device_s"] < 50 * 2 * n / e["copy_rate"] + 50 * 1e-5
+    assert 0 < e["share"] <= 1 and e["elapsed_s"] == pytest.approx(e["device_s"] / e["share"])
+    ends = datetime.datetime.fromisoformat(e["ends"].replace("Z", "+00:00")).timestamp()
+    assert abs(ends - e["elapsed_s"] - time.time()) < 30
+    j = done(both, body=STEP, steps=50)
+    assert j["bytes_moved"] == pytest.approx(50 * each, rel=0.3) and "memory_speed" not in j  # the last pass may be shorter
+    assert set(j["forms"]) <= {"flat", "steps"} and j["forms"] and (each < 2 * n) == ("steps" in j["forms"])
+    e = explain(both, STEP, steps=100)["expected"]
+    assert e["by"] == "last_run" and e["device_s"] == pytest.approx(2 * j["device_s"], rel=1)
+    assert e["bytes_moved"] == pytest.approx(100 * each)
+
+
+def test_what_is_held(both):
+    """Two more of each assigned array, one of each temporary that is stored."""
+    for name in ("u", "v"):
+        if both.get(f"/v1/arrays/{name}").status == 200:
+            both.delete(f"/v1/arrays/{name}")
+    n = array(both, "u", [64, 64])
+    array(both, "v", [64, 64])
+    assert explain(both, ["u += v"])["bytes_held"] == 2 * n
+    assert 2 * n <= explain(both, ["s = sum(u)", "u += s*v"])["bytes_held"] <= 2 * n + 64
+    assert explain(both, ["t = cumulative_sum(u, axis=0)", "u = t + shift(t, [1, 0])", "v = t"])["bytes_held"] == 5 * n
+    far = explain(both, ["u += v"], steps=10**15)["expected"]
+    assert far["bytes_moved"] >= 10**14 * n and "ends" not in far  # that is years
+
+
+def test_the_share(daemon_with, accounts):
+    """What one gets beside others, by the weights, and beside one's own jobs."""
+    accounts.add("ann")
+    accounts.add("bob", weight=3)
+    d = daemon_with("--accounts", accounts.path)
+    ann, bob = (accounts.client(d, name) for name in ("ann", "bob"))
+
+    def share():
+        return explain(ann, STEP, steps=10)["expected"]["share"]
+
+    for c in (ann, bob):
+        array(c, "u", [300, 300])
+        array(c, "w", [300, 300])
+    time.sleep(0.5)
+    assert share() == 1
+    jobs = [c.expect(202, c.post("/v1/programs", LONG)).json()["id"] for c in (bob, ann)]
+    until(lambda: all(c.get(f"/v1/jobs/{j}").json()["step"] > 0 for c, j in zip((bob, ann), jobs)))
+    until(lambda: share() == pytest.approx(1 / 4 / 2))
+    e = explain(ann, STEP, steps=10)["expected"]
+    assert e["elapsed_s"] == pytest.approx(8 * e["device_s"])
+    bob.expect(200, bob.delete(f"/v1/jobs/{jobs[0]}"))
+    until(lambda: share() == 1 / 2)
+    ann.expect(200, ann.delete(f"/v1/jobs/{jobs[1]}"))
+    until(lambda: share() == 1)
+
+
+@pytest.mark.release_only  # it moves a gigabyte
+def test_how_near_the_memorys_speed(daemon_with):
+    c = daemon_with("--backend", "cpu").client()
+    n = array(c, "u", [4 << 20])
+    body = ["u = cumulative_sum(u, axis=0)"]  # one step in a pass
+    j = done(c, body=body, steps=33)
+    assert j["bytes_moved"] == 33 * 2 * n >= 1 << 30
+    until(lambda: "memory_speed" in c.get(f"/v1/jobs/{j['id']}").json())  # measured once one has asked
+    speed = c.get(f"/v1/jobs/{j['id']}").json()["memory_speed"]
+    rate = explain(c, body, steps=1)["expected"]["copy_rate"]
+    assert speed == pytest.approx(j["bytes_moved"] / j["device_s"] / rate)
+    assert 0.02 < speed < 50
+    short = done(c, body=body, steps=2)
+    assert "memory_speed" not in c.get(f"/v1/jobs/{short['id']}").json()
