@@ -15,7 +15,7 @@ const facts = entries => el("dl", { class: "facts" }, entries.filter(([, value])
 function known(meta) {
     return facts([
         ["Id", el("span", { class: "mono", text: meta.id })],
-        ["Shape", shape(meta.shape)], ["Type", meta.dtype], ["Bytes", `${bytes(meta.nbytes)} (${count(meta.nbytes)})`],
+        ["Shape", shape(meta.shape)], ["Type", meta.dtype], ["Bytes", meta.nbytes < 1024 ? bytes(meta.nbytes) : `${bytes(meta.nbytes)} (${count(meta.nbytes)})`],
         ["Strides", meta.strides.join(", ")],
         ["Ghost cells", meta.ghost.some(g => g > 0) ? meta.ghost.join(", ") : ""],
         ["Units", meta.units], ["Axes", meta.dims?.filter(Boolean).join(", ")],
@@ -23,9 +23,9 @@ function known(meta) {
             el("li", {}, el("a", { href: `#array/${encodeURIComponent(c.array)}`, text: name }), el("span", { class: "soft", text: c.dims.length ? ` on ${c.dims.join(", ")}` : "" })))) : ""],
         ["Place", meta.location === "host" ? `host, of device ${meta.device}` : `device ${meta.device}`],
         ["View of", meta.view_of ? el("a", { href: `#array/${meta.view_of}`, text: meta.view_of }) : ""],
-        ["Session", meta.session], ["Created", new Date(meta.created).toLocaleString("sv")],
+        ["Session", el("span", { class: "mono", text: meta.session })], ["Created", new Date(meta.created).toLocaleString("sv")],
         ["Restored from", meta.restored_from ? new Date(meta.restored_from).toLocaleString("sv") : ""],
-        ["Written to", meta.read_only ? "read-only" : ""],
+        ["Access", meta.read_only ? "read-only" : ""],
     ]);
 }
 
@@ -78,7 +78,7 @@ export function aside(meta, path, signal, end) {
                 await shares();
             })),
             button("Link", () => attempt(() => makeLink({ arrays: [meta.id] }, signal))),
-            button("Save the picture", () => blob && save(blob, `${file}.png`), { class: meta.shape.length < 2 ? "never" : "" }),
+            button("Save the picture", () => blob && save(blob, `${file}.png`), { class: meta.shape.length < 2 || meta.size === 0 ? "never" : "" }),
             el("a", { class: "button", href: `${path}/data`, download: `${meta.name ?? meta.id}.bin`, text: "Download bytes" }),
             button("Delete", () => attempt(async () => {
                 const answer = await question({ title: `Delete ${meta.name ?? meta.id}?`, text: `${shape(meta.shape)} ${meta.dtype}, ${bytes(meta.nbytes)}.`, act: "Delete", danger: true });
@@ -100,7 +100,7 @@ export function aside(meta, path, signal, end) {
     }
     return {
         element: el("div", { class: "aside" },
-            el("section", { class: "card" }, el("h2", { text: "Figures" }), bars, figures),
+            meta.size === 0 ? null : el("section", { class: "card" }, el("h2", { text: "Figures" }), bars, figures),
             el("section", { class: "card" }, el("h2", { text: "About it" }), about, attrs),
             mayAct() ? [el("section", { class: "card" }, el("h2", { text: "Shared with" }), sharing),
                 el("section", { class: "card" }, el("h2", { text: "Do" }), buttons)] : null),

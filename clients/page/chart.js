@@ -131,10 +131,11 @@ export function curves({ label, say = number, sayX = number, zero = false, top, 
         }
         c.textBaseline = "alphabetic";
         if (!isEmpty) {
-            c.textAlign = "left";
-            c.fillText(sayX(x0), left, high - 4);
             c.textAlign = "right";
             c.fillText(sayX(x1), width - right, high - 4);
+            c.textAlign = "left";
+            if (sayX(x0) !== sayX(x1))
+                c.fillText(sayX(x0), left, high - 4);
         }
         series.forEach((s, i) => {
             c.strokeStyle = ink(`--ink-${i % INKS + 1}`);

@@ -65,7 +65,7 @@ export function number(x) {
 
 export const count = n => n.toLocaleString("en-US").replaceAll(",", "\u202f");
 
-export const rate = x => (x < 10 ? x.toFixed(1) : x < 1e5 ? count(Math.round(x)) : number(x));
+export const rate = x => (x < 10 ? x.toFixed(1) : x < 1e6 ? count(Math.round(x)) : number(x));
 
 export function duration(seconds) {
     if (seconds < 1e-3)

@@ -72,7 +72,7 @@ async function one(root, id, signal) {
     let job = await get(path, { signal });
     let source = null;
     root.append(el("h1", {}, el("a", { href: "#jobs", text: "Jobs" }), el("span", { class: "soft", text: " / " }), el("span", { class: "mono", text: job.id })),
-        el("section", { class: "card" }, el("div", { class: "tools" }, head, buttons), trouble, facts), plots, copies);
+        el("section", { class: "card" }, el("div", { class: "tools middle" }, head, buttons), trouble, facts), plots, copies);
 
     function take(next) {
         job = { ...job, ...next };
@@ -103,9 +103,9 @@ async function one(root, id, signal) {
             ["In one pass", job.pass ? [`${count(job.pass.steps)} ${job.pass.steps === 1 ? "step" : "steps"}`,
                 job.pass.kernels === undefined ? "" : `${job.pass.kernels} ${job.pass.kernels === 1 ? "kernel" : "kernels"} a step`, job.pass.why ?? ""].filter(Boolean).join(", ") : ""],
             ["Kernels", job.kernels], ["Stopped by", job.stopped_by], ["Waits", job.waiting],
-            ["Created", new Date(job.created).toLocaleString("sv")], ["Ended", job.ended ? new Date(job.ended).toLocaleString("sv") : ""], ["Session", job.session],
+            ["Created", new Date(job.created).toLocaleString("sv")], ["Ended", job.ended ? new Date(job.ended).toLocaleString("sv") : ""], ["Session", el("span", { class: "mono", text: job.session })],
         ].filter(([, value]) => value);
-        facts.replaceChildren(...rows.flatMap(([term, value]) => [el("dt", { text: term }), el("dd", { text: value })]));
+        facts.replaceChildren(...rows.flatMap(([term, value]) => [el("dt", { text: term }), el("dd", {}, value)]));
         trouble.hidden = !job.error;
         if (job.error)
             trouble.textContent = [job.failed_step === undefined ? "" : `Step ${job.failed_step}`,

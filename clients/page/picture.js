@@ -238,19 +238,17 @@ function picture(left, side, meta, path, name, signal) {
     }
 
     function ends([lo, hi]) {
-        const short = x => { // there is room for so many letters
-            const exact = number(x);
-            return exact.length <= 8 ? exact : x.toExponential(1).replace("e+", "e");
-        };
+        const short = x => // there is room for so many letters
+            [number(x), number(Number(x.toPrecision(3))), x.toExponential(1).replace("e+", "e")].find((text, i) => i === 2 || text.length <= 7);
         top.textContent = short(hi);
         bottom.textContent = short(lo);
         bars.mark([lo, hi]);
-        if (look.range !== "fixed") {
-            if (document.activeElement !== low)
-                low.value = String(Number(lo.toPrecision(7)));
-            if (document.activeElement !== high)
-                high.value = String(Number(hi.toPrecision(7)));
-        }
+        if (look.range !== "fixed")
+            for (const [input, end] of [[low, lo], [high, hi]])
+                if (document.activeElement !== input) {
+                    input.value = String(Number(end.toPrecision(7)));
+                    input.removeAttribute("aria-invalid");
+                }
     }
 
     /** The colours of the bar are the daemon's own: those that it draws beside any picture. */
@@ -363,10 +361,12 @@ function picture(left, side, meta, path, name, signal) {
         }
     });
     function fixed() {
-        const [lo, hi] = [Number(low.value), Number(high.value)];
-        const isRange = Number.isFinite(lo) && Number.isFinite(hi) && low.value !== "" && high.value !== "" && lo < hi;
-        low.setAttribute("aria-invalid", String(!isRange));
-        if (!isRange)
+        const [lo, hi] = [low, high].map(input => (input.value.trim() === "" ? NaN : Number(input.value)));
+        const isWrong = [lo, hi].map(x => !Number.isFinite(x));
+        if (lo >= hi)
+            isWrong.fill(true);
+        [low, high].forEach((input, i) => input.setAttribute("aria-invalid", String(isWrong[i])));
+        if (isWrong.includes(true))
             return;
         Object.assign(look, { lo, hi, range: "fixed" });
         rangeChoice.value = "fixed";

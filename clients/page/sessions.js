@@ -105,7 +105,7 @@ export async function show(root, _, signal) {
     root.append(el("h1", { class: "visually-hidden", text: "Sessions" }),
         el("section", { class: "card" }, el("div", { class: "tools" }, el("h2", { class: "grow", text: "Sessions" }), create), sessions.element),
         el("div", { class: "cards" },
-            el("section", { class: "card" }, el("h2", { text: "Quotas" }), quotas),
+            el("section", { class: "card" }, el("div", { class: "tools" }, el("h2", { text: "Quotas" })), quotas),
             el("section", { class: "card" }, el("div", { class: "tools" }, el("h2", { class: "grow", text: "Shares and leases" }), button("Look again", look)), shares)),
         el("section", { class: "card" }, el("h2", { text: "Functions" }), functions.element),
         links(signal));
