@@ -138,7 +138,7 @@ VIEWS = {
     "program": ("eval", program),
     "sessions": ("sessions", said("second", "energy_of", "Device memory", "bob, read", "2 arrays, 1 job")),
     "admin": ("admin", rows(2)),
-    "quotas": ("admin", asked("Quotas", "Weight and quotas of olga")),
+    "quotas": ("admin", asked("Quotas", "Weight and quotas of")),
     "admin-sessions": ("admin/sessions", rows(3)),
     "admin-jobs": ("admin/jobs", rows(2)),
     "admin-arrays": ("admin/arrays", rows(10)),
