@@ -72,14 +72,14 @@ class Browser:
             elif message.get("sessionId") in self.pages:
                 self.pages[message["sessionId"]].event(message["method"], message["params"])
 
-    def call(self, method, session=None, **params):
+    def call(self, method, session=None, seconds=TIMEOUT, **params):
         self.number += 1
         number = self.number
         message = {"id": number, "method": method, "params": params, **({"sessionId": session} if session else {})}
         data = json.dumps(message).encode() + b"\0"
         while data:
             data = data[os.write(self.writes, data):]
-        deadline = time.monotonic() + TIMEOUT
+        deadline = time.monotonic() + seconds
         while number not in self.replies:
             if time.monotonic() > deadline:
                 raise TimeoutError(method)
@@ -156,10 +156,12 @@ class Page:
             if "json" not in kind:
                 self.call("Fetch.continueRequest", requestId=number)
                 return
-            body = self.call("Fetch.getResponseBody", requestId=number)
+            body = self.call("Fetch.getResponseBody", seconds=5, requestId=number)
             text = base64.b64decode(body["body"]).decode() if body["base64Encoded"] else body["body"]
             self.call("Fetch.fulfillRequest", requestId=number, responseCode=paused["responseStatusCode"], responseHeaders=[{"name": "Content-Type", "value": kind}],
                       body=base64.b64encode(self.change(text).encode()).decode())
+        except TimeoutError:  # a request that was aborted just then may never be answered
+            pass
         except RuntimeError as error:
             if "InterceptionId" not in str(error):  # else the page does not want it any more
                 raise
