@@ -1,6 +1,6 @@
 /** array.js: what stands beside an array's picture: its figures, what is known of it, with whom it is shared, what can be done with it. */
 import { ask, get, inPath, mayAct, post, state } from "./api.js";
-import { attempt, button, bytes, count, el, field, number, question, select, shape, tell } from "./dom.js";
+import { attempt, button, bytes, count, el, field, number, question, renew, select, shape, tell } from "./dom.js";
 import { makeLink } from "./links.js";
 
 const save = (blob, file) => {
@@ -47,7 +47,7 @@ export function aside(meta, path, signal, end) {
 
     async function shares() {
         const { shares: found } = await get(`${path}/shares`, { signal });
-        sharing.replaceChildren(found.length === 0 ? el("p", { class: "soft", text: "With nobody." }) : el("ul", { class: "plain" }, found.map(s =>
+        renew(sharing, found.length === 0 ? el("p", { class: "soft", text: "With nobody." }) : el("ul", { class: "plain" }, found.map(s =>
             el("li", {}, el("span", { text: `${s.principal}, ${s.access}` }), button("Take back", () => attempt(async () => {
                 const answer = await question({ title: `Take the share back from ${s.principal}?`, text: "Jobs and leases of theirs on this array end.", act: "Take back", danger: true });
                 if (answer)
@@ -58,7 +58,7 @@ export function aside(meta, path, signal, end) {
 
     const buttons = el("div", { class: "buttons" });
     function act() {
-        buttons.replaceChildren(
+        renew(buttons,
             button("Rename", () => attempt(async () => {
                 const input = el("input", { name: "name", value: meta.name ?? "", required: true, pattern: "[A-Za-z_][A-Za-z0-9_]*", maxlength: "64", autofocus: true });
                 const answer = await question({ title: "Rename the array", fields: [field("Name", input)], act: "Rename" });

@@ -1,7 +1,7 @@
 /** jobs.js: one's jobs, and one of them with its recorded series as curves while they come. */
 import { ask, get, inPath, list, mayAct, poll, post } from "./api.js";
 import { curves } from "./chart.js";
-import { age, attempt, button, count, duration, el, number, question, rate, tell } from "./dom.js";
+import { age, attempt, button, count, duration, el, number, question, rate, renew, tell } from "./dom.js";
 import { makeLink } from "./links.js";
 import { table } from "./table.js";
 
@@ -92,7 +92,7 @@ async function one(root, id, signal) {
     function draw() {
         head.replaceChildren(badge(job), progress(job));
         if (buttons.dataset.state !== job.state) // not while one is pressed
-            buttons.replaceChildren(hands(job, again, () => { location.hash = "#jobs"; }, signal), mayAct() ? link : "");
+            renew(buttons, hands(job, again, () => { location.hash = "#jobs"; }, signal), mayAct() ? link : "");
         buttons.dataset.state = job.state;
         const rows = [
             ["Steps", `${count(job.step)} of ${count(job.steps)}`],
