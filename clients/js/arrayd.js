@@ -116,11 +116,7 @@ function typed(value, dtype) {
 }
 
 /** The dtype of numbers that were given without one: float64, but of bigints and booleans. */
-function numberType(data) {
-    while (Array.isArray(data) || ArrayBuffer.isView(data))
-        data = data[0];
-    return typeof data === "number" ? "float64" : undefined;
-}
+const numberType = data => (Array.isArray(data) || ArrayBuffer.isView(data) ? numberType(data[0]) : typeof data === "number" ? "float64" : undefined);
 
 /* ---- Errors --------------------------------------------------------------------------------- */
 
@@ -258,11 +254,11 @@ export class Client {
         const [request, body] = split(options);
         return this.json(method, path, { ...request, body: { ...body, ...members } });
     }
-    /** All members of a list, page by page, each as `make` makes it. */
-    async *pages(key, { limit, ...options } = {}, make = meta => meta) {
+    /** All members of a list, page by page, each as `make` makes it; `path` is the list's where it is not named as its member is. */
+    async *pages(key, { limit, ...options } = {}, make = meta => meta, path = `/${key}`) {
         let after;
         do {
-            const page = await this.json("GET", `/${key}`, { ...options, query: { limit, after } });
+            const page = await this.json("GET", path, { ...options, query: { limit, after } });
             for (const meta of page[key])
                 yield make(meta);
             after = page.next;
@@ -310,9 +306,7 @@ export class Client {
         return this.create({ ...options, dtype: options.dtype ?? numberType(start), arange: { start, stop, step } });
     }
     /** `num` numbers from start to stop; `endpoint: false` leaves the last one out. */
-    linspace(start, stop, num, { endpoint, ...options } = {}) {
-        return this.create({ ...options, linspace: { start, stop, num, endpoint } });
-    }
+    linspace(start, stop, num, { endpoint, ...options } = {}) { return this.create({ ...options, linspace: { start, stop, num, endpoint } }); }
     /** Ones on diagonal `k` (0) of n rows and `m` (n) columns. */
     eye(n, { m, k, ...options } = {}) { return this.create({ ...options, eye: { n, m, k } }); }
     /** `distribution` uniform (default), normal or integers from `low` below `high`; others each time without `seed`. */
@@ -342,10 +336,14 @@ export class Client {
     /** The value of a single number, or nested lists of up to 65,536 elements; no array is made. */
     value(e, options) { return this.evaluate(e, { ...options, inline: true }); }
     /** The result itself, however large: { dtype, shape, data: a typed array }; no array is made. */
-    async compute(e, options) {
+    async compute(e, options) { return fromNpy(await this.#computed("application/x-npy", e, options)); }
+    /** The result as a PNG, an ArrayBuffer; RemoteArray.picture's options beside evaluate's. No array is made. */
+    picture(e, { cmap, lo, hi, percentiles, width, height, pool, bar, ...options } = {}) {
+        return this.#computed("image/png", e, options, { cmap, lo, hi, percentiles, width, height, pool, bar });
+    }
+    async #computed(accept, e, options, query) {
         const [request, body] = split(evaluation(e, options));
-        const response = await this.request("POST", "/evaluate", { ...request, accept: "application/x-npy", body });
-        return fromNpy(await response.arrayBuffer());
+        return (await this.request("POST", "/evaluate", { ...request, query, accept, body })).arrayBuffer();
     }
     /** POST /v1/evaluate with statements; their results, arrays and values by name. */
     async statements(lines, options) {
@@ -389,8 +387,8 @@ export class Session extends Client {
 
 /* ---- Arrays --------------------------------------------------------------------------------- */
 
-/** The query of a region: `index` as text ("1:-1, ::2") or integers ([3, 4]), `ghost` for ghost cells. */
-const region = ({ index, ghost }) => ({ index: index?.toString(), ghost: ghost ? "1" : undefined });
+/** The query of a region: `index` as text ("1:-1, ::2") or integers ([3, 4]), `ghost` for ghost cells; and what else is asked. */
+const region = ({ index, ghost, signal, wait, ...asked }) => ({ index: index?.toString(), ghost: ghost ? "1" : undefined, ...asked });
 
 /** A handle of an array in the daemon. `meta` is what it said of it last. */
 export class RemoteArray {
@@ -432,10 +430,7 @@ export class RemoteArray {
     delete(options) { return this.client.json("DELETE", this.#path(""), options); }
     [asyncDispose]() { return this.delete(); }
     /** POST …/views: an index as text, or `index`, `permute`, `reshape`, `broadcast_to`, `dtype`, `name`, `ghost`. */
-    async view(steps = {}) {
-        const body = typeof steps === "string" ? { index: steps } : steps;
-        return new RemoteArray(this.client, await this.#post("/views", body));
-    }
+    async view(steps = {}) { return new RemoteArray(this.client, await this.#post("/views", typeof steps === "string" ? { index: steps } : steps)); }
     /** POST …/copy: a deep copy; option `name`. */
     async copy(options) { return new RemoteArray(this.client, await this.#post("/copy", options)); }
 
@@ -459,6 +454,10 @@ export class RemoteArray {
     async stream(options) { return (await this.read(options)).body; }
     /** The array, or a region, as an .npy file: an ArrayBuffer. */
     async npy(options) { return (await this.read({ ...options, accept: "application/x-npy" })).arrayBuffer(); }
+    /** Two axes of it, or of a region, as a PNG, an ArrayBuffer: `cmap`, `lo`, `hi`, `percentiles`, `width`, `height`, `pool`, `bar`. */
+    async picture(options) { return (await this.read({ ...options, accept: "image/png" })).arrayBuffer(); }
+    /** GET …/summary: figures of it or of a region; `bins`, `lo`, `hi`, `percentiles`, `exact`. */
+    summary(options = {}) { return this.client.json("GET", this.#path("/summary"), { ...split(options)[0], query: region(options) }); }
     /** The ETag of the bytes as they are now, for put's `ifMatch`. */
     async etag(options) { return (await this.read({ ...options, method: "HEAD" })).headers.get("ETag"); }
     /** PUT …/data: all, or a region (`index`, `ghost`): a typed array of its type, or nested lists or a number. */

@@ -1,6 +1,6 @@
 /** array.js: what stands beside an array's picture: its figures, what is known of it, with whom it is shared, what can be done with it. */
 import { ask, get, inPath, mayAct, post, state } from "./api.js";
-import { attempt, button, bytes, count, el, field, number, question, select, shape, tell } from "./dom.js";
+import { attempt, button, bytes, count, el, field, number, question, renew, select, shape, tell } from "./dom.js";
 import { makeLink } from "./links.js";
 
 const save = (blob, file) => {
@@ -15,7 +15,7 @@ const facts = entries => el("dl", { class: "facts" }, entries.filter(([, value])
 function known(meta) {
     return facts([
         ["Id", el("span", { class: "mono", text: meta.id })],
-        ["Shape", shape(meta.shape)], ["Type", meta.dtype], ["Bytes", `${bytes(meta.nbytes)} (${count(meta.nbytes)})`],
+        ["Shape", shape(meta.shape)], ["Type", meta.dtype], ["Bytes", meta.nbytes < 1024 ? bytes(meta.nbytes) : `${bytes(meta.nbytes)} (${count(meta.nbytes)})`],
         ["Strides", meta.strides.join(", ")],
         ["Ghost cells", meta.ghost.some(g => g > 0) ? meta.ghost.join(", ") : ""],
         ["Units", meta.units], ["Axes", meta.dims?.filter(Boolean).join(", ")],
@@ -23,9 +23,9 @@ function known(meta) {
             el("li", {}, el("a", { href: `#array/${encodeURIComponent(c.array)}`, text: name }), el("span", { class: "soft", text: c.dims.length ? ` on ${c.dims.join(", ")}` : "" })))) : ""],
         ["Place", meta.location === "host" ? `host, of device ${meta.device}` : `device ${meta.device}`],
         ["View of", meta.view_of ? el("a", { href: `#array/${meta.view_of}`, text: meta.view_of }) : ""],
-        ["Session", meta.session], ["Created", new Date(meta.created).toLocaleString("sv")],
+        ["Session", el("span", { class: "mono", text: meta.session })], ["Created", new Date(meta.created).toLocaleString("sv")],
         ["Restored from", meta.restored_from ? new Date(meta.restored_from).toLocaleString("sv") : ""],
-        ["Written to", meta.read_only ? "read-only" : ""],
+        ["Access", meta.read_only ? "read-only" : ""],
     ]);
 }
 
@@ -47,7 +47,7 @@ export function aside(meta, path, signal, end) {
 
     async function shares() {
         const { shares: found } = await get(`${path}/shares`, { signal });
-        sharing.replaceChildren(found.length === 0 ? el("p", { class: "soft", text: "With nobody." }) : el("ul", { class: "plain" }, found.map(s =>
+        renew(sharing, found.length === 0 ? el("p", { class: "soft", text: "With nobody." }) : el("ul", { class: "plain" }, found.map(s =>
             el("li", {}, el("span", { text: `${s.principal}, ${s.access}` }), button("Take back", () => attempt(async () => {
                 const answer = await question({ title: `Take the share back from ${s.principal}?`, text: "Jobs and leases of theirs on this array end.", act: "Take back", danger: true });
                 if (answer)
@@ -58,7 +58,7 @@ export function aside(meta, path, signal, end) {
 
     const buttons = el("div", { class: "buttons" });
     function act() {
-        buttons.replaceChildren(
+        renew(buttons,
             button("Rename", () => attempt(async () => {
                 const input = el("input", { name: "name", value: meta.name ?? "", required: true, pattern: "[A-Za-z_][A-Za-z0-9_]*", maxlength: "64", autofocus: true });
                 const answer = await question({ title: "Rename the array", fields: [field("Name", input)], act: "Rename" });
@@ -78,7 +78,7 @@ export function aside(meta, path, signal, end) {
                 await shares();
             })),
             button("Link", () => attempt(() => makeLink({ arrays: [meta.id] }, signal))),
-            button("Save the picture", () => blob && save(blob, `${file}.png`), { class: meta.shape.length < 2 ? "never" : "" }),
+            button("Save the picture", () => blob && save(blob, `${file}.png`), { class: meta.shape.length < 2 || meta.size === 0 ? "never" : "" }),
             el("a", { class: "button", href: `${path}/data`, download: `${meta.name ?? meta.id}.bin`, text: "Download bytes" }),
             button("Delete", () => attempt(async () => {
                 const answer = await question({ title: `Delete ${meta.name ?? meta.id}?`, text: `${shape(meta.shape)} ${meta.dtype}, ${bytes(meta.nbytes)}.`, act: "Delete", danger: true });
@@ -100,7 +100,7 @@ export function aside(meta, path, signal, end) {
     }
     return {
         element: el("div", { class: "aside" },
-            el("section", { class: "card" }, el("h2", { text: "Figures" }), bars, figures),
+            meta.size === 0 ? null : el("section", { class: "card" }, el("h2", { text: "Figures" }), bars, figures),
             el("section", { class: "card" }, el("h2", { text: "About it" }), about, attrs),
             mayAct() ? [el("section", { class: "card" }, el("h2", { text: "Shared with" }), sharing),
                 el("section", { class: "card" }, el("h2", { text: "Do" }), buttons)] : null),

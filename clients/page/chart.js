@@ -96,6 +96,7 @@ export function curves({ label, say = number, sayX = number, zero = false, top, 
     let series = [], pointer = null;
     const key = el("ul", { class: "legend", "aria-hidden": "true" });
     const { element, redraw } = canvas(draw, { label, height });
+    element.tabIndex = 0;
     const left = 52, right = 8, above = 8, below = 18;
 
     function draw(c, width, high, ink) {
@@ -131,10 +132,11 @@ export function curves({ label, say = number, sayX = number, zero = false, top, 
         }
         c.textBaseline = "alphabetic";
         if (!isEmpty) {
-            c.textAlign = "left";
-            c.fillText(sayX(x0), left, high - 4);
             c.textAlign = "right";
             c.fillText(sayX(x1), width - right, high - 4);
+            c.textAlign = "left";
+            if (sayX(x0) !== sayX(x1))
+                c.fillText(sayX(x0), left, high - 4);
         }
         series.forEach((s, i) => {
             c.strokeStyle = ink(`--ink-${i % INKS + 1}`);
@@ -185,7 +187,17 @@ export function curves({ label, say = number, sayX = number, zero = false, top, 
     }
 
     element.addEventListener("pointermove", event => { pointer = event.offsetX; redraw(); });
-    element.addEventListener("pointerleave", () => { pointer = null; redraw(); });
+    for (const end of ["pointerleave", "blur"])
+        element.addEventListener(end, () => { pointer = null; redraw(); });
+    element.addEventListener("keydown", event => {
+        const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+        if (!step)
+            return;
+        event.preventDefault();
+        const width = element.clientWidth;
+        pointer = Math.min(width - right, Math.max(left, (pointer ?? width - right) + step * (width - left - right) / 40));
+        redraw();
+    });
     return {
         element: el("div", { class: "chart" }, element, legend ? key : null),
         set(next) {

@@ -26,6 +26,15 @@ export function el(tag, properties = {}, ...children) {
 /** A button. */
 export const button = (text, click, properties = {}) => el("button", { type: "button", text, on: { click }, ...properties });
 
+/** Replaces what is in a place. The focus stays with what comes to stand where it was: who uses the keyboard does not begin anew. */
+export function renew(place, ...children) {
+    const all = () => [...place.querySelectorAll("a, button, input")];
+    const at = all().indexOf(document.activeElement);
+    place.replaceChildren(...children);
+    if (at >= 0)
+        (all()[at] ?? all().at(-1))?.focus();
+}
+
 /** A labelled control: the label's text stands above it. */
 export function field(label, control, note) {
     return el("label", { class: "field" }, el("span", { text: label }), control, note ? el("small", { text: note }) : null);
@@ -65,7 +74,7 @@ export function number(x) {
 
 export const count = n => n.toLocaleString("en-US").replaceAll(",", "\u202f");
 
-export const rate = x => (x < 10 ? x.toFixed(1) : x < 1e5 ? count(Math.round(x)) : number(x));
+export const rate = x => (x < 10 ? x.toFixed(1) : x < 1e6 ? count(Math.round(x)) : number(x));
 
 export function duration(seconds) {
     if (seconds < 1e-3)

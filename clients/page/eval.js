@@ -74,7 +74,7 @@ export async function show(root, _, signal) {
     const area = el("div");
     const name = el("input", { value: kept.name, placeholder: "not kept", pattern: "[A-Za-z_][A-Za-z0-9_]*", maxlength: "64", size: "14", on: { input: e => { kept.name = e.target.value; } } });
     const steps = el("input", { value: kept.steps, inputmode: "numeric", size: "9", on: { input: e => { kept.steps = e.target.value; } } });
-    const record = el("input", { value: kept.record, placeholder: "energy = sum(u*u); most = max(u)", size: "30", on: { input: e => { kept.record = e.target.value; } } });
+    const record = el("input", { value: kept.record, placeholder: "energy = sum(u*u); most = max(u)", size: "36", on: { input: e => { kept.record = e.target.value; } } });
     const every = el("input", { value: kept.every, inputmode: "numeric", size: "6", on: { input: e => { kept.every = e.target.value; } } });
     let paper, work;
 
@@ -163,7 +163,8 @@ export async function show(root, _, signal) {
         const size = s.reduce((a, b) => a * b, 1);
         const note = `${shape(s)} ${dtype}`;
         const options = { signal: until, body: { expr } };
-        const look = { cmap: "viridis", bar: true, width: Math.max(1, Math.min(900, Math.round(s[1] ?? 1))) };
+        const wide = Math.max(1, s[1] ?? 1);
+        const look = { cmap: "viridis", bar: true, width: Math.min(900, wide * Math.ceil(240 / wide)) }; // of few elements, large pixels
         if (s.length === 3)
             delete look.cmap, delete look.bar;
         let shown, reply;
@@ -225,7 +226,7 @@ export async function show(root, _, signal) {
         paper.box.addEventListener("input", () => { kept[kept.mode] = paper.box.value; });
         paper.clear();
         area.replaceChildren(paper.element, el("div", { class: "tools" },
-            isProgram() ? [field("Steps", steps), field("Record", record), field("every", every)] : field("Keep it as", name),
+            isProgram() ? [field("Steps", steps), field("Record", record), field("Every so many steps", every)] : field("Keep it as", name),
             el("div", { class: "buttons" }, button(isProgram() ? "Start" : "Evaluate", run, { class: "primary", title: "Ctrl+Enter" }), button("Explain", onlyExplain)),
             el("div", { class: "buttons last" }, el("span", { class: "soft", text: "Copy as" }), Object.keys(COPIES).map(language => button(language, () => copyAs(language), { class: "quiet" })))));
         results.replaceChildren();

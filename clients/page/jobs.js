@@ -1,7 +1,7 @@
 /** jobs.js: one's jobs, and one of them with its recorded series as curves while they come. */
 import { ask, get, inPath, list, mayAct, poll, post } from "./api.js";
 import { curves } from "./chart.js";
-import { age, attempt, button, bytes, count, duration, el, number, question, rate, tell } from "./dom.js";
+import { age, attempt, button, bytes, count, duration, el, number, question, rate, renew, tell } from "./dom.js";
 import { makeLink } from "./links.js";
 import { table } from "./table.js";
 
@@ -72,7 +72,7 @@ async function one(root, id, signal) {
     let job = await get(path, { signal });
     let source = null;
     root.append(el("h1", {}, el("a", { href: "#jobs", text: "Jobs" }), el("span", { class: "soft", text: " / " }), el("span", { class: "mono", text: job.id })),
-        el("section", { class: "card" }, el("div", { class: "tools" }, head, buttons), trouble, facts), plots, copies);
+        el("section", { class: "card" }, el("div", { class: "tools middle" }, head, buttons), trouble, facts), plots, copies);
 
     function take(next) {
         job = { ...job, ...next };
@@ -92,7 +92,7 @@ async function one(root, id, signal) {
     function draw() {
         head.replaceChildren(badge(job), progress(job));
         if (buttons.dataset.state !== job.state) // not while one is pressed
-            buttons.replaceChildren(hands(job, again, () => { location.hash = "#jobs"; }, signal), mayAct() ? link : "");
+            renew(buttons, hands(job, again, () => { location.hash = "#jobs"; }, signal), mayAct() ? link : "");
         buttons.dataset.state = job.state;
         const rows = [
             ["Steps", `${count(job.step)} of ${count(job.steps)}`],
@@ -105,9 +105,9 @@ async function one(root, id, signal) {
             ["In one pass", job.pass ? [`${count(job.pass.steps)} ${job.pass.steps === 1 ? "step" : "steps"}`,
                 job.pass.kernels === undefined ? "" : `${job.pass.kernels} ${job.pass.kernels === 1 ? "kernel" : "kernels"} a step`, job.pass.why ?? ""].filter(Boolean).join(", ") : ""],
             ["Kernels", job.kernels], ["Stopped by", job.stopped_by], ["Waits", job.waiting],
-            ["Created", new Date(job.created).toLocaleString("sv")], ["Ended", job.ended ? new Date(job.ended).toLocaleString("sv") : ""], ["Session", job.session],
+            ["Created", new Date(job.created).toLocaleString("sv")], ["Ended", job.ended ? new Date(job.ended).toLocaleString("sv") : ""], ["Session", el("span", { class: "mono", text: job.session })],
         ].filter(([, value]) => value);
-        facts.replaceChildren(...rows.flatMap(([term, value]) => [el("dt", { text: term }), el("dd", { text: value })]));
+        facts.replaceChildren(...rows.flatMap(([term, value]) => [el("dt", { text: term }), el("dd", {}, value)]));
         trouble.hidden = !job.error;
         if (job.error)
             trouble.textContent = [job.failed_step === undefined ? "" : `Step ${job.failed_step}`,

@@ -191,9 +191,10 @@ document.addEventListener("keydown", event => {
 });
 window.addEventListener("hashchange", () => {
     tell("");
+    const isWithin = main.contains(document.activeElement);
     if (keyInAddress()) // of a link that was pasted where the page was shown
         start();
     else
-        go();
+        go().then(() => isWithin && document.activeElement === document.body && main.focus()); // what had the focus is gone
 });
 start();

@@ -155,6 +155,18 @@ function picture(left, side, meta, path, name, signal) {
             } else
                 context.drawImage(layer.bitmap, x, y, w, h);
         }
+        if (!board.matches(":focus-visible"))
+            return;
+        const [x, y] = [board.width / 2, board.height / 2]; // the element whose value keys show
+        for (const [colour, width] of [["#000", 3], ["#fff", 1]]) {
+            [context.strokeStyle, context.lineWidth] = [colour, width * ratio];
+            context.beginPath();
+            for (const [dx, dy] of [[8, 0], [0, 8]]) {
+                context.moveTo(x - dx * ratio, y - dy * ratio);
+                context.lineTo(x + dx * ratio, y + dy * ratio);
+            }
+            context.stroke();
+        }
     }
 
     /** What is asked of the daemon for what is in sight now. */
@@ -232,25 +244,23 @@ function picture(left, side, meta, path, name, signal) {
             ends(range);
         made_of.textContent = `${bitmap.width} × ${bitmap.height} pixels, ${bytes(blob.size)}, ${duration((performance.now() - start) / 1e3)}`;
         board.setAttribute("aria-label", `Picture of ${name}, rows ${box.r0} to ${box.r1}, columns ${box.c0} to ${box.c1}, colours from ${number(range[0])} to ${
-            number(range[1])}. Arrow keys move it, plus and minus zoom, 0 shows all.`);
+            number(range[1])}. Arrow keys move it, plus and minus zoom, 0 shows all; below it is the value in the middle.`);
         board.dataset.frames = String(Number(board.dataset.frames ?? 0) + 1);
         paint();
     }
 
     function ends([lo, hi]) {
-        const short = x => { // there is room for so many letters
-            const exact = number(x);
-            return exact.length <= 8 ? exact : x.toExponential(1).replace("e+", "e");
-        };
+        const short = x => // there is room for so many letters
+            [number(x), number(Number(x.toPrecision(3))), x.toExponential(1).replace("e+", "e")].find((text, i) => i === 2 || text.length <= 7);
         top.textContent = short(hi);
         bottom.textContent = short(lo);
         bars.mark([lo, hi]);
-        if (look.range !== "fixed") {
-            if (document.activeElement !== low)
-                low.value = String(Number(lo.toPrecision(7)));
-            if (document.activeElement !== high)
-                high.value = String(Number(hi.toPrecision(7)));
-        }
+        if (look.range !== "fixed")
+            for (const [input, end] of [[low, lo], [high, hi]])
+                if (document.activeElement !== input) {
+                    input.value = String(Number(end.toPrecision(7)));
+                    input.removeAttribute("aria-invalid");
+                }
     }
 
     /** The colours of the bar are the daemon's own: those that it draws beside any picture. */
@@ -363,10 +373,12 @@ function picture(left, side, meta, path, name, signal) {
         }
     });
     function fixed() {
-        const [lo, hi] = [Number(low.value), Number(high.value)];
-        const isRange = Number.isFinite(lo) && Number.isFinite(hi) && low.value !== "" && high.value !== "" && lo < hi;
-        low.setAttribute("aria-invalid", String(!isRange));
-        if (!isRange)
+        const [lo, hi] = [low, high].map(input => (input.value.trim() === "" ? NaN : Number(input.value)));
+        const isWrong = [lo, hi].map(x => !Number.isFinite(x));
+        if (lo >= hi)
+            isWrong.fill(true);
+        [low, high].forEach((input, i) => input.setAttribute("aria-invalid", String(isWrong[i])));
+        if (isWrong.includes(true))
             return;
         Object.assign(look, { lo, hi, range: "fixed" });
         rangeChoice.value = "fixed";
@@ -445,7 +457,7 @@ function picture(left, side, meta, path, name, signal) {
     });
     for (const end of ["pointerup", "pointercancel"])
         board.addEventListener(end, event => touches.delete(event.pointerId));
-    board.addEventListener("pointerleave", () => { pointed = null; under.textContent = " "; });
+    board.addEventListener("pointerleave", () => unpoint());
     board.addEventListener("wheel", event => {
         event.preventDefault();
         zoom(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.002)), event.offsetX, event.offsetY);
@@ -467,9 +479,13 @@ function picture(left, side, meta, path, name, signal) {
         } else
             return;
         event.preventDefault();
+        middle();
     });
+    const middle = () => board.matches(":focus-visible") && point(board.clientWidth / 2, board.clientHeight / 2);
+    board.addEventListener("focus", () => { paint(); middle(); });
+    board.addEventListener("blur", () => { paint(); unpoint(); });
 
-    /* -- The value under the pointer -- */
+    /* -- The value under the pointer, or in the middle -- */
 
     let pointed = null;
     const valueLater = later(70, () => attempt(async () => {
@@ -482,11 +498,8 @@ function picture(left, side, meta, path, name, signal) {
     }));
     function point(px, py) {
         const c = Math.floor(view.x + (px - board.clientWidth / 2) / view.sx), r = Math.floor(view.y + (py - board.clientHeight / 2) / view.sy);
-        if (c < 0 || r < 0 || c >= columns() || r >= rows()) {
-            pointed = null;
-            under.textContent = " ";
-            return;
-        }
+        if (c < 0 || r < 0 || c >= columns() || r >= rows())
+            return unpoint();
         const index = dims.map((_, k) => (k === look.row ? r : k === look.column ? c : look.isColour && k === rank - 1 ? null : look.at[k]))
             .filter(i => i !== null).join(",");
         if (index === pointed)
@@ -494,6 +507,10 @@ function picture(left, side, meta, path, name, signal) {
         pointed = index;
         under.textContent = `${name}[${index.replaceAll(",", ", ")}]`;
         valueLater();
+    }
+    function unpoint() {
+        pointed = null;
+        under.textContent = " ";
     }
 
     /* -- Live -- */

@@ -23,7 +23,8 @@ function used(principal) {
 }
 
 function quotaTable(principal) {
-    return el("table", {}, el("thead", {}, el("tr", {}, ["Quota", "Used", "Limit", ""].map((text, i) => el("th", { scope: "col", class: i === 1 || i === 2 ? "right" : false, text })))),
+    return el("table", {}, el("thead", {}, el("tr", {}, ["Quota", "Used", "Limit", "Part used"].map((text, i) => el("th", { scope: "col", class: i === 1 || i === 2 ? "right" : false },
+        el("span", { class: i === 3 ? "visually-hidden" : false, text }))))),
         el("tbody", {}, Object.entries(QUOTAS).filter(([key]) => principal.quotas[key]).map(([key, [title, say]]) => {
             const { limit, used } = principal.quotas[key];
             return el("tr", {}, el("th", { scope: "row", text: title }), el("td", { class: "right", text: say(used) }), el("td", { class: "right", text: limit === null ? "none" : say(limit) }),

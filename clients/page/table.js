@@ -2,7 +2,7 @@
  * table.js: a table that is searched and sorted in the browser, and refreshed without losing the place or the focus.
  * More rows than anyone reads are not made; a button makes more.
  */
-import { button, count, el } from "./dom.js";
+import { button, count, el, renew } from "./dom.js";
 
 const AT_ONCE = 200;
 
@@ -46,7 +46,7 @@ export function table({ label, columns, id, words, sort, down = false, empty }) 
             if (column.node) {
                 const key = column.key ? column.key(item) : JSON.stringify(item);
                 if (entry.keys[i] !== key)
-                    cell.replaceChildren(column.node(item));
+                    renew(cell, column.node(item));
                 entry.keys[i] = key;
                 return;
             }

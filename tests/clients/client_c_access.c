@@ -1,7 +1,8 @@
 /*
- * The C client's calls for grids, leases, shares and exports, against a daemon:
+ * The C client's calls for grids, looks, leases, shares, links and exports, against a daemon:
  * client_c_access SCENARIO ADDRESS. Run by tests/http/test_client_c.py, as client_c.c is.
  */
+#include <math.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -79,6 +80,90 @@ static void test_layouts(void)
     FAILS(arrayd_layout(c, 2, 33, shapes, NULL, padded, &err), 0, "bad_argument");
 }
 
+static void test_figures(void)
+{
+    const double values[6] = {0, 1, 2, NAN, 4, 1e9};
+    const int64_t large[2] = {INT64_MAX, -5};
+    const double range[2] = {0, 10}, wrong[2] = {0, INFINITY};
+    struct arrayd_percentile percentiles[2] = {{.percent = 50}, {.percent = 100}};
+    struct arrayd_summary s;
+    int64_t counts[2];
+    OK(arrayd_upload(c, "a", ARRAYD_FLOAT64, 2, (int64_t[]){2, 3}, values, sizeof(values), NULL,
+                     &err));
+    OK(arrayd_summary(c, "a", NULL, &s, &err));
+    CHECK(s.count == 6 && s.finite == 5 && s.nan == 1 && s.inf == 0 && s.minus_inf == 0);
+    CHECK(s.min.re == 0 && s.max.re == 1e9 && s.max.dtype == ARRAYD_FLOAT64 && s.hi == 1e9);
+    OK(arrayd_summary(c, "a", "0", &s, &err));
+    CHECK(s.count == 3 && s.max.re == 2 && s.mean == 1 && s.std > 0.8 && s.std < 0.9);
+    OK(arrayd_summary(c, "a", "1, :1", &s, &err));
+    CHECK(s.finite == 0 && s.min.dtype == ARRAYD_NONE && isnan(s.max.re) && isnan(s.mean));
+    OK(arrayd_histogram(c, "a", NULL, range, 2, counts, &s, &err));
+    CHECK(counts[0] == 4 && counts[1] == 0 && s.above == 1 && s.below == 0 && s.hi == 10);
+    OK(arrayd_histogram(c, "a", "0", NULL, 2, counts, NULL, &err));
+    CHECK(counts[0] == 1 && counts[1] == 2);
+    OK(arrayd_percentiles(c, "a", NULL, true, percentiles, 2, &err));
+    CHECK(percentiles[0].value == 2 && percentiles[0].error == 0 && percentiles[1].value == 1e9);
+    OK(arrayd_percentiles(c, "a", "0", false, percentiles, 1, &err));
+    CHECK(fabs(percentiles[0].value - 1) <= percentiles[0].error && percentiles[0].error > 0);
+    OK(arrayd_upload(c, "n", ARRAYD_INT64, 1, (int64_t[]){2}, large, sizeof(large), NULL, &err));
+    OK(arrayd_summary(c, "n", NULL, &s, &err));
+    CHECK(s.max.integer == INT64_MAX && s.min.integer == -5 && s.min.re == -5);
+    FAILS(arrayd_histogram(c, "a", NULL, NULL, 0, counts, NULL, &err), 0, "bad_argument");
+    FAILS(arrayd_histogram(c, "a", NULL, wrong, 2, counts, NULL, &err), 0, "bad_argument");
+    FAILS(arrayd_percentiles(c, "a", NULL, false, percentiles, 0, &err), 0, "bad_argument");
+    percentiles[0].percent = 101;
+    FAILS(arrayd_percentiles(c, "a", NULL, false, percentiles, 1, &err), 422, "bad_field");
+    FAILS(arrayd_summary(c, "nobody", NULL, &s, &err), 404, "not_found");
+    FAILS(arrayd_summary(c, "a", "9", &s, &err), 422, "bad_index");
+}
+
+/* The width and height of the PNG that was written to a file since `at`. */
+static void size_of(FILE *file, long at, int *ret_width, int *ret_height)
+{
+    unsigned char head[24];
+    CHECK(!fseek(file, at, SEEK_SET) && fread(head, 1, 24, file) == 24);
+    CHECK(!memcmp(head, "\x89PNG\r\n\x1a\n", 8) && !fseek(file, 0, SEEK_END));
+    *ret_width = head[18] << 8 | head[19];
+    *ret_height = head[22] << 8 | head[23];
+}
+
+static void test_pictures(void)
+{
+    const double range[2] = {0, 1e20}, percents[2] = {1, 99.5};
+    const struct arrayd_picture how = {.index = "1:, :",
+                                       .cmap = "viridis",
+                                       .range = range,
+                                       .width = 30,
+                                       .height = 40,
+                                       .pool = "max",
+                                       .bar = true};
+    const struct arrayd_picture parts = {.percents = percents, .width = 6};
+    const struct arrayd_picture jet = {.cmap = "jet"};
+    struct arrayd_expr expr = expression("p*2");
+    FILE *file = tmpfile();
+    int width, height;
+    CHECK(file);
+    OK(arrayd_create(c, "{\"name\": \"p\", \"shape\": [2, 3], \"fill\": 1.5}", NULL, &err));
+    OK(arrayd_save_png(c, "p", NULL, file, &err));
+    size_of(file, 0, &width, &height);
+    CHECK(width == 3 && height == 2);
+    long at = ftell(file);
+    OK(arrayd_save_png(c, "p", &how, file, &err));
+    size_of(file, at, &width, &height);
+    CHECK(width == 54 && height == 40); /* and the colour bar */
+    at = ftell(file);
+    OK(arrayd_evaluate_png(c, &expr, &parts, file, &err));
+    size_of(file, at, &width, &height);
+    CHECK(width == 6 && height == 4);
+    FAILS(arrayd_save_png(c, "p", &jet, file, &err), 422, "bad_field");
+    FAILS(arrayd_save_png(c, "p", NULL, NULL, &err), 0, "bad_argument");
+    FAILS(arrayd_save_png(c, "nobody", NULL, file, &err), 404, "not_found");
+    FAILS(arrayd_evaluate_png(c, &expr, &how, file, &err), 0, "bad_argument");
+    expr.name = "kept";
+    FAILS(arrayd_evaluate_png(c, &expr, NULL, file, &err), 0, "bad_argument");
+    fclose(file);
+}
+
 static void test_leases(void)
 {
     struct arrayd *other = client_of(address, getenv("TOKEN"));
@@ -145,6 +230,66 @@ static void test_shares(void)
     FAILS(arrayd_share(c, "a", NULL, false, &err), 0, "bad_argument");
     FAILS(arrayd_unshare(c, "a", "", &err), 0, "bad_argument");
     arrayd_close(bob);
+}
+
+/* With accounts: TOKEN is ann's, a user, OTHER that of an operator. */
+static void test_links(void)
+{
+    struct arrayd *olga = client_of(address, getenv("OTHER")), *nobody;
+    const char *const arrays[] = {"a"};
+    const struct arrayd_link_options some = {.expires_s = 600, .arrays = arrays, .array_count = 1};
+    const struct arrayd_link_options all = {.expires_s = 60}, none = {0};
+    struct arrayd_link link, links[2];
+    struct arrayd_session session;
+    struct arrayd_login login;
+    struct arrayd_array a;
+    struct arrayd_job job;
+    const char *const body[] = {"a += 1"};
+    const struct arrayd_program program = {.body = body, .body_count = 1, .steps = 1000000000};
+    size_t count;
+    OK(arrayd_zeros(c, "a", ARRAYD_FLOAT64, 1, (int64_t[]){4}, &a, &err));
+    OK(arrayd_link_create(c, &some, &link, &err));
+    CHECK(!strncmp(link.url, "/#link=", 7) && link.arrays == 1 && link.jobs <= 0 &&
+          link.expires[0]);
+    OK(arrayd_link_create(c, &all, &link, &err));
+    CHECK(link.arrays == -1 && link.jobs == -1);
+    OK(arrayd_links(c, links, 2, &count, &err));
+    CHECK(count == 2 && !links[0].url[0] && links[0].created[0]);
+    OK(arrayd_link_delete(c, link.id, &err));
+    FAILS(arrayd_link_delete(c, link.id, &err), 404, "not_found");
+    OK(arrayd_links(c, links, 0, &count, &err));
+    CHECK(count == 1);
+    FAILS(arrayd_link_create(c, &none, &link, &err), 422, "bad_field");
+    CHECK(!strcmp(err.pointer, "/expires_s"));
+
+    OK(arrayd_login(c, &login, &err));
+    CHECK(login.required && !strcmp(login.principal, "ann") && !strcmp(login.role, "user"));
+    OK(arrayd_login(olga, &login, &err));
+    CHECK(!strcmp(login.role, "operator"));
+    nobody = client_of(address, NULL);
+    OK(arrayd_login(nobody, &login, &err));
+    CHECK(login.required && !login.principal[0] && !login.role[0]);
+    arrayd_close(nobody);
+
+    FAILS(arrayd_end_array(c, a.id, &err), 403, "forbidden");
+    OK(arrayd_program_start(c, &program, &job, &err));
+    OK(arrayd_end_job(olga, job.id, &err));
+    OK(arrayd_job_poll(c, job.id, &job, &err));
+    CHECK(job.state == ARRAYD_CANCELLED);
+    OK(arrayd_end_job(olga, job.id, &err));
+    FAILS(arrayd_job_poll(c, job.id, &job, &err), 404, "not_found");
+    OK(arrayd_end_array(olga, a.id, &err));
+    FAILS(arrayd_find(c, a.id, &a, &err), 404, "not_found");
+    OK(arrayd_session_create(c, NULL, &session, &err));
+    OK(arrayd_end_session(olga, session.id, &err));
+    FAILS(arrayd_session_delete(c, session.id, &err), 404, "not_found");
+    OK(arrayd_set_principal(olga, "o.p@x-y", "{\"weight\": 3, \"quotas\": {\"arrays\": 9}}", &err));
+    FAILS(arrayd_set_principal(olga, "o.p@x-y", "{\"weight\": 0}", &err), 422, "bad_field");
+    CHECK(!strcmp(err.pointer, "/weight"));
+    FAILS(arrayd_set_principal(olga, "ann", NULL, &err), 0, "bad_argument");
+    OK(arrayd_end_principal(olga, "ann", &err));
+    FAILS(arrayd_find(c, "a", &a, &err), 401, "unauthorized");
+    arrayd_close(olga);
 }
 
 static void test_exports(void)
@@ -230,6 +375,12 @@ int main(int argc, char **argv)
         test_grids();
     else if (!strcmp(name, "layouts"))
         test_layouts();
+    else if (!strcmp(name, "figures"))
+        test_figures();
+    else if (!strcmp(name, "pictures"))
+        test_pictures();
+    else if (!strcmp(name, "links"))
+        test_links();
     else if (!strcmp(name, "leases"))
         test_leases();
     else if (!strcmp(name, "shares"))

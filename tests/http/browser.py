@@ -25,6 +25,7 @@ MODIFIERS = {"Alt": 1, "Control": 2, "Meta": 4, "Shift": 8}
 
 class Browser:
     program = shutil.which("chromium") or shutil.which("chromium-browser")
+    fonts = "/usr/share/fonts/truetype/dejavu"  # no others are used, so that a page looks the same on each machine
 
     def __init__(self):
         self.folder = tempfile.TemporaryDirectory(prefix="arrayd-chromium-", ignore_cleanup_errors=True)
@@ -35,10 +36,16 @@ class Browser:
                    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
                    "--disable-dev-shm-usage", "--hide-scrollbars", "--force-color-profile=srgb", "--font-render-hinting=none",
                    *(["--no-sandbox"] if os.getuid() == 0 else [])]
+        fonts = os.path.join(self.folder.name, "fonts.conf")
+        with open(fonts, "w") as f:
+            f.write(f"<fontconfig><dir>{self.fonts}</dir><cachedir>{self.folder.name}/fonts</cachedir>"
+                    "<match><test name='family'><string>monospace</string></test><edit name='family' mode='assign'><string>DejaVu Sans Mono</string></edit></match>"
+                    "<match><edit name='family' mode='append_last'><string>DejaVu Sans</string></edit></match></fontconfig>")
         # The protocol's pipes are the descriptors 3 and 4.
         self.process = subprocess.Popen(
             ["bash", "-c", f'exec 3<&{there} 4>&{back} {there}<&- {back}>&-; exec "$@"', "-", self.program, *options, "about:blank"],
-            pass_fds=(there, back), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            pass_fds=(there, back), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            env={**os.environ, "FONTCONFIG_FILE": fonts})
         for end in (there, back, below, above):
             os.close(end)
         self.buffer, self.number, self.replies, self.pages = b"", 0, {}, {}
@@ -46,7 +53,9 @@ class Browser:
 
     @classmethod
     def missing(cls):
-        return None if cls.program else "no chromium: Debian's package chromium"
+        if not cls.program:
+            return "no chromium: Debian's package chromium"
+        return None if os.path.isdir(cls.fonts) else "no fonts: Debian's package fonts-dejavu-core"
 
     def read(self, seconds):
         """Takes what comes within that time: replies are kept for who waits, events are given to their page."""
@@ -63,14 +72,14 @@ class Browser:
             elif message.get("sessionId") in self.pages:
                 self.pages[message["sessionId"]].event(message["method"], message["params"])
 
-    def call(self, method, session=None, **params):
+    def call(self, method, session=None, seconds=TIMEOUT, **params):
         self.number += 1
         number = self.number
         message = {"id": number, "method": method, "params": params, **({"sessionId": session} if session else {})}
         data = json.dumps(message).encode() + b"\0"
         while data:
             data = data[os.write(self.writes, data):]
-        deadline = time.monotonic() + TIMEOUT
+        deadline = time.monotonic() + seconds
         while number not in self.replies:
             if time.monotonic() > deadline:
                 raise TimeoutError(method)
@@ -147,10 +156,12 @@ class Page:
             if "json" not in kind:
                 self.call("Fetch.continueRequest", requestId=number)
                 return
-            body = self.call("Fetch.getResponseBody", requestId=number)
+            body = self.call("Fetch.getResponseBody", seconds=5, requestId=number)
             text = base64.b64decode(body["body"]).decode() if body["base64Encoded"] else body["body"]
             self.call("Fetch.fulfillRequest", requestId=number, responseCode=paused["responseStatusCode"], responseHeaders=[{"name": "Content-Type", "value": kind}],
                       body=base64.b64encode(self.change(text).encode()).decode())
+        except TimeoutError:  # a request that was aborted just then may never be answered
+            pass
         except RuntimeError as error:
             if "InterceptionId" not in str(error):  # else the page does not want it any more
                 raise

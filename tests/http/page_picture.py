@@ -31,7 +31,7 @@ def main(file):
     end = time.monotonic() + SECONDS
     while time.monotonic() < end and c.get(f"/v1/jobs/{job}").json()["state"] == "running":
         browser.read(0.2)
-    page.says("Greatest")
+    page.wait("new Promise(done => setTimeout(() => done(true), 3000))")  # the figures come after the picture
     page.screenshot(file)
     browser.close()
     c.close()

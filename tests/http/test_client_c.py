@@ -44,7 +44,7 @@ def test_against_a_daemon(address, tmp_path, name):
     scenario(name, address, tmp_path)
 
 
-@pytest.mark.parametrize("name", ["grids", "layouts", "leases", "no_export"])
+@pytest.mark.parametrize("name", ["grids", "layouts", "figures", "pictures", "leases", "no_export"])
 def test_access(address, name):
     run("tests/clients/client_c_access", name, address)
 
@@ -90,6 +90,13 @@ def test_shares(daemon_with, accounts):
     accounts.add("o.p@x-y")
     d = daemon_with("--accounts", accounts.path)
     run("tests/clients/client_c_access", "shares", f"http://{d.host}:{d.port}", TOKEN=ann, OTHER=bob)
+
+
+def test_links_and_an_operator(daemon_with, accounts):
+    ann, olga = accounts.add("ann"), accounts.add("olga", role="operator")
+    accounts.add("o.p@x-y")
+    d = daemon_with("--accounts", accounts.path)
+    run("tests/clients/client_c_access", "links", f"http://{d.host}:{d.port}", TOKEN=ann, OTHER=olga)
 
 
 def test_over_a_unix_socket(daemon_with, tmp_path):

@@ -30,11 +30,12 @@ def test_the_module_against_a_daemon(daemon_with, accounts):
     program = node()
     accounts.add("ann")
     other = accounts.add("b.o@b")
+    accounts.add("olga", role="operator")
     d = daemon_with("--accounts", accounts.path, "--cors-origin", ORIGIN)
     c = accounts.client(d, "ann")
     before = c.info()["bytes_in_use"]
     environment = {**os.environ, "ARRAYD_URL": f"http://{d.host}:{d.port}", "ARRAYD_TOKEN": accounts.token["ann"], "ARRAYD_OTHER": other,
-                   "ARRAYD_ORIGIN": ORIGIN}
+                   "ARRAYD_OPERATOR": accounts.token["olga"], "ARRAYD_ORIGIN": ORIGIN}
     files = sorted(map(str, (FOLDER / "test").glob("*.test.js")))
     done = subprocess.run([program, "--test", *files], cwd=FOLDER, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout[-20000:] + done.stderr[-2000:]

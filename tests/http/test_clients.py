@@ -22,15 +22,15 @@ getPage         -                   -                      -
 getPageFile     -                   -                      -
 getInfo         info                -                      info
 takeSnapshot    -                   -                      -
-getFaults       -                   -                      -
-forgetFaults    -                   -                      -
-forgetFault     -                   -                      -
-logIn           -                   -                      -
-getLogin        -                   -                      -
-logOut          -                   -                      -
-createLink      -                   -                      -
-listLinks       -                   -                      -
-deleteLink      -                   -                      -
+getFaults       -                   -                      faults
+forgetFaults    -                   -                      forgetFaults
+forgetFault     -                   -                      forgetFault
+logIn           -                   -                      logIn
+getLogin        -                   arrayd_login           login
+logOut          -                   -                      logOut
+createLink      -                   arrayd_link_create     createLink
+listLinks       -                   arrayd_links           links
+deleteLink      -                   arrayd_link_delete     deleteLink
 endLogins       -                   -                      -
 endOthersLogins -                   -                      -
 createSession   session             arrayd_session_create  createSession
@@ -56,7 +56,7 @@ leaseArray      Array.leased        arrayd_lease           lease
 releaseLease    Array.leased        arrayd_lease_end       end
 exportArray     Array.exported      arrayd_export_begin    -
 getData         Array.read          arrayd_read_ghost      data
-getSummary      Array.summary       -                      -
+getSummary      Array.summary       arrayd_summary         summary
 putData         Array.write         arrayd_write_ghost     put
 computeLayout   layout              arrayd_layout          layout
 evaluate        evaluate            arrayd_evaluate        evaluate
@@ -67,16 +67,16 @@ getJob          job                 arrayd_job_poll        job
 deleteJob       Job.cancel          arrayd_job_cancel      cancel
 getJobEvents    Job.events          -                      events
 resumeJob       Job.resume          arrayd_job_resume      resume
-listAllSessions admin               -                      -
-endSession      admin_end           -                      -
-listAllJobs     admin               -                      -
-endJob          admin_end           -                      -
-listAllArrays   admin               -                      -
-endArray        admin_end           -                      -
-listPrincipals  admin               -                      -
-endPrincipal    admin_end           -                      -
-setPrincipal    admin_set           -                      -
-getAudit        admin               -                      -
+listAllSessions admin               -                      sessions
+endSession      admin_end           arrayd_end_session     endSession
+listAllJobs     admin               -                      jobs
+endJob          admin_end           arrayd_end_job         endJob
+listAllArrays   admin               -                      arrays
+endArray        admin_end           arrayd_end_array       endArray
+listPrincipals  admin               -                      principals
+endPrincipal    admin_end           arrayd_end_principal   endPrincipal
+setPrincipal    admin_set           arrayd_set_principal   setPrincipal
+getAudit        admin               -                      audit
 createFunction  -                   -                      defineFunction
 putFunction     define              arrayd_function_define defineFunction
 listFunctions   functions           -                      functions
@@ -100,7 +100,7 @@ def in_python(call):
 
 def test_every_call_is_there():
     header = "".join(p.read_text() for p in (REPO / "clients/c/include").glob("*.h"))
-    module, types = ((REPO / f"clients/js/arrayd.{suffix}").read_text() for suffix in ("js", "d.ts"))
+    module, types = ("".join((REPO / f"clients/js/{name}.{suffix}").read_text() for name in ("arrayd", "access")) for suffix in ("js", "d.ts"))
     for operation, python, c, javascript in ROWS:
         assert python == "-" or in_python(python), (operation, python)
         assert c == "-" or re.search(rf"^ARRAYD_API int {c}\(", header, re.M), (operation, c)

@@ -572,6 +572,7 @@ static inline bool arrayd_job_ended(const struct arrayd_job *job)
 }
 #endif
 
-#include <arrayd_access.h> /* leases, shares, exports */
+#include <arrayd_access.h> /* leases, shares, exports, links, what operators do */
+#include <arrayd_looks.h>  /* figures, pictures */
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Leases, shares and exports of arrays. An export maps an array's memory into this process.
- * arrayd.h, which includes this, has what holds of all functions.
+ * Leases, shares and exports of arrays, read-only links, and what operators do. An export maps an
+ * array's memory into this process. arrayd.h, which includes this, has what holds of all functions.
  */
 #ifndef ARRAYD_ACCESS_H
 #define ARRAYD_ACCESS_H
@@ -63,6 +63,70 @@ ARRAYD_API int arrayd_unshare(struct arrayd *client, const char *ref, const char
  */
 ARRAYD_API int arrayd_shares(struct arrayd *client, const char *ref, struct arrayd_share *shares,
                              size_t capacity, size_t *ret_count, struct arrayd_error *err);
+
+/* --- read-only links --- */
+
+struct arrayd_link {
+    char id[ARRAYD_MAX_NAME + 1];
+    char url[ARRAYD_MAX_NAME + 1]; /* behind the daemon's address; "" where it is not told */
+    char created[40];              /* RFC 3339 */
+    char expires[40];
+    int64_t arrays; /* how many it shows; -1: not only some */
+    int64_t jobs;
+};
+
+/* What a link shows: refs of arrays and ids of jobs; with neither all that is the account's. */
+struct arrayd_link_options {
+    double expires_s; /* seconds from now */
+    const char *const *arrays;
+    size_t array_count;
+    const char *const *jobs;
+    size_t job_count;
+};
+
+/* Makes a link for who has no account: a browser that opens it sees, and can change nothing. */
+ARRAYD_API int arrayd_link_create(struct arrayd *client, const struct arrayd_link_options *options,
+                                  struct arrayd_link *ret_link, struct arrayd_error *err);
+
+/* The account's links: the first `capacity` of them. *ret_count says how many there are. */
+ARRAYD_API int arrayd_links(struct arrayd *client, struct arrayd_link *links, size_t capacity,
+                            size_t *ret_count, struct arrayd_error *err);
+
+/* Ends a link. */
+ARRAYD_API int arrayd_link_delete(struct arrayd *client, const char *id, struct arrayd_error *err);
+
+/* --- accounts --- */
+
+/* Who the client is. */
+struct arrayd_login {
+    bool required;                       /* the daemon has accounts */
+    char principal[ARRAYD_MAX_NAME + 1]; /* "" where the daemon does not know the client */
+    char role[16];                       /* "user", "operator", "viewer" or "" */
+};
+
+ARRAYD_API int arrayd_login(struct arrayd *client, struct arrayd_login *ret_login,
+                            struct arrayd_error *err);
+
+/*
+ * For operators, else it is 403 "forbidden". The lists of what everybody has are GET
+ * /v1/admin/sessions, jobs, arrays, principals and audit: arrayd_request.
+ */
+
+/* Ends anybody's session; deletes anybody's array; cancels a job, or removes one that has ended. */
+ARRAYD_API int arrayd_end_session(struct arrayd *client, const char *id, struct arrayd_error *err);
+ARRAYD_API int arrayd_end_array(struct arrayd *client, const char *id, struct arrayd_error *err);
+ARRAYD_API int arrayd_end_job(struct arrayd *client, const char *id, struct arrayd_error *err);
+
+/* Ends an account and all that it has, until the accounts file is read again. */
+ARRAYD_API int arrayd_end_principal(struct arrayd *client, const char *principal,
+                                    struct arrayd_error *err);
+
+/*
+ * Changes an account's weight and quotas, for example {"weight": 3, "quotas": {"arrays": 100}};
+ * null is what the accounts file says.
+ */
+ARRAYD_API int arrayd_set_principal(struct arrayd *client, const char *principal, const char *json,
+                                    struct arrayd_error *err);
 
 /* --- exports --- */
 

@@ -13,6 +13,7 @@
 
 #include "clients/c/src/error.h"
 #include "clients/c/src/exchange.h"
+#include "clients/c/src/looks.h"
 #include "clients/c/src/members.h"
 
 /* Whether a shape and a type make so many bytes. */
@@ -160,9 +161,7 @@ int arrayd_save_npy(struct arrayd *client, const char *ref, const char *index, F
         x.refused = "the file is missing";
     exchange_path(&x, "/v1/arrays", ref, "/data");
     exchange_query(&x, "index", index);
-    if (exchange_done(client, &x, err))
-        return -1;
-    return fflush(file) ? error_set(err, "file", "the file could not be written") : 0;
+    return looks_save(client, &x, file, err);
 }
 
 int arrayd_load_npy_path(struct arrayd *client, const char *name, const char *path,

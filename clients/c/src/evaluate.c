@@ -7,6 +7,7 @@
 #include "clients/c/src/error.h"
 #include "clients/c/src/exchange.h"
 #include "clients/c/src/json.h"
+#include "clients/c/src/looks.h"
 #include "clients/c/src/members.h"
 
 /* All of the body but its closing brace. */
@@ -89,6 +90,19 @@ int arrayd_evaluate_into(struct arrayd *client, const struct arrayd_expr *expr, 
     if (nbytes && !data)
         x.refused = "the memory is missing";
     return exchange_done(client, &x, err);
+}
+
+int arrayd_evaluate_png(struct arrayd *client, const struct arrayd_expr *expr,
+                        const struct arrayd_picture *how, FILE *file, struct arrayd_error *err)
+{
+    struct exchange x = {.method = "POST"};
+    ask(&x, expr);
+    text_puts(&x.json, "}");
+    refuse_target(&x, expr);
+    looks_ask(&x, how, file);
+    if (how && how->index)
+        x.refused = "the region of an expression is a part of its text";
+    return looks_save(client, &x, file, err);
 }
 
 static void add_names(struct text *json, const struct arrayd_result *results, size_t count)

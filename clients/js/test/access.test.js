@@ -1,6 +1,7 @@
-// Leases, shares and grids.
+// Leases, shares and grids; links, logins, and what operators see and end.
 import assert from "node:assert/strict";
-import { client, fails, live } from "./live.js";
+import { Access } from "../access.js";
+import { client, collect, fails, live, token } from "./live.js";
 
 const same = assert.deepEqual;
 
@@ -71,4 +72,60 @@ live("layouts, and where arrays are", async c => {
     const h = await c.full(3, 7, { location: "host" });
     same([h.meta.location, await h.toList()], ["host", [7, 7, 7]]);
     same((await h.patch({ location: "device" })).meta.location, "device");
+});
+
+live("links", async c => {
+    const access = new Access(c);
+    const a = await c.array([1, 2], { name: "a" });
+    const job = await (await c.start("a += 1", { steps: 1 })).wait();
+    const before = (await access.links()).length;
+    const link = await access.createLink({ expires_s: 600, arrays: [a], jobs: [job.id] });
+    same([link.arrays, link.jobs, link.url.slice(0, 7)], [[a.id], [job.id], "/#link="]);
+    same((await access.links()).length, before + 1);
+    same((await access.createLink({ expires_s: 600 })).arrays, null);
+    for (const { id } of await access.links())
+        await access.deleteLink(id);
+    same(await access.links(), []);
+    await fails("not_found", access.deleteLink(link.id));
+    same((await fails("bad_field", access.createLink({ expires_s: -1 }))).pointer, "/expires_s");
+});
+
+live("logins", async c => {
+    const access = new Access(c);
+    same((await access.login()).principal, "ann");
+    const guest = new Access(client({ token: undefined }));
+    same((await guest.login()).principal, null);
+    const link = await access.createLink({ expires_s: 600 });
+    const said = await guest.logIn({ link: link.url.slice("/#link=".length) });
+    same([said.principal, said.role], ["ann", "viewer"]);
+    same((await guest.logIn({ token })).role, "user");
+    await fails("unauthorized", guest.logIn({ token: "no-such-token" }));
+    await guest.logOut();
+    await access.deleteLink(link.id);
+});
+
+live("an operator's hands", async c => {
+    const operator = new Access(client({ token: process.env.ARRAYD_OPERATOR }));
+    await fails("forbidden", collect(new Access(c).principals()));
+    const a = await c.array([1, 2], { name: "a" });
+    const names = (await collect(operator.principals({ limit: 1 }))).map(p => p.name);
+    assert(names.includes("ann"));
+    assert((await collect(operator.arrays())).some(({ owner, array }) => owner === "ann" && array.id === a.id));
+    assert((await collect(operator.sessions())).some(({ session }) => session.id === c.session));
+    const job = await c.start("a += 1", { steps: 1e12 });
+    assert((await collect(operator.jobs())).some(x => x.job.id === job.id));
+    same((await operator.endJob(job.id)).state, "cancelled");
+    same(await operator.endJob(job.id), undefined);
+    await operator.endArray(a.id);
+    await fails("not_found", a.refresh());
+    same((await operator.setPrincipal("b.o@b", { weight: 3, quotas: { arrays: 5 } })).changed, { weight: 3, arrays: 5 });
+    same((await operator.setPrincipal("b.o@b", { weight: null, quotas: { arrays: null } })).changed, {});
+    const other = await client().createSession();
+    await operator.endSession(other.id);
+    await fails("not_found", other.delete());
+    await fails("not_found", operator.endPrincipal("nobody@home"));
+    assert((await collect(operator.audit())).some(({ action, target }) => action === "delete_array" && target.includes(a.id)));
+    same(await operator.faults(), { work: [], users: [] });
+    await operator.forgetFaults();
+    await fails("not_found", operator.forgetFault("b.o@b"));
 });

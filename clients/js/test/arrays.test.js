@@ -239,3 +239,20 @@ live("only what is still as it was", async c => {
     same((await fails("precondition_failed", a.put([5, 6], { ifMatch: tag }))).status, 412);
     same(await a.toList(), [3, 4]);
 });
+
+live("figures and pictures", async c => {
+    const a = await c.array(new Float64Array([0, 1, 2, NaN, 4, 1e9]), { shape: [2, 3], name: "a" });
+    const found = await a.summary({ bins: 2, lo: 0, hi: 10, percentiles: [50, 100], exact: true });
+    same([found.count, found.finite, found.nan, found.min, found.max], [6, 5, 1, 0, 1e9]);
+    same(found.histogram, { lo: 0, hi: 10, below: 0, above: 1, counts: [4, 0] });
+    same(found.percentiles, [{ percent: 50, value: 2, error: 0 }, { percent: 100, value: 1e9, error: 0 }]);
+    same((await a.summary({ index: "0" })).max, 2);
+    const large = await c.array(new BigInt64Array([2n ** 62n + 1n]));
+    same((await large.summary()).max, 2n ** 62n + 1n);
+    const size = png => [new DataView(png).getUint32(16), new DataView(png).getUint32(20)];
+    same(size(await a.picture()), [3, 2]);
+    same(size(await a.picture({ width: 30, height: 20, index: ":, 1:", cmap: "viridis", lo: 0, hi: 4, bar: true })), [54, 20]);
+    same(size(await c.picture("b*k", { width: 6, percentiles: [0, 100], bind: { b: a, k: 2 } })), [6, 4]);
+    await fails("bad_field", a.picture({ cmap: "jet" }));
+    await fails("bad_field", a.summary({ bins: 0 }));
+});

@@ -44,8 +44,9 @@ function load(fetch) {
     return vm.runInContext(script, vm.createContext(web));
 }
 
-test("the module imports nothing", () => {
-    assert.doesNotMatch(source, /^\s*import\b|\bimport\(|\brequire\(|\bprocess\.|\bBuffer\b|node:/m);
+test("the modules import nothing", () => {
+    const access = fs.readFileSync(new URL("../access.js", import.meta.url), "utf8");
+    assert.doesNotMatch(source + access, /^\s*import\b|\bimport\(|\brequire\(|\bprocess\.|\bBuffer\b|node:/m);
 });
 
 test("a page that the daemon lets in", async () => {
@@ -88,11 +89,13 @@ test("the declarations name what there is", async () => {
     const declared = fs.readFileSync(new URL("../arrayd.d.ts", import.meta.url), "utf8");
     const exported = [...declared.matchAll(/^export (?:class|function|const) (\w+)/gm)].map(m => m[1]);
     assert.deepEqual([...new Set(exported)].sort(), Object.keys(module).sort());
-    for (const name of ["Client", "Session", "RemoteArray", "Job"]) {
-        const body = new RegExp(`^export class ${name} .*?^}`, "ms").exec(declared)[0];
+    const { Access } = await import("../access.js");
+    const all = declared + fs.readFileSync(new URL("../access.d.ts", import.meta.url), "utf8");
+    for (const name of ["Client", "Session", "RemoteArray", "Job", "Access"]) {
+        const body = new RegExp(`^export class ${name} .*?^}`, "ms").exec(all)[0];
         const told = [...body.matchAll(/^ {4}(?:readonly )?(\w+)\??[(<:]/gm)].map(m => m[1]);
         const own = { client: 0, meta: 0, id: 0, url: 0, session: 0 };
-        const there = Object.getOwnPropertyNames(module[name].prototype).filter(n => !["send", "pages"].includes(n));
+        const there = Object.getOwnPropertyNames((module[name] ?? Access).prototype).filter(n => !["send", "pages"].includes(n));
         for (const n of told)
             assert(there.includes(n) || n in own, `${name} has no ${n}`);
         for (const n of there)

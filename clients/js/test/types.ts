@@ -1,5 +1,6 @@
 // What the declarations allow, and what they do not: compiled, never run.
 import { ArraydError, Client, Job, Lease, RemoteArray, Session, connect, expr, type Dtype, type JobMeta, type Value } from "arrayd";
+import { Access } from "arrayd/access";
 
 export async function allowed(fetch: typeof globalThis.fetch): Promise<number> {
     const c: Client = connect("http://127.0.0.1:7411", { token: "t", session: "s-1", fetch });
@@ -38,6 +39,14 @@ export async function allowed(fetch: typeof globalThis.fetch): Promise<number> {
     for (const { principal, access } of await a.shares())
         await a.share(principal, { access: access === "read" ? "write" : access });
     await s.zeros([3], { padded: (await s.layout([[3], [4]], { ghosts: [[1], [1]] })).padded, location: "host" });
+    const pngs: ArrayBuffer[] = [await a.picture({ cmap: "viridis", percentiles: [1, 99], index: "0" }), await s.picture(expr`${a}*2`, { width: 9, bind: { k: 1 } })];
+    const { min, histogram } = await a.summary({ bins: 8, percentiles: [50], exact: true });
+    const access = new Access(c);
+    const { url } = await access.createLink({ expires_s: 60, arrays: [a, "b"], jobs: [job], signal });
+    for await (const { owner, array } of access.arrays({ limit: 5 }))
+        await access.endArray(array.id), await access.setPrincipal(owner, { weight: null, quotas: { arrays: 3 } });
+    if (url === "" || min === null || histogram.counts.length === pngs.length)
+        await access.logIn({ link: (await access.links())[0].id });
     const e = new ArraydError({ status: 422, code: "bad_name", detail: "" });
     return data.length + sum + named.size + out.size + r.size + shape.length + (e.retryAfter ?? 0) + (either === tree ? 1 : 0);
 }
@@ -57,6 +66,10 @@ export async function refused(c: Client, a: RemoteArray): Promise<void> {
     await c.value("a", { out: a });
     // @ts-expect-error: what goes to `out` is an array
     const n: number = await c.evaluate("a", { out: a });
+    // @ts-expect-error: no such colours
+    await a.picture({ cmap: "jet" });
+    // @ts-expect-error: a token or a link
+    await new Access(c).logIn({});
     // @ts-expect-error: no such access
     await a.share("ann", { access: "all" });
     // @ts-expect-error: bytes have no ghosts
