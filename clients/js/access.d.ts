@@ -36,6 +36,8 @@ export class Access {
     logIn(how: { signal?: AbortSignal } & ({ token: string } | { link: string })): Promise<LoginMeta>;
     login(options?: RequestOptions): Promise<LoginMeta>;
     logOut(options?: RequestOptions): Promise<void>;
+    /** One's own, or a principal's; how many there were. */
+    endLogins(options?: RequestOptions & { principal?: string }): Promise<number>;
 
     /** A read-only link that lasts `expires_s` seconds; `url` goes behind the daemon's address, and is told only now. */
     createLink(options: { signal?: AbortSignal; expires_s: number; arrays?: Things; jobs?: Things }): Promise<LinkMeta & { url: string }>;

@@ -21,6 +21,10 @@ export class Access {
     login(options) { return this.client.json("GET", "/login", options); }
     /** POST /v1/logout: ends the login of the browser's cookie. */
     logOut(options) { return this.client.json("POST", "/logout", options); }
+    /** DELETE /v1/logins, or, for operators, of a principal: ends all logins; how many there were. */
+    async endLogins({ principal, ...options } = {}) {
+        return (await this.#end(principal === undefined ? "/logins" : `/admin/principals/${inPath(principal)}/logins`, options)).ended;
+    }
 
     /** POST /v1/links: a link for `expires_s` seconds to some `arrays` and `jobs`, or to all of one's own; `url` is told only now. */
     createLink({ arrays, jobs, ...options }) { return this.#send("POST", "/links", { ...options, arrays: ids(arrays), jobs: ids(jobs) }); }

@@ -31,8 +31,8 @@ logOut          -                   -                      logOut
 createLink      -                   arrayd_link_create     createLink
 listLinks       -                   arrayd_links           links
 deleteLink      -                   arrayd_link_delete     deleteLink
-endLogins       -                   -                      -
-endOthersLogins -                   -                      -
+endLogins       -                   -                      endLogins
+endOthersLogins -                   -                      endLogins
 createSession   session             arrayd_session_create  createSession
 listSessions    sessions            -                      sessions
 getSession      -                   -                      -

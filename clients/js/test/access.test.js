@@ -101,6 +101,13 @@ live("logins", async c => {
     same((await guest.logIn({ token })).role, "user");
     await fails("unauthorized", guest.logIn({ token: "no-such-token" }));
     await guest.logOut();
+    await guest.logIn({ token });
+    assert(await access.endLogins() >= 1);
+    same(await access.endLogins(), 0);
+    await guest.logIn({ token });
+    const operator = new Access(client({ token: process.env.ARRAYD_OPERATOR }));
+    same(await operator.endLogins({ principal: "ann" }), 1);
+    await fails("forbidden", access.endLogins({ principal: "b.o@b" }));
     await access.deleteLink(link.id);
 });
 
