@@ -3,6 +3,7 @@ import { ask, get, inPath, list, mayAct, poll, post } from "./api.js";
 import { curves } from "./chart.js";
 import { age, attempt, button, count, duration, el, number, question, rate, tell } from "./dom.js";
 import { makeLink } from "./links.js";
+import { follow } from "./stream.js";
 import { table } from "./table.js";
 
 const STATES = { queued: "is waiting for its turn", running: "is running", done: "has ended", failed: "has failed", cancelled: "was stopped" };
@@ -40,7 +41,14 @@ function hands(job, after, gone, signal) {
 export const show = (root, id, signal) => (id ? one(root, id, signal) : all(root, signal));
 
 async function all(root, signal) {
-    const refresh = async () => view.set(await list("v1/jobs", "jobs", { signal }));
+    const held = new Map(); // by id
+    function take(jobs, isWhole, isAnew) {
+        if (isAnew)
+            held.clear();
+        jobs.forEach(j => held.set(j.id, j));
+        view.set([...held.values()], isWhole);
+    }
+    const refresh = async () => take(await list("v1/jobs", "jobs", { signal }), true, true);
     const view = table({
         label: "jobs", id: j => j.id, words: j => `${j.id} ${j.state} ${j.session}`, sort: 6,
         empty: "There are no jobs. A program that is sent to run by itself is one: see Expression, Program.",
@@ -59,7 +67,12 @@ async function all(root, signal) {
     root.append(el("h1", { class: "visually-hidden", text: "Jobs" }), el("section", { class: "card" },
         el("div", { class: "tools" }, el("div", { class: "grow field" }, el("span", { text: "Search by id, state, session" }), view.search), view.said), view.element));
     view.set([], false);
-    poll(1000, signal, refresh);
+    const aging = setInterval(() => document.hidden || view.said.textContent.includes("so far") || view.set([...held.values()]), 2000);
+    signal.addEventListener("abort", () => clearInterval(aging));
+    follow("v1/events", signal, { query: { arrays: false, interval: 1 }, ask: refresh, every: 1000, on(_, told) {
+        told.gone.forEach(id => held.delete(id));
+        take(told.jobs, !told.more, told.first);
+    } });
 }
 
 async function one(root, id, signal) {

@@ -167,6 +167,8 @@ struct http_source {
     bool (*due)(const struct http_source *src);
     bool (*expired)(struct http_source *src);
     struct request *req; /* set by http_reply_source; valid until free() */
+    /* Set, and the source is woken, when the client may have gone: bytes that are sent tell. */
+    _Atomic bool doubted;
 };
 #define SOURCE_OPEN (-1) /* as length: unknown, the body ends where pull() returns */
 #define SOURCE_END  (-2) /* this value */

@@ -257,8 +257,10 @@ static void watch_source(const struct conn *c, struct rq *q)
         watch_due(q);
         break;
     case SILENT:
-        if (q->reply.src && q->reply.length == SOURCE_OPEN)
+        if (q->reply.src && q->reply.length == SOURCE_OPEN) {
+            atomic_store(&q->reply.src->doubted, true);
             http_source_wake(q->reply.src);
+        }
         break;
     case GONE:
         http_io_drop(q);

@@ -28,6 +28,8 @@ static int64_t pull(struct http_source *source, int64_t offset, char *buf, size_
         strb_free(&s->text);
         s->sent = 0;
         s->next(s);
+        if (!s->text.len && atomic_exchange(&source->doubted, false))
+            strb_add(&s->text, ":\n\n");
         if (s->text.failed)
             return -1;
         if (s->text.len)
