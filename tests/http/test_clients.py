@@ -64,8 +64,8 @@ listJobs        jobs                -                      jobs
 getJob          job                 arrayd_job_poll        job
 deleteJob       Job.cancel          arrayd_job_cancel      cancel
 getJobEvents    Job.events          -                      events
-getArrayEvents  -                   -                      -
-getEvents       -                   -                      -
+getArrayEvents  Array.changes       -                      -
+getEvents       changes             -                      -
 resumeJob       Job.resume          arrayd_job_resume      resume
 listAllSessions admin               -                      -
 endSession      admin_end           -                      -
