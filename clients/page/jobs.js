@@ -3,7 +3,7 @@ import { ask, get, inPath, list, mayAct, poll, post } from "./api.js";
 import { curves } from "./chart.js";
 import { age, attempt, button, count, duration, el, number, question, rate, tell } from "./dom.js";
 import { makeLink } from "./links.js";
-import { follow } from "./stream.js";
+import { follow, seat } from "./stream.js";
 import { table } from "./table.js";
 
 const STATES = { queued: "is waiting for its turn", running: "is running", done: "has ended", failed: "has failed", cancelled: "was stopped" };
@@ -83,7 +83,7 @@ async function one(root, id, signal) {
     const series = new Map(); // by name, what was recorded so far
     const link = button("Link", () => attempt(() => makeLink({ jobs: [job.id] }, signal)));
     let job = await get(path, { signal });
-    let source = null;
+    let source = null, listening = null;
     root.append(el("h1", {}, el("a", { href: "#jobs", text: "Jobs" }), el("span", { class: "soft", text: " / " }), el("span", { class: "mono", text: job.id })),
         el("section", { class: "card" }, el("div", { class: "tools" }, head, buttons), trouble, facts), plots, copies);
 
@@ -140,29 +140,41 @@ async function one(root, id, signal) {
     }
 
     /** Events bring what has been recorded since the last; the daemon sends at most ten a second. */
-    function follow() {
-        source?.close();
+    async function listen() {
+        leave();
+        const mine = listening = new AbortController();
+        const isFree = await seat(AbortSignal.any([signal, mine.signal]));
+        if (signal.aborted || mine.signal.aborted)
+            return;
+        if (!isFree) // one asks
+            return leave();
         source = new EventSource(`${path}/events`);
         const on = event => {
             if (!signal.aborted)
                 take(JSON.parse(event.data));
         };
         source.addEventListener("progress", on);
-        source.addEventListener("end", event => { on(event); source.close(); });
+        source.addEventListener("end", event => { on(event); leave(); });
+    }
+    function leave() {
+        source?.close();
+        listening?.abort();
+        source = listening = null;
     }
     async function again() {
         take(await get(path, { signal }));
         if (isActive(job))
-            follow();
+            listen();
     }
-    signal.addEventListener("abort", () => source?.close());
+    signal.addEventListener("abort", leave);
+    document.addEventListener("visibilitychange", () => document.hidden && leave(), { signal });
     take({ ...job, records_from: job.records_from ?? 0 });
     if (isActive(job))
-        follow();
+        listen();
     /* Events that are refused do not say why, and of a job that has ended none come: the login may have ended, the job be gone or resumed. */
     const left = new AbortController();
     poll(3000, AbortSignal.any([signal, left.signal]), async () => {
-        if (isActive(job) && source?.readyState !== EventSource.CLOSED)
+        if (isActive(job) && listening && source?.readyState !== EventSource.CLOSED)
             return;
         await again().catch(problem => {
             if (problem.status !== 404)

@@ -9,7 +9,7 @@ const FIRST = 10000; // ms within which something comes: what lies between may h
 const AGAIN = 5000; // ms that one asks, before the next try
 
 /** Takes one of this browser's streams until the signal is aborted; false: there is none left. */
-async function seat(signal) {
+export async function seat(signal) {
     for (let k = 0; k < SEATS && navigator.locks; k++) {
         const isMine = await new Promise(done => {
             navigator.locks.request(`arrayd-stream-${k}`, { ifAvailable: true }, lock => {

@@ -142,7 +142,7 @@ struct http_inner *http_inner_begin(struct http_source *src, const char *uri, co
     q->inner = x;
     atomic_store(&q->state.word, state_word(PLACE_HANDLER, RUNS));
     atomic_fetch_add(&h->orphans, 1);
-    http_offload(&q->r, run);
+    q->work = run;
     http_enqueue(q);
     return x;
 }

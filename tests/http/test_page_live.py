@@ -11,6 +11,7 @@ from test_page_arrays import BOARD, drawn, look, names
 pytestmark = [pytest.mark.in_turn, pytest.mark.release_only,  # it is the page that is tested here
               pytest.mark.skipif(bool(Browser.missing()), reason=str(Browser.missing()))]
 STREAMS = "text/event-stream"
+HIDE = "(is => { Object.defineProperty(document, 'hidden', { value: is, configurable: true }); document.dispatchEvent(new Event('visibilitychange')); return true; })"
 
 
 def asked(page, part):
@@ -168,13 +169,12 @@ def test_one_stream_a_page(visit, daemon_with):
         until(lambda n=n: open_now() == n)
         time.sleep(0.3)
         assert open_now() <= n + 1  # the view Node asks
-    hide = "(is => { Object.defineProperty(document, 'hidden', { value: is, configurable: true }); document.dispatchEvent(new Event('visibilitychange')); return true; })"
-    p.run(f"{hide}(true)")
+    p.run(f"{HIDE}(true)")
     until(lambda: open_now() == 0)
     c.create(name="meanwhile", shape=[3])
     time.sleep(1)
     assert "meanwhile" not in p.text() and open_now() == 0
-    p.run(f"{hide}(false)")
+    p.run(f"{HIDE}(false)")
     p.says("meanwhile")
     until(lambda: open_now() == 1)
     p.run("location.hash = '#node'")
@@ -196,6 +196,7 @@ def test_a_session_that_ends(visit, daemon_with):
     session = c.expect(201, c.post("/v1/sessions", {"name": "short"})).json()["id"]
     p = visit(d, "#arrays")
     p.wait("document.querySelectorAll('select option').length === 3")
+    until(lambda: streams(p) == 1)
     p.run(f"(s => {{ s.value = {session!r}; s.dispatchEvent(new Event('change')); return true; }})(document.querySelector('select'))")
     until(lambda: streams(p) == 2)
     p.refused += ("/v1/arrays", "/v1/events")
@@ -218,4 +219,25 @@ def test_a_login_that_ends(visit, daemon_with, accounts):
     p.refused += ("/v1/",)
     c.expect(204, c.delete(f"/v1/links/{link['id']}"))
     p.says("Log in")
+    c.close()
+
+
+def test_a_job_that_nobody_sees(visit, daemon_with):
+    """A hidden window has no stream of the job's either; shown again it goes on."""
+    d = daemon_with()
+    c = d.client()
+    ref, job = running(c)
+    assert ref
+    p = visit(d, f"#job/{job}")
+    p.says("Steps per second")
+    until(lambda: streams(p) == 1 and figure(c, "arrayd_http_requests_in_flight") == 2)
+    p.run(f"{HIDE}(true)")
+    until(lambda: figure(c, "arrayd_http_requests_in_flight") == 1)
+    time.sleep(1)
+    assert figure(c, "arrayd_http_requests_in_flight") == 1
+    p.run(f"{HIDE}(false)")
+    until(lambda: streams(p) == 2 and figure(c, "arrayd_http_requests_in_flight") == 2)
+    c.delete(f"/v1/jobs/{job}")
+    p.wait("document.querySelector('.badge').innerText === 'cancelled'")
+    until(lambda: figure(c, "arrayd_http_requests_in_flight") == 1)
     c.close()
