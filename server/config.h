@@ -90,7 +90,9 @@ struct config {
     int64_t max_kernel_nodes, max_kernel_inputs, plan_cache, plan_cache_size;
     int64_t max_inline; /* elements */
     int64_t max_bins, max_percentiles;
-    int64_t max_picture; /* pixels along a side */
+    int64_t max_picture;               /* pixels along a side */
+    double event_interval, frame_time; /* seconds; the latter of each second */
+    int64_t event_bandwidth;           /* bytes a second, 0: no limit */
     int64_t max_statements, max_program_nodes, max_records, max_jobs, record_memory;
     double job_retention; /* seconds */
     double device_window; /* seconds, see scheduler.h */

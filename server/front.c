@@ -39,6 +39,12 @@ static enum err_code identify(struct request *req, struct principal **whose, str
     return auth_connect(req, whose, e);
 }
 
+static void repeat(struct request *req, const struct request *of)
+{
+    auth_identify_again(req, of);
+    req->login = of->login ? login_ref(of->login) : NULL;
+}
+
 static enum err_code authorize(const struct request *req, struct err *e)
 {
     TRY(visitor_may(req, e));
@@ -114,6 +120,7 @@ struct http_calls front_calls(void)
         .routes = route_table,
         .n_routes = route_count,
         .identify = identify,
+        .repeat = repeat,
         .authorize = authorize,
         .lasts = visitor_lasts,
         .refuse = refuse,

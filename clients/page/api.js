@@ -70,7 +70,7 @@ const pause = (ms, signal) => new Promise(resolve => {
     signal.addEventListener("abort", () => { clearTimeout(timer); resolve(); }, { once: true });
 });
 
-const seen = signal => new Promise(resolve => {
+export const seen = signal => new Promise(resolve => {
     if (!document.hidden)
         return resolve();
     document.addEventListener("visibilitychange", resolve, { once: true, signal });

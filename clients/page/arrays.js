@@ -2,14 +2,19 @@
 import { isOperator, list, mayAct, poll, state } from "./api.js";
 import { age, attempt, button, bytes, el, field, select, shape, tell } from "./dom.js";
 import { makeLink } from "./links.js";
+import { follow } from "./stream.js";
 import { table } from "./table.js";
 
 const EVERYBODY = "everybody";
 const EVERY = 2000; // ms
+const INTERVAL = 0.5; // seconds between two events
 
 const place = a => (a.location === "host" ? "host" : `device ${a.device}`);
 const link = a => el("a", { href: `#array/${encodeURIComponent(a.id)}`, text: a.name ?? `${a.id.slice(0, 10)}…`, title: a.name ?? a.id });
-const notes = a => [a.view_of ? "view" : "", a.read_only ? "read-only" : "", a.restored_from ? "restored" : ""].filter(Boolean).join(", ");
+const written = new Map(); // by id, when one heard of it last
+const isWritten = a => performance.now() - (written.get(a.id) ?? -Infinity) < 1.5 * EVERY;
+const notes = a => [a.view_of ? "view" : "", a.read_only ? "read-only" : "", a.restored_from ? "restored" : "", isWritten(a) ? "being written" : ""]
+    .filter(Boolean).join(", ");
 
 export async function show(root, _, signal) {
     const sessions = await list("v1/sessions", "sessions", { signal });
@@ -68,24 +73,38 @@ export async function show(root, _, signal) {
             window.dispatchEvent(new Event("hashchange"));
             tell("The session has ended.");
         }
-        throw problem;
+    }
+
+    const held = new Map(); // by id, in order of their making
+    function draw(isWhole = true) {
+        const mine = state.info.principal.name;
+        [...chosen].filter(id => isWhole && !held.has(id)).forEach(id => choose(id, false));
+        view.set([...held.values()].map(a => (whose === EVERYBODY ? a : { owner: mine, array: a })).reverse(), isWhole); // the newest first where two are of one age
+    }
+
+    function take(arrays, isWhole, isAnew) {
+        if (isAnew)
+            held.clear();
+        arrays.forEach(a => held.set((a.array ?? a).id, a));
+        if (isWhole || view.said.textContent === "" || view.said.textContent.includes("so far"))
+            draw(isWhole);
     }
 
     async function read() {
         wake = new AbortController();
         const until = AbortSignal.any([signal, wake.signal]);
-        await poll(EVERY, until, async () => {
-            const mine = state.info.principal.name;
-            const isAll = whose === EVERYBODY;
-            const own = a => (isAll ? a : { owner: mine, array: a });
-            state.session = isAll ? state.session : whose;
-            const isFirst = view.said.textContent === "" || view.said.textContent.includes("so far");
-            const all = await list(isAll ? "v1/admin/arrays" : "v1/arrays", "arrays",
-                { signal: until, each: (some, whole) => { if (isFirst) view.set(some.map(own).reverse(), whole); } }).catch(gone);
-            const there = new Set(all.map(own).map(x => x.array.id));
-            [...chosen].filter(id => !there.has(id)).forEach(id => choose(id, false));
-            view.set(all.map(own).reverse()); // the newest first where two are of one age
-        });
+        const isAll = whose === EVERYBODY;
+        const ask = () => list(isAll ? "v1/admin/arrays" : "v1/arrays", "arrays", { signal: until, each: (some, whole) => take(some, whole, true) }).catch(problem => { gone(problem); throw problem; });
+        if (isAll)
+            return poll(EVERY, until, ask); // others' arrays are told to nobody
+        state.session = whose;
+        const aging = setInterval(() => document.hidden || view.said.textContent.includes("so far") || draw(), EVERY);
+        until.addEventListener("abort", () => clearInterval(aging));
+        return follow("v1/events", until, { query: { jobs: false, interval: INTERVAL }, ask, every: EVERY, failed: gone, on(_, told) {
+            told.written.forEach(id => written.set(id, performance.now()));
+            told.gone.forEach(id => held.delete(id));
+            take(told.arrays, !told.more, told.first);
+        } });
     }
     read();
 }

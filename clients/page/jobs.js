@@ -3,6 +3,7 @@ import { ask, get, inPath, list, mayAct, poll, post } from "./api.js";
 import { curves } from "./chart.js";
 import { age, attempt, button, bytes, count, duration, el, number, question, rate, renew, tell } from "./dom.js";
 import { makeLink } from "./links.js";
+import { follow, seat } from "./stream.js";
 import { table } from "./table.js";
 
 const STATES = { queued: "is waiting for its turn", running: "is running", done: "has ended", failed: "has failed", cancelled: "was stopped" };
@@ -40,7 +41,14 @@ function hands(job, after, gone, signal) {
 export const show = (root, id, signal) => (id ? one(root, id, signal) : all(root, signal));
 
 async function all(root, signal) {
-    const refresh = async () => view.set(await list("v1/jobs", "jobs", { signal }));
+    const held = new Map(); // by id
+    function take(jobs, isWhole, isAnew) {
+        if (isAnew)
+            held.clear();
+        jobs.forEach(j => held.set(j.id, j));
+        view.set([...held.values()], isWhole);
+    }
+    const refresh = async () => take(await list("v1/jobs", "jobs", { signal }), true, true);
     const view = table({
         label: "jobs", id: j => j.id, words: j => `${j.id} ${j.state} ${j.session}`, sort: 6,
         empty: "There are no jobs. A program that is sent to run by itself is one: see Expression, Program.",
@@ -59,7 +67,12 @@ async function all(root, signal) {
     root.append(el("h1", { class: "visually-hidden", text: "Jobs" }), el("section", { class: "card" },
         el("div", { class: "tools" }, el("div", { class: "grow field" }, el("span", { text: "Search by id, state, session" }), view.search), view.said), view.element));
     view.set([], false);
-    poll(1000, signal, refresh);
+    const aging = setInterval(() => document.hidden || view.said.textContent.includes("so far") || view.set([...held.values()]), 2000);
+    signal.addEventListener("abort", () => clearInterval(aging));
+    follow("v1/events", signal, { query: { arrays: false, interval: 1 }, ask: refresh, every: 1000, on(_, told) {
+        told.gone.forEach(id => held.delete(id));
+        take(told.jobs, !told.more, told.first);
+    } });
 }
 
 async function one(root, id, signal) {
@@ -70,7 +83,7 @@ async function one(root, id, signal) {
     const series = new Map(); // by name, what was recorded so far
     const link = button("Link", () => attempt(() => makeLink({ jobs: [job.id] }, signal)));
     let job = await get(path, { signal });
-    let source = null;
+    let source = null, listening = null;
     root.append(el("h1", {}, el("a", { href: "#jobs", text: "Jobs" }), el("span", { class: "soft", text: " / " }), el("span", { class: "mono", text: job.id })),
         el("section", { class: "card" }, el("div", { class: "tools middle" }, head, buttons), trouble, facts), plots, copies);
 
@@ -129,29 +142,41 @@ async function one(root, id, signal) {
     }
 
     /** Events bring what has been recorded since the last; the daemon sends at most ten a second. */
-    function follow() {
-        source?.close();
+    async function listen() {
+        leave();
+        const mine = listening = new AbortController();
+        const isFree = await seat(AbortSignal.any([signal, mine.signal]));
+        if (signal.aborted || mine.signal.aborted)
+            return;
+        if (!isFree) // one asks
+            return leave();
         source = new EventSource(`${path}/events`);
         const on = event => {
             if (!signal.aborted)
                 take(JSON.parse(event.data));
         };
         source.addEventListener("progress", on);
-        source.addEventListener("end", event => { on(event); source.close(); });
+        source.addEventListener("end", event => { on(event); leave(); });
+    }
+    function leave() {
+        source?.close();
+        listening?.abort();
+        source = listening = null;
     }
     async function again() {
         take(await get(path, { signal }));
         if (isActive(job))
-            follow();
+            listen();
     }
-    signal.addEventListener("abort", () => source?.close());
+    signal.addEventListener("abort", leave);
+    document.addEventListener("visibilitychange", () => document.hidden && leave(), { signal });
     take({ ...job, records_from: job.records_from ?? 0 });
     if (isActive(job))
-        follow();
+        listen();
     /* Events that are refused do not say why, and of a job that has ended none come: the login may have ended, the job be gone or resumed. */
     const left = new AbortController();
     poll(3000, AbortSignal.any([signal, left.signal]), async () => {
-        if (isActive(job) && source?.readyState !== EventSource.CLOSED)
+        if (isActive(job) && listening && source?.readyState !== EventSource.CLOSED)
             return;
         await again().catch(problem => {
             if (problem.status !== 404)

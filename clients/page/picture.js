@@ -2,10 +2,11 @@
  * picture.js: one array. An array of two axes or more is a picture that the device makes: only the pixels that are seen
  * leave it, whatever the array's size. One picture is asked for at a time, always of what is wanted last.
  */
-import { get, inPath, poll, send, state } from "./api.js";
+import { get, inPath, send, state } from "./api.js";
 import { aside } from "./array.js";
 import { curves, histogram } from "./chart.js";
 import { attempt, bytes, count, duration, el, field, later, number, select, shape } from "./dom.js";
+import { follow } from "./stream.js";
 
 const MAPS = ["viridis", "magma", "inferno", "plasma", "cividis", "gray", "turbo", "coolwarm", "RdBu_r", "twilight"];
 const RANGES = [["seen", "what is seen"], ["1,99", "1 to 99 % of it"], ["0.1,99.9", "0.1 to 99.9 % of it"], ["slice", "the whole slice"], ["fixed", "fixed"]];
@@ -48,7 +49,7 @@ function line(left, side, meta, path, name, signal) {
         step > 1 ? el("p", { class: "soft", text: `Every ${ordinal(step)} element is shown.` }) : null));
     const plain = x => (Array.isArray(x) ? Math.hypot(...x.map(plain)) : Number(x));
     let etag;
-    poll(1000, signal, async () => {
+    const ask = async () => {
         const reply = await send("GET", `${path}/data`, { query: { index: meta.shape.length && step > 1 ? `::${step}` : undefined },
             headers: etag ? { "If-None-Match": etag } : {}, signal });
         if (reply.status === 304)
@@ -61,7 +62,8 @@ function line(left, side, meta, path, name, signal) {
         } else
             value.textContent = text;
         side.figures(await get(`${path}/summary`, { query: { bins: 48 }, signal }));
-    });
+    };
+    follow(`${path}/events`, signal, { query: { interval: 1 }, on: () => attempt(ask), ask, every: 1000 });
 }
 
 /* ---- Two axes and more ----------------------------------------------------------------------- */
@@ -207,18 +209,21 @@ function picture(left, side, meta, path, name, signal) {
             made = turn;
         }
         isAsking = false;
+        watched();
         const done = waiting;
         waiting = [];
         done.forEach(resolve => resolve(failure));
     }
 
+    const keyOf = ({ turned, query }) => JSON.stringify([query, turned]); // the same picture may be meant to lie differently
+
     async function frame() {
-        const { box, turned, query } = asked();
-        const key = JSON.stringify([query, turned]); // the same picture may be meant to lie differently
+        const wish = asked();
+        const key = keyOf(wish);
         const start = performance.now();
         let reply;
         try {
-            reply = await send("GET", `${path}/data`, { accept: "image/png", query, signal,
+            reply = await send("GET", `${path}/data`, { accept: "image/png", query: wish.query, signal,
                 headers: etag && etagOf === key ? { "If-None-Match": etag } : {} });
         } catch (problem) {
             if (problem.name === "AbortError")
@@ -230,19 +235,22 @@ function picture(left, side, meta, path, name, signal) {
         trouble.hidden = true;
         if (reply.status === 304)
             return;
-        const blob = await reply.blob();
+        const range = (reply.headers.get("Arrayd-Range") ?? "").split(" ").map(Number);
+        await draw(await reply.blob(), range, wish, reply.headers.get("ETag"), `, ${duration((performance.now() - start) / 1e3)}`);
+    }
+
+    async function draw(blob, range, { box, turned, query }, tag, more) {
         const bitmap = await createImageBitmap(blob);
         const isWhole = box.r1 - box.r0 === rows() && box.c1 - box.c0 === columns();
         shown = { bitmap, turned, ...box };
         if (isWhole)
             whole = shown;
-        [etag, etagOf] = [reply.headers.get("ETag"), key];
+        [etag, etagOf] = [tag, keyOf({ turned, query })];
         changedAt = performance.now();
         side.picture(blob, name);
-        const range = (reply.headers.get("Arrayd-Range") ?? "").split(" ").map(Number);
         if (range.length === 2)
             ends(range);
-        made_of.textContent = `${bitmap.width} × ${bitmap.height} pixels, ${bytes(blob.size)}, ${duration((performance.now() - start) / 1e3)}`;
+        made_of.textContent = `${bitmap.width} × ${bitmap.height} pixels, ${bytes(blob.size)}${more}`;
         board.setAttribute("aria-label", `Picture of ${name}, rows ${box.r0} to ${box.r1}, columns ${box.c0} to ${box.c1}, colours from ${number(range[0])} to ${
             number(range[1])}. Arrow keys move it, plus and minus zoom, 0 shows all; below it is the value in the middle.`);
         board.dataset.frames = String(Number(board.dataset.frames ?? 0) + 1);
@@ -340,6 +348,8 @@ function picture(left, side, meta, path, name, signal) {
             play.textContent = isOn ? "Stop" : "Play";
             if (isOn)
                 run();
+            else
+                watched();
         } } });
         async function move(i) {
             look.at[k] = i;
@@ -456,7 +466,7 @@ function picture(left, side, meta, path, name, signal) {
         return moved();
     });
     for (const end of ["pointerup", "pointercancel"])
-        board.addEventListener(end, event => touches.delete(event.pointerId));
+        board.addEventListener(end, event => { touches.delete(event.pointerId); watched(); });
     board.addEventListener("pointerleave", () => unpoint());
     board.addEventListener("wheel", event => {
         event.preventDefault();
@@ -515,30 +525,61 @@ function picture(left, side, meta, path, name, signal) {
 
     /* -- Live -- */
 
-    let living = new AbortController();
+    let living = new AbortController(), streamed = "", drawnAt = 0, summedAt = performance.now();
     function lively() {
         living.abort();
         living = new AbortController();
-        if (memory.live === "0")
+        streamed = "";
+        if (memory.live === "0" || played !== null || touches.size)
             return;
-        let drawnAt = changedAt, summedAt = performance.now();
-        poll(Number(memory.live), AbortSignal.any([signal, living.signal]), async () => {
-            const failure = played === null && !touches.size ? await refresh() : null;
-            if (failure)
-                throw failure; // asked again later, and later still
+        const wish = asked();
+        const key = streamed = keyOf(wish);
+        const sum = async () => {
             if (changedAt !== drawnAt && performance.now() - summedAt > 2000) {
                 drawnAt = changedAt;
                 summedAt = performance.now();
                 await figures();
             }
+        };
+        follow(`${path}/events`, AbortSignal.any([signal, living.signal]), {
+            query: { ...wish.query, frames: true, interval: Number(memory.live) / 1000 },
+            last: etagOf === key ? etag?.slice(1, -1) : undefined,
+            every: Number(memory.live),
+            async on(event, said, id) {
+                if (key !== keyOf(asked())) // by now something else is looked at
+                    return;
+                trouble.hidden = event !== "error";
+                if (event === "error")
+                    trouble.textContent = said.detail;
+                else
+                    await draw(new Blob([Uint8Array.from(atob(said.png), c => c.charCodeAt(0))], { type: "image/png" }), said.range, wish, id && `"${id}"`, "");
+                attempt(sum);
+            },
+            async ask() {
+                const failure = played === null && !touches.size ? await refresh() : null;
+                if (failure)
+                    throw failure; // asked again later, and later still
+                await sum();
+            },
         });
+    }
+    const livelyLater = later(150, lively);
+    /** Frames of what is no longer looked at are not sent any more. */
+    function watched() {
+        if (signal.aborted)
+            return;
+        if (streamed && streamed !== keyOf(asked())) {
+            living.abort();
+            streamed = "";
+        }
+        if (!streamed && memory.live !== "0")
+            livelyLater();
     }
 
     chooseAxes();
     resize();
     fit();
     anew();
-    lively();
     const around = new ResizeObserver(later(100, () => {
         if (board.parentElement.clientWidth - ASIDE === board.clientWidth)
             return;
@@ -548,5 +589,5 @@ function picture(left, side, meta, path, name, signal) {
         refresh();
     }));
     around.observe(left);
-    signal.addEventListener("abort", () => { around.disconnect(); living.abort(); });
+    signal.addEventListener("abort", () => { around.disconnect(); living.abort(); livelyLater.cancel(); });
 }

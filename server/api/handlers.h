@@ -46,8 +46,8 @@ handler_fn evaluate_post, explain_post;
 /* The part of evaluate_post for a body with "statements" (handlers_statements.c). */
 void evaluate_statements(struct request *req, struct json body);
 
-/* handlers_jobs.c, handlers_events.c */
-handler_fn program_post, job_list_get, job_get, job_delete, job_resume_post, job_events_get;
+/* handlers_jobs.c */
+handler_fn program_post, job_list_get, job_get, job_delete, job_resume_post;
 
 /* handlers_faults.c */
 handler_fn faults_get, faults_delete, fault_delete;

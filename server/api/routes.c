@@ -2,6 +2,7 @@
  * role. */
 #include "server/api/handlers.h"
 #include "server/http/http.h"
+#include "server/live/live.h"
 #include "server/login/login.h"
 #include "server/page/page.h"
 
@@ -57,6 +58,8 @@ const struct route route_table[] = {
      .shown = SHOWN_ONE},
     {"GET", "/v1/arrays/{ref}/summary", BODY_NONE, summary_get, "/v1/arrays/{ref}/summary",
      .works = true, .shown = SHOWN_ONE},
+    {"GET", "/v1/arrays/{ref}/events", BODY_NONE, array_events_get, "/v1/arrays/{ref}/events",
+     .shown = SHOWN_ONE},
     {"PUT", "/v1/arrays/{ref}/data", BODY_STREAM, data_put, "/v1/arrays/{ref}/data"},
 
     {"POST", "/v1/snapshot", BODY_OPTIONAL, snapshot_post, "/v1/snapshot", ACCESS_OPERATOR},
@@ -97,6 +100,8 @@ const struct route route_table[] = {
     {"GET", "/v1/jobs/{id}/events", BODY_NONE, job_events_get, "/v1/jobs/{id}/events",
      .shown = SHOWN_ONE},
     {"POST", "/v1/jobs/{id}/resume", BODY_OPTIONAL, job_resume_post, "/v1/jobs/{id}/resume"},
+
+    {"GET", "/v1/events", BODY_NONE, list_events_get, "/v1/events", .shown = SHOWN_WHOLE},
 
     {"POST", "/v1/functions", BODY_BUFFERED, function_post, "/v1/functions"},
     {"GET", "/v1/functions", BODY_NONE, function_list_get, "/v1/functions", .shown = SHOWN_WHOLE},

@@ -11,9 +11,9 @@
  *
  * The files, each of which calls only those listed after it: http_loop.c, http_workers.c;
  * http_watch.c (deadlines), http_body.c (bodies in), http_send.c (replies out); http_wait.c
- * (suspension), http_queue.c (the workers' queues); http_check.c (first checks), http_route.c,
- * http_cors.c; http_reply.c, http_peers.c; http_raw.c (replies by hand), http_request.c,
- * http_listen.c, http_tls.c. */
+ * (suspension), http_inner.c (requests within requests), http_queue.c (the workers' queues);
+ * http_check.c (first checks), http_route.c, http_cors.c; http_reply.c, http_peers.c; http_raw.c
+ * (replies by hand), http_request.c, http_listen.c, http_tls.c. */
 #include <microhttpd.h>
 
 #include <netinet/in.h>

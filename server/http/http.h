@@ -155,18 +155,47 @@ void http_reply_error(struct request *req, const struct err *e);
  * front suspends until http_source_wake; -1: the reply cannot be completed, the connection is cut.
  * free() is called once at the end, also after a disconnect. pull() runs on an HTTP thread and must
  * take at most about a millisecond. lasts() (NULL: always): whether the rest may still be sent;
- * called before and after each pull(), and a few times a second by another thread. */
+ * called before and after each pull(), and a few times a second by another thread. due() (NULL:
+ * never): whether pull() would have something now, where no one else wakes it; called by that
+ * thread some fifty times a second while the source waits. expired() (NULL: the connection is cut):
+ * called in place of that, and before each further pull(), when the credentials are no longer
+ * valid; whether pull() can say so, and nothing else, from now on. */
 struct http_source {
     int64_t (*pull)(struct http_source *src, int64_t offset, char *buf, size_t n);
     void (*free)(struct http_source *src);
     bool (*lasts)(const struct http_source *src);
+    bool (*due)(const struct http_source *src);
+    bool (*expired)(struct http_source *src);
     struct request *req; /* set by http_reply_source; valid until free() */
+    /* Set, and the source is woken, when the client may have gone: bytes that are sent tell. */
+    _Atomic bool doubted;
 };
 #define SOURCE_OPEN (-1) /* as length: unknown, the body ends where pull() returns */
 #define SOURCE_END  (-2) /* this value */
 void http_reply_source(struct request *req, int status, const char *content_type, int64_t length,
                        struct http_source *take_src);
 void http_source_wake(struct http_source *src); /* any thread */
+/* Bytes that were sent and have not been read, as far as the kernel tells. For pull() and due(). */
+int64_t http_source_unread(const struct http_source *src);
+
+/* A source may send what other requests reply: http_inner_begin, from inside pull(), begins GET
+ * `uri` for the same caller, with the header of the source's request but for what says which reply
+ * is wanted. It runs like any other, on the workers. done() gets its reply, on a worker and perhaps
+ * at once; it must not block, and may take the body and wake the source. http_inner_end releases
+ * it: done() is not called from its return on. NULL: no memory. */
+struct http_inner;
+struct http_inner_reply {
+    int status;
+    struct strb *body;
+    struct request *req; /* with its times, and the time of the workers: */
+    double worked_ms;
+};
+const char *http_inner_header(const struct http_inner_reply *r, const char *name); /* NULL: none */
+struct http_inner *http_inner_begin(struct http_source *src, const char *uri, const char *accept,
+                                    const char *none_match,
+                                    void (*done)(void *user, const struct http_inner_reply *r),
+                                    void *user);
+void http_inner_end(struct http_inner *x); /* NULL allowed */
 
 /* Consumes a streamed body. push() takes up to n bytes and returns how many it took; 0: no space,
  * the front suspends until http_sink_wake. A sink that finds a mistake keeps the error, sets
@@ -306,6 +335,8 @@ struct http_calls {
      * closed. */
     enum err_code (*identify)(struct request *req, struct principal **whose, struct http_user *ret,
                               struct err *e) must_check;
+    /* An inner request (http_inner_begin) is of the caller of that one. */
+    void (*repeat)(struct request *req, const struct request *of);
     /* Whether the route serves that user. */
     enum err_code (*authorize)(const struct request *req, struct err *e) must_check;
     /* lasts: whether the request's credentials are still valid. refuse: sets the error if not. */

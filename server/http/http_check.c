@@ -384,7 +384,7 @@ static enum err_code parse_query(struct rq *q, const char *s, struct err *e)
     return ERR_OK;
 }
 
-static enum err_code check_target(struct rq *q, struct err *e)
+enum err_code http_target(struct rq *q, struct err *e)
 {
     if (q->uri[0] != '/') {
         if ((!strcmp(q->uri, "*") && !strcmp(q->r.method, "OPTIONS")) ||
@@ -478,6 +478,6 @@ enum err_code http_check(struct rq *q, const char *method, const char *version, 
         }
         q->expect = true;
     }
-    TRY(check_target(q, e));
+    TRY(http_target(q, e));
     return check_origin(q, &k, e);
 }

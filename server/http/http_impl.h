@@ -175,6 +175,8 @@ struct rq {
     _Atomic bool dropped; /* stopping, or the client has disconnected: end it at the next call */
 
     struct reply reply;
+    uint64_t worked_ns;       /* time of a processor that workers have given it */
+    struct http_inner *inner; /* it is one: who waits for the reply; NULL: a client */
 };
 
 struct http {
@@ -252,6 +254,11 @@ enum err_code http_check(struct rq *q, const char *method, const char *version,
 
 /* http_route.c: sets r.route and r.param; or replies (404, 405, OPTIONS) and leaves it NULL. */
 void http_route(struct rq *q);
+
+enum err_code http_target(struct rq *q, struct err *e) must_check; /* path and query, of q->uri */
+
+/* http_inner.c: an inner request has its reply, and ends. */
+void http_inner_done(struct rq *q);
 
 /* http_request.c */
 struct rq *rq_new(struct http *h, struct conn *c, struct MHD_Connection *mhd, const char *uri);

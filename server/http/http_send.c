@@ -5,8 +5,10 @@
  * of the request read. */
 #include <microhttpd.h>
 
+#include <linux/sockios.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "compute/base/mem.h"
@@ -55,6 +57,13 @@ static int64_t pull(struct rq *q, uint64_t pos, char *buf, size_t max)
     }
 }
 
+int64_t http_source_unread(const struct http_source *src)
+{
+    const struct rq *q = rq_of_const(src->req);
+    int unread = 0;
+    return q->conn && ioctl(q->conn->fd, SIOCOUTQ, &unread) == 0 ? unread : 0;
+}
+
 /* Ends the connection in the middle of a reply. Reporting an error is not enough: libmicrohttpd
  * then ends only the request. It marks the connection as closed but acts on that only at the
  * socket's next event (after a suspension the socket is in no epoll set) or when no older
@@ -72,11 +81,13 @@ static int64_t pull_source(void *cls, uint64_t pos, char *buf, size_t max)
 {
     struct rq *q = cls;
     struct http *h = q->http;
+    struct http_source *src = q->reply.src;
     bool ok, was = http_enter(q, &ok);
-    bool lasts = http_source_lasts(q);
-    int64_t k = ok && lasts ? pull(q, pos, buf, max) : -1;
-    if (k > 0)
+    bool lasts = http_source_lasts(q), says_so = !lasts && src->expired && src->expired(src);
+    int64_t k = ok && (lasts || says_so) ? pull(q, pos, buf, max) : -1;
+    if (k > 0 && lasts)
         lasts = http_source_lasts(q);
+    lasts |= says_so;
     if (!lasts) /* expired, perhaps meanwhile: none of it may be sent */
         k = -1;
     if (!lasts && q->conn)

@@ -72,6 +72,8 @@ bool http_done(const struct rq *q)
 void http_orphan_end(struct rq *q)
 {
     struct http *h = q->http;
+    if (q->inner)
+        http_inner_done(q);
     rq_end(q);
     atomic_fetch_sub(&h->orphans, 1);
 }

@@ -236,18 +236,31 @@ static void watch_waiting(const struct conn *c, struct rq *q)
     http_unhold(q, left || late || revoked);
 }
 
+static void watch_due(struct rq *q)
+{
+    struct http_source *src = q->reply.src;
+    if (src && src->due && state_flow_parked(&q->state) && src->due(src))
+        http_source_wake(src);
+}
+
 static void watch_source(const struct conn *c, struct rq *q)
 {
     if (!http_source_lasts(q)) {
-        http_io_drop(q);
+        if (q->reply.src && q->reply.src->expired)
+            http_source_wake(q->reply.src);
+        else
+            http_io_drop(q);
         return;
     }
     switch (presence(c)) {
     case PRESENT:
+        watch_due(q);
         break;
     case SILENT:
-        if (q->reply.src && q->reply.length == SOURCE_OPEN)
+        if (q->reply.src && q->reply.length == SOURCE_OPEN) {
+            atomic_store(&q->reply.src->doubted, true);
             http_source_wake(q->reply.src);
+        }
         break;
     case GONE:
         http_io_drop(q);
@@ -344,6 +357,8 @@ static void look_at_waiting(struct http *h)
         pthread_mutex_lock(&c->lock);
         if (c->rq && place_works(state_place(&c->rq->state)))
             watch_waiting(c, c->rq);
+        else if (c->rq && state_place(&c->rq->state) == PLACE_REPLY)
+            watch_due(c->rq);
         pthread_mutex_unlock(&c->lock);
     }
 }

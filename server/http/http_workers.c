@@ -1,6 +1,15 @@
 /* The worker threads: they run what would block a listener's thread, and finish orphans. */
+#include "compute/base/clock.h"
 #include "compute/base/mem.h"
 #include "server/http/http_impl.h"
+
+static void work(struct rq *q, handler_fn *fn)
+{
+    const uint64_t begun = q->inner ? clock_thread_ns() : 0;
+    http_work(q, fn);
+    if (q->inner)
+        q->worked_ns += clock_thread_ns() - begun;
+}
 
 /* Runs one request until it has its reply or waits. */
 static void work_on(struct rq *q)
@@ -16,7 +25,7 @@ static void work_on(struct rq *q)
             fn = http_take_then(q); /* an orphan's */
         else if (http_is_revoked(q))
             fn = rq_refuse;
-        http_work(q, fn);
+        work(q, fn);
         if (q->work && !http_done(q)) {
             http_enqueue(q); /* let others run */
             return;

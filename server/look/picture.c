@@ -417,6 +417,15 @@ static enum err_code prepare(struct request *req, struct picture *s, bool *ret_e
     return conditions(s, ret_ended, e);
 }
 
+enum err_code picture_check(struct request *req, struct err *e)
+{
+    struct picture s = {0};
+    bool ended;
+    const enum err_code code = prepare(req, &s, &ended, e);
+    picture_free(&s);
+    return code;
+}
+
 static void session_release(void *session)
 {
     session_unref(session);

@@ -12,6 +12,10 @@
 #define PICTURE_QUERY "cmap", "lo", "hi", "percentiles", "width", "height", "pool", "bar"
 enum err_code picture_query(const struct request *req, enum media type, struct err *e) must_check;
 
+/* Whether there can be a picture of the path's array as the query asks for it: picture_reply's
+ * errors, but for those of its computation. */
+enum err_code picture_check(struct request *req, struct err *e) must_check;
+
 /* Whether the array has as many axes, and such, as a picture needs. */
 bool picture_is_possible(const struct array *a);
 

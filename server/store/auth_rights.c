@@ -1,6 +1,7 @@
 /* What a principal may do with a request once it is known, by its role and its quotas; and what all
  * of them have together. */
 #include <stdatomic.h>
+#include <string.h>
 
 #include "server/http/http.h"
 #include "server/store/auth.h"
@@ -21,6 +22,15 @@ enum err_code auth_count(const struct request *req, _Atomic int64_t *n, int64_t 
     atomic_fetch_sub(n, 1);
     return err_set(e, ERR_QUOTA, "%lld %s already, the most allowed (quota %s)", (long long)most,
                    what, quota);
+}
+
+void auth_identify_again(struct request *req, const struct request *of)
+{
+    req->principal = of->principal;
+    req->by_link = of->by_link;
+    memcpy(req->token, of->token, sizeof req->token);
+    atomic_store(&req->edition, atomic_load(&of->edition));
+    atomic_fetch_add(&req->principal->requests, 1);
 }
 
 void auth_leave(struct principal *p)

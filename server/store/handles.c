@@ -5,9 +5,8 @@
  * store that cannot fail, and renaming adds the new node before it drops the old one: a failed
  * request leaves everything as it was. The order is a vector sorted by sequence number, with holes
  * where handles were removed (compacted when more than half are holes): pages begin with a binary
- * search, and a page's cursor stays valid when its handle is gone.
- *
- * Arrays are released after the lock: dropping the last reference may free device memory. */
+ * search, and a page's cursor stays valid when its handle is gone. Arrays
+ * are released after the lock: dropping the last reference may free device memory. */
 #include "server/store/handles.h"
 
 #include <assert.h>
@@ -99,6 +98,7 @@ void handles_snapshot(const struct entry *x, struct handle *ret)
                            .created_us = x->created_us,
                            .restored_us = x->restored_us,
                            .seq = x->seq,
+                           .revision = x->revision,
                            .array = array_ref(x->array),
                            .labels = labels_ref(x->labels)};
     memcpy(ret->id, x->id, ID_SIZE);

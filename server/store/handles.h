@@ -43,6 +43,7 @@ struct handle {
     int64_t created_us;    /* microseconds since 1970 */
     int64_t restored_us;   /* time of the snapshot it was restored from (state.h), or 0 */
     uint64_t seq;          /* order of creation */
+    uint64_t revision;     /* another after each change of the handle */
     struct array *array;   /* a reference owned by the struct, as labels is */
     struct labels *labels; /* NULL: none */
 };
@@ -118,6 +119,15 @@ enum err_code handle_get(struct handle_space *s, const char *ref, struct handle 
 /* The same for an id, in any session. */
 enum err_code handle_get_id(struct handles *t, const char *id, struct handle *ret,
                             struct err *e) must_check;
+
+/* Marks of what a handle says and of its array's contents: another where these are. */
+struct handle_sight {
+    uint64_t look, version;
+    bool outside; /* the contents change without a mark: array_written_outside */
+};
+struct handle_sight handle_sight_of(const struct handle *h);
+/* The same by id, in any session, without a reference; false: there is none. */
+bool handle_see(struct handles *t, const char *id, struct handle_sight *ret);
 
 /* Whether a handle with that id exists. */
 bool handle_exists(struct handles *t, const char *id);

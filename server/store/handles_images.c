@@ -10,6 +10,7 @@
 
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
+#include "compute/memory/export.h"
 #include "server/labels/labels.h"
 #include "server/store/handles_int.h"
 
@@ -30,16 +31,41 @@ void handles_image(const struct entry *x, struct handle_image *ret)
     memcpy(ret->base, x->base, ID_SIZE);
 }
 
-void handles_tell(const struct handles *t, const struct entry *now, const char *gone)
+void handles_tell(struct handles *t, struct entry *now, const char *gone)
 {
     lock_held(&t->lock);
     struct handle_image image;
     const struct observer_of *o = &t->observer;
+    if (now)
+        now->revision = ++t->revisions;
     if (!o->to)
         return;
     if (now)
         handles_image(now, &image);
     o->to->array(o->to->user, o->principal, now ? &image : NULL, gone);
+}
+
+struct handle_sight handle_sight_of(const struct handle *h)
+{
+    const uint64_t bits = (uint64_t)h->read_only | (uint64_t)(h->view_of[0] != '\0') << 1 |
+                          (uint64_t)array_in_host_memory(h->array) << 2;
+    return (struct handle_sight){.look = h->revision << 3 | bits,
+                                 .version = array_version(h->array),
+                                 .outside = array_written_outside(h->array)};
+}
+
+bool handle_see(struct handles *t, const char *id, struct handle_sight *ret)
+{
+    struct handle h;
+    pthread_mutex_lock(&t->lock);
+    const struct entry *x = handles_find(t, id);
+    if (x) {
+        handles_snapshot(x, &h);
+        *ret = handle_sight_of(&h);
+        handle_clear(&h); /* the entry has references, too */
+    }
+    pthread_mutex_unlock(&t->lock);
+    return x;
 }
 
 void handles_observe(struct handles *t, const struct observer_of *o)

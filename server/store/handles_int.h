@@ -25,7 +25,7 @@ struct entry {
     char base[ID_SIZE];    /* the array at the start of the chain of views */
     bool read_only;
     int64_t created_us, restored_us;
-    uint64_t seq;
+    uint64_t seq, revision;
     struct array *array;
     struct labels *labels;
     struct handle_space *space;
@@ -37,7 +37,7 @@ struct handles {
     pthread_mutex_t lock; /* everything here and in the spaces */
     struct entry *by_id;
     struct name_node *by_name;
-    uint64_t next_seq, next_space;
+    uint64_t next_seq, next_space, revisions;
     uint32_t max_handles;
     uint32_t count;
     int64_t labels, most_labels; /* bytes of all handles' */
@@ -67,7 +67,7 @@ enum err_code handles_check_name(struct handle_space *s, const char *name, enum 
 void handles_image(const struct entry *x, struct handle_image *ret);
 /* Tells that a handle is new or has changed, that one was removed, or that one takes the other's
  * place. Either may be NULL. */
-void handles_tell(const struct handles *t, const struct entry *now, const char *gone);
+void handles_tell(struct handles *t, struct entry *now, const char *gone);
 /* Adds x to all tables, in place of the entry with that name, which *ret_old returns. */
 enum err_code handles_insert(struct handle_space *s, struct entry *x, const char *name,
                              struct entry **ret_old, struct err *e) must_check;

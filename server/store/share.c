@@ -274,6 +274,13 @@ bool share_lasts(struct shares *t, const char *id, const struct principal *who, 
     return owner && (may_write || !write) && handle_exists(owner->handles, id);
 }
 
+struct handles *share_table(struct shares *t, const char *id, const struct principal *who)
+{
+    bool write;
+    const struct principal *owner = look_up(t, id, who, &write);
+    return owner ? owner->handles : NULL;
+}
+
 enum err_code share_get(const struct array_scope *in, const char *ref, struct handle *ret,
                         struct err *e)
 {

@@ -148,7 +148,8 @@ class Soak:
         if j.status == 202:
             path = f"/v1/jobs/{j.json()['id']}"
             if rng.random() < 0.3:
-                self.watch(c, path)
+                for events in rng.sample([path, "/v1", f"/v1/arrays/{name}"], 2):
+                    self.watch(c, events, rng)
             time.sleep(rng.random() * 0.1)
             self.ask(c, "GET", path)
             self.ask(c, "DELETE", path)
@@ -159,10 +160,11 @@ class Soak:
         if made.status == 201:
             self.ask(c, "DELETE", f"/v1/arrays/{name}")
 
-    def watch(self, c, path):
+    def watch(self, c, path, rng):
         """Some events, then the client is gone."""
+        frames = "?frames=true" if path.startswith("/v1/arrays") and rng.random() < 0.7 else ""
         with socket.create_connection((self.daemon.host, self.daemon.port), timeout=30) as s:
-            s.sendall(f"GET {path}/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: {c.always['Authorization']}\r\n\r\n".encode())
+            s.sendall(f"GET {path}/events{frames} HTTP/1.1\r\nHost: localhost\r\nAuthorization: {c.always['Authorization']}\r\n\r\n".encode())
             s.recv(2000)
 
     def broken(self, c, rng):

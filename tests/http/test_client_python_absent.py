@@ -12,7 +12,7 @@ from conftest import until
 from test_keeper import restarts
 from test_survive import keeping
 import arrayd
-from arrayd import _jobs
+from arrayd import _events
 from arrayd._endpoint import lost
 from arrayd._http import Gone
 
@@ -97,7 +97,7 @@ def test_async(d):
 
 
 def test_one_that_does_not_come_back(d, monkeypatch):
-    monkeypatch.setattr(_jobs.Absence, "LONGEST", 0.5)
+    monkeypatch.setattr(_events.Absence, "LONGEST", 0.5)
     with arrayd.connect(url(d)) as xp:
         job = began(xp)
         d.kill()

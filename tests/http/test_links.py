@@ -133,8 +133,8 @@ def requests_of(contract, ids):
 
 OPEN = {"/", "/page/{file}", "/healthz", "/readyz", "/openapi.json"}
 LOGINS = {("GET", "/v1/login"), ("POST", "/v1/login"), ("POST", "/v1/logout")}
-ONE = {("GET", p) for p in ("/v1/arrays/{ref}", "/v1/arrays/{ref}/data", "/v1/arrays/{ref}/summary", "/v1/jobs/{id}", "/v1/jobs/{id}/events")}
-WHOLE = ONE | {("GET", p) for p in ("/v1/info", "/v1/arrays", "/v1/jobs", "/v1/sessions", "/v1/sessions/{id}", "/v1/functions", "/v1/functions/{name}")}
+ONE = {("GET", p) for p in ("/v1/arrays/{ref}", "/v1/arrays/{ref}/data", "/v1/arrays/{ref}/summary", "/v1/arrays/{ref}/events", "/v1/jobs/{id}", "/v1/jobs/{id}/events")}
+WHOLE = ONE | {("GET", p) for p in ("/v1/info", "/v1/arrays", "/v1/jobs", "/v1/events", "/v1/sessions", "/v1/sessions/{id}", "/v1/functions", "/v1/functions/{name}")}
 
 
 @pytest.mark.parametrize("whole", [False, True])

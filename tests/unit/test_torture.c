@@ -172,6 +172,73 @@ static void torture_grids(void)
     assert_int_equal(send_simple("DELETE", "/v1/arrays/g"), 204);
 }
 
+/* A stream up to its first event: its status, 0 without a reply; *ret_told: there was one. */
+static int listen_to(const char *target, bool *ret_told)
+{
+    static char raw[1 << 16];
+    char head[256];
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct timeval t = {.tv_sec = 20};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t);
+    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
+    int k = snprintf(head, sizeof head, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", target);
+    assert_int_equal(send(fd, head, (size_t)k, MSG_NOSIGNAL), k);
+    size_t len = 0;
+    const char *body = NULL;
+    int status = 0;
+    *ret_told = false;
+    for (ssize_t got; !*ret_told && (!status || status == 200) && len < sizeof raw - 1 &&
+                      (got = recv(fd, raw + len, sizeof raw - 1 - len, 0)) > 0;) {
+        raw[len += (size_t)got] = '\0';
+        body = strstr(raw, "\r\n\r\n");
+        status = body ? atoi(raw + 9) : 0;
+        *ret_told = body && strstr(body, "data: ") && strstr(body, "\n\n");
+    }
+    const struct linger reset = {.l_onoff = 1};
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    close(fd);
+    return status;
+}
+
+/* That a client has gone is seen some moments later: waits until no more than so many are left. */
+static void streams_end(int64_t most)
+{
+    struct http_gauges g;
+    do {
+        usleep(1000);
+        http_gauges(server.http, &g);
+    } while (g.connections > most);
+}
+
+static void torture_stream(const char *target)
+{
+    for (int64_t failed = 1, nth = 1; failed; nth++) {
+        bool told;
+        mem_fail_after(nth, false);
+        int got = listen_to(target, &told);
+        failed = mem_failed();
+        mem_fail_after(0, false);
+        streams_end(50);
+        if (!(got == 200 && told) && !(failed && (got == 200 || got == 507 || got == 0)))
+            fail_msg("%s, allocation %d: %d", target, (int)nth, got);
+    }
+}
+
+static void torture_streams(void)
+{
+    static const char made[] = "{\"name\":\"m\",\"shape\":[20,30],\"fill\":2}";
+    assert_int_equal(
+        ask("POST", "/v1/arrays", JSON, made, strlen(made), reply, sizeof reply - 1, &reply_len),
+        201);
+    torture_stream("/v1/events");
+    torture_stream("/v1/arrays/m/events");
+    torture_stream("/v1/arrays/m/events?frames=true&cmap=magma&percentiles=1,99");
+    streams_end(0);
+    assert_int_equal(send_simple("DELETE", "/v1/arrays/m"), 204);
+}
+
 static void every_allocation_fails_once(void **state)
 {
     (void)state;
@@ -227,6 +294,7 @@ static void every_allocation_fails_once(void **state)
     torture_objects();
     torture_moves();
     torture_grids();
+    torture_streams();
     settle(bytes);
 
     /* past the first block: streamed, and counted first as JSON */

@@ -12,6 +12,7 @@ from typing import Any, AsyncIterator, Callable, Coroutine, Dict, Generator, Gen
 import numpy as np
 
 from . import _dtypes as dt
+from . import _events as events
 from . import _looks as looks
 from ._array import Array
 from ._async_transport import AsyncReleaser, AsyncTransport, done
@@ -20,12 +21,13 @@ from ._client import again
 from ._endpoint import Moves
 from ._engine import Engine
 from ._errors import ArraydError, ConnectionLost, NotFound
+from ._events import Events, Told
 from ._export import Exported
 from ._graph import Node
-from ._jobs import Absence, Events, JobFailed, JobStatus, StepsBar
+from ._jobs import JobFailed, JobStatus, StepsBar
 from ._lease import Lease
 from ._namespace import Bound, Ref
-from ._replies import INFO, JOB, SESSION
+from ._replies import EVENT, INFO, JOB, SESSION
 from ._requests import Response, Steps
 
 T = TypeVar("T")
@@ -104,6 +106,23 @@ class AsyncArray(Array):
         """A picture of an array of two axes, or of three with 3 or 4 colours in the last. See `Array.image`."""
         made: looks.Picture = await self._mine._await(looks.image(self, cmap, lo, hi, percentiles, width, height, pool, bar))
         return made
+
+    async def changes(self, interval: Optional[float] = None) -> AsyncIterator[Dict[str, Any]]:  # type: ignore[override]
+        """The array's metadata, now and whenever it or the contents have changed. See `Array.changes`."""
+        stream: Told = await self._mine._await(events.of_array(self, {"interval": interval}))
+        async for _, event in stream.each(self._mine._transport):
+            yield event
+
+    async def frames(self, cmap: Optional[str] = None, lo: Optional[float] = None, hi: Optional[float] = None, *,  # type: ignore[override]
+                     percentiles: Optional[Tuple[float, float]] = None, width: Optional[int] = None, height: Optional[int] = None,
+                     pool: Optional[str] = None, bar: bool = False, interval: Optional[float] = None) -> AsyncIterator[looks.Picture]:
+        """Pictures, now and whenever the contents have changed. See `Array.frames`."""
+        query = looks.picture_query(cmap, lo, hi, percentiles, width, height, pool, bar)
+        stream: Told = await self._mine._await(events.of_array(self, {**query, "frames": "true", "interval": interval}))
+        async for _, event in stream.each(self._mine._transport):
+            made = events.picture_of(stream, event)
+            if made is not None:
+                yield made
 
     def _repr_png_(self) -> None:
         """Notebooks do not wait: `await x.image()` is shown."""
@@ -202,7 +221,7 @@ class AsyncJob(JobStatus):
         if progress and not self.ended:
             with contextlib.suppress(asyncio.TimeoutError, ConnectionLost):  # as in `Job._show`
                 await asyncio.wait_for(self._show(), timeout)
-        absence = Absence(self)
+        absence = self._absence()
         while not self.ended:
             request, pause = self._waiting(until)
             await asyncio.sleep(pause)
@@ -223,7 +242,7 @@ class AsyncJob(JobStatus):
 
     async def events(self) -> AsyncIterator[Dict[str, Any]]:
         """The job's status each time it changes, until it ends (Server-Sent Events)."""
-        events, absence = Events(self._listening()), Absence(self)
+        events, absence = Events(self._listening(), EVENT), self._absence()
         while not events.ended:
             lost: Optional[ArraydError] = None
             try:
@@ -430,6 +449,11 @@ class AsyncClient(Calls):
         optional = {"record": record, "record_every": record_every, "snapshot": snapshot, "until": until, "until_every": until_every,
                     "stop_on_nan": stop_on_nan, "fast_math": fast_math}
         return AsyncJob(self, *await self._await(self._beginning_program(body, steps, {**(bind or {}), **named}, optional)))
+
+    async def changes(self, interval: Optional[float] = None) -> AsyncIterator[Tuple[str, Dict[str, Any]]]:
+        """What changes in the lists of the session's arrays and of the user's jobs. See `Client.changes`."""
+        async for told in events.of_lists(self._engine.headers, interval).each(self._transport):
+            yield told
 
     async def job(self, id_: str) -> AsyncJob:
         """A job of this user's, by its id."""

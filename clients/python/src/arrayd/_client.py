@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, T
 
 import numpy as np
 
+from . import _events as events
 from ._array import Array
 from ._calls import Calls
 from ._endpoint import Moves, endpoint_of
@@ -277,6 +278,11 @@ class Client(Calls):
         optional = {"record": record, "record_every": record_every, "snapshot": snapshot, "until": until, "until_every": until_every,
                     "stop_on_nan": stop_on_nan, "fast_math": fast_math}
         return Job(self, *self._run(self._beginning_program(body, steps, {**(bind or {}), **named}, optional)))
+
+    def changes(self, interval: Optional[float] = None) -> Iterator[Tuple[str, Dict[str, Any]]]:
+        """What changes in the lists of the session's arrays and of the user's jobs, until the session ends: "arrays" and "jobs" with what is
+        new or another, `gone`, and `written` (ids). First comes all there is."""
+        return events.of_lists(self._engine.headers, interval).all(self._transport)
 
     def job(self, id_: str) -> Job:
         """One of the user's jobs, by its id."""

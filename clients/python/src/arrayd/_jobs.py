@@ -2,12 +2,12 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import time
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ._errors import ENDED, ArraydError, ConnectionLost, NotFound, failed_at, failure_of, place_of
-from ._replies import EVENT, JOB, parsed
+from ._events import STREAM, Absence, Events
+from ._replies import EVENT, JOB
 from ._requests import Request, Steps
 
 if TYPE_CHECKING:
@@ -33,43 +33,6 @@ class JobFailed(ArraydError, RuntimeError):
 
     def __reduce__(self) -> Any:
         return type(self), (self.job,)
-
-
-class Absence:
-    """How long waiting for a job outlasts the daemon: after a death or an upgrade the job goes on in the next one, and to read it again
-    is safe."""
-
-    LONGEST = 30.0  # seconds until the daemon is back
-    PAUSES = (0.05, 1.0)  # the first, the longest
-
-    def __init__(self, job: "JobStatus"):
-        self._job = job
-        self._since: Optional[float] = None
-        self._pause = 0.0
-
-    def over(self) -> None:
-        self._since = None
-
-    def pause(self, e: Optional[ArraydError] = None, until: Optional[float] = None) -> float:
-        """Seconds to sleep before the job is asked for again, after that error, or after events that ended early. Other errors, and
-        this one after a while, are raised."""
-        if e is not None and not _is_absent(e):
-            raise e
-        now = time.monotonic()
-        if self._since is None:
-            self._since, self._pause = now, self.PAUSES[0] / 2
-        if now - self._since > self.LONGEST:
-            raise ConnectionLost(0, e.code if e else "connection_lost",
-                                 f"while waiting for job {self._job.id}, which may be going on: {e.detail if e else 'its events ended'}") from e
-        self._pause = min(2 * self._pause, self.PAUSES[1])
-        return self._pause if until is None else max(0.0, min(self._pause, until - now))
-
-
-def _is_absent(e: ArraydError) -> bool:
-    """Whether the daemon may be back in a moment: not where it was there, but too slow, and not for a client that is closed."""
-    if isinstance(e, ConnectionLost):
-        return e.code != "client_closed" and not isinstance(e.__cause__, (socket.timeout, TimeoutError))
-    return e.code == "draining"
 
 
 class JobStatus:
@@ -115,7 +78,7 @@ class JobStatus:
     def _listening(self, last: str = "") -> Request:
         """For its events, from those after `last` on."""
         more = {"Last_Event_ID": last} if last else {}
-        return self._request("GET", "/events", Accept="text/event-stream", **more)
+        return self._request("GET", "/events", Accept=STREAM, **more)
 
     def _waiting(self, until: Optional[float]) -> Tuple[Request, float]:
         """A request that is answered when it has ended, or after a while, and how long to sleep before it."""
@@ -141,38 +104,11 @@ class JobStatus:
         # It may have ended in between: then DELETE removed it, and how it ended is unknown.
         self.status = r.json(JOB) if r and r.body else {**self.status, "state": "cancelled"}
 
+    def _absence(self) -> Absence:
+        return Absence(f"job {self.id}, which may be going on")
+
     def _said(self, status: Dict[str, Any]) -> None:
         self.status = {**self.status, **status}
-
-
-class Events:
-    """Server-Sent Events (the HTML standard's text/event-stream) of a job: their data, as JSON."""
-
-    def __init__(self, request: Request) -> None:
-        self._what = f"{request.method} {request.path}"
-        self._data: List[bytes] = []
-        self._kind = self.last = ""  # of the event that comes; the id of the last one
-        self.ended = False  # the last one was the job's end
-
-    def line(self, raw: bytes) -> Optional[Dict[str, Any]]:
-        """The event that this line ends, or None."""
-        text = raw.rstrip(b"\r\n")
-        if text.startswith(b"data:"):
-            self._data.append(text[5:].lstrip())
-        elif text.startswith(b"event:"):
-            self._kind = text[6:].strip().decode("latin-1")
-        elif text.startswith(b"id:"):
-            self.last = text[3:].strip().decode("latin-1")
-        elif not text and self._data:
-            data, self._data = b"\n".join(self._data), []
-            self.ended, self._kind = self._kind == "end", ""
-            event: Dict[str, Any] = parsed(data, EVENT, self._what)
-            return event
-        return None
-
-    def cut(self) -> None:
-        """What came of an event whose end did not."""
-        self._data, self._kind = [], ""
 
 
 class StepsBar:
@@ -233,7 +169,7 @@ class Job(JobStatus):
         until = None if timeout is None else time.monotonic() + timeout
         if progress and not self.ended:
             self._show(until)
-        absence = Absence(self)
+        absence = self._absence()
         while not self.ended:
             request, pause = self._waiting(until)
             time.sleep(pause)
@@ -259,7 +195,7 @@ class Job(JobStatus):
 
     def _events(self, until: Optional[float]) -> Iterator[Dict[str, Any]]:
         """`until`: when nobody waits for them any more, and they are a ConnectionLost or end."""
-        events, absence = Events(self._listening()), Absence(self)
+        events, absence = Events(self._listening(), EVENT), self._absence()
         while not events.ended:
             lost: Optional[ArraydError] = None
             try:

@@ -82,13 +82,21 @@ def summary(x: Any, bins: Optional[int], lo: Optional[float], hi: Optional[float
                    {float(p["percent"]): p["value"] for p in ps}, {float(p["percent"]): p["error"] for p in ps})
 
 
+def picture_query(cmap: Optional[str], lo: Optional[float], hi: Optional[float], percentiles: Optional[Tuple[float, float]], width: Optional[int],
+                  height: Optional[int], pool: Optional[str], bar: bool) -> Dict[str, Any]:
+    listed = None if not percentiles else ",".join(repr(float(p)) for p in percentiles)
+    return {"cmap": cmap, "lo": lo, "hi": hi, "percentiles": listed, "width": width, "height": height, "pool": pool, "bar": "true" if bar else None}
+
+
+def is_png(file: bytes) -> bool:
+    return file.startswith(b"\x89PNG\r\n\x1a\n") and len(file) >= 24
+
+
 def image(x: Any, cmap: Optional[str], lo: Optional[float], hi: Optional[float], percentiles: Optional[Tuple[float, float]], width: Optional[int],
           height: Optional[int], pool: Optional[str], bar: bool) -> Steps[Picture]:
-    listed = None if not percentiles else ",".join(repr(float(p)) for p in percentiles)
-    query = {"cmap": cmap, "lo": lo, "hi": hi, "percentiles": listed, "width": width, "height": height, "pool": pool, "bar": "true" if bar else None}
-    reply = yield from asked(x, "data", query, accept=PNG)
+    reply = yield from asked(x, "data", picture_query(cmap, lo, hi, percentiles, width, height, pool, bar), accept=PNG)
     ends = reply.headers.get("arrayd-range", "").split()
-    if not reply.body.startswith(b"\x89PNG\r\n\x1a\n") or len(reply.body) < 24 or len(ends) != 2:
+    if not is_png(reply.body) or len(ends) != 2:
         raise BadReply(reply.status, "bad_reply", f"GET {reply.request.path}: the reply is no picture")
     return Picture(reply.body, float(ends[0]), float(ends[1]))
 

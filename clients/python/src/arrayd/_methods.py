@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 import builtins
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Sequence, Tuple, TypeVar
+from typing import TYPE_CHECKING, Any, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple, TypeVar
 
 import numpy as np
 
 from . import _dtypes as dt
+from . import _events as events
 from . import _looks as looks
 from ._errors import ArraydError
 from ._looks import Picture, Summary
@@ -239,6 +240,24 @@ class Methods:
         """A picture of an array of two axes, or of three with 3 or 4 colours in the last. Notebooks show it; `.save(file)` writes a PNG."""
         steps = looks.image(self, cmap, lo, hi, percentiles, width, height, pool, bar)
         return self._client._run(steps)  # type: ignore[no-any-return]
+
+    def changes(self, interval: Optional[float] = None) -> Iterator[Dict[str, Any]]:
+        """The array's metadata, now and whenever its contents or the metadata have changed; `interval`: seconds between two, at least. Ends
+        when the array is gone."""
+        stream = self._client._run(events.of_array(self, {"interval": interval}))
+        for _, event in stream.all(self._client._transport):  # type: ignore[attr-defined]
+            yield event
+
+    def frames(self, cmap: Optional[str] = None, lo: Optional[float] = None, hi: Optional[float] = None, *,
+               percentiles: Optional[Tuple[float, float]] = None, width: Optional[int] = None, height: Optional[int] = None,
+               pool: Optional[str] = None, bar: bool = False, interval: Optional[float] = None) -> Iterator[Picture]:
+        """Pictures as `image` makes them, now and whenever the contents have changed, while a program runs, say. See `changes`."""
+        query = looks.picture_query(cmap, lo, hi, percentiles, width, height, pool, bar)
+        stream = self._client._run(events.of_array(self, {**query, "frames": "true", "interval": interval}))
+        for _, event in stream.all(self._client._transport):  # type: ignore[attr-defined]
+            made = events.picture_of(stream, event)
+            if made is not None:
+                yield made
 
     def _repr_png_(self) -> Optional[bytes]:
         how = looks.for_notebooks(self.shape, self.dtype)

@@ -13,7 +13,7 @@ from .._bar import duration
 from .._errors import ArraydError, Busy, Denied
 from .._numbers import DTYPES
 from .._version import __version__
-from . import _arrays, _complete, _eval, _run, _show
+from . import _arrays, _complete, _eval, _events, _run, _show
 from ._context import DEFAULT_URL, PROGRAM, Command, Context, Failure, complain
 from ._values import counted, explained, extents, index, name, pair, ref, seconds, whole
 
@@ -194,6 +194,13 @@ def make_parser() -> argparse.ArgumentParser:
     _add(p, "-d", "--delay", metavar="SECONDS", type=seconds, help="time between two looks, 1 by itself")
     _add(p, "-s", "--sort", choices=("device", "memory", "name"), help="the order; by device time by itself")
     _add(p, "--json", action="store_true", help="a JSON object a line for each look")
+
+    p = _command(commands, "events", _events.events, "tells what changes, as it changes",
+                 "A line for each array or job that is new or another, for what was written, and for what is gone; first for all there is. With REF of that array alone.")
+    _add(p, "ref", completes="ref", metavar="REF", nargs="?", type=ref, help="an array's name or id; the lists of arrays and jobs where there is none")
+    _add(p, "--interval", metavar="SECONDS", type=seconds, help="time between two events, at least; the daemon's least by itself")
+    _add(p, "-n", "--count", metavar="N", type=whole, help="end after so many events")
+    _add(p, "--json", action="store_true", help="a JSON object a line for each event")
 
     p = _command(commands, "completion", _completion, "prints a shell's completion", 'For bash: eval "$(arrayd-cli completion bash)".')
     _add(p, "shell", choices=_complete.SHELLS)
