@@ -47,7 +47,8 @@ window.fetch = async (...how) => {
     return new Response(JSON.stringify(found), { status: reply.status, headers });
 };
 Date.now = () => 1800000000000;
-const plain = text => text.replace(/\b([ajs]-)([A-Za-z0-9]{8,})/g, (_, kind, rest) => kind + 'x'.repeat(rest.length)).replace(/, [\d.]+ [mµ]?s$/, ', 10.0 ms');
+const plain = text => text.replace(/\b([ajsv]-)([\w-]{8,})/g, (_, kind, rest) => kind + 'x'.repeat(rest.length)).replace(/, [\d.]+ [mµ]?s$/, ', 10.0 ms')
+    .replace(/\b20\d\d-\d\d-\d\dT[\d:.]+Z/g, THEN);
 new MutationObserver(() => {
     const all = document.createTreeWalker(document, NodeFilter.SHOW_TEXT);
     while (all.nextNode()) {
