@@ -141,6 +141,14 @@ def test_a_frame_that_cannot_be_made(api):
         s.wait("frame", 2)
 
 
+def test_a_condition_is_not_of_the_stream(api):
+    api.upload(np.ones((6, 8)), "u")
+    for match in ('"of-what-was"', "*"):
+        with Stream(api, "/v1/arrays/u/events?frames=true", **{"If-Match": match}) as s:
+            s.wait("frame")
+    api.fails(412, "precondition_failed", api.get("/v1/arrays/u/data", accept=PNG, headers={"If-Match": '"of-what-was"'}))
+
+
 # --- limits ---
 
 def slow(c, path):
