@@ -317,6 +317,20 @@ def test_long_lists(daemon_with):
         x.close()
 
 
+def test_a_long_list_is_told_soon(daemon_with):
+    """What changes at its end comes when the few pages before it have been looked at, not one look at the clock for each of them."""
+    c = daemon_with("--event-interval", "0.01").client()
+    ids = [c.create(shape=[1])["id"] for _ in range(1000)]
+    with Stream(c, "/v1/events?jobs=false") as s:
+        until(lambda: len(replay(s.events)) == 1000)
+        began = time.monotonic()
+        for k in range(10):
+            c.expect(200, c.patch(f"/v1/arrays/{ids[-1]}", {"name": f"r{k}"}))
+            until(lambda k=k: replay(s.events)[ids[-1]] == f"r{k}")
+        assert time.monotonic() - began < 2
+    c.close()
+
+
 # --- rights ---
 
 def test_what_is_anothers(ann, bob):  # noqa: F811
