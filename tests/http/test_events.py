@@ -345,6 +345,7 @@ def test_what_is_anothers(ann, bob):  # noqa: F811
         with Stream(ann, f"/v1/arrays/{ref}/events?frames=true") as frames, Stream(ann, f"/v1/arrays/{ref}/events") as changes:
             frames.wait("frame", 2)
             changes.wait("changed", 2)
+            assert all(e[2]["read_only"] for e in changes.events) and ann.get(f"/v1/arrays/{ref}").json()["read_only"]
             bob.expect(204, bob.delete(f"/v1/arrays/{ref}/shares/ann"))
             assert frames.ended() == changes.ended() == "not_shared"
         bob.expect(200, bob.delete(f"/v1/jobs/{job}"))
@@ -355,7 +356,10 @@ def test_what_is_anothers(ann, bob):  # noqa: F811
         assert ref not in said and job not in said
     bob.expect(201, bob.post(f"/v1/arrays/{ref}/shares", {"principal": "ann", "access": "read"}))
     with Stream(ann, f"/v1/arrays/{ref}/events") as s:
-        s.wait("changed")
+        assert s.wait("changed")["read_only"]
+        for n, access in enumerate(("write", "read"), 2):
+            bob.expect(200, bob.post(f"/v1/arrays/{ref}/shares", {"principal": "ann", "access": access}))
+            assert s.wait("changed", n)["read_only"] == (access == "read")
         bob.expect(204, bob.delete(f"/v1/arrays/{ref}"))
         assert s.ended() in ("deleted", "not_shared")
 
