@@ -26,15 +26,20 @@ export async function seat(signal) {
 async function* events(body) {
     const reader = body.getReader();
     const decoder = new TextDecoder();
-    let rest = "";
+    let parts = []; // of the event whose end is to come, and the newline that may be half of its end: a frame comes in many
+    let edge = ""; //  chunks, each of which is looked through once
     for (let chunk = await reader.read(); !chunk.done; chunk = await reader.read()) {
-        const blocks = (rest + decoder.decode(chunk.value, { stream: true })).split("\n\n");
-        rest = blocks.pop();
-        for (const block of blocks) {
+        const blocks = (edge + decoder.decode(chunk.value, { stream: true })).split("\n\n");
+        const rest = blocks.pop();
+        edge = rest.endsWith("\n") ? "\n" : "";
+        for (const end of blocks) {
+            const block = parts.join("") + end;
+            parts = [];
             const event = Object.fromEntries([...block.matchAll(/^(\w+): (.*)$/gm)].map(([, field, value]) => [field, value]));
             if (event.data)
                 yield event;
         }
+        parts.push(edge ? rest.slice(0, -1) : rest);
     }
 }
 

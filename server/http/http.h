@@ -175,7 +175,8 @@ struct http_source {
 void http_reply_source(struct request *req, int status, const char *content_type, int64_t length,
                        struct http_source *take_src);
 void http_source_wake(struct http_source *src); /* any thread */
-/* Bytes that were sent and have not been read, as far as the kernel tells. For pull() and due(). */
+/* Bytes that were sent and have not been read: over TCP, that the client's kernel has not
+ * acknowledged. For pull() and due(). */
 int64_t http_source_unread(const struct http_source *src);
 
 /* A source may send what other requests reply: http_inner_begin, from inside pull(), begins GET

@@ -50,16 +50,21 @@ struct watch {
     int troubles; /* in a row */
 };
 
-/* Whose table the array is in; NULL: it is shared no more. */
-static struct handles *table(const struct watch *s)
+/* Whose table the array is in, and whether they may write it; NULL: it is shared no more. */
+static struct handles *table(const struct watch *s, bool *ret_write)
 {
-    return s->shares ? share_table(s->shares, s->id, s->who) : s->who->handles;
+    *ret_write = true;
+    return s->shares ? share_table(s->shares, s->id, s->who, ret_write) : s->who->handles;
 }
 
 static bool see(const struct watch *s, struct handle_sight *ret)
 {
-    struct handles *t = table(s);
-    return t && handle_see(t, s->id, ret);
+    bool write;
+    struct handles *t = table(s, &write);
+    if (!t || !handle_see(t, s->id, ret))
+        return false;
+    ret->look = ret->look << 1 | !write;
+    return true;
 }
 
 static bool is_new(const struct watch *s, const struct handle_sight *now)
@@ -82,8 +87,9 @@ static bool due(const struct http_source *source)
 static const char *why_gone(const struct watch *s)
 {
     struct session *session = NULL;
+    bool write;
     if (s->shares)
-        return table(s) ? "deleted" : "not_shared";
+        return table(s, &write) ? "deleted" : "not_shared";
     const bool lasts = session_get(s->who->sessions, s->session, false, &session, NULL) == ERR_OK;
     session_unref(session);
     return lasts ? "deleted" : "session_ended";
@@ -199,8 +205,13 @@ static void take_frame(struct watch *s)
 
 static enum err_code find(const struct watch *s, struct handle *ret)
 {
-    struct handles *t = table(s);
-    return t ? handle_get_id(t, s->id, ret, NULL) : ERR_NOT_FOUND;
+    bool write;
+    struct handles *t = table(s, &write);
+    if (!t)
+        return ERR_NOT_FOUND;
+    TRY(handle_get_id(t, s->id, ret, NULL));
+    ret->read_only |= !write;
+    return ERR_OK;
 }
 
 static void put_change(struct watch *s)

@@ -3,7 +3,7 @@
  *
  * A struct events is the first member of a stream's own. next() is asked for a text whenever the
  * last one has been taken by the client's connection: so a client that reads slowly has one text
- * waiting for it, and nothing is made for one that does not read. It runs on an HTTP thread, as
+ * waiting for it, and nothing is made for one that does not take it. It runs on an HTTP thread, as
  * pull() of http_source; what says whether it would have something runs on another. */
 #ifndef ARRAYD_SERVER_EVENTS_H
 #define ARRAYD_SERVER_EVENTS_H

@@ -7,7 +7,7 @@
  * what a look at the lists costs, without printing them, and a stream some fifty bytes an entry. */
 #include <string.h>
 
-#include "compute/base/hash.h"
+#include "compute/base/clock.h"
 #include "compute/base/mem.h"
 #include "server/body/meta.h"
 #include "server/body/request.h"
@@ -17,8 +17,9 @@
 #include "server/look/query.h"
 #include "server/store/auth.h"
 
-#define PAGE      64   /* entries looked at by one call */
-#define MOST_GONE 1024 /* ids told by one event, at most and a page */
+#define PAGE         64   /* entries looked at by one call */
+#define MOST_GONE    1024 /* ids told by one event, at most and a page */
+#define MOST_LOOK_MS 1.0  /* that pages with nothing to tell are looked at without a rest */
 
 struct entry {
     uint64_t number, look, version;
@@ -292,7 +293,10 @@ static void next(struct events *events)
         f->now = 0;
         atomic_store(&f->amid, true);
     }
-    look(f, &f->lists[f->now]);
+    const double until = clock_ms() + MOST_LOOK_MS;
+    do
+        look(f, &f->lists[f->now]);
+    while (f->now < f->n_lists && !events->text.len && !events->text.failed && clock_ms() < until);
     if (f->now == f->n_lists) {
         atomic_store(&f->amid, false);
         atomic_store(&events->due_ms, f->begun_ms + (int64_t)events->interval_ms);

@@ -401,7 +401,7 @@ static enum err_code conditions(struct picture *s, bool *ret_ended, struct err *
     return ERR_OK;
 }
 
-static enum err_code prepare(struct request *req, struct picture *s, bool *ret_ended, struct err *e)
+static enum err_code prepare(struct request *req, struct picture *s, struct err *e)
 {
     struct session *session = NULL;
     struct view v;
@@ -413,15 +413,13 @@ static enum err_code prepare(struct request *req, struct picture *s, bool *ret_e
     if (!s->a)
         return err_oom(e);
     TRY(find_channels(s, e));
-    TRY(read_query(s, req, e));
-    return conditions(s, ret_ended, e);
+    return read_query(s, req, e);
 }
 
 enum err_code picture_check(struct request *req, struct err *e)
 {
     struct picture s = {0};
-    bool ended;
-    const enum err_code code = prepare(req, &s, &ended, e);
+    const enum err_code code = prepare(req, &s, e);
     picture_free(&s);
     return code;
 }
@@ -459,7 +457,7 @@ void picture_reply(struct request *req, handler_fn *again)
     if (!s)
         return;
     http_may_end(req, NULL);
-    if (prepare(req, s, &ended, &e) != ERR_OK) {
+    if (prepare(req, s, &e) != ERR_OK || conditions(s, &ended, &e) != ERR_OK) {
         http_reply_error(req, &e);
     } else if (ended) {
         add_tag(s);

@@ -274,10 +274,10 @@ bool share_lasts(struct shares *t, const char *id, const struct principal *who, 
     return owner && (may_write || !write) && handle_exists(owner->handles, id);
 }
 
-struct handles *share_table(struct shares *t, const char *id, const struct principal *who)
+struct handles *share_table(struct shares *t, const char *id, const struct principal *who,
+                            bool *ret_write)
 {
-    bool write;
-    const struct principal *owner = look_up(t, id, who, &write);
+    const struct principal *owner = look_up(t, id, who, ret_write);
     return owner ? owner->handles : NULL;
 }
 

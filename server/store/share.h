@@ -43,8 +43,10 @@ void shares_sweep(struct shares *t);
 /* Whether `who` may still use (`write`: and write) the array, and it exists. Any thread. */
 bool share_lasts(struct shares *t, const char *id, const struct principal *who, bool write);
 
-/* The table that an array shared with `who` is in; NULL: it is not shared. Any thread. */
-struct handles *share_table(struct shares *t, const char *id, const struct principal *who);
+/* The table that an array shared with `who` is in, and whether they may write it; NULL: it is not
+ * shared. Any thread. */
+struct handles *share_table(struct shares *t, const char *id, const struct principal *who,
+                            bool *ret_write);
 
 /* Calls visit for each share of the array, in order of creation, with the lock held. */
 void share_each(struct shares *t, const char *id,

@@ -3,6 +3,7 @@ import asyncio
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -66,6 +67,39 @@ def test_changes_of_the_lists(xp, api):  # noqa: F811
         t.join()
         del kept
     assert all(name in ("arrays", "jobs") for name, _ in told)  # to the session's end
+
+
+def test_what_may_no_longer_be_seen(accounts, daemon_with):
+    """Is an error, not the end of what was watched."""
+    for name in ("ann", "bob"):
+        accounts.add(name)
+    d = daemon_with("--accounts", accounts.path)
+    bob = accounts.client(d, "bob")
+    ref = bob.upload(np.ones((3, 4)), "u")["id"]
+    bob.expect(201, bob.post(f"/v1/arrays/{ref}/shares", {"principal": "ann", "access": "read"}))
+    with arrayd.connect(f"http://{d.host}:{d.port}", accounts.token["ann"]) as xp:  # noqa: F811
+        told, frames, lists = xp.array(ref).changes(), xp.array(ref).frames(), xp.changes()
+        assert next(told)["read_only"] and isinstance(next(frames), arrayd.Picture) and next(lists)
+        bob.expect(204, bob.delete(f"/v1/arrays/{ref}/shares/ann"))
+        for watched in (told, frames):
+            with pytest.raises(arrayd.NotFound, match="no longer shared"):
+                list(watched)
+        text = accounts.path.read_text()
+        accounts.write(re.sub(r"(?ms)^\[ann\].*?(?=^\[|\Z)", "", text))
+        accounts.reload(d)
+        with pytest.raises(arrayd.Denied, match="ended"):
+            list(lists)
+    bob.close()
+
+
+def test_a_frame_that_cannot_be_made(xp, api):  # noqa: F811
+    u = xp.asarray(np.ones((6, 8)))
+    ref, frames = next(u.changes())["id"], u.frames()
+    next(frames)
+    api.expect(200, api.post(f"/v1/arrays/{ref}/resize", {"shape": [48]}))
+    with pytest.raises(arrayd.ArraydError, match="two axes") as e:
+        next(frames)
+    assert e.value.code == "not_acceptable"
 
 
 def test_asynchronously(daemon_with):

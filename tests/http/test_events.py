@@ -141,6 +141,14 @@ def test_a_frame_that_cannot_be_made(api):
         s.wait("frame", 2)
 
 
+def test_a_condition_is_not_of_the_stream(api):
+    api.upload(np.ones((6, 8)), "u")
+    for match in ('"of-what-was"', "*"):
+        with Stream(api, "/v1/arrays/u/events?frames=true", **{"If-Match": match}) as s:
+            s.wait("frame")
+    api.fails(412, "precondition_failed", api.get("/v1/arrays/u/data", accept=PNG, headers={"If-Match": '"of-what-was"'}))
+
+
 # --- limits ---
 
 def slow(c, path):
@@ -309,6 +317,20 @@ def test_long_lists(daemon_with):
         x.close()
 
 
+def test_a_long_list_is_told_soon(daemon_with):
+    """What changes at its end comes when the few pages before it have been looked at, not one look at the clock for each of them."""
+    c = daemon_with("--event-interval", "0.01").client()
+    ids = [c.create(shape=[1])["id"] for _ in range(1000)]
+    with Stream(c, "/v1/events?jobs=false") as s:
+        until(lambda: len(replay(s.events)) == 1000)
+        began = time.monotonic()
+        for k in range(10):
+            c.expect(200, c.patch(f"/v1/arrays/{ids[-1]}", {"name": f"r{k}"}))
+            until(lambda k=k: replay(s.events)[ids[-1]] == f"r{k}")
+        assert time.monotonic() - began < 2
+    c.close()
+
+
 # --- rights ---
 
 def test_what_is_anothers(ann, bob):  # noqa: F811
@@ -323,6 +345,7 @@ def test_what_is_anothers(ann, bob):  # noqa: F811
         with Stream(ann, f"/v1/arrays/{ref}/events?frames=true") as frames, Stream(ann, f"/v1/arrays/{ref}/events") as changes:
             frames.wait("frame", 2)
             changes.wait("changed", 2)
+            assert all(e[2]["read_only"] for e in changes.events) and ann.get(f"/v1/arrays/{ref}").json()["read_only"]
             bob.expect(204, bob.delete(f"/v1/arrays/{ref}/shares/ann"))
             assert frames.ended() == changes.ended() == "not_shared"
         bob.expect(200, bob.delete(f"/v1/jobs/{job}"))
@@ -333,7 +356,10 @@ def test_what_is_anothers(ann, bob):  # noqa: F811
         assert ref not in said and job not in said
     bob.expect(201, bob.post(f"/v1/arrays/{ref}/shares", {"principal": "ann", "access": "read"}))
     with Stream(ann, f"/v1/arrays/{ref}/events") as s:
-        s.wait("changed")
+        assert s.wait("changed")["read_only"]
+        for n, access in enumerate(("write", "read"), 2):
+            bob.expect(200, bob.post(f"/v1/arrays/{ref}/shares", {"principal": "ann", "access": access}))
+            assert s.wait("changed", n)["read_only"] == (access == "read")
         bob.expect(204, bob.delete(f"/v1/arrays/{ref}"))
         assert s.ended() in ("deleted", "not_shared")
 

@@ -62,8 +62,9 @@ def test_a_picture_that_moves(visit, daemon_with):
     frames = p.run(f"{BOARD}.dataset.frames")
     time.sleep(1)
     assert p.run(f"{BOARD}.dataset.frames") == frames  # nothing changes
+    another = drawn(p)
     c.post("/v1/evaluate", {"expr": "u + 1", "out": "u"})
-    drawn(p)()
+    another()
     p.run("location.hash = '#node'")
     p.says("Running for")
     until(lambda: figure(c, 'arrayd_http_requests_total{route="/v1/arrays/{ref}/events",method="GET",status="200"}') == 2)  # both are over

@@ -281,7 +281,7 @@ class Client(Calls):
 
     def changes(self, interval: Optional[float] = None) -> Iterator[Tuple[str, Dict[str, Any]]]:
         """What changes in the lists of the session's arrays and of the user's jobs, until the session ends: "arrays" and "jobs" with what is
-        new or another, `gone`, and `written` (ids). First comes all there is."""
+        new or another, `gone`, and `written` (ids). First comes all there is. The end of the login is an error."""
         return events.of_lists(self._engine.headers, interval).all(self._transport)
 
     def job(self, id_: str) -> Job:

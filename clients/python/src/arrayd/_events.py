@@ -3,13 +3,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import socket
 import time
 import urllib.parse
-from typing import TYPE_CHECKING, Any, AsyncIterator, Dict, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, AsyncIterator, Dict, Iterator, List, Optional, Tuple, Type
 
-from ._errors import ArraydError, BadReply, ConnectionLost
-from ._replies import FRAME, OBJECT, fault, parsed
+from ._errors import ArraydError, BadReply, ConnectionLost, Denied, NotFound, error_of
+from ._replies import FRAME, OBJECT, PROBLEM, fault, parsed
 from ._requests import Request, Steps
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from ._transport import Transport
 
 STREAM = "text/event-stream"
+TAKEN: Dict[Any, Tuple[Type[ArraydError], int, str, str]] = {  # reasons that are no end of what is told: what a request would get now
+    "login_ended": (Denied, 401, "unauthorized", "the login, the token or the account that listened has ended"),
+    "not_shared": (NotFound, 404, "not_found", "the array is no longer shared with this user")}
 
 
 class Absence:
@@ -103,13 +107,22 @@ class Told(Events):
         return self._request._replace(headers=(*self._request.headers, ("Last-Event-ID", self.last))) if self.last else self._request
 
     def told(self, raw: bytes) -> Optional[Dict[str, Any]]:
-        """An event that the caller gets."""
+        """An event that the caller gets; raises the problem of what cannot be told."""
         event = self.line(raw)
         if event is None:
             return None
         self.absence.over()
-        self.ended = self.ended and event.get("reason") != "stopping"
-        return None if self.name == "end" else event
+        if self.name == "error":
+            wrong = fault(event, PROBLEM)
+            raise BadReply(0, "bad_reply", f"{self.what}: {wrong}") if wrong else error_of(event["status"], {}, json.dumps(event).encode())
+        if not self.ended:
+            return event
+        reason = event.get("reason")
+        self.ended = reason != "stopping" and reason not in TAKEN
+        if reason in TAKEN:
+            of, status, code, detail = TAKEN[reason]
+            raise of(status, code, f"{self.what}: {detail}")
+        return None
 
     def all(self, transport: "Transport") -> Iterator[Tuple[str, Dict[str, Any]]]:
         while not self.ended:
@@ -161,7 +174,7 @@ def of_lists(headers: Tuple[Tuple[str, str], ...], interval: Optional[float]) ->
 
 
 def picture_of(stream: Told, event: Dict[str, Any]) -> "Optional[Picture]":
-    """Of a frame; None is one that could not be made."""
+    """Of a frame; None: the event is none."""
     from ._looks import Picture, is_png
 
     if stream.name != "frame":

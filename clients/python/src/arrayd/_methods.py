@@ -243,7 +243,7 @@ class Methods:
 
     def changes(self, interval: Optional[float] = None) -> Iterator[Dict[str, Any]]:
         """The array's metadata, now and whenever its contents or the metadata have changed; `interval`: seconds between two, at least. Ends
-        when the array is gone."""
+        when the array is gone; an error is raised when it may no longer be seen."""
         stream = self._client._run(events.of_array(self, {"interval": interval}))
         for _, event in stream.all(self._client._transport):  # type: ignore[attr-defined]
             yield event
@@ -251,7 +251,8 @@ class Methods:
     def frames(self, cmap: Optional[str] = None, lo: Optional[float] = None, hi: Optional[float] = None, *,
                percentiles: Optional[Tuple[float, float]] = None, width: Optional[int] = None, height: Optional[int] = None,
                pool: Optional[str] = None, bar: bool = False, interval: Optional[float] = None) -> Iterator[Picture]:
-        """Pictures as `image` makes them, now and whenever the contents have changed, while a program runs, say. See `changes`."""
+        """Pictures as `image` makes them, now and whenever the contents have changed, while a program runs, say. See `changes`. One that
+        cannot be made is an error, too."""
         query = looks.picture_query(cmap, lo, hi, percentiles, width, height, pool, bar)
         stream = self._client._run(events.of_array(self, {**query, "frames": "true", "interval": interval}))
         for _, event in stream.all(self._client._transport):  # type: ignore[attr-defined]

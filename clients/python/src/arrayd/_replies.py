@@ -76,6 +76,7 @@ SUMMARY = {"count": COUNT, "finite": COUNT, "nan": COUNT, "inf": COUNT, "minus_i
            "mean": (NUMBER, NULL), "std": (NUMBER, NULL),
            "histogram": {"lo": NUMBER, "hi": NUMBER, "below": COUNT, "above": COUNT, "counts": [COUNT]},
            "percentiles": [{"percent": NUMBER, "value": (NUMBER, NULL), "error": (NUMBER, NULL)}]}
+PROBLEM = {"status": COUNT, "code": TEXT, "detail": TEXT}
 FRAME = {"range": [NUMBER], "bytes": COUNT, "png": TEXT}
 LISTS = {of: {of: [OBJECT], "next": Maybe(NAME)} for of in ("sessions", "jobs", "functions", "arrays", "principals", "entries")}
 ADMIN = {"sessions": "sessions", "jobs": "jobs", "arrays": "arrays", "principals": "principals", "audit": "entries"}  # and their lists

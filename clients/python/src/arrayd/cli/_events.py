@@ -26,7 +26,7 @@ def events(context: Context) -> int:
         if left == 0:
             return 0
     if not args.quiet and args.ref is not None:
-        context.say(f"{args.ref} is gone, or may no longer be read")
+        context.say(f"{args.ref} is gone")
     return 0
 
 
