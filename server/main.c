@@ -493,7 +493,7 @@ static int run(struct config *config)
             _exit(EXIT_FAILED);
         }
     }
-    copy_rates_free(s.rates); /* its thread's work is not to be bequeathed */
+    copy_rates_free(s.rates, until_ns); /* its thread's work is not to be bequeathed */
     if (s.survive && s.engine)
         bequeath(&s, status, until_ns);
     if (s.exports) { /* those that another process continues with end here alone */

@@ -4,7 +4,12 @@
  * docs/security.md and docs/operating.md say what the requests do.
  */
 
-const inPath = name => encodeURIComponent(name).replaceAll("%40", "@"); // the daemon takes no escapes in paths
+/** As one part of a path: fetch resolves "." and "..", and the daemon takes no escapes. */
+function inPath(name) {
+    if (name === "." || name === "..")
+        throw new TypeError(`'${name}' names nothing`);
+    return encodeURIComponent(name).replaceAll("%40", "@");
+}
 const ids = things => things?.map(x => (typeof x === "string" ? x : x.id));
 
 /** What a client's account may do beyond its own arrays. */
@@ -31,7 +36,7 @@ export class Access {
     /** GET /v1/links. */
     async links(options) { return (await this.client.json("GET", "/links", options)).links; }
     /** DELETE /v1/links/{id}. */
-    deleteLink(id, options) { return this.#end(`/links/${id}`, options); }
+    deleteLink(id, options) { return this.#end(`/links/${inPath(id)}`, options); }
 
     /** GET /v1/admin/…: everybody's, for operators; `limit` is the size of a page. */
     principals(options) { return this.#all("principals", options); }
@@ -45,9 +50,9 @@ export class Access {
     /** DELETE /v1/admin/principals/{principal}: ends it and all that it has. */
     endPrincipal(name, options) { return this.#end(`/admin/principals/${inPath(name)}`, options); }
     /** DELETE /v1/admin/sessions/{id}, …/jobs/{id} (cancels one that runs, removes one that has ended), …/arrays/{id}. */
-    endSession(id, options) { return this.#end(`/admin/sessions/${id}`, options); }
-    endJob(id, options) { return this.#end(`/admin/jobs/${id}`, options); }
-    endArray(id, options) { return this.#end(`/admin/arrays/${id}`, options); }
+    endSession(id, options) { return this.#end(`/admin/sessions/${inPath(id)}`, options); }
+    endJob(id, options) { return this.#end(`/admin/jobs/${inPath(id)}`, options); }
+    endArray(id, options) { return this.#end(`/admin/arrays/${inPath(id)}`, options); }
 
     /** GET /v1/faults: what is refused or suspected since it faulted. */
     faults(options) { return this.client.json("GET", "/faults", options); }

@@ -4,8 +4,10 @@
  * reduction or a scan ends a kernel; each piece of a T_PUT has its own; operands of reshapes and
  * gathers lie in memory; what kernels would compute several times becomes a temporary beyond a
  * budget (fuse_places.c); and a kernel that would then exceed the limits cuts off its largest
- * operands. To find those, sizes are taken of the expanded tree (shared nodes count each time), an
- * upper bound of what lowering emits. */
+ * operands. To find those, sizes are taken of the expanded tree (shared nodes count each time):
+ * an upper bound of what lowering emits, but for fast_math, with which an add of a product and a
+ * cast of halves weigh nothing here: by ir_weight, which counts them, a kernel may then be up to
+ * about twice as large as the limit. */
 #include "compute/ir/fuse_int.h"
 
 /* Whether it adds a product, which with fast_math is one operation. */

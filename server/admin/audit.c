@@ -4,8 +4,8 @@
  * be written, is counted, and the count is an entry once a line has been written again.
  *
  * Refusals are counted and told once a minute, since anybody could fill ring and disk with them;
- * what is left of the count is told when the minute is over, or at the end. So are the logins and
- * links of each user, beyond some.
+ * what is left of the count is told when the minute is over, or at the end. So is what
+ * each user does to logins and links, beyond some of each kind: cheap entries do not hide others.
  */
 #include "server/admin/audit.h"
 
@@ -33,7 +33,15 @@ struct refusals {
     struct audit_entry at; /* the last one */
 };
 
-/* What a user does to logins and links. */
+static const char *const accesses[] = {
+    [ACCESS_LOGIN] = "login",         [ACCESS_LOGOUT] = "logout",
+    [ACCESS_END_LOGIN] = "end_login", [ACCESS_END_LOGINS] = "end_logins",
+    [ACCESS_MAKE_LINK] = "make_link", [ACCESS_OPEN_LINK] = "open_link",
+    [ACCESS_END_LINK] = "end_link",
+};
+#define ACCESSES (sizeof accesses / sizeof *accesses)
+
+/* What a user does of one kind to logins and links. */
 struct often {
     double since_s; /* when the minute began; 0: there was none */
     uint64_t n;     /* in it */
@@ -50,8 +58,8 @@ struct audit {
     uint64_t lost;      /* lines that the file does not have, and no entry has told of yet */
     bool works;         /* the last line was written */
     struct refusals refused[REFUSALS];
-    struct often often[USERS];
-    struct audit_file *file; /* NULL: none */
+    struct often often[USERS][ACCESSES][2]; /* [1]: refused */
+    struct audit_file *file;                /* NULL: none */
 };
 
 static worker_step look_after;
@@ -151,10 +159,10 @@ void audit_refused(struct audit *a, const struct request *req, enum audit_refusa
 }
 
 void audit_access(struct audit *a, const struct request *req, const struct principal *whose,
-                  const struct principal *who, const char *action, enum err_code result,
+                  const struct principal *who, enum audit_access action, enum err_code result,
                   const char *target, ...)
 {
-    struct audit_entry x = {.action = action, .result = err_name(result), .count = 1};
+    struct audit_entry x = {.action = accesses[action], .result = err_name(result), .count = 1};
     va_list args;
     if (!a)
         return;
@@ -163,7 +171,7 @@ void audit_access(struct audit *a, const struct request *req, const struct princ
     va_end(args);
     describe(&x, req);
     memcpy(x.who, who ? who->name : "", who ? sizeof x.who : 1);
-    struct often *o = &a->often[whose->number % USERS];
+    struct often *o = &a->often[whose->number % USERS][action][result != ERR_OK];
     pthread_mutex_lock(&a->lock);
     if (o->since_s == 0 || clock_s() - o->since_s >= REFUSED_S) {
         tell(a, &o->rest);
@@ -174,7 +182,6 @@ void audit_access(struct audit *a, const struct request *req, const struct princ
         add(a, &x);
     } else {
         o->rest.at = x;
-        o->rest.at.action = "logins_and_links";
         if (o->rest.n++ == 0)
             worker_wake(&a->worker);
     }
@@ -199,8 +206,9 @@ static double tell_due(struct audit *a, bool all)
     double next = WORKER_RESTS;
     for (size_t i = 0; i < REFUSALS; i++)
         tell_if_due(a, &a->refused[i], a->refused[i].told_s, all, &next);
-    for (size_t i = 0; i < USERS; i++)
-        tell_if_due(a, &a->often[i].rest, a->often[i].since_s, all, &next);
+    struct often *o = &a->often[0][0][0];
+    for (size_t i = 0; i < sizeof a->often / sizeof *o; i++)
+        tell_if_due(a, &o[i].rest, o[i].since_s, all, &next);
     return next;
 }
 

@@ -56,10 +56,20 @@ void audit_refused(struct audit *a, const struct request *req, enum audit_refusa
 
 /* What concerns a login or a link of `whose`, which users can make and end as often as they like:
  * the first AUDIT_OFTEN of a minute are entries at once, the others are one together, when it is
- * over. `who` did it; NULL: nobody that is known. */
+ * over; each action counts by itself, and so does what was refused. `who` did it; NULL: nobody
+ * that is known. */
 #define AUDIT_OFTEN 20
+enum audit_access {
+    ACCESS_LOGIN,
+    ACCESS_LOGOUT,
+    ACCESS_END_LOGIN,
+    ACCESS_END_LOGINS,
+    ACCESS_MAKE_LINK,
+    ACCESS_OPEN_LINK,
+    ACCESS_END_LINK
+};
 void audit_access(struct audit *a, const struct request *req, const struct principal *whose,
-                  const struct principal *who, const char *action, enum err_code result,
+                  const struct principal *who, enum audit_access action, enum err_code result,
                   const char *target, ...) __attribute__((format(printf, 7, 8)));
 
 /* Up to `limit` entries after that number, oldest first, into ret[0…]. */

@@ -40,7 +40,7 @@ static const struct {
                       "Bytes of the bodies of the replies to a principal."},
     [OF_DEVICE] = {"device_seconds_total", "counter",
                    "Time that devices worked for a principal, in seconds."},
-    [OF_MONTH] = {"month_device_seconds_total", "counter",
+    [OF_MONTH] = {"month_device_seconds", "gauge",
                   "The same in the present calendar month (UTC), restarts included."},
     [OF_WAITING] = {"turns_waiting", "gauge", "Work of a principal that waits for a device."},
     [OF_WAITED] = {"turn_wait_seconds_total", "counter",

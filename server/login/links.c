@@ -154,7 +154,7 @@ static enum err_code make_link(struct request *req, struct err *e)
     if (!strb_reserve(&out, LINK_JSON_MAX)) /* no link is made without telling its key */
         return err_oom(e);
     TRY(logins_add(req->server->logins, &w.terms, seconds, key, &l, none, e));
-    login_told(req, login_terms(l), req->principal, "make_link");
+    login_told(req, login_terms(l), req->principal, ACCESS_MAKE_LINK);
     struct json_writer j = JSON_WRITER(&out);
     put_link(&j, login_terms(l), key);
     login_unref(l);
@@ -166,8 +166,8 @@ static enum err_code try_link(struct request *req, struct err *e)
 {
     const enum err_code code = make_link(req, e);
     if (code != ERR_OK)
-        audit_access(req->server->audit, req, req->principal, req->principal, "make_link", code,
-                     "%s", "");
+        audit_access(req->server->audit, req, req->principal, req->principal, ACCESS_MAKE_LINK,
+                     code, "%s", "");
     return code;
 }
 
@@ -209,8 +209,8 @@ static enum err_code end_link(struct request *req, struct err *e)
     TRY(http_query_only(req, none, e));
     const enum err_code code =
         logins_end_link(req->server->logins, req->principal, req->param[0], e);
-    audit_access(req->server->audit, req, req->principal, req->principal, "end_link", code, "%s/%s",
-                 req->principal->name, id_is('v', req->param[0]) ? req->param[0] : "");
+    audit_access(req->server->audit, req, req->principal, req->principal, ACCESS_END_LINK, code,
+                 "%s/%s", req->principal->name, id_is('v', req->param[0]) ? req->param[0] : "");
     TRY(code);
     http_reply_empty(req, 204);
     return ERR_OK;

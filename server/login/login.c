@@ -56,7 +56,7 @@ static int64_t seconds_left(const struct login_terms *terms)
 }
 
 void login_told(struct request *req, const struct login_terms *terms, const struct principal *who,
-                const char *action)
+                enum audit_access action)
 {
     char until[CLOCK_DATE_SIZE];
     clock_date_text(terms->expires_us, until);
@@ -77,9 +77,9 @@ static enum err_code by_token(struct request *req, const char *token, struct err
     TRY(logins_add(req->server->logins, &terms, req->server->config->login_lifetime, key, &l, gone,
                    e));
     if (*gone)
-        audit_access(req->server->audit, req, terms.who, terms.who, "end_login", ERR_OK,
+        audit_access(req->server->audit, req, terms.who, terms.who, ACCESS_END_LOGIN, ERR_OK,
                      "%s, for a newer one", gone);
-    login_told(req, login_terms(l), terms.who, "login");
+    login_told(req, login_terms(l), terms.who, ACCESS_LOGIN);
     visitor_set_cookie(req, key, seconds_left(login_terms(l)));
     reply_who(req, terms.who, login_terms(l));
     login_unref(l);
@@ -92,7 +92,7 @@ static void end_own(struct request *req)
     struct login *l = visitor_login(req);
     const struct login_terms *terms = l ? login_terms(l) : NULL;
     if (l && !terms->link && logins_end(req->server->logins, l))
-        audit_access(req->server->audit, req, terms->who, terms->who, "logout", ERR_OK, "%s",
+        audit_access(req->server->audit, req, terms->who, terms->who, ACCESS_LOGOUT, ERR_OK, "%s",
                      terms->id);
     login_unref(l);
 }
@@ -103,7 +103,7 @@ static enum err_code by_link(struct request *req, const char *key, struct err *e
     const struct login_terms *terms = l ? login_terms(l) : NULL;
     if (terms && terms->link && !atomic_load(&terms->who->gone)) {
         end_own(req); /* its cookie is lost: nobody could end it */
-        login_told(req, terms, NULL, "open_link");
+        login_told(req, terms, NULL, ACCESS_OPEN_LINK);
         visitor_set_cookie(req, key, seconds_left(terms));
         reply_who(req, terms->who, terms);
         login_unref(l);
@@ -169,8 +169,8 @@ static void end_all(struct request *req, const struct principal *whose)
     struct strb out = {0};
     struct json_writer w = JSON_WRITER(&out);
     const size_t n = logins_end_all(req->server->logins, whose);
-    audit_access(req->server->audit, req, whose, req->principal, "end_logins", ERR_OK, "%s: %zu",
-                 whose->name, n);
+    audit_access(req->server->audit, req, whose, req->principal, ACCESS_END_LOGINS, ERR_OK,
+                 "%s: %zu", whose->name, n);
     json_open_object(&w);
     json_put_member_i64(&w, "ended", (int64_t)n);
     json_close_object(&w);

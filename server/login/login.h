@@ -2,6 +2,7 @@
 #ifndef ARRAYD_SERVER_LOGIN_H
 #define ARRAYD_SERVER_LOGIN_H
 
+#include "server/admin/audit.h"
 #include "server/http/http.h"
 
 #define LOGIN_BODY 4096 /* bytes: anybody may send one */
@@ -12,7 +13,7 @@ struct principal;
 /* For the audit: a login, or a link, of terms->who is made or opened by `who` (NULL: nobody that is
  * known). */
 void login_told(struct request *req, const struct login_terms *terms, const struct principal *who,
-                const char *action);
+                enum audit_access action);
 
 /* login.c: POST and GET /v1/login, POST /v1/logout, DELETE /v1/logins and
  * /v1/admin/principals/{principal}/logins */

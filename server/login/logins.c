@@ -249,7 +249,9 @@ static enum err_code restore_kept(void *table, struct principal *who, const stru
                                 .refs = k->refs,
                                 .created_us = k->created_us,
                                 .expires_us = k->expires_us};
-    const int64_t left_us = k->expires_us - clock_date_us();
+    const int64_t whole_us = k->expires_us - k->created_us; /* the clock may have been set back */
+    int64_t left_us = k->expires_us - clock_date_us();
+    left_us = left_us < whole_us ? left_us : whole_us;
     memcpy(terms.id, k->id, sizeof terms.id);
     if (left_us <= 0)
         return ERR_OK;

@@ -196,13 +196,14 @@ void state_recovered(struct state *t)
 
 /* --- snapshots --- */
 
-static enum err_code take(struct state *t, uint64_t deadline_ns, const _Atomic bool *stop,
-                          struct state_report *ret, struct state_gaps *gaps, struct err *e)
+static enum err_code take(struct state *t, bool last, uint64_t deadline_ns,
+                          const _Atomic bool *stop, struct state_report *ret,
+                          struct state_gaps *gaps, struct err *e)
 {
     uint64_t begun = clock_ns();
     struct state_report r = {0};
-    enum err_code code =
-        state_write_all(t->server, t->dir, deadline_ns, stop, &t->kept, &t->passed, &r, gaps, e);
+    enum err_code code = state_write_all(t->server, t->dir, last, deadline_ns, stop, &t->kept,
+                                         &t->passed, &r, gaps, e);
     r.seconds = 1e-9 * (double)(clock_ns() - begun);
     pthread_mutex_lock(&t->lock);
     t->taken += code == ERR_OK;
@@ -225,7 +226,7 @@ static double take_order(void *user)
     if (!t->busy)
         return WORKER_RESTS;
     pthread_mutex_unlock(&t->lock);
-    enum err_code code = take(t, 0, &t->stop, o.report, o.gaps, o.e);
+    enum err_code code = take(t, false, 0, &t->stop, o.report, o.gaps, o.e);
     pthread_mutex_lock(&t->lock);
     t->busy = false;
     pthread_mutex_unlock(&t->lock);
@@ -271,7 +272,7 @@ enum err_code state_save(struct state *t, struct state_report *ret, struct err *
     static const _Atomic bool never;
     double most = t->server->config->state_timeout;
     state_stop(t);
-    return take(t, most > 0 ? clock_ns() + (uint64_t)(most * 1e9) : 0, &never, ret, NULL, e);
+    return take(t, true, most > 0 ? clock_ns() + (uint64_t)(most * 1e9) : 0, &never, ret, NULL, e);
 }
 
 /* --- figures --- */

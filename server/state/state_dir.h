@@ -80,6 +80,9 @@ enum err_code state_read_open(struct state_dir *d, struct state_reader *ret, boo
                               struct err *e) must_check;
 enum err_code state_read(struct state_reader *r, const char *file, int64_t at, void *to, size_t n,
                          struct err *e) must_check;
+/* Takes what only the next process may have. An error: one has begun to do so before, or it cannot
+ * be noted on the disk that this one has. */
+enum err_code state_read_once(struct state_reader *r, struct err *e) must_check;
 void state_read_close(struct state_reader *r);
 
 /* Keeps the snapshot of this number (0: none) beside the last one, which has been read, until a

@@ -215,6 +215,19 @@ enum err_code state_read(struct state_reader *r, const char *file, int64_t at, v
     return code;
 }
 
+enum err_code state_read_once(struct state_reader *r, struct err *e)
+{
+    int fd = openat(r->folder, "used", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0 && errno == EEXIST)
+        return err_set(e, ERR_STATE, "a process has begun with this snapshot before");
+    if (fd < 0 || fsync(r->folder) != 0) {
+        state_close_fd(&fd);
+        return state_dir_failed(r->dir, "used", e);
+    }
+    close(fd);
+    return ERR_OK;
+}
+
 void state_read_close(struct state_reader *r)
 {
     state_close_fd(&r->data);

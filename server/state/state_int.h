@@ -36,15 +36,17 @@ enum err_code state_kept_again(struct state_writer *w, const struct state_kept_f
 
 struct state_passed; /* state_passed.h */
 
-/* Writes everything the server has, and what was passed over, to a new snapshot. `deadline_ns`
+/* Writes everything the server has, and what was passed over, to a new snapshot; links only if it
+ * is the process's `last`: they must not come back once they have been ended. `deadline_ns`
  * (clock_ns; 0: none): memories not written by then have the last snapshot's contents, or are left
  * out. `stop`: the snapshot is abandoned when this becomes true (ERR_DRAINING). `kept` describes
  * the last snapshot, and afterwards this one. gaps: NULL, or gets the arrays that are not saved as
  * they are now. */
-enum err_code state_write_all(struct server *s, struct state_dir *dir, uint64_t deadline_ns,
-                              const _Atomic bool *stop, struct state_kept **kept,
-                              struct state_passed *passed, struct state_report *ret,
-                              struct state_gaps *gaps, struct err *e) must_check;
+enum err_code state_write_all(struct server *s, struct state_dir *dir, bool last,
+                              uint64_t deadline_ns, const _Atomic bool *stop,
+                              struct state_kept **kept, struct state_passed *passed,
+                              struct state_report *ret, struct state_gaps *gaps,
+                              struct err *e) must_check;
 /* Reads what state_write_all wrote. kept NULL: only what an earlier process passed over, or the
  * journal cannot say (writer_has_passed). */
 enum err_code state_read_all(struct server *s, struct state_reader *r, struct state_kept **kept,

@@ -391,6 +391,38 @@ static enum err_code restore_link(struct loader *l, struct principal *p, struct 
     return links ? links->restore(links->table, p, &link, l->e) : ERR_OK;
 }
 
+static enum err_code restore_links_of(struct loader *l, struct json v)
+{
+    const char *name;
+    struct principal *p;
+    if (!json_present(json_member(v, "links")))
+        return ERR_OK;
+    TRY(read_principal(l, v, &name));
+    enum err_code code = auth_open(l->server->auth, name, &p, l->e);
+    if (code != ERR_OK)
+        return code == ERR_NOT_FOUND ? ERR_OK : code;
+    return each(l, p, v, "links", restore_link);
+}
+
+/* The process that wrote them has ended; the next one takes them, once, here or from the journal,
+ * since it may end some that must not come back then. */
+static enum err_code restore_links(struct loader *l, struct json principals)
+{
+    struct err why = ERR_INIT;
+    bool any = false;
+    for (struct json x = json_first(principals); json_present(x); x = json_next(x))
+        any |= json_present(json_member(x, "links"));
+    if (any && state_read_once(l->reader, &why) != ERR_OK) {
+        log_event(LOG_WARN, "the snapshot's read-only links are not restored: some may have ended",
+                  "reason", why.message, NULL);
+        return ERR_OK;
+    }
+    for (struct json x = json_first(principals); json_present(x) && any && !l->only_passed;
+         x = json_next(x))
+        TRY(restore_links_of(l, x));
+    return ERR_OK;
+}
+
 static enum err_code restore_principal(struct loader *l, struct json v)
 {
     struct json x;
@@ -422,8 +454,6 @@ static enum err_code restore_principal(struct loader *l, struct json v)
     }
     TRY(restore_settings(l, p, json_member(v, "settings")));
     TRY(restore_month(l, p, json_member(v, "month")));
-    if (json_present(json_member(v, "links")))
-        TRY(each(l, p, v, "links", restore_link));
     recover_limit(l->server->auth, p);
     return ERR_OK;
 }
@@ -457,20 +487,20 @@ static enum err_code read_head(struct loader *l, struct arena *arena, struct jso
 static enum err_code restore_all(struct loader *l, struct arena *arena)
 {
     static const struct json_limits limits = {.max_depth = 1000, .max_nodes = UINT32_MAX};
-    struct json doc, list;
+    struct json doc, list, principals;
     TRY(json_parse(arena, l->reader->manifest, l->reader->n, &limits, &doc, l->e));
     TRY(read_head(l, arena, doc));
-    TRY(member_list(doc, "principals", &list, l->e));
-    for (struct json x = json_first(list); json_present(x); x = json_next(x))
+    TRY(member_list(doc, "principals", &principals, l->e));
+    for (struct json x = json_first(principals); json_present(x); x = json_next(x))
         TRY(check_principal(l, x));
-    for (struct json x = json_first(list); json_present(x); x = json_next(x))
+    for (struct json x = json_first(principals); json_present(x); x = json_next(x))
         TRY(restore_principal(l, x));
-    if (l->only_passed)
-        return ERR_OK;
-    TRY(member_list(doc, "shares", &list, l->e));
-    for (struct json x = json_first(list); json_present(x); x = json_next(x))
-        TRY(restore_share(l, x));
-    return ERR_OK;
+    if (!l->only_passed) {
+        TRY(member_list(doc, "shares", &list, l->e));
+        for (struct json x = json_first(list); json_present(x); x = json_next(x))
+            TRY(restore_share(l, x));
+    }
+    return restore_links(l, principals);
 }
 
 /* Waits until all uploads and moves are done. */

@@ -46,6 +46,7 @@ struct saver {
     struct state_passed *passed;
     struct state_gaps *gaps; /* or NULL */
     bool labels;             /* any array has some */
+    bool last;               /* of the process */
     enum err_code code;      /* of the visit that failed */
     struct err *e;
 };
@@ -143,7 +144,7 @@ static void visit(void *user, struct principal *p)
     mem_free(images);
     put_sessions(o);
     put_functions(o);
-    put_links(v->server->links, o);
+    put_links(v->last ? v->server->links : NULL, o);
     if (v->code == ERR_OK && (o->sessions.failed || o->functions.failed || o->links.failed))
         v->code = err_oom(v->e);
 }
@@ -301,12 +302,12 @@ static enum err_code write_snapshot(struct saver *v, struct state_dir *dir,
     return code;
 }
 
-enum err_code state_write_all(struct server *s, struct state_dir *dir, uint64_t deadline_ns,
-                              const _Atomic bool *stop, struct state_kept **kept,
-                              struct state_passed *passed, struct state_report *ret,
-                              struct state_gaps *gaps, struct err *e)
+enum err_code state_write_all(struct server *s, struct state_dir *dir, bool last,
+                              uint64_t deadline_ns, const _Atomic bool *stop,
+                              struct state_kept **kept, struct state_passed *passed,
+                              struct state_report *ret, struct state_gaps *gaps, struct err *e)
 {
-    struct saver v = {.server = s, .passed = passed, .gaps = gaps, .e = e};
+    struct saver v = {.server = s, .last = last, .passed = passed, .gaps = gaps, .e = e};
     v.blobs = (struct blobs){.engine = s->engine,
                              .kept = kept,
                              .deadline_ns = deadline_ns,

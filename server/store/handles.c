@@ -1,12 +1,12 @@
-/* Handles. Two hash tables per principal, of ids and of (session, name), and in each session the
- * handles in order of creation.
+/* Two hash tables per principal, of ids and of (session, name), and each session's handles by age.
  *
  * A name is a node of its own that points at its entry. So replacing an array under a name is one
  * store that cannot fail, and renaming adds the new node before it drops the old one: a failed
  * request leaves everything as it was. The order is a vector sorted by sequence number, with holes
  * where handles were removed (compacted when more than half are holes): pages begin with a binary
- * search, and a page's cursor stays valid when its handle is gone. Arrays
- * are released after the lock: dropping the last reference may free device memory. */
+ * search, and a page's cursor stays valid when its handle is gone.
+ *
+ * Arrays are released after the lock: dropping the last reference may free device memory. */
 #include "server/store/handles.h"
 
 #include <assert.h>

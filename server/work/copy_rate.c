@@ -17,6 +17,7 @@
 #define LONG_MS   10.0 /* of a copy */
 #define ROUNDS    5
 #define AGAIN_NS  60000000000u
+#define LOOK_S    0.1 /* how often it is seen that there is no more time */
 
 struct rate {
     bool wanted, tried;
@@ -30,6 +31,7 @@ struct copy_rates {
     pthread_cond_t ended; /* work of the thread's: */
     int n;                /* pieces under way, and the time that those have taken which are not */
     double ms;
+    uint64_t until_ns; /* no longer is waited for those */
     struct worker worker;
     struct copy_wait *waits;
     struct rate of[]; /* by device */
@@ -44,18 +46,27 @@ struct copy_rates *copy_rates_new(struct engine *engine)
     if (!r)
         return NULL;
     r->engine = engine;
+    r->until_ns = UINT64_MAX;
     pthread_mutex_init(&r->lock, NULL);
-    pthread_cond_init(&r->ended, NULL);
+    clock_cond_init(&r->ended);
     r->worker = (struct worker){.name = "arrayd-copies", .lock = &r->lock, .step = look, .user = r};
     worker_init(&r->worker);
     return r;
 }
 
-void copy_rates_free(struct copy_rates *r)
+void copy_rates_free(struct copy_rates *r, uint64_t until_ns)
 {
     if (!r)
         return;
+    pthread_mutex_lock(&r->lock);
+    r->until_ns = until_ns;
+    pthread_mutex_unlock(&r->lock);
     worker_stop(&r->worker);
+    pthread_mutex_lock(&r->lock);
+    const bool hangs = r->n > 0;
+    pthread_mutex_unlock(&r->lock);
+    if (hangs)
+        return; /* what is under way uses it when it ends */
     worker_destroy(&r->worker);
     pthread_cond_destroy(&r->ended);
     pthread_mutex_destroy(&r->lock);
@@ -98,16 +109,19 @@ static void left(void *user)
     (void)user;
 }
 
-/* The device time of the work since the last time, when all of it has ended. */
-static double await(struct copy_rates *r)
+/* *ret_ms: the device time of the work since the last time, when all of it has ended. */
+static enum err_code await(struct copy_rates *r, double *ret_ms, struct err *e)
 {
     pthread_mutex_lock(&r->lock);
-    while (r->n)
-        pthread_cond_wait(&r->ended, &r->lock);
-    const double ms = r->ms;
+    while (r->n && clock_ns() < r->until_ns) {
+        const struct timespec soon = clock_after(LOOK_S);
+        pthread_cond_timedwait(&r->ended, &r->lock, &soon);
+    }
+    const bool all = r->n == 0;
+    *ret_ms = r->ms;
     r->ms = 0;
     pthread_mutex_unlock(&r->lock);
-    return ms;
+    return all ? ERR_OK : err_draining(e);
 }
 
 /* Milliseconds of the fastest of some copies of n bytes. */
@@ -115,17 +129,19 @@ static enum err_code time_copies(struct copy_rates *r, struct engine_stream *s, 
                                  int64_t n, double *ret_ms, struct err *e)
 {
     struct array *from;
-    enum err_code code = ERR_OK;
+    double ms;
     *ret_ms = 0;
     TRY(engine_zeros(s, a, DT_U8, 1, &n, &from, e));
-    (void)await(r);
+    enum err_code code = await(r, &ms, e);
     for (int i = 0; i < ROUNDS && code == ERR_OK; i++) {
         struct array *to;
         code = engine_copy(s, a, from, &to, e);
-        const double ms = await(r);
         if (code != ERR_OK)
             break;
+        code = await(r, &ms, e);
         array_unref(to);
+        if (code != ERR_OK)
+            break;
         if (*ret_ms == 0 || ms < *ret_ms)
             *ret_ms = ms;
     }

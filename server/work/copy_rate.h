@@ -15,7 +15,9 @@
 struct copy_rates;
 
 struct copy_rates *copy_rates_new(struct engine *engine); /* NULL without memory */
-void copy_rates_free(struct copy_rates *r);               /* NULL allowed; nobody may wait */
+/* Waits until then for what it measures; if the device has not ended that, nothing is freed. NULL
+ * allowed; nobody may wait. */
+void copy_rates_free(struct copy_rates *r, uint64_t until_ns);
 
 /* Bytes read and written a second; 0: not known (yet). r NULL allowed, here and below. */
 double copy_rate(struct copy_rates *r, int device);

@@ -231,15 +231,23 @@ def test_logins_and_links(house, accounts, tmp_path):
 
 
 def test_nobody_fills_the_audit_with_logins(house, accounts, tmp_path):
-    """A user's own are bounded; what is beyond is one entry at the end, and others' stay."""
+    """A user's own are bounded; what is beyond is one entry of each kind at the end; others', and other kinds, stay."""
     d, ann, bob, eve = house("--audit-log", tmp_path / "audit", "--max-logins", 10)
     ann.delete("/v1/admin/arrays/x")
     stranger = d.client()
     for _ in range(90):
         log_in(stranger, accounts.token["bob"])
     eve.expect(201, eve.post("/v1/links", {"expires_s": 60}))
-    found = everybodys(ann, "audit")
-    assert [x["who"] for x in found] == ["ann"] + ["bob"] * 20 + ["eve"]
+    for _ in range(25):
+        bob.fails(422, "bad_field", bob.post("/v1/links", {"expires_s": -1}))
+    link = bob.expect(201, bob.post("/v1/links", {"expires_s": 60})).json()
+    for _ in range(30):
+        log_in(stranger, link["url"].split("=")[1], "link")
+    bob.expect(204, bob.delete(f"/v1/links/{link['id']}"))
+    found = [(x["who"], x["action"], x["result"]) for x in everybodys(ann, "audit")]
+    assert sorted(found[1:41]) == [("bob", "end_login", "ok")] * 20 + [("bob", "login", "ok")] * 20
+    assert found[41:] == [("eve", "make_link", "ok"), *[("bob", "make_link", "bad_field")] * 20, ("bob", "make_link", "ok"),
+                          *[(None, "open_link", "ok")] * 20, ("bob", "end_link", "ok")]
     d.stop()
-    rest = [x for x in lines_of(tmp_path / "audit") if x["action"] == "logins_and_links"]
-    assert [(x["who"], x["count"]) for x in rest] == [("bob", 90 + 80 - 20)]  # made, and ended for newer ones
+    rest = [(x["who"], x["action"], x["count"]) for x in lines_of(tmp_path / "audit") if x["count"] > 1]
+    assert sorted(rest, key=str) == [("bob", "end_login", 80 - 20), ("bob", "login", 90 - 20), ("bob", "make_link", 5), (None, "open_link", 10)]

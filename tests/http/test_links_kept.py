@@ -1,4 +1,5 @@
 """Read-only links outlive the daemon, with the state on disk and with the journal, as long as they last; their keys are in neither."""
+import json
 import os
 import signal
 import time
@@ -9,6 +10,7 @@ import pytest
 from conftest import until
 from test_links import URL, make
 from test_login import SAME, browser, log_in
+from test_state_passed import change_manifest
 
 
 def kill(d, c):
@@ -82,6 +84,58 @@ def test_they_go_on(house, accounts):
     d = again(d, ann)
     ann = accounts.client(d, "ann")
     assert ann.get("/v1/links").json()["links"] == before[:1]
+    ann.close()
+
+
+@pytest.mark.parametrize("asked", [True, False], ids=["a snapshot on demand", "that of the stop"])
+def test_one_that_was_ended_does_not_come_back(daemon_with, accounts, tmp_path, asked):
+    """However the process ends that ended it: the state has it from before."""
+    accounts.add("ann", role="operator")
+    options = "--accounts", accounts.path, "--state-dir", tmp_path / "state", "--no-keeper"
+    d = daemon_with(*options)
+    ann = accounts.client(d, "ann")
+    link = make(ann)
+    if asked:
+        ann.expect(200, ann.post("/v1/snapshot"))
+    else:
+        ann.close()
+        d.stop()
+        d = daemon_with(*options)
+        ann = accounts.client(d, "ann")
+        assert [x["id"] for x in ann.get("/v1/links").json()["links"]] == [link["id"]]
+    ann.expect(204, ann.delete(f"/v1/links/{link['id']}"))
+    ann.close()
+    d.expected = -signal.SIGKILL
+    d.stop(signal.SIGKILL)
+    d = daemon_with(*options)
+    ann, stranger = accounts.client(d, "ann"), d.client()
+    stranger.fails(401, "unauthorized", stranger.post("/v1/login", {"link": key_of(link)}, headers=SAME))
+    assert ann.get("/v1/links").json()["links"] == []
+    assert ("links are not restored" in d.log()) == (not asked)
+    # and an orderly stop has what there is then
+    kept = make(ann)
+    for c in (ann, stranger):
+        c.close()
+    d.stop()
+    ann = accounts.client(daemon_with(*options), "ann")
+    assert [x["id"] for x in ann.get("/v1/links").json()["links"]] == [kept["id"]]
+    ann.close()
+
+
+def test_a_clock_that_is_behind_lengthens_nothing(daemon_with, accounts, tmp_path):
+    accounts.add("ann")
+    options = "--accounts", accounts.path, "--state-dir", tmp_path / "state", "--no-keeper"
+    d = daemon_with(*options)
+    ann = accounts.client(d, "ann")
+    make(ann, expires_s=1)
+    ann.close()
+    d.stop()
+    link, = json.loads(next(tmp_path.glob("state/snapshot-*/manifest.json")).read_text())["principals"][0]["links"]
+    for what in ("seq", "expires_us"):  # as seen by a clock that is a day behind
+        change_manifest(tmp_path, f'"{what}":{link[what]}', f'"{what}":{link[what] + 86400 * 10**6}')
+    ann = accounts.client(daemon_with(*options), "ann")
+    time.sleep(1.1)
+    assert ann.get("/v1/links").json()["links"] == []
     ann.close()
 
 

@@ -47,7 +47,9 @@ def test_each_has_a_month(backend, daemon_with, gpu_with, accounts):
     settled(bob)
     assert month(bob) > 0
     assert month(ann) == 0 and month(ann, "bob") == month(bob) and month(ann, "ann") == 0
-    found = [line for line in ann.get("/metrics").body.decode().splitlines() if line.startswith("arrayd_principal_month_device_seconds_total{")]
+    lines = ann.get("/metrics").body.decode().splitlines()
+    assert "# TYPE arrayd_principal_month_device_seconds gauge" in lines  # it starts anew each month
+    found = [line for line in lines if line.startswith("arrayd_principal_month_device_seconds{")]
     assert {line.split('"')[1]: float(line.split()[-1]) for line in found} == {"ann": 0, "bob": pytest.approx(month(bob))}
     bob.fails(403, "forbidden", bob.get("/v1/admin/principals"))
 

@@ -1,6 +1,9 @@
 """What a program will cost, before it starts, and what a job took, afterwards."""
 import datetime
+import json
+import socket
 import time
+from pathlib import Path
 
 import pytest
 
@@ -81,6 +84,22 @@ def test_the_share(daemon_with, accounts):
     until(lambda: share() == 1 / 2)
     ann.expect(200, ann.delete(f"/v1/jobs/{jobs[1]}"))
     until(lambda: share() == 1)
+
+
+def test_a_slow_device_does_not_keep_the_daemon(gpu_with):
+    """The memory's speed, which an expectation asks for, is not measured to the end."""
+    d = gpu_with("--no-keeper", "--drain-timeout", 1, environment={"ARRAYD_FAKE_DELAY": "500000"})
+    c = d.client()
+    array(c, "u", [10])
+    asked = socket.create_connection((d.host, d.port))
+    body = json.dumps({"body": STEP, "steps": 1}).encode()
+    asked.sendall(b"POST /v1/explain HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+    until(lambda: "arrayd-copies\n" in [(t / "comm").read_text() for t in Path(f"/proc/{d.pid}/task").iterdir()])
+    begun = time.monotonic()
+    asked.close()
+    d.stop()
+    took = time.monotonic() - begun
+    assert took < 8, took
 
 
 @pytest.mark.release_only  # it moves a gigabyte

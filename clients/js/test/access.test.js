@@ -1,6 +1,7 @@
 // Leases, shares and grids; links, logins, and what operators see and end.
 import assert from "node:assert/strict";
 import { Access } from "../access.js";
+import test from "node:test";
 import { client, collect, fails, live, token } from "./live.js";
 
 const same = assert.deepEqual;
@@ -88,6 +89,23 @@ live("links", async c => {
     same(await access.links(), []);
     await fails("not_found", access.deleteLink(link.id));
     same((await fails("bad_field", access.createLink({ expires_s: -1 }))).pointer, "/expires_s");
+});
+
+test("an id stays in its place", async () => {
+    const asked = [];
+    const c = { json: (method, path) => void asked.push(path) };
+    const access = new Access(c);
+    const ends = { "/links/": "deleteLink", "/admin/sessions/": "endSession", "/admin/jobs/": "endJob", "/admin/arrays/": "endArray",
+                   "/admin/principals/": "endPrincipal", "/faults/": "forgetFault" };
+    for (const [path, end] of Object.entries(ends)) {
+        await access[end]("../principals/b.o@b?x#");
+        same(asked.pop(), `${path}..%2Fprincipals%2Fb.o@b%3Fx%23`);
+        for (const id of [".", ".."])
+            assert.throws(() => access[end](id), TypeError);
+    }
+    assert.throws(() => access.setPrincipal("..", {}), TypeError);
+    await assert.rejects(access.endLogins({ principal: ".." }), TypeError);
+    same(asked, []);
 });
 
 live("logins", async c => {

@@ -90,7 +90,7 @@ class Watch:
                 ("arrays", "arrays"), ("sessions", "sessions"))}
             sample["principals"] = [{"name": name, "memory_bytes": v.get("memory_bytes", 0.0), "arrays": v.get("arrays", 0.0),
                                      "sessions": v.get("sessions", 0.0), "requests": v.get("requests_total", 0.0),
-                                     "turns_waiting": v.get("turns_waiting", 0.0), "device_s": v.get("device_seconds_total", 0.0), "month_s": v.get("month_device_seconds_total")}
+                                     "turns_waiting": v.get("turns_waiting", 0.0), "device_s": v.get("device_seconds_total", 0.0), "month_s": v.get("month_device_seconds")}
                                     for name, v in principals.items()]
         _rates(sample, self.before)
         self.before = sample
