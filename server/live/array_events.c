@@ -134,6 +134,18 @@ static void write_frame(struct watch *s, const struct http_inner_reply *r)
     strb_add(out, "\"}\n\n");
 }
 
+/* In place of an event there is no memory for. */
+static void lack_memory(struct watch *s)
+{
+    strb_free(&s->frame);
+    strb_add(&s->frame,
+             "{\"type\":\"urn:arrayd:problem:out_of_memory\",\"title\":\"Out of memory\","
+             "\"status\":507,\"code\":\"out_of_memory\",\"detail\":\"there is no memory for "
+             "the event of the next frame\"}");
+    s->status = 507;
+    s->etag[0] = '\0';
+}
+
 static void made(void *user, const struct http_inner_reply *r)
 {
     struct watch *s = user;
@@ -144,20 +156,10 @@ static void made(void *user, const struct http_inner_reply *r)
         write_frame(s, r);
     else if (r->status >= 400)
         strb_addn(&s->frame, r->body->data, r->body->len);
+    if (s->frame.failed)
+        lack_memory(s);
     atomic_store(&s->making, false);
     http_source_wake(&s->events.source);
-}
-
-static void begin_frame(struct watch *s)
-{
-    s->begun_ms = events_now();
-    atomic_store(&s->making, true);
-    s->inner = http_inner_begin(&s->events.source, s->uri, "image/png", s->etag[0] ? s->etag : NULL,
-                                made, s);
-    if (s->inner)
-        return;
-    atomic_store(&s->making, false);
-    s->events.text.failed = true;
 }
 
 /* When the next one may begin. */
@@ -181,6 +183,19 @@ static void trouble(struct watch *s)
     struct json_writer w = events_open(&s->events, "error", NULL);
     json_put_raw(&w, s->frame.len ? s->frame.data : "{}", s->frame.len ? s->frame.len : 2);
     events_close(&s->events);
+}
+
+static void begin_frame(struct watch *s)
+{
+    s->begun_ms = events_now();
+    atomic_store(&s->making, true);
+    s->inner = http_inner_begin(&s->events.source, s->uri, "image/png", s->etag[0] ? s->etag : NULL,
+                                made, s);
+    if (s->inner)
+        return;
+    atomic_store(&s->making, false);
+    lack_memory(s);
+    trouble(s);
 }
 
 static void take_frame(struct watch *s)

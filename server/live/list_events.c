@@ -268,7 +268,7 @@ static void look(struct feed *f, struct list *l)
         return;
     }
     if (!look_at(f, l, items, n, more, &news))
-        f->events.text.failed = true;
+        events_end(&f->events, "out_of_memory");
     for (size_t i = 0; i < n; i++)
         l->kind->release(&items[i]);
 }
@@ -296,7 +296,7 @@ static void next(struct events *events)
     const double until = clock_ms() + MOST_LOOK_MS;
     do
         look(f, &f->lists[f->now]);
-    while (f->now < f->n_lists && !events->text.len && !events->text.failed && clock_ms() < until);
+    while (f->now < f->n_lists && !events->text.len && clock_ms() < until);
     if (f->now == f->n_lists) {
         atomic_store(&f->amid, false);
         atomic_store(&events->due_ms, f->begun_ms + (int64_t)events->interval_ms);

@@ -230,7 +230,32 @@ def test_limits(daemon_with):
         d.stop()
 
 
+def test_a_frame_that_does_not_fit(daemon_with):
+    """Its event is half as large again as the picture: that is told as any frame that cannot be made, and the stream goes on."""
+    d = daemon_with("--max-request-memory", "16MiB", "--request-memory", "64MiB", "--event-bandwidth", 0)
+    api = d.client()
+    api.upload(np.random.default_rng(3).normal(size=(2000, 2000)).astype("float32"), "u")
+    query = "width=2000&height=2000"
+    assert api.get(f"/v1/arrays/u/data?{query}", headers={"Accept": "image/png"}).status == 200
+    with Stream(api, f"/v1/arrays/u/events?frames=true&{query}") as s:
+        assert s.wait("error")["code"] == "out_of_memory"
+        api.expect(204, api.delete("/v1/arrays/u"))
+        assert s.wait("end")["reason"] == "deleted"
+    api.close()
+
+
 # --- lists ---
+
+def test_lists_that_do_not_fit(daemon_with):
+    """A stream that knows more than its user may hold says so, and is over."""
+    d = daemon_with("--request-memory", "256KiB", "--max-request-memory", "128KiB")
+    api = d.client()
+    for i in range(2600):
+        api.create(shape=[1])
+    with Stream(api, "/v1/events") as s:
+        assert s.wait("end")["reason"] == "out_of_memory"
+    api.close()
+
 
 def test_the_lists(api):
     """All there is at first; then what is made, renamed, written, deleted, begun and ended, and nothing else."""

@@ -196,6 +196,13 @@ def test_what_is_left_as_it_is(cpu, gpu):
     assert cpu.evaluate(call(gauss, "self"), fast_math=True).tobytes() == cpu.evaluate(call(gauss, "self")).tobytes()
 
 
+def test_weights_of_nothing_but_zero(cpu):
+    """Nothing is read: a value that x's type does not have is refused no more than without fast_math."""
+    store(cpu, np.arange(12, dtype="int8").reshape(3, 4), "few")
+    expr = "correlate(few, [[0, 0], [0, 0]], 'constant', -2.5)"
+    np.testing.assert_array_equal(cpu.evaluate(expr, fast_math=True), cpu.evaluate(expr))
+
+
 def test_explain(cpu, gpu):
     for c in (cpu, gpu):
         store(c, np.ones((12, 40, 64), "float32"))

@@ -9,7 +9,7 @@ import time
 import urllib.parse
 from typing import TYPE_CHECKING, Any, AsyncIterator, Dict, Iterator, List, Optional, Tuple, Type
 
-from ._errors import ArraydError, BadReply, ConnectionLost, Denied, NotFound, error_of
+from ._errors import ArraydError, BadReply, ConnectionLost, Denied, NotFound, OutOfMemory, error_of
 from ._replies import FRAME, OBJECT, PROBLEM, fault, parsed
 from ._requests import Request, Steps
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 STREAM = "text/event-stream"
 TAKEN: Dict[Any, Tuple[Type[ArraydError], int, str, str]] = {  # reasons that are no end of what is told: what a request would get now
     "login_ended": (Denied, 401, "unauthorized", "the login, the token or the account that listened has ended"),
-    "not_shared": (NotFound, 404, "not_found", "the array is no longer shared with this user")}
+    "not_shared": (NotFound, 404, "not_found", "the array is no longer shared with this user"),
+    "out_of_memory": (OutOfMemory, 507, "out_of_memory", "the daemon has no memory for what there is to tell of so many arrays and jobs")}
 
 
 class Absence:
