@@ -8,7 +8,7 @@ const SEATS = 4; // streams of all windows; the other connections are for reques
 const FIRST = 10000; // ms within which something comes: what lies between may hold it back
 const AGAIN = 5000; // ms that one asks, before the next try
 
-/** Takes one of this browser's streams until the signal is aborted; false: there is none left. */
+/** Takes one of this browser's streams until the signal is aborted; false if all are taken. */
 export async function seat(signal) {
     for (let k = 0; k < SEATS && navigator.locks; k++) {
         const isMine = await new Promise(done => {

@@ -24,7 +24,7 @@
 
 #define REFUSED_S   60.0 /* between entries about refusals */
 #define REFUSALS    3
-#define USERS       64   /* users with different numbers, who may share one place */
+#define USERS       64   /* counters; users with the same number modulo this share one */
 #define QUEUE_LEAST 1024 /* entries that may wait for the disk, even if fewer are shown */
 
 struct refusals {

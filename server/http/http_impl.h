@@ -176,7 +176,7 @@ struct rq {
 
     struct reply reply;
     uint64_t worked_ns;       /* time of a processor that workers have given it */
-    struct http_inner *inner; /* it is one: who waits for the reply; NULL: a client */
+    struct http_inner *inner; /* the stream that made it; NULL: a client */
 };
 
 struct http {

@@ -118,7 +118,7 @@ void token_make(char ret[TOKEN_SIZE]);
 void token_digits(char *ret, size_t n);
 void token_hash(const char *token, size_t n, uint8_t ret[TOKEN_HASH_SIZE]);
 void token_hash_text(const uint8_t hash[TOKEN_HASH_SIZE], char ret[2 * TOKEN_HASH_SIZE + 1]);
-/* That text, n characters; false: it is none. */
+/* Parses that text of n characters; false if it is malformed. */
 bool token_hash_parse(const char *text, size_t n, uint8_t ret[TOKEN_HASH_SIZE]);
 /* Which of the tokens this is; SIZE_MAX: none. The time depends neither on which one it is nor on
  * how much of it is right. */

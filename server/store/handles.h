@@ -126,7 +126,7 @@ struct handle_sight {
     bool outside; /* the contents change without a mark: array_written_outside */
 };
 struct handle_sight handle_sight_of(const struct handle *h);
-/* The same by id, in any session, without a reference; false: there is none. */
+/* The same by id, in any session, without a reference; false if there is no such handle. */
 bool handle_see(struct handles *t, const char *id, struct handle_sight *ret);
 
 /* Whether a handle with that id exists. */

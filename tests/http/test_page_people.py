@@ -145,7 +145,7 @@ def test_sessions_and_shares(house, enter):
 
 
 def test_links(house, enter, visit):
-    """A link shows one array, or all that is one's own, to who has no account, and lets nobody do anything."""
+    """A link shows one array, or all that is one's own, to people without an account, and lets nobody do anything."""
     d, ann, *_ = house
     ann.upload(np.arange(12.0).reshape(3, 4), "shown")
     ann.create(name="hidden", shape=[5, 6])

@@ -80,7 +80,7 @@ static int post(const char *target, const char *body)
     return ask("POST", target, JSON, body, strlen(body), reply, sizeof reply - 1, &reply_len);
 }
 
-/* The first id of a kind in a list, but for this one; false: there is none. */
+/* The first id of a kind in a list, but for this one; false if there is no other. */
 static bool listed(const char *list, char kind, const char *but, char ret[ID_SIZE])
 {
     char member[16];

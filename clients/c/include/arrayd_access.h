@@ -84,7 +84,8 @@ struct arrayd_link_options {
     size_t job_count;
 };
 
-/* Makes a link for who has no account: a browser that opens it sees, and can change nothing. */
+/* Makes a read-only link for people without an account: a browser that opens it can look, and
+ * change nothing. */
 ARRAYD_API int arrayd_link_create(struct arrayd *client, const struct arrayd_link_options *options,
                                   struct arrayd_link *ret_link, struct arrayd_error *err);
 
