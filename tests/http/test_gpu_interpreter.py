@@ -424,9 +424,9 @@ def test_a_flood_of_new_expressions_delays_nobody_else(users):
     time.sleep(0.3)
     beside = Crowd([ann], [[new(300 + k) for k in range(20)]])
     turn = Crowd([carl], [[new(400)]], fast_math=True)
-    beside.join()
     turn.join()
-    waiting = sum(t.is_alive() for t in flood.threads)
+    waiting = sum(t.is_alive() for t in flood.threads)  # when carl's turn is over
+    beside.join()
     assert beside.statuses == turn.statuses == {200} and median(beside.took) < most
     # carl waits for the kernel that is being compiled, and perhaps for another of bob's: not for all twelve
     assert turn.took[0] < 5 * one.took[0] + 1 and waiting >= 5, (turn.took, one.took, waiting)
