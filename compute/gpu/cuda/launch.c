@@ -182,6 +182,23 @@ static void do_without_programs(const struct job *job, struct launch *l)
     }
 }
 
+/* The plan: all that runs for the job, and the most scratch memory that one of it needs. */
+static void make_plan(const struct job *job, struct launch *l, int64_t *most)
+{
+    uint32_t parts;
+    l->plan = (struct code_key){{0}};
+    l->n_plan = 0;
+    for (uint32_t i = 0; i < job->n_kernels; i += parts) {
+        const struct prepared *p = prepared_at(job, l, i, &parts);
+        if (!p)
+            continue;
+        code_key_add(&l->plan, &p->key);
+        l->n_plan++;
+        if (scratch_of(p->emitted) > *most)
+            *most = scratch_of(p->emitted);
+    }
+}
+
 static enum err_code reserve(struct cuda_device *d, struct job *job, struct launch *l)
 {
     int64_t most = 0, with_programs = 0; /* bytes: what programs leave may be far more */
@@ -192,27 +209,18 @@ static enum err_code reserve(struct cuda_device *d, struct job *job, struct laun
         struct prepared *p = cuda_prepare(d, job->kernels[i], NULL);
         if (!p)
             return ERR_OUT_OF_MEMORY;
-        if (scratch_of(p->emitted) > most)
-            most = scratch_of(p->emitted);
         if (p->program && atomic_load(&p->state) != PREPARED_READY &&
             scratch_of(p->program) > with_programs)
             with_programs = scratch_of(p->program);
         params += p->emitted->indirect ? p->emitted->params_size : 0;
     }
-    uint32_t parts;
-    for (uint32_t i = 0; i < job->n_kernels; i += parts) {
-        const struct ir_whole *w = i < 64 ? cuda_whole(d, job, i) : NULL;
-        if (w)
-            l->wholes[w != job->kernels[i]->whole] |= 1ull << i;
-        const struct prepared *p = prepared_at(job, l, i, &parts);
-        if (w && scratch_of(p->emitted) > most)
-            most = scratch_of(p->emitted);
-        if (p) {
-            code_key_add(&l->plan, &p->key);
-            l->n_plan++;
-        }
-    }
+    make_plan(job, l, &most);
+    /* what is refused in parts is refused as a whole, too, whether that is compiled yet or not */
     enum err_code code = judge(d, job, l);
+    if (code == ERR_OK && cuda_wholes(d, job, l->wholes)) {
+        make_plan(job, l, &most);
+        code = judge(d, job, l);
+    }
     if (code == ERR_OK && params > l->pinned_size)
         code = reserve_pinned(d, l, params);
     if (code != ERR_OK)

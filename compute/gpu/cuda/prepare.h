@@ -77,10 +77,9 @@ void prepared_hurry(struct prepared *p);
 
 /* k->prepared, created if missing, for `user` (see backend.h); NULL without memory. */
 struct prepared *cuda_prepare(struct cuda_device *d, struct ir_kernel *k, const void *user);
-/* whole.c: the whole, prepared, that runs in place of kernel number `at` of the job and of those
- * behind it; NULL: that kernel runs, now at least. Compiles it if that has not begun, and is worth
- * it. */
-const struct ir_whole *cuda_whole(struct cuda_device *d, const struct job *job, uint32_t at);
+/* whole.c: whether wholes run in place of some of the job's kernels, and sets their bits
+ * (launch.h). Compiles them if that has not begun, and is worth it. */
+bool cuda_wholes(struct cuda_device *d, const struct job *job, uint64_t ret[2]);
 /* Explains something prepared, and drops the reference. */
 void cuda_explain_prepared(struct cuda *c, struct prepared *p, struct kernel_explanation *ret);
 /* backend.h's */

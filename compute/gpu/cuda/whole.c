@@ -1,6 +1,7 @@
 /* Wholes (ir_whole.h) in place of their parts. The parts run, or are interpreted, until the whole
  * is compiled, and always if the compiler refuses it, if it was running on a device that faulted,
- * or if arrays share memory in a way that only one kernel after the other allows. Which of them run
+ * or if arrays share memory in a way that only one kernel after the other allows. Where the parts
+ * are refused, so is the whole: no request is refused today and served tomorrow. Which of them run
  * is decided for each job when it is submitted (launch.c).
  *
  * And how many steps of a loop one kernel does. */
@@ -45,7 +46,9 @@ static struct prepared *prepared_whole(struct cuda_device *d, struct ir_whole *w
     return p;
 }
 
-const struct ir_whole *cuda_whole(struct cuda_device *d, const struct job *job, uint32_t at)
+/* The whole, prepared, that runs in place of kernel number `at` and of those behind it; NULL: that
+ * kernel runs, now at least. */
+static const struct ir_whole *whole_of(struct cuda_device *d, const struct job *job, uint32_t at)
 {
     const struct prepared *part = atomic_load(&job->kernels[at]->prepared);
     /* what is interpreted in no time is compiled when it comes again */
@@ -62,6 +65,17 @@ const struct ir_whole *cuda_whole(struct cuda_device *d, const struct job *job, 
             return NULL; /* the parts run until it is there */
     }
     return NULL;
+}
+
+bool cuda_wholes(struct cuda_device *d, const struct job *job, uint64_t ret[2])
+{
+    const struct ir_whole *w;
+    for (uint32_t i = 0; i < job->n_kernels && i < 64; i += w ? w->n_parts : 1) {
+        w = whole_of(d, job, i);
+        if (w)
+            ret[w != job->kernels[i]->whole] |= 1ull << i;
+    }
+    return ret[0] | ret[1];
 }
 
 bool cuda_explain_whole(struct backend *b, int device, const struct ir_whole *w,
