@@ -119,8 +119,8 @@ class Client(Calls):
                 self._run(self._engine.settle(node, Stream(nodes, self._engine.period)))
 
     def _given(self, value: Any, dtype: Any) -> Array:
-        """Large arrays are uploaded at once, without a copy."""
-        if value.nbytes < LARGE:
+        """Large arrays are uploaded at once, without a copy; not within a request's steps, which need them as part of it."""
+        if value.nbytes < LARGE or turns.are_taken:
             return super()._given(value, dtype)
         uploaded: Array = self._run(self._uploading(value, dtype))
         return uploaded
