@@ -168,17 +168,3 @@ def test_settings_of_several_threads():
     [t.join() for t in threads]
     assert (arrayd.config().above, arrayd.config().loops) == (199, True)
     arrayd.config(above="64 MiB")
-
-
-@pytest.mark.parametrize("elements", [1000, 300_000])
-def test_numpy_s_arrays_are_bound_whatever_their_size(xp, elements):
-    """Large ones are uploaded as part of the request that needs them."""
-    values = np.arange(float(elements))
-    x = xp.zeros(elements)
-    assert float(xp.evaluate("sum(a)", a=values)) == values.sum()
-    assert xp.explain("a + 1", a=values)["kernels"]
-    xp.program(["u = u + b"], steps=2, u=x, b=values).wait(30)
-    np.testing.assert_array_equal(np.asarray(x), 2 * values)
-    x.write(values, ":")
-    np.testing.assert_array_equal(np.asarray(xp.save("kept", values)), np.asarray(x))
-    xp.delete("kept")

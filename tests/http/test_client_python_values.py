@@ -555,3 +555,25 @@ def test_samples_outside(xp):  # noqa: F811
     same(xp.sample(a, points), np.array([3.0, 0.0, 7.0]))
     same(xp.sample(a, points, boundary="constant"), np.array([3.0, 0.0, 0.0]))
     same(xp.sample(a, points, boundary="constant", value=-2.5), np.array([3.0, -2.5, -2.5]))
+
+
+@pytest.mark.parametrize("elements", [1000, 300_000])
+def test_numpy_s_arrays_are_bound_whatever_their_size(xp, elements):
+    """Large ones are uploaded as part of the request that needs them."""
+    values = np.arange(float(elements))
+    x = xp.zeros(elements)
+    assert float(xp.evaluate("sum(a)", a=values)) == values.sum()
+    assert xp.explain("a + 1", a=values)["kernels"]
+    xp.program(["u = u + b"], steps=2, u=x, b=values).wait(30)
+    np.testing.assert_array_equal(np.asarray(x), 2 * values)
+    x.write(values, ":")
+    np.testing.assert_array_equal(np.asarray(xp.save("kept", values)), np.asarray(x))
+    xp.delete("kept")
+
+
+def test_sort_is_stable_where_that_is_asked_for(xp):
+    zeros = np.tile([0.0, -0.0, 1.0], 300)
+    for more in ({"stable": True}, {"kind": "stable"}):
+        got = np.asarray(xp.sort(xp.asarray(zeros), **more))
+        np.testing.assert_array_equal(np.signbit(got), np.signbit(np.sort(zeros, kind="stable")))
+    np.testing.assert_array_equal(np.asarray(xp.sort(xp.asarray(zeros))), np.sort(zeros))

@@ -37,13 +37,14 @@ class Host(Base):
 
     @spelled
     def sort(self, x: Array, /, axis: Optional[int] = -1, kind: Any = None, order: None = None, *, descending: bool = False,
-             stable: Optional[bool] = True) -> Array:
-        """Sorted along an axis, or flattened (in this process)."""
+             stable: Optional[bool] = None) -> Array:
+        """Sorted along an axis, or flattened (in this process). `stable`, or such a `kind`, takes many times as long, and can be seen only
+        in zeros of both signs."""
         if axis is None:
             x, axis = x.reshape(-1), -1
         k = self._axis(axis, x.ndim)
         self._guard("sort", x, result=x.nbytes)
-        v = np.sort(_plain(x), axis=k, kind="stable" if stable else None)
+        v = np.sort(_plain(x), axis=k, kind="stable" if stable or kind in ("stable", "mergesort") else None)
         return self._from_host(np.flip(v, k).copy() if descending else v, x.dtype)
 
     @spelled
