@@ -29,6 +29,7 @@
 #define USUAL_SIDE    1024      /* pixels along the longer side */
 #define LARGE_PICTURE (1 << 16) /* pixels that take longer than a piece of short work */
 #define NO_COLOUR     256
+#define PIECE         2048 /* pixels */
 #define BAR_GAP       8
 #define BAR_WIDTH     16
 /* a percentile of the range: in three passes of fifteen numbers, to 1/4096 of the values' range */
@@ -118,9 +119,11 @@ static int spare(const bool *used, uint32_t *colours, uint16_t *numbers, size_t 
     return nearest + 1;
 }
 
-/* Makes the pixels, a byte each; the number of the transparent colour, or −1 without one. */
-static int squeeze(uint16_t *numbers, size_t n, uint32_t *colours, unsigned char *pixels)
+/* Makes the pixels, a byte each, in the numbers' place (piece by piece, as loops that write where
+ * they read are not vectorised); the number of the transparent colour, or −1 without one. */
+static int squeeze(uint16_t *numbers, size_t n, uint32_t *colours)
 {
+    unsigned char *pixels = (unsigned char *)numbers, piece[PIECE];
     uint16_t all = 0;
     bool used[NO_COLOUR + 1] = {0};
     int transparent = -1;
@@ -131,8 +134,13 @@ static int squeeze(uint16_t *numbers, size_t n, uint32_t *colours, unsigned char
             used[numbers[i]] = true;
         transparent = spare(used, colours, numbers, n);
     }
-    for (size_t i = 0; i < n; i++)
-        pixels[i] = (unsigned char)(numbers[i] == NO_COLOUR ? transparent : numbers[i]);
+    for (size_t at = 0, k; at < n; at += k) {
+        k = n - at < PIECE ? n - at : PIECE;
+        for (size_t i = 0; i < k; i++)
+            piece[i] =
+                (unsigned char)(numbers[at + i] == NO_COLOUR ? transparent : numbers[at + i]);
+        memcpy(pixels + at, piece, k);
+    }
     return transparent;
 }
 
@@ -143,9 +151,8 @@ static void write_coloured(struct picture *s)
     const size_t n = (size_t)(width * s->height);
     uint16_t *with_bar = s->bar ? arena_alloc_array(req->arena, n, sizeof *with_bar) : NULL;
     uint16_t *numbers = s->bar ? with_bar : (uint16_t *)s->look.bytes;
-    unsigned char *pixels = arena_alloc_array(req->arena, n, 1);
     uint32_t colours[256];
-    if (!numbers || !pixels) {
+    if (!numbers) {
         struct err e = ERR_INIT;
         err_oom(&e);
         http_reply_error(req, &e);
@@ -154,8 +161,9 @@ static void write_coloured(struct picture *s)
     if (with_bar)
         fill(s, width, with_bar);
     memcpy(colours, map_colours[s->map], sizeof colours);
-    const int transparent = squeeze(numbers, n, colours, pixels);
-    const struct png_image image = {width, s->height, 1, pixels, colours, transparent};
+    const int transparent = squeeze(numbers, n, colours);
+    const struct png_image image = {width,   s->height,  1, (const unsigned char *)numbers,
+                                    colours, transparent};
     reply_png(s, &image);
 }
 

@@ -215,6 +215,28 @@ def test_ranges(api):
     assert lo == -2 and hi == pytest.approx(np.percentile(a, 75, method="lower"), abs=(a.max() - a.min()) / 4000)
 
 
+def test_files_by_what_is_in_them(api):
+    """Noise is not compressed, runs become short, and all are the pixels."""
+    n = 256
+    i = np.arange(n)
+    smooth = np.sin(i * 0.05)[:, None] * np.cos(i * 0.07)
+    holes = np.where(rng.random((n, n)) < 0.05, np.nan, smooth)
+    holes[:, :n // 2] = np.nan
+    for a, stored, most in ((rng.random((n, n)), True, 1.03), (smooth, False, 0.6), (holes, False, 0.5), ((smooth > 0).astype("f8"), False, 0.1), (np.ones((n, n)), False, 0.03)):
+        api.upload(a, name="u")
+        r = api.expect(200, api.get("/v1/arrays/u/data?lo=-1&hi=1", accept=PNG))
+        assert same(read_png(r.body), coloured(a, -1, 1, "gray"))
+        at = r.body.index(b"IDAT") + 4
+        assert (r.body[at + 2] & 6 == 0) == stored and len(r.body) < most * n * n
+        api.delete("/v1/arrays/u")
+    colours = np.concatenate([rng.integers(0, 256, (n, n, 3)), np.full((n, n, 1), 255)], -1).astype("uint8")
+    for a in (colours, colours[..., :3], np.broadcast_to(colours[:, :1], colours.shape).copy()):
+        api.upload(a, name="u")
+        got, _ = picture(api)
+        assert (got[..., :a.shape[2]] == a).all()
+        api.delete("/v1/arrays/u")
+
+
 def test_values_that_are_no_numbers(api):
     a = np.arange(600.0).reshape(20, 30)
     a[2, 3], a[4, 5], a[6, 7] = np.nan, np.inf, -np.inf
