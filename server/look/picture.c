@@ -1,6 +1,8 @@
 /* In stages: the elements are pooled to pixels, which stay on the device; the range is looked up
- * where it was not given; the pixels' colours, a byte or two each, are fetched; a worker writes
- * the file. Everything after the first stage is of the pixels, which are few.
+ * where it was not given; the pixels' colours, a byte or two each, are fetched; the file is
+ * written. Everything after the first stage is of the pixels, which are few. Where the range is
+ * given, the stages up to the colours are one expression. A worker does all of it, and the device
+ * is others' from the fetching on: a zoom asks for many pictures at once.
  *
  * A colour map's index is that of matplotlib: floor of 256 times the place in the range. NaN has no
  * colour and is transparent. The file has a palette of 256 colours; one that the picture can do
@@ -65,6 +67,7 @@ static void reply_png(struct picture *s, const struct png_image *image)
         http_reply_error(req, &e);
         return;
     }
+    picture_free(s); /* here, not on the listener's thread */
     snprintf(range, sizeof range, "%.17g %.17g", s->lo, s->hi);
     http_add_header(req, "Arrayd-Range", range);
     add_tag(s);
@@ -180,6 +183,7 @@ static void write_file(struct request *req)
 static void coloured(struct look *l)
 {
     const struct picture *s = (struct picture *)l;
+    device_turn_leave(l->req);
     (s->width * s->height >= LARGE_PICTURE ? http_offload_long : http_offload)(l->req, write_file);
 }
 
@@ -188,7 +192,8 @@ static void coloured(struct look *l)
 static void colour(struct picture *s)
 {
     struct look *l = &s->look;
-    look_clear(l);
+    if (!s->given)
+        look_clear(l);
     look_let(l, "d", "astype(p,'float64')");
     if (isfinite(s->hi - s->lo))
         look_let(l, "t", "(d-%.17g)/%.17g", s->lo, s->hi - s->lo);
@@ -268,16 +273,18 @@ static void ranged(struct look *l)
     colour(s);
 }
 
-static void begin(struct picture *s)
+static void begin_now(struct request *req)
 {
+    struct picture *s = req->state;
     struct look *l = &s->look;
     struct err e = ERR_INIT;
     look_name(l, "a", array_ref(s->a));
+    s->given = s->channels > 1 || (s->has_lo && s->has_hi);
     if (picture_pool(s, &e) != ERR_OK) {
         http_reply_error(l->req, &e);
         return;
     }
-    if (s->channels > 1 || (s->has_lo && s->has_hi)) {
+    if (s->given) {
         colour(s);
         return;
     }
@@ -287,6 +294,11 @@ static void begin(struct picture *s)
              "astype(max(where(f,p,-inf)),'float64'),astype(count_nonzero(f),'float64'),"
              "astype(count_nonzero(p==-inf),'float64')]),'float64')",
              ranged);
+}
+
+static void begin(struct picture *s)
+{
+    http_offload(s->look.req, begin_now);
 }
 
 /* --- the request --- */
