@@ -173,8 +173,9 @@ static void write_coloured(struct picture *s)
 static void write_file(struct request *req)
 {
     struct picture *s = req->state;
-    const struct png_image own = {s->width, s->height, s->channels, s->look.bytes, NULL, -1};
-    if (s->channels == 1)
+    const struct png_image own = {s->width,      s->height,           s->channels,
+                                  s->look.bytes, map_colours[s->map], -1};
+    if (s->channels == 1 && !s->whole)
         write_coloured(s);
     else
         reply_png(s, &own);
@@ -201,12 +202,13 @@ static void colour(struct picture *s)
         look_let(l, "t", "(d*0.5-%.17g)/%.17g", s->lo * 0.5, s->hi * 0.5 - s->lo * 0.5);
     if (s->channels > 1)
         look_run(l, "astype(where(isnan(d),0,clip(floor(t*255+0.5),0,255)),'uint8')", coloured);
-    else if (s->hi > s->lo)
-        look_run(l, "astype(where(isnan(d),256,clip(floor(t*256),0,255)),'uint16')", coloured);
     else {
-        look_clear(l);
-        look_let(l, "over", "p>%.17g", s->lo);
-        look_run(l, "astype(where(isnan(p),256,where(over,255,0)),'uint16')", coloured);
+        if (s->hi > s->lo)
+            look_let(l, "n", "clip(floor(t*256),0,255)");
+        else
+            look_let(l, "n", "where(d>%.17g,255,0)", s->lo);
+        look_run(l, s->whole ? "astype(n,'uint8')" : "astype(where(isnan(d),256,n),'uint16')",
+                 coloured);
     }
 }
 
@@ -262,6 +264,7 @@ static void ranged(struct look *l)
     const bool any = v[2] > 0;
     const double least = any ? v[0] : 0, most = any ? v[1] : 1;
     s->minus_inf = v[3];
+    s->whole = v[4] == 0 && !s->bar;
     if (any && s->n_percents && isfinite(most - least)) {
         for (int k = 0; k < 2; k++)
             s->ends[k] = (struct picture_end){s->percents[k] / 100 * (v[2] - 1), least, most};
@@ -292,7 +295,8 @@ static void begin_now(struct request *req)
     look_run(l,
              "astype(stack([astype(min(where(f,p,inf)),'float64'),"
              "astype(max(where(f,p,-inf)),'float64'),astype(count_nonzero(f),'float64'),"
-             "astype(count_nonzero(p==-inf),'float64')]),'float64')",
+             "astype(count_nonzero(p==-inf),'float64'),astype(count_nonzero(isnan(p)),'float64')]),"
+             "'float64')",
              ranged);
 }
 

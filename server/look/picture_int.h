@@ -25,6 +25,7 @@ struct picture {
     double lo, hi, percents[2];
     bool has_lo, has_hi, bar;
     bool given; /* the range does not depend on the pixels */
+    bool whole; /* as was seen with the range, no pixel is without a colour: they are a byte each */
     size_t n_percents;
 
     struct picture_end ends[2];

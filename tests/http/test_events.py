@@ -231,8 +231,7 @@ def test_limits(daemon_with):
 
 
 def test_a_frame_that_does_not_fit(daemon_with):
-    """Its event is larger than what the picture needs (two bytes a pixel, and 2 MiB for the file of 1.6 million): 4 MiB beside the file. That is told
-    as any frame that cannot be made, and the stream goes on."""
+    """Its event takes 4 MiB beside the file's 2, where the pixels took 1.6: that is told as any frame that cannot be made, and the stream goes on."""
     d = daemon_with("--max-request-memory", "5800KiB", "--request-memory", "64MiB", "--event-bandwidth", 0)
     api = d.client()
     api.upload(np.random.default_rng(3).random((1265, 1265), dtype="float32"), "u")
