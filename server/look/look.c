@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "compute/base/mem.h"
 #include "protocol/text/index.h"
 #include "protocol/text/infix.h"
 #include "server/body/data.h"
@@ -140,9 +141,15 @@ static void fetched(struct look *l)
 
 static void fetch(struct look *l);
 
-static void fetch_on(struct request *req)
+static void fetch_now(struct request *req)
 {
     fetch(req->state);
+}
+
+/* To a worker: to copy a picture and to plan the next step takes longer than others should wait. */
+static void fetch_on(struct request *req)
+{
+    http_offload(req, fetch_now);
 }
 
 static void fetch(struct look *l)
@@ -192,17 +199,37 @@ static enum err_code evaluate(struct look *l, const char *text, struct array **r
     return ERR_OK;
 }
 
+static void drop_bytes(struct look *l)
+{
+    if (!l->bytes)
+        return;
+    mem_free(l->bytes);
+    mem_gave_back(l->n);
+    metered_end(&l->counted);
+    l->bytes = NULL;
+}
+
+/* Not the arena's, which is zeroed first, and given back by the listener's thread. */
+static bool take_bytes(struct look *l)
+{
+    if (l->n <= METERED_LEAST || metered_set(&l->counted, (int64_t)l->n))
+        l->bytes = mem_alloc(l->n);
+    if (!l->bytes)
+        metered_end(&l->counted);
+    return l->bytes;
+}
+
 static enum err_code run(struct look *l, const char *text, struct err *e)
 {
     _cleanup_array_ struct array *a = NULL;
+    drop_bytes(l);
     TRY(evaluate(l, text, &a, e));
     l->dtype = a->dtype;
     l->n = (size_t)array_nbytes(a);
     TRY(view_contiguous(a->view.rank, a->view.shape, dtype_size(a->dtype), &l->view, e));
     if (!l->n)
         return ERR_OK;
-    l->bytes = arena_alloc(l->req->arena, l->n);
-    if (!l->bytes)
+    if (!take_bytes(l))
         return err_oom(e);
     return download_new(l->session->stream, a, wakeup_ring, &l->wakeup, &l->download, e);
 }
@@ -236,6 +263,7 @@ void look_run(struct look *l, const char *text, void (*then)(struct look *l))
 
 void look_free(struct look *l)
 {
+    drop_bytes(l);
     if (l->download)
         download_free(l->download);
     l->download = NULL;

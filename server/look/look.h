@@ -3,10 +3,12 @@
  *
  * Called by summary*.c and picture*.c. It is computed like a client's expression: in the session's
  * order, charged to its account, by the same plans and kernels. A look is the first
- * member of the request's state; used by the thread that works on the request. */
+ * member of the request's state; used by the thread that works on the request, after a wait a
+ * worker. */
 #ifndef ARRAYD_SERVER_LOOK_H
 #define ARRAYD_SERVER_LOOK_H
 
+#include "compute/base/meter.h"
 #include "compute/check/check.h"
 #include "compute/engine/engine.h"
 #include "server/http/http.h"
@@ -25,11 +27,12 @@ struct look {
     } names[LOOK_NAMES];
     size_t n_names;
 
-    /* the result, once `then` is called */
+    /* the result, once `then` is called and until the next look_run or look_free */
     enum dtype dtype;
     struct view view; /* contiguous */
     unsigned char *bytes;
     size_t n;
+    struct metered counted; /* the bytes */
 
     struct expr expr;
     struct check_env env;
@@ -68,7 +71,7 @@ enum err_code look_keep(struct look *l, const char *name, const char *text,
 /* The next result is computed from the array, and its own device time belongs to the request's. The
  * array must live until then; at most LOOK_NAMES of them. */
 void look_measure(struct look *l, const struct array *a);
-/* Releases all but the arena's memory: part of the request's state_free. */
+/* Releases all but the arena's memory; may be called twice. Part of the request's state_free. */
 void look_free(struct look *l);
 
 #endif

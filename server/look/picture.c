@@ -1,6 +1,8 @@
 /* In stages: the elements are pooled to pixels, which stay on the device; the range is looked up
- * where it was not given; the pixels' colours, a byte or two each, are fetched; a worker writes
- * the file. Everything after the first stage is of the pixels, which are few.
+ * where it was not given; the pixels' colours, a byte or two each, are fetched; the file is
+ * written. Everything after the first stage is of the pixels, which are few. Where the range is
+ * given, the stages up to the colours are one expression. A worker does all of it, and the device
+ * is others' from the fetching on: a zoom asks for many pictures at once.
  *
  * A colour map's index is that of matplotlib: floor of 256 times the place in the range. NaN has no
  * colour and is transparent. The file has a palette of 256 colours; one that the picture can do
@@ -29,6 +31,7 @@
 #define USUAL_SIDE    1024      /* pixels along the longer side */
 #define LARGE_PICTURE (1 << 16) /* pixels that take longer than a piece of short work */
 #define NO_COLOUR     256
+#define PIECE         2048 /* pixels */
 #define BAR_GAP       8
 #define BAR_WIDTH     16
 /* a percentile of the range: in three passes of fifteen numbers, to 1/4096 of the values' range */
@@ -64,6 +67,7 @@ static void reply_png(struct picture *s, const struct png_image *image)
         http_reply_error(req, &e);
         return;
     }
+    picture_free(s); /* here, not on the listener's thread */
     snprintf(range, sizeof range, "%.17g %.17g", s->lo, s->hi);
     http_add_header(req, "Arrayd-Range", range);
     add_tag(s);
@@ -118,9 +122,11 @@ static int spare(const bool *used, uint32_t *colours, uint16_t *numbers, size_t 
     return nearest + 1;
 }
 
-/* Makes the pixels, a byte each; the number of the transparent colour, or −1 without one. */
-static int squeeze(uint16_t *numbers, size_t n, uint32_t *colours, unsigned char *pixels)
+/* Makes the pixels, a byte each, in the numbers' place (piece by piece, as loops that write where
+ * they read are not vectorised); the number of the transparent colour, or −1 without one. */
+static int squeeze(uint16_t *numbers, size_t n, uint32_t *colours)
 {
+    unsigned char *pixels = (unsigned char *)numbers, piece[PIECE];
     uint16_t all = 0;
     bool used[NO_COLOUR + 1] = {0};
     int transparent = -1;
@@ -131,8 +137,13 @@ static int squeeze(uint16_t *numbers, size_t n, uint32_t *colours, unsigned char
             used[numbers[i]] = true;
         transparent = spare(used, colours, numbers, n);
     }
-    for (size_t i = 0; i < n; i++)
-        pixels[i] = (unsigned char)(numbers[i] == NO_COLOUR ? transparent : numbers[i]);
+    for (size_t at = 0, k; at < n; at += k) {
+        k = n - at < PIECE ? n - at : PIECE;
+        for (size_t i = 0; i < k; i++)
+            piece[i] =
+                (unsigned char)(numbers[at + i] == NO_COLOUR ? transparent : numbers[at + i]);
+        memcpy(pixels + at, piece, k);
+    }
     return transparent;
 }
 
@@ -143,9 +154,8 @@ static void write_coloured(struct picture *s)
     const size_t n = (size_t)(width * s->height);
     uint16_t *with_bar = s->bar ? arena_alloc_array(req->arena, n, sizeof *with_bar) : NULL;
     uint16_t *numbers = s->bar ? with_bar : (uint16_t *)s->look.bytes;
-    unsigned char *pixels = arena_alloc_array(req->arena, n, 1);
     uint32_t colours[256];
-    if (!numbers || !pixels) {
+    if (!numbers) {
         struct err e = ERR_INIT;
         err_oom(&e);
         http_reply_error(req, &e);
@@ -154,16 +164,18 @@ static void write_coloured(struct picture *s)
     if (with_bar)
         fill(s, width, with_bar);
     memcpy(colours, map_colours[s->map], sizeof colours);
-    const int transparent = squeeze(numbers, n, colours, pixels);
-    const struct png_image image = {width, s->height, 1, pixels, colours, transparent};
+    const int transparent = squeeze(numbers, n, colours);
+    const struct png_image image = {width,   s->height,  1, (const unsigned char *)numbers,
+                                    colours, transparent};
     reply_png(s, &image);
 }
 
 static void write_file(struct request *req)
 {
     struct picture *s = req->state;
-    const struct png_image own = {s->width, s->height, s->channels, s->look.bytes, NULL, -1};
-    if (s->channels == 1)
+    const struct png_image own = {s->width,      s->height,           s->channels,
+                                  s->look.bytes, map_colours[s->map], -1};
+    if (s->channels == 1 && !s->whole)
         write_coloured(s);
     else
         reply_png(s, &own);
@@ -172,6 +184,7 @@ static void write_file(struct request *req)
 static void coloured(struct look *l)
 {
     const struct picture *s = (struct picture *)l;
+    device_turn_leave(l->req);
     (s->width * s->height >= LARGE_PICTURE ? http_offload_long : http_offload)(l->req, write_file);
 }
 
@@ -180,7 +193,8 @@ static void coloured(struct look *l)
 static void colour(struct picture *s)
 {
     struct look *l = &s->look;
-    look_clear(l);
+    if (!s->given)
+        look_clear(l);
     look_let(l, "d", "astype(p,'float64')");
     if (isfinite(s->hi - s->lo))
         look_let(l, "t", "(d-%.17g)/%.17g", s->lo, s->hi - s->lo);
@@ -188,12 +202,13 @@ static void colour(struct picture *s)
         look_let(l, "t", "(d*0.5-%.17g)/%.17g", s->lo * 0.5, s->hi * 0.5 - s->lo * 0.5);
     if (s->channels > 1)
         look_run(l, "astype(where(isnan(d),0,clip(floor(t*255+0.5),0,255)),'uint8')", coloured);
-    else if (s->hi > s->lo)
-        look_run(l, "astype(where(isnan(d),256,clip(floor(t*256),0,255)),'uint16')", coloured);
     else {
-        look_clear(l);
-        look_let(l, "over", "p>%.17g", s->lo);
-        look_run(l, "astype(where(isnan(p),256,where(over,255,0)),'uint16')", coloured);
+        if (s->hi > s->lo)
+            look_let(l, "n", "clip(floor(t*256),0,255)");
+        else
+            look_let(l, "n", "where(d>%.17g,255,0)", s->lo);
+        look_run(l, s->whole ? "astype(n,'uint8')" : "astype(where(isnan(d),256,n),'uint16')",
+                 coloured);
     }
 }
 
@@ -249,6 +264,7 @@ static void ranged(struct look *l)
     const bool any = v[2] > 0;
     const double least = any ? v[0] : 0, most = any ? v[1] : 1;
     s->minus_inf = v[3];
+    s->whole = v[4] == 0 && !s->bar;
     if (any && s->n_percents && isfinite(most - least)) {
         for (int k = 0; k < 2; k++)
             s->ends[k] = (struct picture_end){s->percents[k] / 100 * (v[2] - 1), least, most};
@@ -260,16 +276,18 @@ static void ranged(struct look *l)
     colour(s);
 }
 
-static void begin(struct picture *s)
+static void begin_now(struct request *req)
 {
+    struct picture *s = req->state;
     struct look *l = &s->look;
     struct err e = ERR_INIT;
     look_name(l, "a", array_ref(s->a));
+    s->given = s->channels > 1 || (s->has_lo && s->has_hi);
     if (picture_pool(s, &e) != ERR_OK) {
         http_reply_error(l->req, &e);
         return;
     }
-    if (s->channels > 1 || (s->has_lo && s->has_hi)) {
+    if (s->given) {
         colour(s);
         return;
     }
@@ -277,8 +295,14 @@ static void begin(struct picture *s)
     look_run(l,
              "astype(stack([astype(min(where(f,p,inf)),'float64'),"
              "astype(max(where(f,p,-inf)),'float64'),astype(count_nonzero(f),'float64'),"
-             "astype(count_nonzero(p==-inf),'float64')]),'float64')",
+             "astype(count_nonzero(p==-inf),'float64'),astype(count_nonzero(isnan(p)),'float64')]),"
+             "'float64')",
              ranged);
+}
+
+static void begin(struct picture *s)
+{
+    http_offload(s->look.req, begin_now);
 }
 
 /* --- the request --- */

@@ -24,6 +24,8 @@ struct picture {
     int64_t width, height;
     double lo, hi, percents[2];
     bool has_lo, has_hi, bar;
+    bool given; /* the range does not depend on the pixels */
+    bool whole; /* as was seen with the range, no pixel is without a colour: they are a byte each */
     size_t n_percents;
 
     struct picture_end ends[2];
@@ -32,8 +34,8 @@ struct picture {
     char etag[ETAG_MAX]; /* "": none */
 };
 
-/* The pixels' values as the look's array p: (height, width) or (height, width, channels), float32
- * or float64. */
+/* The pixels' values as the look's p: (height, width) or (height, width, channels), float32 or
+ * float64. An array, unless the next expression that is run is the only one that needs them. */
 enum err_code picture_pool(struct picture *s, struct err *e) must_check;
 
 #endif

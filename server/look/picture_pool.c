@@ -171,7 +171,12 @@ enum err_code picture_pool(struct picture *s, struct err *e)
                  k.after);
     else
         TRY(s->pool == POOL_NEAREST ? nearest(s, e) : gathered(s, e));
-    TRY(look_keep(l, "p", narrow ? "astype(v,'float32')" : "astype(v,'float64')", e));
+    const char *p = narrow ? "astype(v,'float32')" : "astype(v,'float64')";
+    if (s->given) {
+        look_let(l, "p", "%s", p);
+        return ERR_OK;
+    }
+    TRY(look_keep(l, "p", p, e));
     look_clear(l);
     return ERR_OK;
 }

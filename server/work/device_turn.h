@@ -1,6 +1,7 @@
 /* A request's turn on the device (server/work/scheduler.h). The HTTP front asks for a turn before
  * it runs the handler of a route that gives a device work, and leaves it when the request has its
- * reply. A request that waits has its body read already. */
+ * reply; a handler that has much to do without the device leaves it before. A request that waits
+ * has its body read already. */
 #ifndef ARRAYD_SERVER_DEVICE_TURN_H
 #define ARRAYD_SERVER_DEVICE_TURN_H
 

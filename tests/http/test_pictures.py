@@ -1,6 +1,8 @@
 """Accept: image/png of GET …/data and of evaluate, beside NumPy and, where it is installed, matplotlib."""
+import pathlib
 import re
 import struct
+import threading
 import zlib
 
 import numpy as np
@@ -215,6 +217,28 @@ def test_ranges(api):
     assert lo == -2 and hi == pytest.approx(np.percentile(a, 75, method="lower"), abs=(a.max() - a.min()) / 4000)
 
 
+def test_files_by_what_is_in_them(api):
+    """Noise is not compressed, runs become short, and all are the pixels."""
+    n = 256
+    i = np.arange(n)
+    smooth = np.sin(i * 0.05)[:, None] * np.cos(i * 0.07)
+    holes = np.where(rng.random((n, n)) < 0.05, np.nan, smooth)
+    holes[:, :n // 2] = np.nan
+    for a, stored, most in ((rng.random((n, n)), True, 1.03), (smooth, False, 0.6), (holes, False, 0.5), ((smooth > 0).astype("f8"), False, 0.1), (np.ones((n, n)), False, 0.03)):
+        api.upload(a, name="u")
+        r = api.expect(200, api.get("/v1/arrays/u/data?lo=-1&hi=1", accept=PNG))
+        assert same(read_png(r.body), coloured(a, -1, 1, "gray"))
+        at = r.body.index(b"IDAT") + 4
+        assert (r.body[at + 2] & 6 == 0) == stored and len(r.body) < most * n * n
+        api.delete("/v1/arrays/u")
+    colours = np.concatenate([rng.integers(0, 256, (n, n, 3)), np.full((n, n, 1), 255)], -1).astype("uint8")
+    for a in (colours, colours[..., :3], np.broadcast_to(colours[:, :1], colours.shape).copy()):
+        api.upload(a, name="u")
+        got, _ = picture(api)
+        assert (got[..., :a.shape[2]] == a).all()
+        api.delete("/v1/arrays/u")
+
+
 def test_values_that_are_no_numbers(api):
     a = np.arange(600.0).reshape(20, 30)
     a[2, 3], a[4, 5], a[6, 7] = np.nan, np.inf, -np.inf
@@ -336,6 +360,51 @@ def test_of_an_expression(api):
     assert not [x for x in api.list_all("/v1/arrays", "arrays") if x["name"] != "u"]
     api.fails(406, "not_acceptable", api.post("/v1/evaluate", {"expr": "sum(u)"}, accept=PNG))
     api.expect(201, api.post("/v1/evaluate", {"expr": "u", "name": "w"}, accept=PNG))  # metadata, as with other types
+
+
+WAVES = "sin(0.03*index(0) + 0*u)*cos(0.04*index(1)) + 0.05*u"
+
+
+def test_files_are_written_without_a_turn(daemon_with):
+    """Two turns are out at once here, and one worker writes large files: what waits for it holds no turn."""
+    api = daemon_with("--workers", "2", "--device-window", "0").client()
+    api.session = api.expect(201, api.post("/v1/sessions")).json()["id"]
+    api.create(name="u", shape=[2048, 2048], dtype="float32", random={"distribution": "uniform", "seed": 1})
+    api.expect(200, api.post("/v1/evaluate", {"expr": WAVES, "out": "u"}))
+    clients = [api.clone() for _ in range(8)]
+    threads = [threading.Thread(target=picture, args=(c, "?width=2048")) for c in clients]
+    for t in threads:
+        t.start()
+
+    def several_wait():
+        text = api.get("/metrics").body.decode()
+        queued, turns = (int(re.search(rf"^{name} (\d+)$", text, re.M)[1]) for name in ("arrayd_http_worker_queue", "arrayd_device_turns_waiting"))
+        return queued >= 3 and turns == 0
+
+    until(several_wait)
+    for t in threads:
+        t.join()
+    for c in clients:
+        c.close()
+
+
+@pytest.mark.release_only  # with a sanitizer the parts are others
+def test_a_worker_makes_a_picture(daemon_with):
+    """The thread that serves all requests has little to do with it."""
+    d = daemon_with()
+    api = d.client()
+    api.create(name="u", shape=[1024, 1024], dtype="float32", random={"distribution": "uniform", "seed": 1})
+    api.expect(200, api.post("/v1/evaluate", {"expr": WAVES, "out": "u"}))
+
+    def spent(name):
+        tasks = pathlib.Path(f"/proc/{d.pid}/task").iterdir()
+        return sum(int((t / "schedstat").read_text().split()[0]) for t in tasks if (t / "comm").read_text().strip() == name)
+
+    begun = [spent("arrayd-http"), spent("arrayd-worker")]
+    for query in ("", "?lo=-1&hi=1") * 10:
+        api.expect(200, api.get("/v1/arrays/u/data" + query, accept=PNG))
+    http, worker = (spent(name) - b for name, b in zip(("arrayd-http", "arrayd-worker"), begun))
+    assert http < worker / 9, (http, worker)
 
 
 def test_limits_are_options(daemon_with):
