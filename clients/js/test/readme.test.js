@@ -36,6 +36,7 @@ test("links lead somewhere", () => {
 
 test("the package has its files", () => {
     const { exports, files, types, version } = JSON.parse(fs.readFileSync(path.join(folder, "package.json"), "utf8"));
+    assert.deepEqual(files.filter(f => f.endsWith(".js")).sort(), fs.readdirSync(folder).filter(f => f.endsWith(".js")).sort());
     for (const file of [...files, types, ...Object.values(exports["."])])
         assert(fs.existsSync(path.join(folder, file)), file);
     const project = fs.readFileSync(path.join(folder, "../../meson.build"), "utf8");
