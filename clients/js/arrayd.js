@@ -1,7 +1,7 @@
 /**
  * arrayd.js: arrays that live in an arrayd daemon, from a browser, Node, Deno or Bun. One ES module, with
  * others beside it, over `fetch` and other web types. A method makes the request that its comment names and nothing behind one's
- * back: nothing is retried but a job's events, nothing cached. arrayd.d.ts beside it says all of it with
+ * back: nothing is retried but events, nothing cached. arrayd.d.ts beside it says all of it with
  * types, README.md tells how it is used.
  *
  * Failures: a reply that is an error is thrown as ArraydError; what fetch throws (TypeError where there
@@ -10,6 +10,7 @@
  * are; 64-bit integers come back as bigints, and are exact both ways.
  */
 import { RemoteArray } from "./arrays.js";
+import { told } from "./events.js";
 import { Expression, evaluation, expr, written } from "./expressions.js";
 import { Job } from "./jobs.js";
 import { asShape, asyncDispose, errorOf, refOf, settings, split } from "./requests.js";
@@ -184,6 +185,12 @@ export class Client {
     job(id, options) { return new Job(this, { id }).refresh(options); }
     /** GET /v1/jobs. */
     jobs(options) { return this.pages("jobs", options, meta => new Job(this, meta)); }
+
+    /** GET /v1/events: what is new in the lists of the session's arrays and one's jobs, first all there is; `arrays: false`, `jobs: false`, `interval` (seconds). */
+    async *changes({ signal, retries, ...query } = {}) {
+        for await (const { arrays, jobs, ...more } of told(this, "/events", { signal, retries, query }))
+            yield arrays ? { arrays: arrays.map(meta => new RemoteArray(this, meta)), ...more } : { jobs: jobs.map(meta => new Job(this, meta)), ...more };
+    }
 }
 
 /** A session of its own: a Client that can be deleted, by `await using` also. */

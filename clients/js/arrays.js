@@ -1,6 +1,7 @@
 /** arrays.js: an array of the daemon's, and exclusive use of it. */
+import { told } from "./events.js";
 import { asShape, asyncDispose, inPath, region, settings, split } from "./requests.js";
-import { HOLDERS, Handle, bytesOf, isBinary, parse, typed } from "./values.js";
+import { HOLDERS, Handle, bytesOf, fromBase64, isBinary, parse, typed } from "./values.js";
 
 /** A handle of an array in the daemon. `meta` is what it said of it last. */
 export class RemoteArray extends Handle {
@@ -67,6 +68,19 @@ export class RemoteArray extends Handle {
     async picture(options) { return (await this.read({ ...options, accept: "image/png" })).arrayBuffer(); }
     /** GET …/summary: figures of it or of a region; `bins`, `lo`, `hi`, `percentiles`, `exact`. */
     summary(options = {}) { return this.client.json("GET", this.#path("/summary"), { ...split(options)[0], query: region(options) }); }
+    /** GET …/events: `meta`, now and whenever the contents or it have changed, until the array is gone; `interval`: seconds between two, at least. */
+    async *changes({ signal, retries, ...query } = {}) {
+        for await (const meta of told(this.client, this.#path("/events"), { signal, retries, query })) {
+            this.meta = meta;
+            yield meta;
+        }
+    }
+    /** The same with pictures, { png, range }: picture's options. */
+    async *frames({ retries, ...options } = {}) {
+        const query = { ...region(options), frames: true };
+        for await (const { png, range } of told(this.client, this.#path("/events"), { signal: options.signal, retries, query }))
+            yield { png: fromBase64(png), range };
+    }
     /** The ETag of the bytes as they are now, for put's `ifMatch`. */
     async etag(options) { return (await this.read({ ...options, method: "HEAD" })).headers.get("ETag"); }
     /** PUT …/data: all, or a region (`index`, `ghost`): a typed array of its type, or nested lists or a number. */

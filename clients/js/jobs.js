@@ -1,34 +1,7 @@
 /** jobs.js: programs that run in the daemon. */
+import { follow } from "./events.js";
 import { ArraydError } from "./requests.js";
-import { mapValues, parse } from "./values.js";
-
-/** Events of a text/event-stream: { event, id, data, retry }; one that was cut off is left out. */
-async function* serverSentEvents(body) {
-    const reader = body.getReader();
-    const decoder = new TextDecoder();
-    try {
-        for (let rest = "", chunk = {}; !chunk.done;) {
-            chunk = await reader.read();
-            rest += chunk.done ? decoder.decode() : decoder.decode(chunk.value, { stream: true });
-            const blocks = rest.replace(/\r\n|\r(?!$)/g, "\n").split("\n\n"); // behind a \r at the end a \n may come
-            rest = blocks.pop();
-            for (const block of blocks) {
-                const event = {};
-                for (const [, field, value = ""] of block.matchAll(/^([^:\n]+)(?:: ?([^\n]*))?$/gm))
-                    event[field] = field === "data" && "data" in event ? `${event.data}\n${value}` : value;
-                if ("data" in event)
-                    yield event;
-            }
-        }
-    } finally {
-        reader.cancel().catch(() => {}); // a caller that stops reading closes the connection
-    }
-}
-
-const sleep = (ms, signal) => new Promise((resolve, reject) => {
-    const timer = setTimeout(resolve, ms);
-    signal?.addEventListener("abort", () => (clearTimeout(timer), reject(signal.reason)), { once: true });
-});
+import { mapValues } from "./values.js";
 
 /** Values that a job recorded: NaN and infinities come as text. */
 function withRecords(meta) {
@@ -78,34 +51,12 @@ export class Job {
     }
 
     /** GET …/events: `meta` as the job goes on, to its end; goes on behind the last event where it is cut. */
-    async *events({ signal, retries = 5 } = {}) {
-        let last, pause = 1000;
-        for (let failures = 0, failure; ; failures++) {
-            if (failures > retries)
-                throw failure;
-            if (failure) // after any cut, however much came before it
-                await sleep((failure.retryAfter ?? 0) * 1000 || pause, signal);
-            failure = new TypeError("the events were cut off");
-            try {
-                const response = await this.client.request("GET", `/jobs/${this.id}/events`,
-                    { accept: "text/event-stream", headers: { "Last-Event-ID": last }, signal });
-                if (response.status === 204)
-                    return;
-                for await (const { event, id, retry, data } of serverSentEvents(response.body)) {
-                    this.meta = withRecords(parse(data));
-                    last = id ?? last;
-                    pause = retry === undefined ? pause : Number(retry);
-                    yield this.meta;
-                    if (event === "end")
-                        return;
-                    failures = -1;
-                }
-            } catch (e) {
-                signal?.throwIfAborted(); // older engines throw something else
-                if (e instanceof ArraydError && e.status < 500)
-                    throw e;
-                failure = e;
-            }
+    async *events(options) {
+        for await (const { event, data } of follow(this.client, `/jobs/${this.id}/events`, options)) {
+            this.meta = withRecords(data);
+            yield this.meta;
+            if (event === "end")
+                return;
         }
     }
 

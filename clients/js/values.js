@@ -55,6 +55,15 @@ export function fromNpy(buffer) {
 
 /* ---- JSON that keeps integers --------------------------------------------------------------- */
 
+/** An ArrayBuffer of base64. */
+export function fromBase64(text) {
+    const raw = atob(text);
+    const bytes = new Uint8Array(raw.length);
+    for (let k = 0; k < raw.length; k++)
+        bytes[k] = raw.charCodeAt(k);
+    return bytes.buffer;
+}
+
 /** What stands for something in the daemon, and goes into requests as its id. */
 export class Handle {
     constructor(client, meta) { Object.assign(this, { client, meta }); }
