@@ -66,8 +66,8 @@ listJobs        jobs                -                      jobs
 getJob          job                 arrayd_job_poll        job
 deleteJob       Job.cancel          arrayd_job_cancel      cancel
 getJobEvents    Job.events          -                      events
-getArrayEvents  Array.changes       -                      frames
-getEvents       changes             -                      changes
+getArrayEvents  Array.changes       arrayd_changes         frames
+getEvents       changes             arrayd_list_changes    changes
 resumeJob       Job.resume          arrayd_job_resume      resume
 listAllSessions admin               -                      sessions
 endSession      admin_end           arrayd_end_session     endSession
