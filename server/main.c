@@ -134,7 +134,6 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
                                .retention = c->job_retention,
                                .slice = JOB_SLICE,
                                .stop_timeout = c->drain_timeout,
-                               .keep_alive = JOB_KEEP_ALIVE,
                                .explain_lost = lost_explain,
                                .lost = s->lost,
                                .culprits = s->culprits,

@@ -1,6 +1,6 @@
 /**
  * access.js: who may use a daemon, and what each has: logins of browsers, read-only links, and what operators see and end. A
- * module of its own, which imports nothing either, since few programs need it: import { Access } from "arrayd/access".
+ * module of its own, since few programs need it: import { Access } from "arrayd/access".
  * docs/security.md and docs/operating.md say what the requests do.
  */
 

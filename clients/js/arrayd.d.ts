@@ -12,7 +12,9 @@ declare global {
     }
 }
 
+import type { Access, ArrayMeta, Boundary, JobMeta, LayoutMeta, LeaseMeta, Problem, SessionMeta, ShareMeta } from "./meta.js";
 import type { Binary, Complex, Dtype, Integer, Lists, PictureOptions, Scalar, Shape, SummaryMeta, TypedArray, Value } from "./types.js";
+export type { Access, ArrayMeta, Boundary, Face, JobMeta, LayoutMeta, LeaseMeta, Problem, SessionMeta, ShareMeta } from "./meta.js";
 export type { Binary, Complex, Dtype, Integer, Lists, Nested, PictureOptions, Scalar, Shape, SummaryMeta, TypedArray, Value } from "./types.js";
 
 /** An array by its handle, its id, or its name in the session. */
@@ -24,6 +26,16 @@ export interface RequestOptions {
     signal?: AbortSignal;
     /** Seconds, rounded up, that the reply may wait for work; then it is 504 `deadline_exceeded`. */
     wait?: number;
+}
+
+/** Of streams of events, which go on where they were cut. */
+export interface EventOptions {
+    /** Ends them: the iteration throws the signal's reason. */
+    signal?: AbortSignal;
+    /** How often a stream is asked for again without an event in between (5). */
+    retries?: number;
+    /** Seconds between two, at least; the daemon has a least one of its own. */
+    interval?: number;
 }
 
 /** Which part of an array is meant. */
@@ -43,12 +55,6 @@ export interface ConnectOptions {
     headers?: Record<string, string>;
     /** Instead of the global fetch. */
     fetch?: typeof globalThis.fetch;
-}
-
-export type Boundary = "periodic" | readonly [Face, Face];
-export interface Face {
-    type: "dirichlet" | "neumann" | "none";
-    value?: number;
 }
 
 /** What is said of an array; null removes (docs/arrays.md). */
@@ -84,120 +90,25 @@ export interface CreateOptions extends RequestOptions, LabelOptions {
 /** With others `array` throws TypeError: make it with zeros(), then put(). */
 export type BytesOptions = RequestOptions & LabelOptions & Pick<CreateOptions, "dtype" | "name" | "replace" | "location"> & { shape?: Shape };
 
-/** What the daemon says of an array (docs/arrays.md). */
-export interface ArrayMeta {
-    id: string;
-    name: string | null;
-    dtype: Dtype;
-    shape: Integer[];
-    /** In elements. */
-    strides: Integer[];
-    /** In elements. */
-    offset: Integer;
-    /** Elements. */
-    size: Integer;
-    /** Bytes. */
-    nbytes: Integer;
-    /** Bytes of an element. */
-    itemsize: number;
-    ghost: number[];
-    boundary: Boundary[];
-    spacing: number[];
-    /** Absent, as the next three, unless set; in lists, too. */
-    attrs?: Record<string, unknown>;
-    /** The array's id; it may be gone. Absent in lists. */
-    coords?: Record<string, { array: string; dims: string[] }>;
-    dims?: (string | null)[];
-    units?: string;
-    /** The id of the array it is a view of, while that exists. */
-    view_of?: string;
-    references: number;
-    session: string;
-    created: string;
-    restored_from?: string;
-    read_only: boolean;
-    location: "device" | "host";
-    device: number;
+/** What is new in the list of arrays, or in that of jobs (docs/data.md). */
+export interface Changes {
+    /** Those that are new, or of which something else than the contents is. */
+    arrays?: RemoteArray[];
+    /** Ids of other arrays whose contents are. */
+    written?: string[];
+    jobs?: Job[];
+    /** Ids of those that are no longer there. */
+    gone: string[];
+    /** It is the first of its list, which begins with all there is: also after the stream was cut. */
+    first: boolean;
+    /** More of what there is at first is to come. */
+    more: boolean;
 }
 
-export type Access = "read" | "write";
-
-export interface LeaseMeta {
-    token: string;
-    mode: Access;
-    expires: string;
-}
-
-/** An account that an array is shared with. */
-export interface ShareMeta {
-    principal: string;
-    access: Access;
-}
-
-/** Extents that fit several shapes (docs/grids.md). */
-export interface LayoutMeta {
-    /** For the `padded` of arrays that are created. */
-    padded: number[];
-    /** In elements. */
-    strides: Integer[];
-    /** For each shape, what is left over along each axis. */
-    pads: number[][];
-}
-
-/** What the daemon says of a session. */
-export interface SessionMeta {
-    id: string;
-    name: string | null;
-    default: boolean;
-    /** Seconds without a request after which it is deleted. */
-    ttl_s: number | null;
-    /** Bytes. */
-    memory_limit: Integer | null;
-    device: number;
-    created: string;
-    /** Bytes. */
-    bytes_in_use: Integer;
-    arrays: number;
-    /** Seconds that the device worked for it. */
-    device_s: number;
-}
-
-/** What the daemon says of a job (docs/programs.md). */
-export interface JobMeta {
-    id: string;
-    session: string;
-    state: "queued" | "running" | "done" | "failed" | "cancelled";
-    /** Whole steps that the arrays have seen. */
-    step: Integer;
-    steps: Integer;
-    steps_per_s: number;
-    /** Seconds that are left, while it runs. */
-    eta_s?: number;
-    /** Seconds. */
-    elapsed_s: number;
-    /** Seconds that the device worked for it. */
-    device_s: number;
-    /** Bytes that its kernels have read and written. */
-    bytes_moved: Integer;
-    /** That rate, as a fraction of the one at which the device copies memory. */
-    memory_speed?: number;
-    /** Forms of its kernels. */
-    forms?: string[];
-    pass?: Record<string, unknown>;
-    created: string;
-    ended?: string;
-    stopped_by?: "until";
-    record_every?: number;
-    /** The number of the first value that is listed. */
-    records_from?: number;
-    /** Value k is that after step (records_from + k + 1)*record_every. */
-    records?: Record<string, Array<number | bigint | boolean>>;
-    /** Copies that were made: arrays of the session. */
-    snapshots?: Array<{ name: string; step: number; id: string }>;
-    error?: Problem;
-    failed_step?: number;
-    /** Its place in the body. */
-    failed_statement?: number;
+/** A picture, and the values of its first and its last colour. */
+export interface Frame {
+    png: ArrayBuffer;
+    range: [number, number];
 }
 
 export interface FunctionMeta {
@@ -206,17 +117,6 @@ export interface FunctionMeta {
     expr?: string;
     tree?: Tree;
     created: string;
-}
-
-/** Problem details, RFC 9457. */
-export interface Problem {
-    type?: string;
-    title?: string;
-    status: number;
-    code: string;
-    detail: string;
-    pointer?: string;
-    offset?: number;
 }
 
 /** A reply that is an error, or what ended a job. */
@@ -433,6 +333,12 @@ export class Client {
     /** @throws ArraydError `not_found` */
     job(id: string, options?: RequestOptions): Promise<Job>;
     jobs(options?: RequestOptions & { limit?: number }): AsyncGenerator<Job, void>;
+
+    /**
+     * What changes in the lists of the session's arrays and one's jobs, after all there is, until the session ends; `arrays` or `jobs`
+     * can be false. @throws ArraydError `unauthorized` when the login ends
+     */
+    changes(options?: EventOptions & { arrays?: boolean; jobs?: boolean }): AsyncGenerator<Changes, void>;
 }
 
 /** A session that this client created: a Client that can be deleted, also by `await using`. */
@@ -514,6 +420,13 @@ export class RemoteArray {
     summary(options?: RequestOptions & Region & {
         bins?: number; lo?: number; hi?: number; percentiles?: readonly number[]; exact?: boolean;
     }): Promise<SummaryMeta>;
+    /**
+     * What the daemon says of it, now and whenever its contents or that have changed, until it is gone; `meta` follows.
+     * @throws ArraydError `not_found` when it is no longer shared, `unauthorized` when the login ends
+     */
+    changes(options?: EventOptions): AsyncGenerator<ArrayMeta, void>;
+    /** Pictures likewise, now and whenever its contents have changed. @throws ArraydError also where one cannot be made */
+    frames(options?: EventOptions & Region & PictureOptions): AsyncGenerator<Frame, void>;
     /** The ETag of the bytes as they are now, for put's `ifMatch`. */
     etag(options?: RequestOptions & Region): Promise<string>;
     /**
@@ -581,6 +494,6 @@ export class Job implements AsyncIterable<JobMeta> {
      * Where the connection is cut it goes on behind the last event; `retries` (5) says how often without
      * one in between.
      */
-    events(options?: { signal?: AbortSignal; retries?: number }): AsyncGenerator<JobMeta, void>;
+    events(options?: Pick<EventOptions, "signal" | "retries">): AsyncGenerator<JobMeta, void>;
     [Symbol.asyncIterator](): AsyncGenerator<JobMeta, void>;
 }

@@ -1,7 +1,6 @@
 /** admin.js: everybody's, for operators: users and their quotas, sessions, jobs, arrays, and who did what. */
 import { ask, get, inPath, isOperator, list, poll } from "./api.js";
-import { age, attempt, button, bytes, count, duration, el, field, question, rate, shape } from "./dom.js";
-import { badge, progress } from "./jobs.js";
+import { age, attempt, badge, button, bytes, count, duration, el, field, progress, question, rate, shape } from "./dom.js";
 import { table } from "./table.js";
 
 const ago = at => (at === null ? "never" : age(at));

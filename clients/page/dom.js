@@ -1,5 +1,5 @@
 /**
- * dom.js: elements, numbers in words, and questions to the person. What the daemon says is only ever
+ * dom.js: elements, numbers and jobs' states in words, and questions to the person. What the daemon says is only ever
  * set as text: names are other people's, and may be written to do harm.
  */
 
@@ -95,6 +95,16 @@ export const age = at => {
 };
 
 export const shape = s => (s.length === 0 ? "scalar" : s.join(" × "));
+
+const STATES = { queued: "is waiting for its turn", running: "is running", done: "has ended", failed: "has failed", cancelled: "was stopped" };
+
+/** The state of a job, and how far it is. */
+export const badge = job => el("span", { class: `badge ${job.waiting ? "waiting" : job.state}`, text: job.waiting ? "waiting" : job.state, title: job.waiting ?? STATES[job.state] });
+
+export function progress(job) {
+    const bar = el("progress", { max: "1", value: String(job.step / job.steps), "aria-label": `Progress: ${job.step} of ${job.steps} steps` });
+    return el("span", { class: "progress" }, bar, el("span", { text: `${Math.floor(job.step / job.steps * 100)} %` }));
+}
 
 /* ---- Questions ------------------------------------------------------------------------------- */
 

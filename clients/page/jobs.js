@@ -1,19 +1,10 @@
 /** jobs.js: one's jobs, and one of them with its recorded series as curves while they come. */
 import { ask, get, inPath, list, mayAct, poll, post } from "./api.js";
 import { curves } from "./chart.js";
-import { age, attempt, button, bytes, count, duration, el, number, question, rate, renew, tell } from "./dom.js";
+import { age, attempt, badge, button, bytes, count, duration, el, number, progress, question, rate, renew, tell } from "./dom.js";
 import { makeLink } from "./links.js";
 import { follow, seat } from "./stream.js";
 import { table } from "./table.js";
-
-const STATES = { queued: "is waiting for its turn", running: "is running", done: "has ended", failed: "has failed", cancelled: "was stopped" };
-
-export const badge = job => el("span", { class: `badge ${job.waiting ? "waiting" : job.state}`, text: job.waiting ? "waiting" : job.state, title: job.waiting ?? STATES[job.state] });
-
-export function progress(job) {
-    const bar = el("progress", { max: "1", value: String(job.step / job.steps), "aria-label": `Progress: ${job.step} of ${job.steps} steps` });
-    return el("span", { class: "progress" }, bar, el("span", { text: `${Math.floor(job.step / job.steps * 100)} %` }));
-}
 
 const isActive = job => job.state === "queued" || job.state === "running";
 

@@ -3,8 +3,7 @@
  * sees whose link shows only some arrays and jobs.
  */
 import { ask, get, post, state } from "./api.js";
-import { age, attempt, button, copy, el, field, question, select, shape } from "./dom.js";
-import { badge, progress } from "./jobs.js";
+import { age, attempt, badge, button, copy, el, field, progress, question, select, shape } from "./dom.js";
 import { table } from "./table.js";
 
 const LASTS = [["3600", "an hour"], ["28800", "eight hours"], ["86400", "a day"], ["604800", "a week"], ["2592000", "30 days"]];

@@ -21,8 +21,8 @@ struct account {
     _Atomic uint64_t device_ns;
     struct account *owner; /* NULL: it is an owner itself, or has none */
     pthread_mutex_t lock;  /* of an owner: all below */
-    struct account_month month;
-    uint64_t told_ns; /* of it, the last time */
+    struct account_months months;
+    uint64_t told_ns; /* of the present one, the last time */
     account_worked_fn *tell;
     void *teller;
 };
@@ -96,24 +96,27 @@ static int32_t month_of(int64_t date_us)
     return (tm.tm_year + 1900) * 100 + tm.tm_mon + 1;
 }
 
-/* Another month, as the date says, begins at 0. */
+/* Another month, as the date says, begins at 0, unless it is the last other one. */
 static struct account_month *month_now(struct account *owner)
 {
     lock_held(&owner->lock);
+    struct account_months *m = &owner->months;
     const int32_t now = month_of(clock_date_us());
-    if (owner->month.month != now) {
-        owner->month = (struct account_month){.month = now};
+    if (m->now.month != now) {
+        const struct account_month last = m->now;
+        m->now = m->other.month == now ? m->other : (struct account_month){.month = now};
+        m->other = last;
         owner->told_ns = 0;
     }
-    return &owner->month;
+    return &m->now;
 }
 
 static void tell(struct account *owner)
 {
     lock_held(&owner->lock);
-    owner->told_ns = owner->month.device_ns;
+    owner->told_ns = owner->months.now.device_ns;
     if (owner->tell)
-        owner->tell(owner->teller, &owner->month);
+        owner->tell(owner->teller, &owner->months);
 }
 
 void account_observe(struct account *owner, account_worked_fn *worked, void *user)
@@ -131,14 +134,32 @@ void account_month(struct account *owner, struct account_month *ret)
     pthread_mutex_unlock(&owner->lock);
 }
 
-void account_restore_month(struct account *owner, const struct account_month *m)
+void account_months(struct account *owner, struct account_months *ret)
 {
     pthread_mutex_lock(&owner->lock);
-    struct account_month *now = month_now(owner);
-    if (m->month == now->month) {
-        now->device_ns += m->device_ns;
-        tell(owner);
-    }
+    (void)month_now(owner);
+    *ret = owner->months;
+    pthread_mutex_unlock(&owner->lock);
+}
+
+static void restore_month(struct account_months *of, const struct account_month *m)
+{
+    struct account_month *to = m->month == of->now.month ? &of->now : &of->other;
+    if (!m->month)
+        return;
+    if (!to->month)
+        to->month = m->month;
+    if (to->month == m->month)
+        to->device_ns += m->device_ns;
+}
+
+void account_restore_months(struct account *owner, const struct account_months *m)
+{
+    pthread_mutex_lock(&owner->lock);
+    (void)month_now(owner);
+    restore_month(&owner->months, &m->now);
+    restore_month(&owner->months, &m->other);
+    tell(owner);
     pthread_mutex_unlock(&owner->lock);
 }
 

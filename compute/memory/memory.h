@@ -39,14 +39,19 @@ struct account_month {
     int32_t month; /* 202611: November 2026 */
     uint64_t device_ns;
 };
-/* The present one. */
-void account_month(struct account *owner, struct account_month *ret);
-/* Adds what was counted before, unless that month is over. */
-void account_restore_month(struct account *owner, const struct account_month *m);
-/* `worked` is told of the month after each so much time, by any thread: it must not block, nor call
- * the account. NULL: nobody is. account_tell: at once, if there is more than was told. */
+/* The present one, and the last other one that the clock has shown (month 0: none), which goes on
+ * when a clock that was set wrong is set right. */
+struct account_months {
+    struct account_month now, other;
+};
+void account_month(struct account *owner, struct account_month *ret); /* the present one */
+void account_months(struct account *owner, struct account_months *ret);
+/* Adds what was counted before. */
+void account_restore_months(struct account *owner, const struct account_months *m);
+/* `worked` is told of the months after each so much time, by any thread: it must not block, nor
+ * call the account. NULL: nobody is. account_tell: at once, if there is more than was told. */
 #define ACCOUNT_TELL_NS 100000000u
-typedef void account_worked_fn(void *user, const struct account_month *m);
+typedef void account_worked_fn(void *user, const struct account_months *m);
 void account_observe(struct account *owner, account_worked_fn *worked, void *user);
 void account_tell(struct account *owner);
 

@@ -242,8 +242,12 @@ static enum err_code get_integer(struct json v, __int128 *ret, struct err *e)
 enum err_code json_get_i64(struct json v, int64_t lo, int64_t hi, int64_t *ret, struct err *e)
 {
     __int128 i;
-    TRY(get_integer(v, &i, e));
-    if (i < lo || i > hi) {
+    enum err_code code = get_integer(v, &i, e);
+    /* where no integer as large is allowed, another way to write it leads nowhere */
+    const bool is_small = !beyond_exact(lo) && !beyond_exact(hi);
+    if (code != ERR_OK && !(code == ERR_INEXACT_NUMBER && is_small))
+        return code;
+    if (code != ERR_OK || i < lo || i > hi) {
         if (hi == INT64_MAX)
             return json_err(v, e, ERR_BAD_FIELD, "an integer of at least %lld was expected here",
                             (long long)lo);

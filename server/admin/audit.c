@@ -17,6 +17,7 @@
 #include "compute/base/clock.h"
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
+#include "compute/base/table.h"
 #include "compute/base/worker.h"
 #include "server/admin/audit_file.h"
 #include "server/config.h"
@@ -24,7 +25,6 @@
 
 #define REFUSED_S   60.0 /* between entries about refusals */
 #define REFUSALS    3
-#define USERS       64   /* counters; users with the same number modulo this share one */
 #define QUEUE_LEAST 1024 /* entries that may wait for the disk, even if fewer are shown */
 
 struct refusals {
@@ -41,11 +41,14 @@ static const char *const accesses[] = {
 };
 #define ACCESSES (sizeof accesses / sizeof *accesses)
 
-/* What a user does of one kind to logins and links. */
+/* What a user does of one kind to logins and links, in a minute: when that is over it is freed, so
+ * that they are few. */
 struct often {
-    double since_s; /* when the minute began; 0: there was none */
+    uint64_t key;   /* user, kind, whether it was refused */
+    double since_s; /* when the minute began */
     uint64_t n;     /* in it */
     struct refusals rest;
+    UT_hash_handle hh;
 };
 
 struct audit {
@@ -58,8 +61,8 @@ struct audit {
     uint64_t lost;      /* lines that the file does not have, and no entry has told of yet */
     bool works;         /* the last line was written */
     struct refusals refused[REFUSALS];
-    struct often often[USERS][ACCESSES][2]; /* [1]: refused */
-    struct audit_file *file;                /* NULL: none */
+    struct often *often;     /* by key */
+    struct audit_file *file; /* NULL: none */
 };
 
 static worker_step look_after;
@@ -158,6 +161,32 @@ void audit_refused(struct audit *a, const struct request *req, enum audit_refusa
     pthread_mutex_unlock(&a->lock);
 }
 
+/* The present minute's; NULL: no memory. */
+static struct often *often(struct audit *a, uint64_t key)
+{
+    lock_held(&a->lock);
+    struct often *o;
+    HASH_FIND(hh, a->often, &key, sizeof key, o);
+    if (o && clock_s() - o->since_s >= REFUSED_S) {
+        tell(a, &o->rest);
+        o->since_s = clock_s();
+        o->n = 0;
+    }
+    if (o)
+        return o;
+    o = mem_calloc(1, sizeof *o);
+    if (!o)
+        return NULL;
+    o->key = key;
+    o->since_s = clock_s();
+    HASH_ADD(hh, a->often, key, sizeof key, o);
+    if (!o->hh.tbl) {
+        mem_free(o);
+        return NULL;
+    }
+    return o;
+}
+
 void audit_access(struct audit *a, const struct request *req, const struct principal *whose,
                   const struct principal *who, enum audit_access action, enum err_code result,
                   const char *target, ...)
@@ -171,14 +200,9 @@ void audit_access(struct audit *a, const struct request *req, const struct princ
     va_end(args);
     describe(&x, req);
     memcpy(x.who, who ? who->name : "", who ? sizeof x.who : 1);
-    struct often *o = &a->often[whose->number % USERS][action][result != ERR_OK];
     pthread_mutex_lock(&a->lock);
-    if (o->since_s == 0 || clock_s() - o->since_s >= REFUSED_S) {
-        tell(a, &o->rest);
-        o->since_s = clock_s();
-        o->n = 0;
-    }
-    if (o->n++ < AUDIT_OFTEN) {
+    struct often *o = often(a, (whose->number * ACCESSES + action) * 2 + (result != ERR_OK));
+    if (!o || o->n++ < AUDIT_OFTEN) {
         add(a, &x);
     } else {
         o->rest.at = x;
@@ -206,9 +230,16 @@ static double tell_due(struct audit *a, bool all)
     double next = WORKER_RESTS;
     for (size_t i = 0; i < REFUSALS; i++)
         tell_if_due(a, &a->refused[i], a->refused[i].told_s, all, &next);
-    struct often *o = &a->often[0][0][0];
-    for (size_t i = 0; i < sizeof a->often / sizeof *o; i++)
-        tell_if_due(a, &o[i].rest, o[i].since_s, all, &next);
+    struct often *o, *following;
+    HASH_ITER (hh, a->often, o, following) {
+        if (!all && clock_s() - o->since_s < REFUSED_S) {
+            tell_if_due(a, &o->rest, o->since_s, false, &next);
+        } else {
+            tell(a, &o->rest);
+            HASH_DEL(a->often, o);
+            mem_free(o);
+        }
+    }
     return next;
 }
 

@@ -102,7 +102,7 @@ static void reply_job(struct request *req, int status, int late, struct user_job
         if (!late)
             req->late = NULL;
         wakeup_init(&a->wakeup, req);
-        a->watch = (struct job_watch){.at_end = true, .wake = wakeup_ring, .user = &a->wakeup};
+        a->watch = (struct job_watch){.wake = wakeup_ring, .user = &a->wakeup};
         job_watch(take_j, &a->watch);
     }
     look(req);

@@ -142,8 +142,8 @@ static enum err_code read_records(struct reading *r, struct err *e)
                         (long long)r->config->max_statements);
     if (values > r->config->max_records / (int64_t)n)
         return json_err(record, e, ERR_BAD_FIELD,
-                        "this records %lld values of each, but at most %lld are kept in all: use a "
-                        "larger record_every",
+                        "this records %lld values of each, but at most %lld are kept in all "
+                        "(max-records): use a larger record_every",
                         (long long)values, (long long)r->config->max_records);
     struct program_series *series = arena_alloc_array(r->arena, n, sizeof *series);
     const char **names = arena_alloc_array(r->arena, n, sizeof *names);

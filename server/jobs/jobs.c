@@ -27,7 +27,6 @@ enum err_code jobs_new(const struct jobs_config *config, struct jobs **ret, stru
     t->worker = (struct worker){
         .name = "arrayd-jobs", .lock = &t->lock, .step = jobs_step, .user = t, .finishes = true};
     worker_init(&t->worker);
-    t->alive = clock_s() + config->keep_alive;
     if (!worker_start(&t->worker)) {
         worker_destroy(&t->worker);
         pthread_mutex_destroy(&t->publishing);

@@ -3,7 +3,7 @@
  * One table for all principals; a job is visible only to the principal that began it and is deleted
  * with its session. A thread of the table's own runs them all round-robin, in slices of some
  * milliseconds: between two slices of a job, other work of its session runs. The handlers read a
- * job's state at one moment (job_put), or are woken when it has changed (job_watch).
+ * job's state at one moment (job_put), or are woken at its end (job_watch).
  * Thread-safe. */
 #ifndef ARRAYD_SERVER_JOBS_H
 #define ARRAYD_SERVER_JOBS_H
@@ -23,15 +23,13 @@ struct sched;
 struct server;
 struct user_job;
 
-#define JOB_SLICE      0.008
-#define JOB_KEEP_ALIVE 15.0
+#define JOB_SLICE 0.008
 struct jobs_config {
     uint32_t max_jobs;     /* a principal's; new ones replace ended ones */
     int64_t record_memory; /* bytes of values of a principal's jobs, likewise; 0: no limit */
     double retention;      /* seconds that an ended job is kept */
     double slice;          /* seconds of work per slice */
     double stop_timeout;   /* seconds that jobs_stop allows a slice under way */
-    double keep_alive;     /* seconds after which a watcher is woken in any case */
     struct sched *sched;   /* schedules the slices; NULL: each begins at once */
     struct copy_rates *rates;
     struct lease_uses *uses; /* NULL: there are no leases */
@@ -129,11 +127,9 @@ enum err_code job_remove(struct user_job *j, struct err *e) must_check;
  * ERR_DRAINING while all jobs are being stopped. */
 enum err_code job_resume(struct user_job *j, struct err *e) must_check;
 
-/* `wake` is called whenever the job has changed (`at_end`: only when it has ended), and every
- * keep_alive seconds. It runs on any thread, must not block and must not call this module. The
- * struct belongs to the caller. */
+/* `wake` is called when the job has ended, or rests (job_rests). It runs on any thread, must not
+ * block and must not call this module. The struct belongs to the caller. */
 struct job_watch {
-    bool at_end;
     void (*wake)(void *user);
     void *user;
     struct job_watch *next;

@@ -90,7 +90,7 @@ struct jobs {
     struct jobs_config config;
     pthread_mutex_t lock;
     struct worker worker;
-    double alive, sweep, look;      /* clock_s: when watchers are woken and jobs checked next */
+    double sweep, look;             /* clock_s: when old and resting jobs are checked next */
     double leave;                   /* when jobs_step gives up on slices; 0: not stopping */
     bool gave_up;                   /* it has */
     struct user_job *first, **last; /* oldest first */

@@ -61,14 +61,6 @@ static struct user_job *take_old(struct jobs *t)
     return NULL;
 }
 
-static void keep_watchers_awake(struct jobs *t)
-{
-    lock_held(&t->lock);
-    for (struct user_job *j = t->first; j; j = j->next)
-        for (struct job_watch *w = j->watches; w; w = w->next)
-            w->wake(w->user);
-}
-
 /* With the lock held, which is released meanwhile. */
 static void forget_old(struct jobs *t)
 {
@@ -168,10 +160,7 @@ double jobs_step(void *user)
     }
     if (t->gave_up || (t->stopping && !t->in_slice && !t->ready && !t->n_resting))
         return WORKER_RESTS;
-    if (now >= t->alive) { /* first, so that it happens even if a job is always ready */
-        keep_watchers_awake(t);
-        t->alive = now + t->config.keep_alive;
-    } else if (now >= t->sweep) {
+    if (now >= t->sweep) { /* first, so that it happens even if a job is always ready */
         forget_old(t);
         let_go_of_lost(t);
         pthread_mutex_unlock(&t->lock);

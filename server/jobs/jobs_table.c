@@ -52,9 +52,8 @@ void job_changed(struct user_job *j)
 {
     lock_held(&j->table->lock);
     j->revision++;
-    for (struct job_watch *w = j->watches; w; w = w->next)
-        if (!w->at_end || job_is_over(j))
-            w->wake(w->user);
+    for (struct job_watch *w = job_is_over(j) ? j->watches : NULL; w; w = w->next)
+        w->wake(w->user);
 }
 
 void job_enter(struct user_job *j, enum job_state state)

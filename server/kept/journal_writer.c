@@ -176,14 +176,14 @@ static void put_settings(void *user, const char *principal, const struct setting
     leave(k, RECORD_SETTINGS, !c, principal, "", NULL);
 }
 
-static void put_month(void *user, const char *principal, const struct account_month *m)
+static void put_months(void *user, const char *principal, const struct account_months *m)
 {
     struct journal_writer *k = user;
     struct json_writer w;
     if (!enter(k, &w))
         return;
     if (m)
-        kept_put_month(&w, m);
+        kept_put_months(&w, m);
     leave(k, RECORD_MONTH, !m, principal, "", NULL);
 }
 
@@ -412,7 +412,7 @@ struct journal_writer *writer_new(struct journal *journal)
                                     .function = put_function,
                                     .share = put_share,
                                     .settings = put_settings,
-                                    .month = put_month,
+                                    .month = put_months,
                                     .lease = put_lease};
     pthread_mutex_init(&k->lock, NULL);
     return k;

@@ -64,7 +64,7 @@ void kept_put_share(struct json_writer *w, const char *id, const char *owner, co
                     bool write);
 void kept_put_settings(struct json_writer *w, const struct setting_changes *c);
 void kept_put_link(struct json_writer *w, const struct kept_link *l);
-void kept_put_month(struct json_writer *w, const struct account_month *m);
+void kept_put_months(struct json_writer *w, const struct account_months *m);
 void kept_put_lease(struct json_writer *w, const struct lease_image *l);
 void kept_put_memory(struct json_writer *w, const struct kept_memory *m);
 
@@ -103,7 +103,7 @@ enum err_code kept_read_share(struct json v, struct kept_share *ret, struct err 
 enum err_code kept_read_settings(struct json v, struct setting_changes *ret,
                                  struct err *e) must_check;
 enum err_code kept_read_link(struct json v, struct kept_link *ret, struct err *e) must_check;
-enum err_code kept_read_month(struct json v, struct account_month *ret, struct err *e) must_check;
+enum err_code kept_read_months(struct json v, struct account_months *ret, struct err *e) must_check;
 struct kept_lease {
     struct lease_image image; /* `buffer` is that of the other process */
     char who[PRINCIPAL_SIZE]; /* "": nobody */

@@ -225,13 +225,21 @@ enum err_code kept_read_settings(struct json v, struct setting_changes *ret, str
     return ERR_OK;
 }
 
-enum err_code kept_read_month(struct json v, struct account_month *ret, struct err *e)
+static enum err_code read_month(struct json v, struct account_month *ret, struct err *e)
 {
     int64_t month, ns;
     TRY(member_i64(v, "month", &month, e));
     TRY(member_i64(v, "device_ns", &ns, e));
     *ret = (struct account_month){month > INT32_MAX ? 0 : (int32_t)month, (uint64_t)ns};
     return ERR_OK;
+}
+
+enum err_code kept_read_months(struct json v, struct account_months *ret, struct err *e)
+{
+    const struct json other = json_member(v, "other");
+    ret->other = (struct account_month){0};
+    TRY(read_month(v, &ret->now, e));
+    return json_present(other) ? read_month(other, &ret->other, e) : ERR_OK;
 }
 
 static enum err_code read_shown(struct json v, struct kept_link *ret, struct err *e)

@@ -120,11 +120,22 @@ void kept_put_link(struct json_writer *w, const struct kept_link *l)
     json_close_object(w);
 }
 
-void kept_put_month(struct json_writer *w, const struct account_month *m)
+static void put_month(struct json_writer *w, const struct account_month *m)
 {
-    json_open_object(w);
     json_put_member_i64(w, "month", m->month);
     json_put_member_i64(w, "device_ns", (int64_t)m->device_ns);
+}
+
+void kept_put_months(struct json_writer *w, const struct account_months *m)
+{
+    json_open_object(w);
+    put_month(w, &m->now);
+    if (m->other.device_ns) {
+        json_put_key(w, "other");
+        json_open_object(w);
+        put_month(w, &m->other);
+        json_close_object(w);
+    }
     json_close_object(w);
 }
 

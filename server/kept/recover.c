@@ -400,12 +400,12 @@ static enum err_code restore_settings(struct recovery *r, const struct item *x, 
 static enum err_code restore_month(struct recovery *r, const struct item *x, struct json v,
                                    struct err *why)
 {
-    struct account_month m;
+    struct account_months m;
     struct principal *p;
     TRY(recover_owner(r, x, &p, why));
-    TRY(kept_read_month(v, &m, why));
+    TRY(kept_read_months(v, &m, why));
     if (p)
-        account_restore_month(p->account, &m);
+        account_restore_months(p->account, &m);
     return ERR_OK;
 }
 

@@ -126,10 +126,14 @@ bool events_wait(const struct events *s)
     return events_now() < atomic_load(&s->due_ms) || http_source_unread(&s->source) > 0;
 }
 
+bool events_silent(const struct events *s)
+{
+    return events_now() >= atomic_load(&s->comment_ms);
+}
+
 bool events_due(const struct events *s)
 {
-    return events_now() >= atomic_load(&s->comment_ms) ||
-           atomic_load(&s->source.req->server->draining);
+    return events_silent(s) || atomic_load(&s->source.req->server->draining);
 }
 
 bool events_expired(struct http_source *source)

@@ -53,9 +53,9 @@ void events_comment(struct events *s);
 
 /* For next() and due(). */
 int64_t events_now(void);
-bool events_wait(const struct events *s); /* it is too early for another, or the last is unread */
-/* As http_source.due, but for what is new: that there is a comment to be sent, or the last event.
- */
+bool events_wait(const struct events *s);   /* it is too early for another, or the last is unread */
+bool events_silent(const struct events *s); /* there is a comment to be sent */
+/* As http_source.due, but for what is new: that, or the last event. */
 bool events_due(const struct events *s);
 /* As http_source.expired. */
 bool events_expired(struct http_source *source);

@@ -1,9 +1,8 @@
 /* GET /v1/jobs/{id}/events: a job's progress.
  *
  * Each event is the job's JSON with the values recorded since the event before, or the first of
- * them if they are many: the rest follows at once. Otherwise at least event-interval passes between
- * two events, unless the job ends; if nothing changes for a tick of the job table, a comment keeps
- * the connection from being considered dead. The last event is named "end", the others "progress".
+ * them if they are many: the rest follows at once, and so does the end, whatever the interval. The
+ * last event is named "end", the others "progress".
  * An event is the last if the state it reports is an end state and all values have been sent; a job
  * that was resumed before the next event continues.
  *
@@ -17,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "compute/base/clock.h"
 #include "server/jobs/jobs.h"
 #include "server/live/events.h"
 #include "server/live/live.h"
@@ -27,9 +25,8 @@ struct progress {
     struct events events;
     struct user_job *job; /* a reference */
     struct job_watch watch;
-    uint64_t revision;          /* of the event sent last */
+    _Atomic uint64_t revision;  /* of the event sent last */
     int64_t values;             /* sent so far */
-    double at;                  /* clock_ms of the last event or comment */
     bool begun, more, watching; /* more: values did not fit in the last event */
 };
 
@@ -53,9 +50,21 @@ static void put_event(struct progress *s, uint64_t revision)
     json_put_raw(&w, data.data, data.len);
     events_close(&s->events);
     s->events.text.failed |= data.failed;
-    s->revision = revision;
+    atomic_store(&s->revision, revision);
+    atomic_store(&s->events.due_ms, events_now() + (int64_t)s->events.interval_ms);
     s->begun = true;
-    s->at = clock_ms();
+}
+
+static bool is_new(const struct progress *s)
+{
+    return job_revision(s->job) != atomic_load(&s->revision);
+}
+
+/* The end of this process does not end the stream before it has told what the job comes to. */
+static bool due(const struct http_source *source)
+{
+    const struct progress *s = (const struct progress *)source;
+    return events_silent(&s->events) || (is_new(s) && !events_wait(&s->events));
 }
 
 /* The next event, or nothing yet. */
@@ -66,16 +75,11 @@ static void next(struct events *events)
         s->watching = true;
         job_watch(s->job, &s->watch);
     }
-    const double now = clock_ms();
     const uint64_t revision = job_revision(s->job);
-    const bool is_new = !s->begun || s->more || revision != s->revision;
-    const bool is_time = now - s->at >= events->interval_ms;
-    if (is_new && (!s->begun || s->more || is_time || job_ended(s->job))) {
+    if (!s->begun || s->more || (is_new(s) && (!events_wait(events) || job_ended(s->job))))
         put_event(s, revision);
-    } else if (!is_new && is_time) {
-        strb_add(&events->text, ":\n\n");
-        s->at = now;
-    }
+    else
+        events_comment(events);
     if (!events->text.len && job_rests(s->job)) /* the client comes back to the next process */
         events->over = true;
 }
@@ -126,7 +130,9 @@ static enum err_code begin(struct request *req, struct progress **ret, struct er
     }
     s->events.next = next;
     s->events.release = release;
+    s->events.source.due = due;
     s->events.interval_ms = interval_ms;
+    atomic_store(&s->events.comment_ms, events_now() + KEEP_ALIVE_MS);
     s->job = j;
     s->watch = (struct job_watch){.wake = wake, .user = s};
     *ret = s;

@@ -375,11 +375,11 @@ static enum err_code restore_settings(struct loader *l, struct principal *p, str
 
 static enum err_code restore_month(struct loader *l, struct principal *p, struct json v)
 {
-    struct account_month m;
+    struct account_months m;
     if (!json_present(v))
         return ERR_OK;
-    TRY(kept_read_month(v, &m, l->e));
-    account_restore_month(p->account, &m);
+    TRY(kept_read_months(v, &m, l->e));
+    account_restore_months(p->account, &m);
     return ERR_OK;
 }
 

@@ -30,7 +30,7 @@ struct entry {
 struct owner {
     const struct principal *principal;
     struct setting_changes changes;
-    struct account_month month;
+    struct account_months months;
     struct strb sessions, functions, links; /* JSON lists */
     struct entry *entries;
     size_t n_entries;
@@ -135,7 +135,7 @@ static void visit(void *user, struct principal *p)
     v->owners = more;
     struct owner *o = &more[v->n_owners++];
     *o = (struct owner){.principal = p, .changes = p->changes}; /* auth_each holds their lock */
-    account_month(p->account, &o->month);
+    account_months(p->account, &o->months);
     v->code = handles_images(p->handles, &images, &n, v->e);
     if (v->code == ERR_OK)
         v->code = add_handles(v, o, images, n, v->e);
@@ -196,9 +196,9 @@ static void put_owner(struct saver *v, struct json_writer *w, const struct owner
         json_put_key(w, "settings");
         kept_put_settings(w, &o->changes);
     }
-    if (o->month.device_ns) {
+    if (o->months.now.device_ns || o->months.other.device_ns) {
         json_put_key(w, "month");
-        kept_put_month(w, &o->month);
+        kept_put_months(w, &o->months);
     }
     json_put_key(w, "sessions");
     json_put_raw(w, o->sessions.data, o->sessions.len);

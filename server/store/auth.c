@@ -52,7 +52,7 @@ static struct principal *find(struct auth *a, const char *name)
 }
 
 /* An account_worked_fn. Of a principal that is gone work may still end. */
-static void tell_month(void *user, const struct account_month *m)
+static void tell_month(void *user, const struct account_months *m)
 {
     const struct principal *p = user;
     if (!atomic_load(&p->gone))

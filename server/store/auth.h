@@ -71,7 +71,8 @@ enum err_code auth_identify(struct request *req, struct err *e) must_check;
 enum err_code auth_identify_as(struct request *req, struct principal *p, const uint8_t *token,
                                struct err *e) must_check;
 /* The same as for another request of the caller's, whatever its quota and whether or not its
- * credentials still last, for which there is auth_lasts. */
+ * credentials still last, for which there is auth_lasts. It counts, since it may outlast that one.
+ */
 void auth_identify_again(struct request *req, const struct request *of);
 /* Whose token that is, in *ret and, for auth_lasts, in the request. ERR_UNAUTHORIZED. */
 enum err_code auth_find_token(struct request *req, const char *token, struct principal **ret,

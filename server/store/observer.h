@@ -12,7 +12,7 @@
 
 #include "compute/base/err.h"
 
-struct account_month;
+struct account_months;
 struct definition;
 struct handle_image;
 struct lease_image;
@@ -36,7 +36,7 @@ struct observer {
     /* NULL: nothing of it is changed any more. */
     void (*settings)(void *user, const char *principal, const struct setting_changes *c);
     /* The principal's device time; NULL: the principal is gone. */
-    void (*month)(void *user, const char *principal, const struct account_month *m);
+    void (*month)(void *user, const char *principal, const struct account_months *m);
     void (*lease)(void *user, const struct lease_image *l, bool gone);
 };
 

@@ -443,6 +443,18 @@ static void test_threads(char *address)
 }
 
 /* Asks for some data, and prints the error that comes: "STATUS CODE RETRY_AFTER DETAIL". */
+static bool more_frames(void *user, const struct arrayd_frame *frame)
+{
+    (void)user, (void)frame;
+    return true;
+}
+
+static bool more_news(void *user, const struct arrayd_news *news)
+{
+    (void)user, (void)news;
+    return true;
+}
+
 static void test_fails(const char *how)
 {
     static char data[1 << 20];
@@ -459,6 +471,10 @@ static void test_fails(const char *how)
         ret = arrayd_evaluate(c, &e, &a, &err);
     else if (!strcmp(how, "export"))
         ret = arrayd_export_begin(c, "a", false, &export, &err);
+    else if (!strcmp(how, "frames"))
+        ret = arrayd_frames(c, "a", NULL, NULL, more_frames, NULL, &err);
+    else if (!strcmp(how, "lists"))
+        ret = arrayd_list_changes(c, NULL, more_news, NULL, &err);
     CHECK(ret == -1);
     printf("%d %s %lld %s\n", err.status, err.code, (long long)err.retry_after_s, err.detail);
 }

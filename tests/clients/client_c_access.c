@@ -164,6 +164,167 @@ static void test_pictures(void)
     fclose(file);
 }
 
+/* --- events --- */
+
+struct seen {
+    int count, most; /* it is enough then */
+    struct arrayd *other;
+    struct arrayd_array array;
+    struct arrayd_watch watch;
+};
+
+/* What happens between two events, by another client. */
+static void write_to(struct arrayd *other, double value)
+{
+    struct arrayd_error e;
+    CHECK(!arrayd_write(other, "w", NULL, (double[]){value, 2, 3, 4}, 32, &e));
+}
+
+static bool see_change(void *user, const struct arrayd_array *array)
+{
+    struct seen *seen = user;
+    struct arrayd_error e;
+    seen->array = *array;
+    if (++seen->count == 1)
+        write_to(seen->other, 5);
+    else if (seen->count == 2)
+        CHECK(!arrayd_rename(seen->other, array->id, "renamed", &e));
+    else if (!seen->most)
+        CHECK(!arrayd_delete(seen->other, array->id, &e));
+    return seen->count != seen->most;
+}
+
+static bool see_frame(void *user, const struct arrayd_frame *frame)
+{
+    struct seen *seen = user;
+    const unsigned char *png = frame->png;
+    CHECK(frame->size > 50 && !memcmp(png, "\x89PNG\r\n\x1a\n", 8));
+    CHECK(!memcmp(png + frame->size - 8, "IEND\xae\x42\x60\x82", 8) && png[19] == 30);
+    CHECK(frame->range[0] == -1 && frame->range[1] == 7.5);
+    if (++seen->count < seen->most)
+        write_to(seen->other, seen->count);
+    return seen->count < seen->most;
+}
+
+static void test_changes(void)
+{
+    struct seen seen = {.other = client_of(address, NULL), .most = 3};
+    struct arrayd_watch *watch = &seen.watch;
+    struct arrayd_array a;
+    OK(arrayd_zeros(c, "w", ARRAYD_FLOAT64, 2, (int64_t[]){2, 2}, &a, &err));
+    OK(arrayd_changes(c, "w", watch, see_change, &seen, &err));
+    CHECK(seen.count == 3 && !strcmp(seen.array.name, "renamed") && watch->last[0]);
+    OK(arrayd_rename(seen.other, a.id, "w", &err));
+
+    struct arrayd *quick;
+    const struct arrayd_options options = {.timeout_ms = 700};
+    OK(arrayd_connect(address, &options, &quick, &err));
+    seen = (struct seen){.other = seen.other, .most = 1, .watch = seen.watch};
+    FAILS(arrayd_changes(quick, "w", watch, see_change, &seen, &err), 0, "timeout");
+    CHECK(seen.count == 0); /* it was told already */
+    write_to(seen.other, 6);
+    OK(arrayd_changes(quick, "w", watch, see_change, &seen, &err));
+    CHECK(seen.count == 1);
+    arrayd_close(quick);
+
+    const struct arrayd_picture how = {
+        .range = (double[]){-1, 7.5}, .width = 30, .cmap = "viridis", .index = ":, :"};
+    seen = (struct seen){.other = seen.other, .most = 3, .watch = {.interval_s = 0.2}};
+    OK(arrayd_frames(c, "w", &how, watch, see_frame, &seen, &err));
+    CHECK(seen.count == 3);
+    FAILS(arrayd_frames(c, "w", &(struct arrayd_picture){.cmap = "grey"}, watch, see_frame, &seen,
+                        &err),
+          422, "bad_field");
+    FAILS(
+        arrayd_frames(c, "w", &(struct arrayd_picture){.index = "0"}, NULL, see_frame, &seen, &err),
+        406, "not_acceptable");
+    watch->interval_s = -1;
+    FAILS(arrayd_changes(c, "w", watch, see_change, &seen, &err), 422, "bad_field");
+
+    seen = (struct seen){.other = seen.other}; /* to the end: it is deleted */
+    OK(arrayd_changes(c, "w", NULL, see_change, &seen, &err));
+    CHECK(seen.count == 3);
+    FAILS(arrayd_changes(c, "w", NULL, see_change, &seen, &err), 404, "not_found");
+    FAILS(arrayd_changes(c, "", NULL, see_change, &seen, &err), 0, "bad_argument");
+    arrayd_close(seen.other);
+}
+
+struct listed {
+    struct arrayd *other;
+    int step;
+    bool arrays, jobs; /* there was a first event of them */
+    char id[ARRAYD_MAX_NAME + 1], job[ARRAYD_MAX_NAME + 1];
+};
+
+static bool has(const char *const *ids, size_t count, const char *id)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!strcmp(ids[i], id))
+            return true;
+    return false;
+}
+
+/* Waits for one thing after another, each of which makes the next one happen. */
+static bool see_news(void *user, const struct arrayd_news *news)
+{
+    static const char *const body[] = {"w += 1"};
+    const struct arrayd_program program = {.body = body, .body_count = 1, .steps = 3};
+    struct listed *l = user;
+    struct arrayd_array a;
+    struct arrayd_job j;
+    struct arrayd_error e;
+    l->arrays |= news->first && news->array_count;
+    l->jobs |= news->first && !news->array_count && !news->more;
+    CHECK(!news->array_count || !news->job_count);
+    if (l->step == 0 && l->arrays && l->jobs) {
+        CHECK(!arrayd_zeros(l->other, "w", ARRAYD_FLOAT64, 1, (int64_t[]){4}, &a, &e));
+        strcpy(l->id, a.id);
+        l->step++;
+    } else if (l->step == 1 && news->array_count && !strcmp(news->arrays[0].id, l->id)) {
+        write_to(l->other, 1);
+        l->step++;
+    } else if (l->step == 2 && has(news->written, news->written_count, l->id)) {
+        CHECK(!arrayd_program_start(l->other, &program, &j, &e));
+        strcpy(l->job, j.id);
+        l->step++;
+    } else if (l->step == 3 && news->job_count && news->jobs[0].state == ARRAYD_DONE &&
+               !strcmp(news->jobs[0].id, l->job)) {
+        CHECK(!arrayd_delete(l->other, "w", &e));
+        l->step++;
+    } else if (l->step == 4 && has(news->gone, news->gone_count, l->id)) {
+        return false;
+    }
+    return true;
+}
+
+static bool end_session(void *user, const struct arrayd_news *news)
+{
+    struct listed *l = user;
+    struct arrayd_error e;
+    (void)news;
+    if (!l->step++)
+        CHECK(!arrayd_session_delete(l->other, l->id, &e));
+    return true;
+}
+
+static void test_list_changes(void)
+{
+    struct listed l = {.other = client_of(address, NULL)};
+    struct arrayd_session session;
+    OK(arrayd_zeros(c, "old", ARRAYD_FLOAT64, 1, (int64_t[]){2}, NULL, &err));
+    OK(arrayd_list_changes(c, NULL, see_news, &l, &err));
+    CHECK(l.step == 4);
+    OK(arrayd_job_cancel(c, l.job, &err));
+    OK(arrayd_session_create(c, NULL, &session, &err));
+    OK(arrayd_session_use(c, session.id, &err));
+    strcpy(l.id, session.id);
+    l.step = 0;
+    OK(arrayd_list_changes(c, NULL, end_session, &l, &err));
+    CHECK(l.step);
+    FAILS(arrayd_list_changes(c, NULL, end_session, &l, &err), 404, "not_found");
+    arrayd_close(l.other);
+}
+
 static void test_leases(void)
 {
     struct arrayd *other = client_of(address, getenv("TOKEN"));
@@ -379,6 +540,10 @@ int main(int argc, char **argv)
         test_figures();
     else if (!strcmp(name, "pictures"))
         test_pictures();
+    else if (!strcmp(name, "changes"))
+        test_changes();
+    else if (!strcmp(name, "list_changes"))
+        test_list_changes();
     else if (!strcmp(name, "links"))
         test_links();
     else if (!strcmp(name, "leases"))

@@ -230,6 +230,23 @@ def test_logins_and_links(house, accounts, tmp_path):
     assert not [s for s in (*secrets, *accounts.token.values()) if s in text] and "make_link" in text
 
 
+def test_each_user_is_counted_alone(house, accounts, tmp_path):
+    """Of however many there are: what one does is not told of another, nor hidden behind it."""
+    many = [f"u{k:03}" for k in range(130)]
+    for name in many:
+        accounts.add(name)
+    d, ann, bob, eve = house("--audit-log", tmp_path / "audit")
+    stranger = d.client()
+    for _ in range(30):
+        log_in(stranger, accounts.token["bob"])
+    for name in many:
+        log_in(stranger, accounts.token[name])
+    logins = [x["who"] for x in everybodys(ann, "audit") if x["action"] == "login"]
+    assert logins == ["bob"] * 20 + many
+    d.stop()
+    assert [(x["who"], x["count"]) for x in lines_of(tmp_path / "audit") if x["count"] > 1 and x["action"] == "login"] == [("bob", 10)]
+
+
 def test_nobody_fills_the_audit_with_logins(house, accounts, tmp_path):
     """A user's own are bounded; what is beyond is one entry of each kind at the end; others', and other kinds, stay."""
     d, ann, bob, eve = house("--audit-log", tmp_path / "audit", "--max-logins", 10)

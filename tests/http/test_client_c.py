@@ -44,7 +44,7 @@ def test_against_a_daemon(address, tmp_path, name):
     scenario(name, address, tmp_path)
 
 
-@pytest.mark.parametrize("name", ["grids", "layouts", "figures", "pictures", "leases", "no_export"])
+@pytest.mark.parametrize("name", ["grids", "layouts", "figures", "pictures", "changes", "list_changes", "leases", "no_export"])
 def test_access(address, name):
     run("tests/clients/client_c_access", name, address)
 
@@ -190,6 +190,42 @@ PROBLEM = b'{"status": 503, "code": "overloaded", "detail": "too much"}'
     ("upload", reply(503, f"Retry-After: 1\r\nConnection: close\r\nContent-Length: {len(PROBLEM)}", PROBLEM), "503 overloaded 1 "),
 ], ids=map(str, range(16)))
 def test_what_is_no_daemon(how, answer, told):
+    other = Other(answer)
+    said = scenario("fails", other.url, how)
+    other.end()
+    assert said.startswith(told)
+
+
+def events(*texts):
+    return reply(200, "Content-Type: text/event-stream\r\nConnection: close", "".join(texts).encode())
+
+
+def event(name, data):
+    return f"event: {name}\nid: e-1\ndata: {json.dumps(data)}\n\n"
+
+
+FRAME = {"range": [0, 1], "bytes": 4, "png": "AAECAw=="}
+
+
+@pytest.mark.parametrize("how, answer, told", [
+    ("frames", events(event("frame", FRAME), "event: frame\ndata: {"), "0 connection -1 the events ended too early"),
+    ("frames", events(event("frame", FRAME), event("end", {"reason": "stopping"})), "0 connection -1 the daemon stops"),
+    ("frames", events(event("end", {"reason": "not_shared"})), "404 not_found -1 the array is no longer shared"),
+    ("lists", events(event("end", {"reason": "login_ended"})), "401 unauthorized -1 "),
+    ("lists", events(event("end", {"reason": "out_of_memory"})), "507 out_of_memory -1 "),
+    ("frames", events(event("error", {"status": 422, "code": "bad_index", "detail": "no such row"})), "422 bad_index -1 no such row"),
+    ("frames", events(event("frame", {**FRAME, "bytes": 5})), "0 bad_result -1 an event is not "),
+    ("frames", events(event("frame", {**FRAME, "png": "AAECA!=="})), "0 bad_result "),
+    ("frames", events(event("frame", {**FRAME, "png": "AAECA"})), "0 bad_result "),
+    ("frames", events(event("frame", {**FRAME, "range": [0]})), "0 bad_result "),
+    ("frames", events("event: frame\r\ndata: {\r\n\r\n"), "0 bad_result "),
+    ("lists", events(event("arrays", {"arrays": [{}], "gone": [], "written": [], "first": True, "more": False})), "0 bad_result "),
+    ("lists", events(event("jobs", {"jobs": [], "gone": [7], "first": True, "more": False})), "0 bad_result "),
+    ("lists", events(event("jobs", {"jobs": [], "gone": [], "first": True, "more": False})), "0 connection -1 the events ended"),
+    ("lists", reply(200, "Content-Type: application/json\r\nContent-Length: 2", b"{}"), "0 bad_result -1 the reply is not text/event-stream"),
+    ("lists", reply(503, f"Retry-After: 7\r\nContent-Length: {len(PROBLEM)}", PROBLEM), "503 overloaded 7 too much"),
+], ids=map(str, range(16)))
+def test_events_that_go_wrong(how, answer, told):
     other = Other(answer)
     said = scenario("fails", other.url, how)
     other.end()

@@ -66,8 +66,8 @@ listJobs        jobs                -                      jobs
 getJob          job                 arrayd_job_poll        job
 deleteJob       Job.cancel          arrayd_job_cancel      cancel
 getJobEvents    Job.events          -                      events
-getArrayEvents  Array.changes       -                      -
-getEvents       changes             -                      -
+getArrayEvents  Array.changes       arrayd_changes         frames
+getEvents       changes             arrayd_list_changes    changes
 resumeJob       Job.resume          arrayd_job_resume      resume
 listAllSessions admin               -                      sessions
 endSession      admin_end           arrayd_end_session     endSession
@@ -102,7 +102,7 @@ def in_python(call):
 
 def test_every_call_is_there():
     header = "".join(p.read_text() for p in (REPO / "clients/c/include").glob("*.h"))
-    module, types = ("".join((REPO / f"clients/js/{name}.{suffix}").read_text() for name in ("arrayd", "access")) for suffix in ("js", "d.ts"))
+    module, types = ("".join(p.read_text() for p in (REPO / "clients/js").glob(f"*.{suffix}")) for suffix in ("js", "d.ts"))
     for operation, python, c, javascript in ROWS:
         assert python == "-" or in_python(python), (operation, python)
         assert c == "-" or re.search(rf"^ARRAYD_API int {c}\(", header, re.M), (operation, c)

@@ -1,11 +1,14 @@
 """The page's people, in a browser: logging in and out, sessions, links that only show, an operator's hands, and names meant to do harm."""
 import json
+import re
+import time
 
 import numpy as np
 import pytest
 
 from browser import Browser
 from conftest import until
+from test_page_live import HIDE
 
 pytestmark = [pytest.mark.in_turn, pytest.mark.release_only,  # it is the page that is tested here
               pytest.mark.skipif(bool(Browser.missing()), reason=str(Browser.missing()))]
@@ -297,6 +300,26 @@ def test_a_job_after_a_restart(daemon_with, accounts, enter):
     d.stop()
     daemon_with("--accounts", accounts.path, "--listen", f"127.0.0.1:{d.port}")
     p.says("no longer logged in", seconds=60)
+
+
+def test_how_often_an_operator_s_page_asks(house, enter):
+    """As docs/page.md says: the table that is shown, every two seconds, and none while nobody sees it."""
+    d, *_, olga = house
+
+    def asked(table):
+        found = re.search(rf'^arrayd_http_requests_total{{route="/v1/admin/{table}",method="GET",status="200"}} (\d+)$', olga.get("/metrics").body.decode(), re.M)
+        return int(found[1]) if found else 0
+
+    p = enter(d, "olga", "#admin/jobs")
+    until(lambda: asked("jobs"))
+    before, others = asked("jobs"), asked("sessions") + asked("arrays")
+    time.sleep(8)
+    assert 2 <= asked("jobs") - before <= 4 and asked("sessions") + asked("arrays") == others
+    p.run(f"{HIDE}(true)")
+    time.sleep(1)
+    before = asked("jobs")
+    time.sleep(5)
+    assert asked("jobs") == before
 
 
 def test_an_operators_hands(house, enter):

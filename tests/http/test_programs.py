@@ -397,6 +397,16 @@ def test_mistakes_in_the_body(api, fields, code, pointer):
     assert not api.download("u").any()
 
 
+@pytest.mark.parametrize("fields,pointer,said", [
+    ({"steps": 10**18}, "/steps", "from 1 to 9007199254740992"), ({"steps": str(10**18)}, "/steps", "from 1 to 9007199254740992"),
+    ({"steps": 10**12, "record": {"e": "sum(u)"}}, "/record", "max-records")])
+def test_too_many_steps(api, fields, pointer, said):
+    """What is told leads somewhere: to the limit, to what it is called."""
+    hold(api, "u", np.zeros(4))
+    e = api.fails(422, "bad_field", api.post("/v1/programs", {"body": ["u += 1"], **fields}))
+    assert e["pointer"] == pointer and said in e["detail"], e
+
+
 def test_leases_bind_programs(api):
     hold(api, "u", np.zeros(4))
     lease = api.expect(201, api.post("/v1/arrays/u/lease", {"mode": "write", "ttl_s": 60})).json()["token"]

@@ -7,6 +7,7 @@ import time
 import numpy as np
 
 from client import JSON
+from streams import Stream
 from test_framing import Reply, request, talk
 from test_programs import job, run, start
 from test_reductions import hold
@@ -51,6 +52,22 @@ def test_head_has_no_body(api):
     head = Reply(raw, True)
     assert head.status == 200 and head.headers["content-type"] == "text/event-stream"
     assert raw.endswith(b"\r\n\r\n") and raw.count(b"\r\n\r\n") == 1 and closed
+
+
+def test_the_interval_and_the_end(daemon_with):
+    """Between two events there is the interval, whatever changes meanwhile; the end is told at once."""
+    c = daemon_with("--event-interval", "0.5").client()
+    hold(c, "x", np.zeros(3))
+    ref = start(c, ["x += 1"], steps=10**12)
+    with Stream(c, f"/v1/jobs/{ref}/events") as s:
+        s.wait("progress")
+        began = time.monotonic()
+        s.wait("progress", 4)
+        assert time.monotonic() - began > 1.3
+        c.expect(200, c.delete(f"/v1/jobs/{ref}"))
+        began = time.monotonic()
+        assert s.wait("end")["state"] == "cancelled" and time.monotonic() - began < 0.4
+    c.close()
 
 
 def events_of(text):

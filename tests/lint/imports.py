@@ -1,9 +1,11 @@
-"""The Python client's modules: no large circle among their imports, and a library that does not know the command line.
+"""The Python client's modules: no large circle among their imports, and a library that does not know the command line. The
+JavaScript client's and the page's: no circle.
 
 Every import counts, also inside functions and for type checking only: what needs another module to be understood does not
 stand below it.
 """
 import ast
+import re
 
 from lintlib import ROOT, circles, finish
 
@@ -41,4 +43,9 @@ for circle in circles(arrows):
     if len(circle) > LARGEST:
         findings.append(f"a circle of {len(circle)}, more than {LARGEST}: {' '.join(circle)}")
         findings += [f"  {module} -> {' '.join(sorted(arrows[module] & set(circle)))}" for module in circle]
+for folder in ("clients/js", "clients/page"):
+    arrows = {p.name: set(re.findall(r'^(?:import|export) .*\bfrom "\./(.*)";$', p.read_text(encoding="utf-8"), re.M)) for p in (ROOT / folder).glob("*.js")}
+    if not any(arrows.values()):
+        findings.append(f"{folder}: no imports found")
+    findings += [f"{folder}: a circle: {' '.join(circle)}" for circle in circles(arrows)]
 finish(findings, "imports")

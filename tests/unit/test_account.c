@@ -27,13 +27,15 @@ int clock_gettime(clockid_t which, struct timespec *ret)
 struct told {
     int n;
     struct account_month last;
+    struct account_month other;
 };
 
-static void told_of(void *user, const struct account_month *m)
+static void told_of(void *user, const struct account_months *m)
 {
     struct told *t = user;
     t->n++;
-    t->last = *m;
+    t->last = m->now;
+    t->other = m->other;
 }
 
 static struct account_month month(struct account *a)
@@ -69,9 +71,7 @@ static void a_month_goes_on(void **state)
     struct told t = {0};
     date = LAST_S;
     account_observe(a, told_of, &t);
-    account_restore_month(a, &(struct account_month){202609, 5000});
-    assert_true(month(a).device_ns == 0 && t.n == 0);
-    account_restore_month(a, &(struct account_month){202610, 5000});
+    account_restore_months(a, &(struct account_months){{202610, 5000}, {0}});
     assert_true(month(a).device_ns == 5000 && t.n == 1 && t.last.device_ns == 5000);
     account_worked(a, 1);
     assert_true(t.n == 1);
@@ -87,11 +87,59 @@ static void a_month_goes_on(void **state)
     account_unref(a);
 }
 
+/* A clock that is set into another month and back, and further than to one other. */
+static void a_clock_goes_wrong(void **state)
+{
+    (void)state;
+    struct account *a = account_new(0);
+    struct told t = {0};
+    account_observe(a, told_of, &t);
+    date = LAST_S;
+    account_worked(a, 150);
+    date = 0;
+    assert_true(month(a).month == 197001 && month(a).device_ns == 0);
+    account_worked(a, 200);
+    assert_true(t.last.month == 197001 && t.other.month == 202610 &&
+                t.other.device_ns == 150000000);
+    date = LAST_S;
+    assert_true(month(a).device_ns == 150000000);
+    account_worked(a, 1);
+    assert_true(t.last.month == 202610 && t.last.device_ns == 151000000);
+    assert_true(t.other.month == 197001 && t.other.device_ns == 200000000);
+    for (int i = 0; i < 3; i++) {
+        date = i * 86400 * 31;
+        assert_true(month(a).month == 197001 + i);
+    }
+    date = LAST_S;
+    assert_true(month(a).device_ns == 0);
+    account_unref(a);
+}
+
+/* So is one that is wrong when the process begins, and set right by the network. */
+static void a_clock_is_wrong_at_the_start(void **state)
+{
+    (void)state;
+    struct account *a = account_new(0);
+    struct account_months m;
+    date = 0;
+    account_restore_months(a, &(struct account_months){{202610, 5000}, {197001, 7000}});
+    assert_true(month(a).device_ns == 7000);
+    account_months(a, &m);
+    assert_true(m.other.month == 202610 && m.other.device_ns == 5000);
+    date = LAST_S;
+    assert_true(month(a).device_ns == 5000);
+    account_restore_months(a, &(struct account_months){{202609, 9000}, {202610, 1}});
+    assert_true(month(a).device_ns == 5001);
+    account_unref(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_month_begins_at_0),
         cmocka_unit_test(a_month_goes_on),
+        cmocka_unit_test(a_clock_goes_wrong),
+        cmocka_unit_test(a_clock_is_wrong_at_the_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -167,7 +167,6 @@ static struct user_job *start(void)
                              .retention = 10,
                              .slice = JOB_SLICE,
                              .stop_timeout = 1,
-                             .keep_alive = JOB_KEEP_ALIVE,
                              .uses = uses,
                              .engine = engine};
     assert_int_equal(jobs_new(&jc, &jobs, &e), ERR_OK);

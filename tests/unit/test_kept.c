@@ -226,6 +226,29 @@ static void settings_are_checked(void **state)
     assert_true(c.of[4].set && c.of[4].value == 0 && c.of[4].file == 5 && !c.of[0].set);
 }
 
+/* Device time of both months: the present one's, and that of the one before the clock was set. */
+static void months_go_on(void **state)
+{
+    (void)state;
+    struct world w, to;
+    struct err e = ERR_INIT;
+    struct recover_report report;
+    struct account_months m;
+    open_world(&w, 16 << 20);
+    struct account *a = principal(&w, 0)->account;
+    account_months(a, &m);
+    m.now.device_ns = 150000000;
+    m.other = (struct account_month){197001, 7000};
+    account_restore_months(a, &m);
+    open_world(&to, 16 << 20);
+    assert_int_equal(recover_world(&to, w.journal, false, &report, &e), ERR_OK);
+    account_months(principal(&to, 0)->account, &m);
+    assert_true(m.now.device_ns == 150000000);
+    assert_true(m.other.month == 197001 && m.other.device_ns == 7000);
+    close_world(&to);
+    close_world(&w);
+}
+
 /* Leases bind the same holders, shares the same principals; an export's lease goes on only if the
  * export does. */
 static void leases_and_shares_go_on(void **state)
@@ -425,9 +448,13 @@ static void failing_allocations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(there_and_back),          cmocka_unit_test(damage_is_passed_over),
-        cmocka_unit_test(leases_and_shares_go_on), cmocka_unit_test(settings_go_on),
-        cmocka_unit_test(settings_are_checked),    cmocka_unit_test(full),
+        cmocka_unit_test(there_and_back),
+        cmocka_unit_test(damage_is_passed_over),
+        cmocka_unit_test(leases_and_shares_go_on),
+        cmocka_unit_test(settings_go_on),
+        cmocka_unit_test(settings_are_checked),
+        cmocka_unit_test(full),
+        cmocka_unit_test(months_go_on),
         cmocka_unit_test(failing_allocations),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -97,8 +97,7 @@ static enum err_code start_with(int64_t memory, const struct accounts *accounts,
         argv[argc++] = (char *)state_dir;
     }
     enum config_action action;
-    struct jobs_config jc = {
-        .max_jobs = 10, .retention = 1000, .slice = 1, .stop_timeout = 1, .keep_alive = 15};
+    struct jobs_config jc = {.max_jobs = 10, .retention = 1000, .slice = 1, .stop_timeout = 1};
     enum err_code c = config_load(argc, argv, &config, &action, e);
     if (c)
         return c;

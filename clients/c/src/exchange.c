@@ -77,7 +77,7 @@ static size_t take(char *bytes, size_t one, size_t count, void *arg)
     long status = 0;
     count *= one;
     curl_easy_getinfo(x->client->curl, CURLINFO_RESPONSE_CODE, &status);
-    if (status >= 300 || (!x->into && !x->to)) {
+    if (status >= 300 || (!x->into && !x->to && !x->receive)) {
         size_t kept = count;
         if (status >= 300 && kept > ERROR_BYTES - x->reply.length)
             kept = ERROR_BYTES - x->reply.length;
@@ -91,6 +91,10 @@ static size_t take(char *bytes, size_t one, size_t count, void *arg)
         if (x->wrong_size)
             return 0;
         memcpy((char *)x->into + x->received, bytes, count);
+    } else if (x->receive) {
+        x->enough = !x->receive(x->receiver, bytes, count);
+        if (x->enough)
+            return 0;
     } else if (fwrite(bytes, 1, count, x->to) != count) {
         x->file_failed = true;
         return 0;
@@ -118,6 +122,11 @@ static bool add_fields(struct exchange *x, bool has_body, struct curl_slist **li
         return false;
     if (has_body) {
         snprintf(field, sizeof(field), "Content-Type: %s", x->type ? x->type : JSON_TYPE);
+        if (!add(list, field))
+            return false;
+    }
+    if (x->last_event) {
+        snprintf(field, sizeof(field), "Last-Event-ID: %s", x->last_event);
         if (!add(list, field))
             return false;
     }
@@ -255,7 +264,7 @@ int exchange_run(struct arrayd *client, struct exchange *x, struct arrayd_error 
         quiet_begin(&quiet);
         CURLcode code = ready ? curl_easy_perform(client->curl) : CURLE_OUT_OF_MEMORY;
         quiet_end(&quiet);
-        ret = code == CURLE_OK ? judge(x, err) : failed(x, code, why, err);
+        ret = code == CURLE_OK || x->enough ? judge(x, err) : failed(x, code, why, err);
         curl_easy_setopt(client->curl, CURLOPT_ERRORBUFFER, NULL);
     }
     curl_slist_free_all(fields);

@@ -31,6 +31,7 @@ struct arrayd {
 #define JSON_TYPE   "application/json"
 #define OCTETS_TYPE "application/octet-stream"
 #define NPY_TYPE    "application/x-npy"
+#define EVENTS_TYPE "text/event-stream"
 
 struct exchange {
     /* The request. */
@@ -42,14 +43,18 @@ struct exchange {
     struct text json;    /* a JSON body */
     const void *body;    /* or the caller's memory */
     size_t body_size;
-    FILE *from;        /* or a file */
-    int64_t from_size; /* of it, -1 when nobody knows */
+    FILE *from;             /* or a file */
+    int64_t from_size;      /* of it, -1 when nobody knows */
+    const char *last_event; /* Last-Event-ID, or NULL */
     long wait_s; /* Prefer: wait, which is added to the time that the client allows; 0: none */
 
     /* The reply. */
     void *into; /* where the data go: the caller's memory, whose size they must have, */
     size_t into_size;
-    FILE *to;          /* a file, */
+    FILE *to;                                                         /* a file, */
+    bool (*receive)(void *receiver, const char *bytes, size_t count); /* who takes them as they
+                                                                         come; false: enough */
+    void *receiver;
     struct text reply; /* or here; errors always do */
     long status;
 
@@ -57,6 +62,7 @@ struct exchange {
     struct arrayd *client;
     size_t sent;
     size_t received;
+    bool enough;
     bool file_failed;
     bool wrong_size;
     bool wrong_type;

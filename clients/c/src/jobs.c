@@ -5,6 +5,8 @@
  * "Prefer: wait" is over. That time is whole seconds and bounded by the operator, so that a wait is
  * a loop of such requests; for what is left of a second the job is looked at now and then.
  */
+#include "clients/c/src/jobs.h"
+
 #include <string.h>
 #include <time.h>
 
@@ -32,7 +34,7 @@ static bool read_state(const char *name, enum arrayd_state *ret)
     return false;
 }
 
-static bool read_job(const struct cJSON *tree, struct arrayd_job *ret)
+bool jobs_read(const struct cJSON *tree, struct arrayd_job *ret)
 {
     struct arrayd_job job = {.eta_s = -1, .failed_step = -1, .failed_statement = -1};
     json_real(tree, "eta_s", &job.eta_s);
@@ -57,7 +59,7 @@ static int job_reply(struct arrayd *client, struct exchange *x, struct arrayd_jo
     struct arrayd_job job;
     if (exchange_json(client, x, &tree, err))
         return -1;
-    bool ok = read_job(tree, &job);
+    bool ok = jobs_read(tree, &job);
     json_free(tree);
     if (!ok)
         return error_set(err, "bad_result", "the reply does not describe a job");

@@ -143,6 +143,11 @@ bool json_value_i64(const struct cJSON *value, int64_t *ret)
     return true;
 }
 
+const char *json_value_string(const struct cJSON *value)
+{
+    return cJSON_GetStringValue(value);
+}
+
 bool json_value_real(const struct cJSON *value, double *ret)
 {
     if (cJSON_IsBool(value)) {

@@ -41,4 +41,7 @@ bool json_true(const struct cJSON *object, const char *name);
 bool json_value_i64(const struct cJSON *value, int64_t *ret);
 bool json_value_real(const struct cJSON *value, double *ret);
 
+/* A string, or NULL. */
+const char *json_value_string(const struct cJSON *value);
+
 #endif

@@ -164,15 +164,11 @@ int arrayd_percentiles(struct arrayd *client, const char *ref, const char *index
 
 /* --- pictures --- */
 
-void looks_ask(struct exchange *x, const struct arrayd_picture *how, FILE *file)
+void looks_query(struct exchange *x, const struct arrayd_picture *how)
 {
     const struct arrayd_picture none = {0};
     if (!how)
         how = &none;
-    x->accept = PNG_TYPE;
-    x->to = file;
-    if (!file)
-        x->refused = "the file is missing";
     exchange_query(x, "cmap", how->cmap);
     query_range(x, how->range);
     if (how->percents)
@@ -181,6 +177,15 @@ void looks_ask(struct exchange *x, const struct arrayd_picture *how, FILE *file)
     query_integer(x, "height", how->height);
     exchange_query(x, "pool", how->pool);
     exchange_query(x, "bar", how->bar ? "true" : NULL);
+}
+
+void looks_ask(struct exchange *x, const struct arrayd_picture *how, FILE *file)
+{
+    x->accept = PNG_TYPE;
+    x->to = file;
+    if (!file)
+        x->refused = "the file is missing";
+    looks_query(x, how);
 }
 
 int looks_save(struct arrayd *client, struct exchange *x, FILE *file, struct arrayd_error *err)

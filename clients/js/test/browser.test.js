@@ -1,4 +1,4 @@
-// As in a browser: the module in a world that has the web's globals alone, and a fetch that does what
+// As in a browser: the modules in a world that has the web's globals alone, and a fetch that does what
 // browsers do about pages from elsewhere: it asks beforehand, and hides what it was not told to show.
 import assert from "node:assert/strict";
 import fs from "node:fs";
@@ -6,7 +6,7 @@ import test from "node:test";
 import vm from "node:vm";
 import { origin, token, url } from "./live.js";
 
-const source = fs.readFileSync(new URL("../arrayd.js", import.meta.url), "utf8");
+const read = name => fs.readFileSync(new URL(`../${name}`, import.meta.url), "utf8");
 const SIMPLE = new Set(["accept", "accept-language", "content-language"]);
 const SHOWN = ["cache-control", "content-language", "content-length", "content-type", "expires", "last-modified", "pragma"];
 const words = text => (text ?? "").toLowerCase().split(/,\s*/).filter(Boolean);
@@ -35,18 +35,30 @@ function browserFetch(from, asked = []) {
     };
 }
 
-/** The module as a page gets it, with nothing of Node's around it. */
+/** The module as a page gets it, with those that it imports and nothing of Node's around it. */
 function load(fetch) {
-    const web = { AbortController, AbortSignal, Headers, ReadableStream, Response, TextDecoder, TextEncoder, URL, URLSearchParams,
-        clearTimeout, setTimeout, fetch };
-    const names = [...source.matchAll(/^export (?:class|const|function) (\w+)/gm)].map(m => m[1]);
-    const script = `"use strict"; (() => { ${source.replace(/^export /gm, "")}\nreturn { ${names} }; })()`;
-    return vm.runInContext(script, vm.createContext(web));
+    const context = vm.createContext({ AbortController, AbortSignal, Headers, ReadableStream, Response, TextDecoder, TextEncoder, URL, URLSearchParams,
+        clearTimeout, setTimeout, fetch });
+    const loaded = {};
+    const get = name => (loaded[name] ??= run(read(name)));
+    const run = source => {
+        const names = [...source.matchAll(/^export (?:async )?(?:class|const|function)\*? (\w+)/gm)].map(m => m[1]);
+        const others = [...source.matchAll(/^export { (.*) } from "\.\/(.*)";$/gm)].map(m => `{ const { ${m[1]} } = get("${m[2]}"); Object.assign(all, { ${m[1]} }); }`);
+        const script = source.replace(/^export {.*;$/gm, "").replace(/^export /gm, "").replace(/^import ({.*}) from "\.\/(.*)";$/gm, 'const $1 = get("$2");');
+        return vm.runInContext(`"use strict"; get => { ${script}\nconst all = { ${names} }; ${others.join(" ")} return all; }`, context)(get);
+    };
+    return get("arrayd.js");
 }
 
-test("the modules import nothing", () => {
-    const access = fs.readFileSync(new URL("../access.js", import.meta.url), "utf8");
-    assert.doesNotMatch(source + access, /^\s*import\b|\bimport\(|\brequire\(|\bprocess\.|\bBuffer\b|node:/m);
+test("the modules import one another alone", () => {
+    const files = fs.readdirSync(new URL("..", import.meta.url)).filter(f => f.endsWith(".js"));
+    assert(files.length > 5);
+    for (const file of files) {
+        const source = read(file);
+        for (const [, from] of source.matchAll(/^(?:import|export) .*\bfrom "(.*)";$/gm))
+            assert(from.startsWith("./") && files.includes(from.slice(2)) && file !== "access.js", `${file} imports ${from}`);
+        assert.doesNotMatch(source, /^\s*import\b(?! .* from "\.)|\bimport\(|\brequire\(|\bprocess\.|\bBuffer\b|node:/m);
+    }
 });
 
 test("a page that the daemon lets in", async () => {

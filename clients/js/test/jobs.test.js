@@ -1,8 +1,8 @@
 // Programs: jobs that are watched, waited for, stopped and resumed; Server-Sent Events.
 import assert from "node:assert/strict";
 import test from "node:test";
-import { ArraydError, Job, connect, expr } from "../arrayd.js";
-import { collect, fails, live } from "./live.js";
+import { ArraydError, Job, expr } from "../arrayd.js";
+import { answering, collect, fails, live } from "./live.js";
 
 const same = (got, want) => assert.deepStrictEqual(got, want);
 
@@ -79,27 +79,9 @@ live("events are left before the end", async c => {
 
 /* What a stream may look like, and how it goes on where it was cut. */
 
-const encoder = new TextEncoder();
 const job = answers => {
-    const asked = [];
-    const fetch = async (_, { headers }) => {
-        asked.push(headers["Last-Event-ID"]);
-        const answer = answers.shift();
-        if (answer instanceof Error)
-            throw answer;
-        if (!Array.isArray(answer))
-            return answer;
-        return new Response(new ReadableStream({
-            pull(controller) {
-                const chunk = answer.shift();
-                if (chunk === undefined)
-                    controller.close();
-                else
-                    chunk instanceof Error ? controller.error(chunk) : controller.enqueue(encoder.encode(chunk));
-            },
-        }));
-    };
-    return [new Job(connect("http://elsewhere.example", { fetch }), { id: "j-1" }), asked];
+    const [c, asked] = answering(answers);
+    return [new Job(c, { id: "j-1" }), asked];
 };
 
 test("every way to write events, cut anywhere", async () => {
@@ -129,7 +111,7 @@ test("an interrupted stream goes on behind the last event", async () => {
 test("who stops looking closes the connection", async () => {
     let closed = false;
     const body = new ReadableStream({
-        start: controller => controller.enqueue(encoder.encode('data: {"step": 1}\n\n')),
+        start: controller => controller.enqueue(new TextEncoder().encode('data: {"step": 1}\n\n')),
         cancel() { closed = true; },
     });
     for await (const { step } of job([new Response(body)])[0]) {

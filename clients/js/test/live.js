@@ -35,3 +35,32 @@ export async function collect(iterable) {
         all.push(item);
     return all;
 }
+
+const encoder = new TextEncoder();
+
+/**
+ * A client of nobody, whose requests get these answers in turn: a Response, a list of the parts of a stream, an error. And what it was
+ * asked: each Last-Event-ID, and each address.
+ */
+export function answering(answers) {
+    const asked = [], addresses = [];
+    const fetch = async (address, { headers }) => {
+        asked.push(headers["Last-Event-ID"]);
+        addresses.push(address);
+        const answer = answers.shift();
+        if (answer instanceof Error)
+            throw answer;
+        if (!Array.isArray(answer))
+            return answer;
+        return new Response(new ReadableStream({
+            pull(controller) {
+                const chunk = answer.shift();
+                if (chunk === undefined)
+                    controller.close();
+                else
+                    chunk instanceof Error ? controller.error(chunk) : controller.enqueue(encoder.encode(chunk));
+            },
+        }));
+    };
+    return [connect("http://elsewhere.example", { fetch }), asked, addresses];
+}

@@ -36,6 +36,8 @@ test("links lead somewhere", () => {
 
 test("the package has its files", () => {
     const { exports, files, types, version } = JSON.parse(fs.readFileSync(path.join(folder, "package.json"), "utf8"));
+    const modules = names => names.filter(f => /\.(d\.ts|js)$/.test(f)).sort();
+    assert.deepEqual(modules(files), modules(fs.readdirSync(folder)));
     for (const file of [...files, types, ...Object.values(exports["."])])
         assert(fs.existsSync(path.join(folder, file)), file);
     const project = fs.readFileSync(path.join(folder, "../../meson.build"), "utf8");

@@ -41,6 +41,14 @@ export async function allowed(fetch: typeof globalThis.fetch): Promise<number> {
     await s.zeros([3], { padded: (await s.layout([[3], [4]], { ghosts: [[1], [1]] })).padded, location: "host" });
     const pngs: ArrayBuffer[] = [await a.picture({ cmap: "viridis", percentiles: [1, 99], index: "0" }), await s.picture(expr`${a}*2`, { width: 9, bind: { k: 1 } })];
     const { min, histogram } = await a.summary({ bins: 8, percentiles: [50], exact: true });
+    for await (const { arrays, jobs, gone, first } of c.changes({ interval: 1, jobs: false, signal }))
+        if (first && gone.includes(arrays?.[0].id ?? jobs?.[0].id ?? ""))
+            break;
+    for await (const { png, range: [lo, hi] } of a.frames({ cmap: "gray", index: "0", interval: 0.5, retries: 1 }))
+        pngs.push(png), await a.picture({ lo, hi });
+    for await (const { shape, read_only } of a.changes())
+        if (read_only || shape.length > 3)
+            break;
     const access = new Access(c);
     const { url } = await access.createLink({ expires_s: 60, arrays: [a, "b"], jobs: [job], signal });
     for await (const { owner, array } of access.arrays({ limit: 5 }))

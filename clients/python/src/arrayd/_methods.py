@@ -245,7 +245,7 @@ class Methods:
         """The array's metadata, now and whenever its contents or the metadata have changed; `interval`: seconds between two, at least. Ends
         when the array is gone; an error is raised when it may no longer be seen."""
         stream = self._client._run(events.of_array(self, {"interval": interval}))
-        for _, event in stream.all(self._client._transport):  # type: ignore[attr-defined]
+        for _, event in stream.all(self._client._transport):
             yield event
 
     def frames(self, cmap: Optional[str] = None, lo: Optional[float] = None, hi: Optional[float] = None, *,
@@ -255,7 +255,7 @@ class Methods:
         cannot be made is an error, too."""
         query = looks.picture_query(cmap, lo, hi, percentiles, width, height, pool, bar)
         stream = self._client._run(events.of_array(self, {**query, "frames": "true", "interval": interval}))
-        for _, event in stream.all(self._client._transport):  # type: ignore[attr-defined]
+        for _, event in stream.all(self._client._transport):
             made = events.picture_of(stream, event)
             if made is not None:
                 yield made

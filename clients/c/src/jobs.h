@@ -1,0 +1,12 @@
+/* What is read of jobs elsewhere, too. */
+#ifndef ARRAYD_CLIENT_JOBS_H
+#define ARRAYD_CLIENT_JOBS_H
+
+#include <arrayd.h>
+
+struct cJSON;
+
+/* A job; false where it is none. */
+bool jobs_read(const struct cJSON *tree, struct arrayd_job *ret);
+
+#endif
