@@ -96,8 +96,8 @@ enum err_code json_require(struct json v, const char *name, struct json *ret,
 
 /* Typed getters. ERR_BAD_FIELD when v (absent included) is of another kind or out of range. An
  * integer written as a JSON number beyond ±2^53 is ERR_INEXACT_NUMBER; its message suggests the
- * same integer as a string, which is accepted. Where none as large is allowed, it is out of range
- * instead. 2.0 and 2e3 count as integers. */
+ * same integer as a string, which is accepted, or the range where none as large is allowed. 2.0 and
+ * 2e3 count as integers. */
 enum err_code json_get_string(struct json v, const char **ret, size_t *ret_len,
                               struct err *e) must_check; /* ret_len may be NULL */
 enum err_code json_get_bool(struct json v, bool *ret, struct err *e) must_check;

@@ -244,15 +244,16 @@ enum err_code json_get_i64(struct json v, int64_t lo, int64_t hi, int64_t *ret, 
     __int128 i;
     enum err_code code = get_integer(v, &i, e);
     /* where no integer as large is allowed, another way to write it leads nowhere */
-    const bool is_small = !beyond_exact(lo) && !beyond_exact(hi);
-    if (code != ERR_OK && !(code == ERR_INEXACT_NUMBER && is_small))
+    const bool told = code == ERR_INEXACT_NUMBER && !beyond_exact(lo) && !beyond_exact(hi);
+    if (code != ERR_OK && !told)
         return code;
-    if (code != ERR_OK || i < lo || i > hi) {
+    if (told || i < lo || i > hi) {
+        code = told ? code : ERR_BAD_FIELD;
         if (hi == INT64_MAX)
-            return json_err(v, e, ERR_BAD_FIELD, "an integer of at least %lld was expected here",
+            return json_err(v, e, code, "an integer of at least %lld was expected here",
                             (long long)lo);
-        return json_err(v, e, ERR_BAD_FIELD, "an integer from %lld to %lld was expected here",
-                        (long long)lo, (long long)hi);
+        return json_err(v, e, code, "an integer from %lld to %lld was expected here", (long long)lo,
+                        (long long)hi);
     }
     *ret = (int64_t)i;
     return ERR_OK;

@@ -397,13 +397,14 @@ def test_mistakes_in_the_body(api, fields, code, pointer):
     assert not api.download("u").any()
 
 
-@pytest.mark.parametrize("fields,pointer,said", [
-    ({"steps": 10**18}, "/steps", "from 1 to 9007199254740992"), ({"steps": str(10**18)}, "/steps", "from 1 to 9007199254740992"),
-    ({"steps": 10**12, "record": {"e": "sum(u)"}}, "/record", "max-records")])
-def test_too_many_steps(api, fields, pointer, said):
+@pytest.mark.parametrize("fields,code,pointer,said", [
+    ({"steps": 10**18}, "inexact_number", "/steps", "from 1 to 9007199254740992"),
+    ({"steps": str(10**18)}, "bad_field", "/steps", "from 1 to 9007199254740992"),
+    ({"steps": 10**12, "record": {"e": "sum(u)"}}, "bad_field", "/record", "max-records")])
+def test_too_many_steps(api, fields, code, pointer, said):
     """What is told leads somewhere: to the limit, to what it is called."""
     hold(api, "u", np.zeros(4))
-    e = api.fails(422, "bad_field", api.post("/v1/programs", {"body": ["u += 1"], **fields}))
+    e = api.fails(422, code, api.post("/v1/programs", {"body": ["u += 1"], **fields}))
     assert e["pointer"] == pointer and said in e["detail"], e
 
 
