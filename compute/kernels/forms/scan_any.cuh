@@ -5,7 +5,7 @@
  *
  * p.columns is scan.cuh's AR_COLUMNS, 1 of rows; 0: a column is a thread's. Of rows a chunk has
  * p.each elements, a thread p.many chunks at a time. Neighbours along the axis are p.inner.divisor
- * elements apart. emit_scan.c provides the operation, as for scan.cuh, and spread.cuh ar_put. */
+ * elements apart. emit_scan.c provides the operation, as for scan.cuh. */
 #ifndef ARRAYD_SCAN_ANY_CUH
 #define ARRAYD_SCAN_ANY_CUH
 
@@ -75,7 +75,7 @@ AR_FN void ar_write_chunk(const ar_params &p, ar_index n, const ar_chunk &x)
     }
 }
 
-/* The chunk's elements after `sum`, and its sum with them. */
+/* `sum` and the chunk's elements from number `first` on. */
 AR_FN ar_state ar_sum(const ar_params &p, const ar_chunk &x, ar_state sum, int first)
 {
 #pragma unroll
