@@ -8,11 +8,13 @@ daemon has never seen, at once, and receive its values as raw numbers (of 512^3 
 computed), and then its own twice more; when all rounds are over, and --rest seconds, each of them twice. One JSON line
 for each kind of expression, number of users and size: milliseconds of the first time (median, 9th decile, most), of the
 second, and the better of the last two, when all is compiled; "beyond" and "times_as_long": the first beside that. Kinds:
-"map", two to five functions of two arrays, and "reduce", a sum, mean, maximum or norm of these. The daemon is given time
-to prepare before the first round: --settle, in seconds.
+"map", two to five functions of two arrays, "reduce", a sum, mean, maximum or norm of these, and "scan" and "columns", a
+cumulative sum of these, of one row or down the columns of a square. The daemon is given time to prepare before the first
+round: --settle, in seconds.
 """
 import argparse
 import json
+import math
 import multiprocessing
 import random
 import statistics
@@ -34,15 +36,18 @@ def expression(rnd, kind):
     for _ in range(rnd.randint(2, 5)):
         other = rnd.choice(["b", f"{rnd.choice(FUNCTIONS)}(b)", f"{rnd.choice(FUNCTIONS)}(a)", f"{rnd.random():.3f}"])
         text = f"{rnd.choice(FUNCTIONS)}({text}) {rnd.choice('+-*')} {other}"
-    return text if kind == "map" else f"{rnd.choice(['sum', 'mean', 'max', 'norm'])}({text})"
+    if kind == "reduce":
+        return f"{rnd.choice(['sum', 'mean', 'max', 'norm'])}({text})"
+    return text if kind == "map" else f"cumulative_sum({text}, 0)"
 
 
 class User:
     def __init__(self, port, number, elements, kind):
         self.sock, self.rest, self.session = connect(port), b"", ""
         self.session = f"Arrayd-Session: {json.loads(self.ask('POST', '/v1/sessions', {}))['id']}\r\n"
+        side = math.isqrt(elements)
         for k, name in enumerate("abc"):
-            self.ask("PUT", f"/v1/arrays/{name}", {"shape": [elements], "dtype": "float32", "random": {
+            self.ask("PUT", f"/v1/arrays/{name}", {"shape": [side, side] if kind == "columns" else [elements], "dtype": "float32", "random": {
                 "distribution": "uniform", "seed": 3 * number + k, "low": 0.1, "high": 1.0}})
         self.elements, self.kind = elements, kind
 
@@ -105,7 +110,7 @@ def main():
     p.add_argument("--backend", default="cuda")
     p.add_argument("--users", type=int, nargs="+", default=[1, 10])
     p.add_argument("--elements", type=int, nargs="+", default=[1024, 100_000, 1_000_000, 512**3])
-    p.add_argument("--kinds", nargs="+", default=["map", "reduce"], choices=["map", "reduce"])
+    p.add_argument("--kinds", nargs="+", default=["map", "reduce"], choices=["map", "reduce", "scan", "columns"])
     p.add_argument("--rounds", type=int, default=12)
     p.add_argument("--settle", type=float, default=60)
     p.add_argument("--rest", type=float, default=3)
@@ -117,7 +122,7 @@ def main():
     for kind in options.kinds:
         for users in options.users:
             for elements in options.elements:
-                if users * elements <= 4 * 512**3:
+                if users * elements <= 4 * 512**3 and (kind != "columns" or math.isqrt(elements)**2 == elements):
                     measure(daemon.port, users, elements, kind, options)
     sys.exit(1 if daemon.stop() else 0)
 

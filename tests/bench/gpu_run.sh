@@ -109,6 +109,7 @@ step_backend() {
         # shellcheck disable=SC2086
         ARRAYD_INTERPRET=only on_cuda "$suite, interpreted" "$checked/tests/backend/"$suite || failed=1
     done
+    on_cuda scans "$checked/tests/backend/scans" cuda long || failed=1
     on_cuda "property, as released" "$release/tests/backend/property" cuda 500 100000 || failed=1
     return "$failed"
 }

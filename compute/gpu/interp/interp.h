@@ -32,11 +32,11 @@ struct emitted *interp_program(struct arena *arena, const struct ir_kernel *k, c
 /* Whether the program of a kernel in this form leaves its values for a second kernel. */
 bool interp_has_rest(const struct form *f);
 /* The texts of *ret_rest that are compiled beside the machines: of scans along rows that are not
- * very long, for results without gaps; and of reductions along the fastest axis and along another.
- * NULL without memory. */
+ * very long, and of others; and of reductions along the fastest axis and along another. NULL
+ * without memory. */
 #define INTERP_SCANS      12
 #define INTERP_REDUCTIONS 19
-#define INTERP_RESTS      (INTERP_SCANS + 2 * INTERP_REDUCTIONS)
+#define INTERP_RESTS      (2 * (INTERP_SCANS + INTERP_REDUCTIONS))
 struct emitted *interp_rest(struct arena *arena, int number) __attribute__((warn_unused_result));
 /* Steps times points. */
 int64_t interp_work(const struct emitted *program);

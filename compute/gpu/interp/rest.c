@@ -3,9 +3,9 @@
  * whole kernel, so that the order of additions is the same. All kernels of that form share its
  * text.
  *
- * Reductions, and scans of short rows, have a text for each operation and type, whatever the length
- * and the layout of the rows: for that the order of additions is the same, too, and the usual ones
- * of these texts are compiled with the machines.
+ * Reductions and scans have a text for each operation and type, whatever the length and the layout
+ * of the rows, or two: for that the order of additions is the same, too, and the usual ones of
+ * these texts are compiled with the machines.
  */
 #include <string.h>
 
@@ -60,7 +60,8 @@ static struct emitted *alone(struct arena *arena, const struct ir_kernel *k, str
     alone->inputs = in;
     alone->outputs = out;
     alone->n_nodes = alone->n_inputs = alone->n_ctxs = 1;
-    if (f->any) { /* its axes are the form's */
+    const bool scan = f->kind != FORM_REDUCE;
+    if (f->any && !scan) { /* its axes are the form's */
         alone->rank = f->rank;
         memcpy(alone->shape, f->shape, sizeof alone->shape);
         out->axes = f->reduced_axes;
@@ -71,10 +72,7 @@ static struct emitted *alone(struct arena *arena, const struct ir_kernel *k, str
         (*strides)[a] = f->shape[a] == 1 && !f->any ? 0 : n;
         n *= f->shape[a];
     }
-    const bool range = f->kind == FORM_SCAN_ROWS && !f->scan_rows.fetch;
-    if (range) /* even of one element: the text is the same */
-        (*strides)[0] = 1;
-    const bool whole = range || f->shape[f->rank - 1] % f->elements == 0;
+    const bool whole = scan || f->shape[f->rank - 1] % f->elements == 0;
     load->kind = f->elements > 1 && whole ? LOAD_VECTOR : LOAD_EACH;
     f->strides = strides;
     f->general = false;
@@ -83,13 +81,12 @@ static struct emitted *alone(struct arena *arena, const struct ir_kernel *k, str
     return emit_in_form(arena, alone, f);
 }
 
-/* Whether the text that serves all scans of short rows will do. */
-static bool any_rows(const struct program *p)
+/* Whether the result is not where vectors of elements in the points' order are stored. */
+static bool has_gaps(const struct program *p)
 {
     const struct ir_output *o = &p->k->outputs[0];
-    return p->f->kind == FORM_SCAN_ROWS && !p->f->wide && o->dtype == type_of(p->k) &&
-           program_runs(p, p->f->out_strides[0]) &&
-           o->view.offset * (int64_t)dtype_size(o->dtype) % VECTOR_BYTES == 0;
+    return !program_runs(p, p->f->out_strides[0]) ||
+           o->view.offset * (int64_t)dtype_size(o->dtype) % VECTOR_BYTES != 0;
 }
 
 static struct emitted *rest_at(struct arena *arena, const struct program *p, int64_t offset)
@@ -98,13 +95,10 @@ static struct emitted *rest_at(struct arena *arena, const struct program *p, int
     int64_t(*strides)[MAX_RANK] = arena_alloc(arena, sizeof *strides);
     if (!g || !strides)
         return NULL;
-    if (any_rows(p)) {
-        form_any_rows(g, (int)dtype_size(type_of(p->k)));
-        (*strides)[0] = 1;
-        g->out_strides = strides;
-    } else if (p->f->kind == FORM_REDUCE) {
+    if (p->f->kind == FORM_REDUCE)
         (void)form_any_reduce(p->k, g, strides);
-    }
+    else
+        form_any_scan(g, p->f, (int)dtype_size(type_of(p->k)), has_gaps(p));
     return alone(arena, p->k, g, offset);
 }
 
@@ -146,7 +140,7 @@ static struct emitted *text_of(struct arena *arena, bool scan, enum reduce_op op
                             .dtype = !scan && reduce_is_arg(op) ? DT_I64 : t,
                             .reduce = op,
                             .axes = inner ? 2 : 1,
-                            .view = {2, {2, 2}, {inner ? 2 : 0, inner ? scan : 1}, 0}};
+                            .view = {2, {2, 2}, {scan || inner ? 2 : 0, scan || !inner}, 0}};
     struct ir_input in = {.dtype = t, .view = {2, {2, 2}, {2, 1}, 0}};
     struct ir_ctx ctx;
     memset(&ctx, 0, sizeof ctx);
@@ -169,8 +163,8 @@ static struct emitted *text_of(struct arena *arena, bool scan, enum reduce_op op
 
 struct emitted *interp_rest(struct arena *arena, int number)
 {
-    if (number < INTERP_SCANS)
-        return text_of(arena, true, scans[number].op, scans[number].t, true);
-    number -= INTERP_SCANS;
+    if (number < 2 * INTERP_SCANS)
+        return text_of(arena, true, scans[number / 2].op, scans[number / 2].t, number % 2 == 0);
+    number -= 2 * INTERP_SCANS;
     return text_of(arena, false, reductions[number / 2].op, reductions[number / 2].t, number % 2);
 }

@@ -223,7 +223,8 @@ static bool assemble(struct emitter *m)
               "#define AR_UNROLL %d\n#define AR_STEP %d\n%s"
               "#include \"compute/kernels/forms/common.cuh\"\n%s%sstruct ar_params {\n",
               f->wide ? "long" : "int", f->rank, f->rank - 1, f->threads, f->elements,
-              f->any ? 1 : f->unroll, f->step, m->out->indirect ? "#define AR_INDIRECT 1\n" : "",
+              f->kind == FORM_REDUCE && f->any ? 1 : f->unroll, f->step,
+              m->out->indirect ? "#define AR_INDIRECT 1\n" : "",
               m->halves ? "#include \"compute/kernels/forms/half.cuh\"\n" : "",
               m->types.data ? m->types.data : "");
     if (!m->fields.failed && !m->body.failed) {

@@ -61,7 +61,7 @@ void emit_unravel(struct emitter *m, const char *name, uint32_t axes);
  * only 0. */
 static inline bool emit_is_argument(const struct form *f, int64_t stride)
 {
-    return stride != 0 && (stride != 1 || f->any);
+    return stride != 0 && (stride != 1 || (f->any && f->kind == FORM_REDUCE));
 }
 /* The distance between an operand's elements along a merged axis (< 0: no such axis). */
 void emit_stride(struct emitter *m, uint32_t input, int axis);

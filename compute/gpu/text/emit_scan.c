@@ -2,6 +2,8 @@
  * share a row or a column communicate. */
 #include "compute/gpu/text/emit_forms.h"
 
+#include <stdio.h>
+
 #define MAX_LEVELS      4
 #define MULTIPROCESSORS 132
 #define SIMPLE_NODES    8 /* of an expression that leaves registers free */
@@ -101,24 +103,26 @@ static struct scan scan_of(enum reduce_op op, enum dtype t)
 }
 
 /* Lays out the totals: of the stretches, of groups of them, of groups of these, …, and the last
- * level a chain. Each takes twice its size (scan.cuh). */
-static void emit_mail(struct emitter *m, int radix, int levels, int size)
+ * level a chain. Each takes twice its size (stretches.cuh). */
+static void emit_mail(struct emitter *m, int size)
 {
     const struct form *f = m->f;
-    int64_t count[MAX_LEVELS + 1], first[MAX_LEVELS + 1], n = f->stretches, all = 0;
+    const int radix = f->scan.columns ? 32 : 8, levels = f->scan.columns ? 3 : MAX_LEVELS;
+    int64_t count[MAX_LEVELS + 1] = {0}, first[MAX_LEVELS + 1] = {0}, n = f->stretches, all = 0;
     for (int l = 0; l <= levels; l++, n = (n + radix - 1) / radix) {
         count[l] = n;
         first[l] = all;
         all += n * f->scan.lines;
     }
     emit_address(m, EMIT_SCRATCH, 0, "ar_u64 *", "mail");
-    emit_i64s(m, count, levels + 1, "count");
-    emit_i64s(m, first, levels + 1, "first");
+    emit_i64s(m, count, MAX_LEVELS + 1, "count");
+    emit_i64s(m, first, MAX_LEVELS + 1, "first");
     emit_i64(m, all, "letters");
     emit_i64(m, f->scan.lines, "lines");
     emit_i64(m, f->stretches, "stretches");
-    m->out->zeroed = m->out->scratch =
-        all * (f->scan.columns ? f->scan.columns : f->threads) * 2 * size;
+    if (f->stretches > 1)
+        m->out->zeroed = m->out->scratch =
+            all * (f->scan.columns ? f->scan.columns : (int)f->block[0]) * 2 * size;
 }
 
 /* How many stretches the sums are ahead of the scans: measured, as many as keep what was read in
@@ -129,21 +133,11 @@ static int64_t stretches_ahead(const struct emitter *m, int resident)
     int64_t bytes = 0, all = f->scan.lines * f->stretches;
     for (uint32_t i = 0; i < f->n_loads; i++)
         bytes += (int64_t)dtype_size(m->k->inputs[f->loads[i].input].dtype);
-    bytes *= (int64_t)f->threads * f->unroll * f->elements;
+    bytes *=
+        (int64_t)f->threads * (f->any ? f->scan.many * f->scan.elements : f->unroll * f->elements);
     int64_t ahead = bytes ? AHEAD_BYTES / bytes : all, least = MULTIPROCESSORS / 2 * resident;
     ahead = ahead < least ? least : ahead;
     return ahead < all ? ahead : all;
-}
-
-/* How the stretches of a line pass on their totals. */
-static void emit_split(struct emitter *m, int size, int resident)
-{
-    const struct form *f = m->f;
-    int radix = f->scan.columns ? 32 : 8, levels = f->scan.columns ? 3 : MAX_LEVELS;
-    strb_addf(&m->body, "#define AR_RADIX %d\n#define AR_LEVELS %d\n#define AR_WIDTH %d\n", radix,
-              levels, f->scan.columns ? f->scan.columns : f->threads);
-    emit_mail(m, radix, levels, size);
-    emit_i64(m, stretches_ahead(m, resident), "ahead");
 }
 
 /* How many blocks a multiprocessor should hold at once: determines the registers per thread. */
@@ -181,8 +175,45 @@ static void emit_long(struct emitter *m, const struct scan *s)
     emit_i64(m, f->kept, "kept");
     emit_i64(m, f->shape[axis], "length");
     emit_i64(m, f->scan.stretch, "rows");
-    if (f->stretches > 1)
-        emit_split(m, s->size, resident);
+    if (f->stretches > 1) {
+        emit_mail(m, s->size);
+        emit_i64(m, stretches_ahead(m, resident), "ahead");
+    }
+}
+
+static void emit_any_long(struct emitter *m, const struct scan *s)
+{
+    const struct form *f = m->f;
+    emit_i64(m, f->scan.columns, "columns");
+    emit_i64(m, f->scan.elements, "each");
+    emit_i64(m, f->scan.many, "many");
+    emit_i64(m, f->kept, "kept");
+    emit_i64(m, f->scan.length, "length");
+    emit_i64(m, f->scan.stretch, "rows");
+    emit_divisor(m, f->scan.apart, "ar_div inner");
+    emit_mail(m, s->size);
+    emit_i64(m, stretches_ahead(m, resident_blocks(m, s->size)), "ahead");
+}
+
+/* Where the results go, by the number of their element. */
+static void emit_spread(struct emitter *m)
+{
+    const struct ir_output *out = &m->k->outputs[0];
+    const struct form *of = m->f->left.of;
+    const struct emit_divisor none = {0};
+    char type[32];
+    snprintf(type, sizeof type, "%s *", emit_type(out->dtype));
+    emit_address(m, out->slot, out->view.offset * (int64_t)dtype_size(out->dtype), type, "out");
+    emit_i64(m, m->f->left.gaps, "gaps");
+    emit_i64(m, of->rank, "axes");
+    strb_addf(&m->fields, "    alignas(8) ar_div axis[%d];\n", MAX_RANK);
+    for (int a = 0; a < MAX_RANK; a++)
+        if (a < of->rank)
+            emit_divisor(m, of->shape[a], NULL);
+        else
+            emit_bytes(m, &none, sizeof none);
+    emit_i64s(m, of->out_strides[0], MAX_RANK, "apart");
+    strb_add(&m->body, "#include \"compute/kernels/forms/spread.cuh\"\n");
 }
 
 static void emit_rows(struct emitter *m, const struct scan *s)
@@ -190,7 +221,7 @@ static void emit_rows(struct emitter *m, const struct scan *s)
     const struct form *f = m->f;
     const struct form_scan_rows *r = &f->scan_rows;
     int threads = s->size == 8 ? 768 : s->size == 16 ? 640 : 512; /* per multiprocessor */
-    if (r->any) {
+    if (f->any) {
         strb_add(&m->body, "#define AR_LANES ((int)p.lanes)\n#define AR_MANY ((int)p.many)\n"
                            "#define AR_EACH ((int)p.chunk)\n");
         emit_i64(m, f->lanes, "lanes");
@@ -226,19 +257,27 @@ void emit_scan(struct emitter *m)
     const struct scan s = scan_of(out->reduce, out->dtype);
     /* the parameters use the carry's type */
     strb_addf(&m->types, "#include \"compute/kernels/forms/running.cuh\"\n%stypedef %s ar_carry;\n",
-              f->stretches > 1 ? "#include \"compute/kernels/forms/streamed.cuh\"\n" : "", s.carry);
+              f->stretches > 1 && !f->any ? "#include \"compute/kernels/forms/streamed.cuh\"\n"
+                                          : "",
+              s.carry);
     if (f->kind == FORM_SCAN)
-        emit_long(m, &s);
+        (f->any ? emit_any_long : emit_long)(m, &s);
     else
         emit_rows(m, &s);
-    emit_divisors(m);
-    emit_operands(m);
-    emit_fetch(m);
-    emit_point(m);
-    emit_put(m);
-    if (f->kind == FORM_SCAN || f->scan_rows.fetch)
+    if (f->kind == FORM_SCAN && f->any) {
+        emit_result(m);
+    } else {
+        emit_divisors(m);
+        emit_operands(m);
+        emit_fetch(m);
+        emit_point(m);
+    }
+    (f->any ? emit_spread : emit_put)(m);
+    if (!f->any && (f->kind == FORM_SCAN || f->scan_rows.fetch))
         emit_unravel(m, "ar_kept", ((1u << (f->rank - 1)) * 2u - 1u) & ~f->reduced_axes);
     emit_operation(m, &s);
     strb_addf(&m->body, "#include \"compute/kernels/forms/%s\"\n",
-              f->kind == FORM_SCAN ? "scan.cuh" : "scan_rows.cuh");
+              f->kind == FORM_SCAN_ROWS ? "scan_rows.cuh"
+              : f->any                  ? "scan_any.cuh"
+                                        : "scan.cuh");
 }

@@ -138,6 +138,16 @@ struct form_scan {
     int64_t stretch; /* rows per stretch */
     int64_t lines;   /* rows or blocks of columns that are cut */
     int columns;     /* side by side in a warp's lanes: 1, a row; 0: each is a thread's */
+    /* any: */
+    int64_t length, apart; /* of a row or column; its neighbours */
+    int elements, many;    /* what elements and unroll are in a text of its own */
+};
+
+/* Of both, any: what lies in the order of the points of this form (scan_any.cuh, spread.cuh) is
+ * scanned, by one text for all lengths and layouts. */
+struct form_left {
+    const struct form *of;
+    bool gaps; /* in the result */
 };
 
 /* Of FORM_SCAN_ROWS. */
@@ -149,7 +159,6 @@ struct form_scan_rows {
     int fetch;            /* threads that access a row; 0: rows are one range */
     int parts;            /* of a row, each with a block of its own; 1: a block does all */
     bool aligned;         /* lanes' chunks begin at multiples of 16 bytes */
-    bool any;             /* lanes, chunk and so on are arguments: one text for all lengths */
 };
 
 struct form {
@@ -188,12 +197,13 @@ struct form {
     int state_size;        /* REDUCE: bytes, at most */
     int resident;          /* REDUCE: blocks per multiprocessor, at least */
     bool any;        /* REDUCE: strides and all that divides the work are arguments: one text for
-                        all (reduce_any.cuh) */
+                        all (reduce_any.cuh); SCAN, SCAN_ROWS: see form_left */
     int lane_chunks; /* FOLD: per thread, at most; */
     int held_chunks; /* so many of them in shared memory */
     int together;    /* FOLD: folds that are taken in at once, at most */
     struct form_scan scan;
     struct form_scan_rows scan_rows;
+    struct form_left left;
 
     int64_t shared; /* bytes of shared memory that a block is launched with */
     int threads;    /* AR_BLOCK: per block, at most */
@@ -225,10 +235,10 @@ uint32_t form_steps(struct arena *arena, const struct ir_kernel *k, int slot_ali
 /* FORM_STEPS in three dimensions: planes of a field that a level keeps. */
 int form_steps_kept(const struct form *f, const struct form_field *d);
 
-/* Makes f, of a scan of short rows (FORM_SCAN_ROWS), that of a copy whose rows are one range of
- * such elements, from an aligned address to another, with one text for all lengths; the order of
- * additions stays the same. */
-void form_any_rows(struct form *f, int size);
+/* Makes f, a copy of a scan's form, that of elements of this size in the order of that form's
+ * points, from an aligned address on, with one text for all lengths; the order of additions stays
+ * the same. `gaps`: the result is not in that order, or not at such an address. */
+void form_any_scan(struct form *f, const struct form *of, int size, bool gaps);
 
 /* Makes f, of the reduction k, that of elements in the points' order with one text for all lengths
  * and layouts; the order in which elements are combined stays the same. `out_strides`: memory for

@@ -188,21 +188,52 @@ static void short_rows(struct analysis *z, int64_t length, int64_t kept, int siz
     launch_rows(f, f->lanes < FORM_BLOCK ? FORM_BLOCK / 2 : FORM_BLOCK);
 }
 
-void form_any_rows(struct form *f, int size)
+static void any_rows(struct form *f, int size)
 {
-    f->general = false;
-    f->rank = 1;
-    f->shape[0] = f->kept * f->scan_rows.length;
-    f->reduced_axes = 1;
     f->elements = VECTOR_BYTES / size;
     f->unroll = LANE_BYTES / VECTOR_BYTES;
-    f->out_vector = f->elements > 1;
     f->scan_rows.fetch = 0;
     f->scan_rows.aligned = false;
-    f->scan_rows.any = true;
     f->scan_rows.parts = 1;
     f->scan_rows.bound = f->scan_rows.most;
     launch_rows(f, FORM_BLOCK);
+}
+
+/* The launch stays that of the form; but that has several columns a thread where it has many. */
+static void any_long(struct form *f, const struct form *of)
+{
+    const int axis = __builtin_ctz(of->reduced_axes);
+    struct form_scan *s = &f->scan;
+    s->length = of->shape[axis];
+    s->apart = 1;
+    for (int a = axis + 1; a < of->rank; a++)
+        s->apart *= of->shape[a];
+    s->elements = f->elements;
+    s->many = f->unroll;
+    f->elements = f->unroll = 1;
+    f->threads = FORM_BLOCK; /* at most */
+    if (s->columns || f->stretches > 1)
+        return;
+    f->kept *= s->elements;
+    f->grid[0] = form_blocks(f->kept, f->block[0]);
+    s->lines = f->grid[0];
+    s->stretch = s->length;
+}
+
+void form_any_scan(struct form *f, const struct form *of, int size, bool gaps)
+{
+    f->any = true;
+    f->left = (struct form_left){of, gaps};
+    f->general = f->out_vector = false;
+    f->rank = 1;
+    f->shape[0] = 1;
+    for (int a = 0; a < of->rank; a++)
+        f->shape[0] *= of->shape[a];
+    f->reduced_axes = 1;
+    if (f->kind == FORM_SCAN)
+        any_long(f, of);
+    else
+        any_rows(f, size);
 }
 
 void form_make_scan(struct analysis *z)

@@ -5,12 +5,7 @@
  * combined in shared memory. Otherwise a thread goes down AR_E columns, AR_UNROLL rows loaded at
  * once.
  *
- * AR_SPLIT: if there are too few rows or columns, each is cut into stretches. The order of
- * additions does not depend on timing: the bits are the same each time. Stretches form groups of
- * AR_RADIX, these form larger groups, up to AR_LEVELS times; the block with the last stretch of a
- * group waits for the others' totals and publishes the group's. The sum before a stretch then
- * consists of fewer than AR_RADIX totals per level, all read at once, and of the total up to the
- * end of the last largest group before it, the only total that is computed in a chain.
+ * AR_SPLIT: if there are too few rows or columns, each is cut into stretches (stretches.cuh).
  *
  * Rows, and few columns (AR_COLUMNS > 1) whose elements lie side by side in a warp's lanes: a block
  * either sums a stretch or, p.ahead stretches later, scans one. It reads the stretch a second time,
@@ -28,16 +23,7 @@
 #define ARRAYD_SCAN_CUH
 
 #if AR_SPLIT
-/* p.mail: for each level the totals of all lines, for AR_WIDTH columns; those that a warp reads are
- * contiguous. */
-#include "compute/kernels/forms/mail.cuh"
-#define AR_WORDS ((int)(sizeof(ar_carry) / 4))
-AR_FN ar_u64 *ar_mail(const ar_params &p, int level, int line, int k, int column)
-{
-    const int number = (int)p.first[level] + line * (int)p.count[level] + k;
-    return p.mail + (AR_INNER ? (ar_i64)column * p.letters + number
-                              : (ar_i64)number * AR_WIDTH + column) * AR_WORDS;
-}
+#include "compute/kernels/forms/stretches.cuh"
 #endif
 
 #if AR_INNER
@@ -54,67 +40,6 @@ struct ar_meeting {
 };
 
 #if AR_SPLIT
-/* The sum of the lanes' carries, in lane 0. */
-AR_FN ar_carry ar_gathered(ar_carry c)
-{
-#pragma unroll
-    for (int d = 1; d < 32; d *= 2)
-        c = ar_carry_merge(c, ar_from_lane(c, (int)(threadIdx.x % 32) ^ d));
-    return c;
-}
-
-/* Called by a whole warp: publishes the total of a stretch, and of the groups that it completes. */
-AR_FN void ar_publish(const ar_params &p, int line, int k, int column, ar_carry total)
-{
-    const int lane = (int)threadIdx.x % 32;
-#pragma unroll
-    for (int l = 0; l < AR_LEVELS; l++) {
-        if (lane == 0)
-            ar_post(ar_mail(p, l, line, k, column), total);
-        if (k % AR_RADIX != AR_RADIX - 1)
-            return;
-        ar_carry c = ar_begin();
-        if (lane < AR_RADIX - 1)
-            c = ar_await<ar_carry>(ar_mail(p, l, line, k - (AR_RADIX - 1) + lane, column));
-        total = ar_carry_merge(ar_gathered(c), total);
-        k /= AR_RADIX;
-    }
-    if (k > 0)
-        total = ar_carry_merge(ar_await<ar_carry>(ar_mail(p, AR_LEVELS, line, k - 1, column)), total);
-    if (lane == 0)
-        ar_post(ar_mail(p, AR_LEVELS, line, k, column), total);
-}
-
-/* Called by a whole warp: the total before a stretch, in lane 0. */
-AR_FN ar_carry ar_before(const ar_params &p, int line, int stretch, int column)
-{
-    const int lane = (int)threadIdx.x % 32;
-    ar_carry c[AR_LEVELS + 1];
-    bool known[AR_LEVELS + 1];
-    int k = stretch;
-#pragma unroll
-    for (int l = 0; l <= AR_LEVELS; l++) {
-        const int at = l < AR_LEVELS ? k - k % AR_RADIX + lane : k - 1;
-        c[l] = ar_begin();
-        known[l] = at < 0 || at >= k || (l == AR_LEVELS && lane > 0) ||
-                   ar_look(ar_mail(p, l, line, at, column), c[l]);
-        k /= AR_RADIX;
-    }
-    k = stretch;
-#pragma unroll
-    for (int l = 0; l <= AR_LEVELS; l++) {
-        if (!known[l])
-            c[l] = ar_await<ar_carry>(
-                ar_mail(p, l, line, l < AR_LEVELS ? k - k % AR_RADIX + lane : k - 1, column));
-        k /= AR_RADIX;
-    }
-    ar_carry before = c[AR_LEVELS - 1];
-#pragma unroll
-    for (int l = AR_LEVELS - 2; l >= 0; l--)
-        before = ar_carry_merge(before, c[l]);
-    return ar_carry_merge(c[AR_LEVELS], ar_gathered(before));
-}
-
 /* Loads a thread's chunks of a stretch, from `begin` on. Beyond the end it reads the last chunk
  * again: all chunks have values, whatever happens to them, and loads need no condition. */
 template <bool LAST>
@@ -359,47 +284,6 @@ AR_FN void ar_walk(const ar_params &p, const ar_at &base, ar_i64 begin, ar_i64 e
     }
 }
 
-#if AR_SPLIT
-/* The total before a stretch of a thread's column, whose own total is `own`; publishes that total,
- * and those of the groups it completes. */
-AR_FN ar_carry ar_before(const ar_params &p, int line, int stretch, ar_carry own)
-{
-    const int column = (int)threadIdx.x;
-    ar_carry before = ar_begin(), total = own;
-    bool closes = true;
-    int k = stretch;
-#pragma unroll
-    for (int l = 0; l < AR_LEVELS; l++) {
-        const int n = k % AR_RADIX;
-        ar_carry c[AR_RADIX - 1];
-        bool known[AR_RADIX - 1];
-        if (closes)
-            ar_post(ar_mail(p, l, line, k, column), total);
-#pragma unroll
-        for (int i = 0; i < AR_RADIX - 1; i++) {
-            c[i] = ar_begin();
-            known[i] = i >= n || ar_look(ar_mail(p, l, line, k - n + i, column), c[i]);
-        }
-        ar_carry sum = ar_begin();
-#pragma unroll
-        for (int i = 0; i < AR_RADIX - 1; i++) {
-            if (!known[i])
-                c[i] = ar_await<ar_carry>(ar_mail(p, l, line, k - n + i, column));
-            sum = ar_carry_merge(sum, c[i]);
-        }
-        before = ar_carry_merge(sum, before);
-        total = ar_carry_merge(sum, total);
-        closes = closes && n == AR_RADIX - 1;
-        k /= AR_RADIX;
-    }
-    if (k > 0)
-        before = ar_carry_merge(ar_await<ar_carry>(ar_mail(p, AR_LEVELS, line, k - 1, column)), before);
-    if (closes)
-        ar_post(ar_mail(p, AR_LEVELS, line, k, column), ar_carry_merge(before, own));
-    return before;
-}
-#endif
-
 extern "C" __global__ void __launch_bounds__(AR_BLOCK) ar_kernel(AR_TAKES)
 {
     AR_GIVEN
@@ -427,7 +311,7 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK) ar_kernel(AR_TAKES)
     ar_walk<false>(p, base, begin, end, carry);
     if (!there)
         return;
-    carry[0] = ar_before(p, (int)line, (int)stretch, carry[0]);
+    carry[0] = ar_before(p, (int)line, (int)stretch, AR_BLOCK, carry[0]);
 #endif
     ar_walk<true>(p, base, begin, end, carry);
 }

@@ -33,9 +33,6 @@ struct ar_params {
 #define AR_AXIS 0
 #define AR_TEAM 1
 #define AR_RESIDENT 4
-#define AR_RADIX 8
-#define AR_LEVELS 4
-#define AR_WIDTH 64
 template <int E> struct ar_operands {
     ar_vec<ar_f32, E> l0;
 };

@@ -17,8 +17,8 @@ struct ar_params {
     alignas(8) ar_i64 length;
     alignas(8) ar_i64 rows;
     alignas(8) ar_u64 * mail;
-    alignas(8) ar_i64 count[4];
-    alignas(8) ar_i64 first[4];
+    alignas(8) ar_i64 count[5];
+    alignas(8) ar_i64 first[5];
     alignas(8) ar_i64 letters;
     alignas(8) ar_i64 lines;
     alignas(8) ar_i64 stretches;
@@ -33,9 +33,6 @@ struct ar_params {
 #define AR_AXIS 0
 #define AR_TEAM 8
 #define AR_RESIDENT 6
-#define AR_RADIX 32
-#define AR_LEVELS 3
-#define AR_WIDTH 3
 template <int E> struct ar_operands {
     ar_vec<ar_f32, E> l0;
 };
