@@ -409,9 +409,9 @@ static int64_t next_steps(struct user_job *j)
                             j->table->config.slice, &j->slice_steps, &e) != ERR_OK)
         j->slice_steps = 1; /* the slice will report the error */
     int64_t n = j->slice_steps;
-    const int64_t at_once = program_report(j->body.program).steps;
-    if (n > j->body.steps - j->step)
-        n = j->body.steps - j->step;
+    const int64_t at_once = program_report(j->body.program).steps, rest = j->body.steps - j->step;
+    if (rest - n <= n / 2) /* no short slice at the end: between two the device waits */
+        n = rest;
     else if (at_once > 0 && n > at_once)
         n -= n % at_once; /* the rest would be passes of fewer steps */
     else

@@ -5,6 +5,7 @@ import pytest
 from test_create import fetch
 from test_programs import run
 from test_reductions import hold
+from test_summary import turns
 
 SHAPE = (1811, 1807)
 BODIES = {
@@ -33,3 +34,17 @@ def test_the_bits_are_those_of_single_steps(api, body):
     for _ in range(23):
         assert run(api, body, 1)["step"] == 1
     assert [fetch(api, name, "float32", SHAPE).tobytes() for name in "uv"] == got
+
+
+def test_a_short_rest_is_no_slice_of_its_own(api):
+    """Of 1.3 slices, by what a step took the last time, the device does not wait for a second."""
+    hold(api, "u", np.zeros(16_384, "float32"))
+    few, steps, singles = 20, 20, 0
+    for _ in range(20):
+        before = turns(api)
+        r = run(api, ["u = 0.999*u + 1"], steps)
+        once = turns(api) - before == 1
+        assert once or steps == few
+        singles += once and steps > few
+        steps = min(max(int(1.3 * 0.008 / (r["device_s"] / steps)), few), 30_000) if once else few
+    assert singles > 5
