@@ -30,6 +30,7 @@ struct jobs_config {
     int64_t record_memory; /* bytes of values of a principal's jobs, likewise; 0: no limit */
     double retention;      /* seconds that an ended job is kept */
     double slice;          /* seconds of work per slice */
+    double spin;           /* seconds that the device is polled around the end of one; 0: never */
     double stop_timeout;   /* seconds that jobs_stop allows a slice under way */
     double keep_alive;     /* seconds after which a watcher is woken in any case */
     struct sched *sched;   /* schedules the slices; NULL: each begins at once */

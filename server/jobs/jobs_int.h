@@ -91,6 +91,8 @@ struct jobs {
     pthread_mutex_t lock;
     struct worker worker;
     double alive, sweep, look;      /* clock_s: when watchers are woken and jobs checked next */
+    double due;                     /* when the slice begun last probably ends, */
+    double unsure;                  /* and by how much that may be wrong */
     double leave;                   /* when jobs_step gives up on slices; 0: not stopping */
     bool gave_up;                   /* it has */
     struct user_job *first, **last; /* oldest first */

@@ -1,6 +1,7 @@
 /* The thread takes jobs from a queue: new jobs, and those whose slice has made progress. A job is
  * queued once at most, so one thread at a time works on a program. */
 #include <assert.h>
+#include <math.h>
 
 #include "compute/base/clock.h"
 #include "compute/base/lock.h"
@@ -151,6 +152,15 @@ static void check(const struct jobs *t)
 #endif
 }
 
+/* Seconds until this thread polls for the end of the slice begun last, rather than being told of it
+ * by another; INFINITY: it does not. A sleep may end late, so it ends before it has to. */
+static double until_due(const struct jobs *t, double now)
+{
+    lock_held(&t->lock);
+    const bool polls = t->in_slice && t->unsure > 0 && now < t->due + t->unsure;
+    return polls ? t->due - 2 * t->unsure - now : INFINITY;
+}
+
 /* When the daemon stops, runs until no slice is under way or the time for them is over. */
 double jobs_step(void *user)
 {
@@ -195,7 +205,13 @@ double jobs_step(void *user)
         job_unref(j);
         pthread_mutex_lock(&t->lock);
     } else {
-        return (t->n_resting || t->in_slice ? t->look : t->sweep) - now;
+        const double rest = (t->n_resting || t->in_slice ? t->look : t->sweep) - now;
+        const double sleep = fmin(rest, until_due(t, now));
+        if (sleep > 0)
+            return sleep;
+        pthread_mutex_unlock(&t->lock);
+        engine_poll(t->config.engine);
+        pthread_mutex_lock(&t->lock);
     }
     return WORKER_AGAIN;
 }

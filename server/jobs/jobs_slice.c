@@ -15,8 +15,9 @@
 #include "server/store/lease_use.h"
 #include "server/work/asker.h"
 
-#define GROW_MOST   16 /* how many times the steps of the last slice */
-#define PASS_SLICES 4  /* a slice may be so many times as long to make a whole pass */
+#define GROW_MOST   16   /* how many times the steps of the last slice */
+#define PASS_SLICES 4    /* a slice may be so many times as long to make a whole pass */
+#define UNSURE_PART 0.01 /* of its time: by how much a slice's end is missed, about */
 
 static void wake_job(void *user)
 {
@@ -423,6 +424,18 @@ static int64_t next_steps(struct user_job *j)
     return program_slice_limit(j->body.program, j->step, n);
 }
 
+/* When the next slice ends, if the device has nothing else to do (jobs_step). */
+static void expect_end(struct user_job *j)
+{
+    struct jobs *t = j->table;
+    const double known = program_report(j->body.program).step_ms;
+    const double ms = (known > 0 ? known : j->step_ms) * (double)j->slice_steps;
+    pthread_mutex_lock(&t->lock);
+    t->unsure = t->config.spin > 0 ? t->config.spin + ms * 1e-3 * UNSURE_PART : 0;
+    t->due = clock_s() + ms * 1e-3;
+    pthread_mutex_unlock(&t->lock);
+}
+
 /* Whether work of the job's user is run at present. */
 static enum err_code admit(const struct user_job *j, struct err *e)
 {
@@ -463,5 +476,6 @@ void job_begin_slice(struct user_job *j)
     }
     j->slice_steps = next_steps(j);
     j->in_slice = true;
+    expect_end(j);
     program_submit(j->body.program, j->step, j->slice_steps, wake_job, j);
 }

@@ -1,4 +1,6 @@
 """Programs over arrays too large for the CPU's caches: several steps in a pass leave what single ones do."""
+import pathlib
+
 import numpy as np
 import pytest
 
@@ -48,3 +50,25 @@ def test_a_short_rest_is_no_slice_of_its_own(api):
         singles += once and steps > few
         steps = min(max(int(1.3 * 0.008 / (r["device_s"] / steps)), few), 30_000) if once else few
     assert singles > 5
+
+
+def worked_ms(d):
+    """Processor time of the jobs' thread."""
+    for task in pathlib.Path(f"/proc/{d.pid}/task").iterdir():
+        if (task / "comm").read_text() == "arrayd-jobs\n":
+            return int((task / "schedstat").read_text().split()[0]) / 1e6
+
+
+def test_the_end_of_a_slice_is_polled_for(gpu_with):
+    took = {}
+    for spin in ("0", "2000"):
+        d = gpu_with("--spin", spin, environment={"ARRAYD_FAKE_DELAY": "500"})
+        c = d.client()
+        hold(c, "u", np.zeros(64, "float32"))
+        run(c, ["u += 1"], 8)
+        before = worked_ms(d)
+        for _ in range(20):
+            run(c, ["u += 1"], 8)
+        took[spin] = worked_ms(d) - before
+        c.close()
+    assert took["2000"] > 3 * took["0"], took
