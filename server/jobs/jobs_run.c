@@ -1,5 +1,6 @@
-/* The thread takes jobs from a queue: new jobs, and those whose slice has made progress. A job is
- * queued once at most, so one thread at a time works on a program. */
+/* The thread takes jobs from a queue: those whose slice has made progress, or whose first could not
+ * begin yet. A job is queued once at most, and not while it is lent to another thread, so one
+ * thread at a time works on a program. */
 #include <assert.h>
 #include <math.h>
 
@@ -176,7 +177,7 @@ double jobs_step(void *user)
         give_up(t);
         t->gave_up = true;
     }
-    if (t->gave_up || (t->stopping && !t->in_slice && !t->ready && !t->n_resting))
+    if (t->gave_up || (t->stopping && !t->in_slice && !t->n_lent && !t->ready && !t->n_resting))
         return WORKER_RESTS;
     if (now >= t->alive) { /* first, so that it happens even if a job is always ready */
         keep_watchers_awake(t);
