@@ -133,6 +133,7 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
                                .record_memory = c->record_memory,
                                .retention = c->job_retention,
                                .slice = JOB_SLICE,
+                               .spin = engine_in_host_memory(s->engine) ? 0 : (double)c->spin / 1e6,
                                .stop_timeout = c->drain_timeout,
                                .explain_lost = lost_explain,
                                .lost = s->lost,

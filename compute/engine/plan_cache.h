@@ -1,7 +1,7 @@
 /* Cached plans for repeated expressions: the typed graph and its kernels, so that a repeated
  * request skips checking and lowering, and, on a device, code generation.
  *
- * Called by evaluate.c, bind.c, run.c, ghost.c and engine.c, and by loop_kernels.c of
+ * Called by evaluate.c, bind.c, run.c, ghost.c and engine.c, and by program.c and loop_kernels.c of
  * compute/program. The key of a plan has the request byte for byte (the expression with its
  * literals, the target's geometry) and the current meaning of its names (dtypes, geometry, which
  * names are the same array, the values of bound scalars); keys are compared in full, never by hash

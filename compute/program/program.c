@@ -4,6 +4,7 @@
 
 #include "compute/base/mem.h"
 #include "compute/engine/engine.h"
+#include "compute/engine/plan_cache.h"
 #include "compute/engine/run.h"
 #include "compute/lang/expr.h"
 #include "compute/program/program_int.h"
@@ -114,30 +115,29 @@ static enum err_code check_statement(struct program *p, const struct expr *x, st
                                      const struct view *region, int dtype, bool runs,
                                      struct outline *ret, struct err *e)
 {
-    _cleanup_arena_ struct arena *arena = arena_new(0);
     struct eval_request req = {.expr = x,
                                .env = &p->env,
                                .dtype = dtype,
                                .fast_math = p->spec.fast_math,
                                .out = out,
                                .out_view = region};
-    struct eval_explanation all;
-    if (!arena)
-        return err_oom(e);
-    enum err_code code = engine_explain(p->stream->engine, &req, arena, &all, e);
-    if (code == ERR_OK && runs) {
-        p->cost = cost_sum(p->cost, plan_cost(all.plan));
+    struct eval_times times = {0};
+    struct task *t;
+    const struct typed *typed;
+    TRY(evaluate_begin(p->stream, &req, &t, &typed, &times, e));
+    enum err_code code = ERR_OK;
+    if (runs) {
+        p->cost = cost_sum(p->cost, plan_cost(t->entry->plan));
         code = cost_check(p->stream->engine, x, COST_OF_STEP, p->cost, e);
     }
-    if (code != ERR_OK)
-        return code;
-    const struct typed_node *root = &all.typed.nodes[all.typed.root];
-    ret->guarded = all.typed.guards != NULL;
+    const struct typed_node *root = &typed->nodes[typed->root];
+    ret->guarded = typed->guards != NULL;
     ret->dtype = root->dtype;
     ret->rank = root->rank;
     for (int k = 0; k < root->rank; k++)
         ret->shape[k] = root->shape[k];
-    return ERR_OK;
+    task_free(t);
+    return code;
 }
 
 static enum err_code index_array(const struct step *s, const struct array *a, struct view *ret,

@@ -157,6 +157,17 @@ static enum err_code make_way(struct jobs *t, const struct program_body *body,
     }
 }
 
+/* The first slice, without waking the table's thread for it. */
+static void begin(struct user_job *j)
+{
+    asker_begin(j->asker);
+    job_begin_slice(j);
+    asker_begin(NULL);
+    pthread_mutex_lock(&j->table->lock);
+    job_take_back(j);
+    pthread_mutex_unlock(&j->table->lock);
+}
+
 enum err_code jobs_start(struct jobs *t, const struct program_body *take_body, int64_t first_slice,
                          struct user_job **ret, struct err *e)
 {
@@ -201,7 +212,7 @@ enum err_code jobs_start(struct jobs *t, const struct program_body *take_body, i
         j->asker = asker_of_job(j->id, j->body.session->id);
         *t->last = j;
         t->last = &j->next;
-        job_make_ready(j);
+        job_lend(j);
     }
     pthread_mutex_unlock(&t->lock);
     for (struct user_job *next; old; old = next) {
@@ -215,6 +226,7 @@ enum err_code jobs_start(struct jobs *t, const struct program_body *take_body, i
         mem_free(j);
         return code;
     }
+    begin(j);
     *ret = j;
     return ERR_OK;
 }

@@ -2,8 +2,9 @@
  *
  * One table for all principals; a job is visible only to the principal that began it and is deleted
  * with its session. A thread of the table's own runs them all round-robin, in slices of some
- * milliseconds: between two slices of a job, other work of its session runs. The handlers read a
- * job's state at one moment (job_put), or are woken at its end (job_watch).
+ * milliseconds: between two slices of a job, other work of its session runs. The first slice begins
+ * on the thread that made the job (jobs_start). The handlers read a job's state at one moment
+ * (job_put), or are woken at its end (job_watch).
  * Thread-safe. */
 #ifndef ARRAYD_SERVER_JOBS_H
 #define ARRAYD_SERVER_JOBS_H
@@ -29,6 +30,7 @@ struct jobs_config {
     int64_t record_memory; /* bytes of values of a principal's jobs, likewise; 0: no limit */
     double retention;      /* seconds that an ended job is kept */
     double slice;          /* seconds of work per slice */
+    double spin;           /* seconds that the device is polled around the end of one; 0: never */
     double stop_timeout;   /* seconds that jobs_stop allows a slice under way */
     struct sched *sched;   /* schedules the slices; NULL: each begins at once */
     struct copy_rates *rates;
@@ -71,8 +73,8 @@ enum err_code jobs_restore(struct jobs *t, struct server *s, const struct kept_j
                            struct err *e) must_check;
 void jobs_go_on(struct jobs *t);
 
-/* Begins a job with a slice of `first_slice` steps (program_first_slice). The caller gets a
- * reference. ERR_QUOTA, ERR_OUT_OF_MEMORY, ERR_DRAINING: nothing was taken. */
+/* Begins a job with a slice of `first_slice` steps (program_first_slice), unless it must wait. The
+ * caller gets a reference. ERR_QUOTA, ERR_OUT_OF_MEMORY, ERR_DRAINING: nothing was taken. */
 enum err_code jobs_start(struct jobs *t, const struct program_body *take_body, int64_t first_slice,
                          struct user_job **ret, struct err *e) must_check;
 /* p NULL, here and below: everybody's. ERR_NOT_FOUND. The caller gets a reference. */

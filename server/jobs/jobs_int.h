@@ -46,6 +46,7 @@ struct user_job {
     struct user_job *next;    /* of the table */
     struct user_job *next_ready;
     bool ready, forgotten;
+    bool lent; /* to a thread other than the table's: ready, it is queued only after that */
     enum job_state state;
     bool cancel;
     bool blocked;      /* until another job's slice on the same arrays is over */
@@ -74,11 +75,11 @@ struct user_job {
     bool copying;              /* job_awaits */
     enum err_code copied;      /* its result */
 
-    /* used by the thread only */
+    /* used only by the thread that has the job: the table's, or the one that it is lent to */
     struct asker *asker;
-    struct sched_turn turn; /* of the next slice, or of the one under way */
-    double step_ms;         /* a step's time, by the last slice; 0: not known */
-    bool in_slice;
+    struct sched_turn turn;    /* of the next slice, or of the one under way */
+    double step_ms;            /* a step's time, by the last slice; 0: not known */
+    bool in_slice;             /* changed with the lock held */
     int64_t slice_steps;       /* of the next one; 0: to be estimated */
     struct memory_retry retry; /* since its last good slice */
     struct job_end end;        /* if `ending`: once nothing is copied any more */
@@ -91,6 +92,8 @@ struct jobs {
     pthread_mutex_t lock;
     struct worker worker;
     double sweep, look;             /* clock_s: when old and resting jobs are checked next */
+    double due;                     /* when the slice begun last probably ends, */
+    double unsure;                  /* and by how much that may be wrong */
     double leave;                   /* when jobs_step gives up on slices; 0: not stopping */
     bool gave_up;                   /* it has */
     struct user_job *first, **last; /* oldest first */
@@ -98,7 +101,7 @@ struct jobs {
     uint64_t seq;
     bool stopping;
     bool leaving; /* jobs_leave */
-    size_t in_slice, n_resting;
+    size_t in_slice, n_resting, n_lent;
     /* held from the check whether arrays may be written until they are written; taken before
      * `lock` */
     pthread_mutex_t publishing;
@@ -123,6 +126,9 @@ void job_changed(struct user_job *j);
 void job_make_ready(struct user_job *j);
 /* The only way from one state to another. */
 void job_enter(struct user_job *j, enum job_state state);
+/* A thread other than the table's, which has a reference, works on the job from here to there. */
+void job_lend(struct user_job *j);
+void job_take_back(struct user_job *j);
 /* Takes the first of the queue, and its reference; NULL: it is empty. */
 struct user_job *jobs_next_ready(struct jobs *t);
 /* The slice that is under way, or the request for memory, has a reference to the job: its callbacks
@@ -165,7 +171,7 @@ void job_keep_copied(struct user_job *j);
 void job_keep_restored(struct user_job *j, const struct kept_job *k);
 void job_keep_gone(struct user_job *j); /* with the lock held */
 
-/* jobs_slice.c, for the thread alone: begins a slice, or ends the job. */
+/* jobs_slice.c, for the thread that has the job: begins a slice, or ends the job. */
 void job_begin_slice(struct user_job *j);
 /* Takes the outcome of a slice. False while the slice is unfinished (j->in_slice), and when the job
  * ended with it or rests. */

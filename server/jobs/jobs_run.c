@@ -1,6 +1,8 @@
-/* The thread takes jobs from a queue: new jobs, and those whose slice has made progress. A job is
- * queued once at most, so one thread at a time works on a program. */
+/* The thread takes jobs from a queue: those whose slice has made progress, or whose first could not
+ * begin yet. A job is queued once at most, and not while it is lent to another thread, so one
+ * thread at a time works on a program. */
 #include <assert.h>
+#include <math.h>
 
 #include "compute/base/clock.h"
 #include "compute/base/lock.h"
@@ -143,6 +145,15 @@ static void check(const struct jobs *t)
 #endif
 }
 
+/* Seconds until this thread polls for the end of the slice begun last, rather than being told of it
+ * by another; INFINITY: it does not. A sleep may end late, so it ends before it has to. */
+static double until_due(const struct jobs *t, double now)
+{
+    lock_held(&t->lock);
+    const bool polls = t->in_slice && t->unsure > 0 && now < t->due + t->unsure;
+    return polls ? t->due - 2 * t->unsure - now : INFINITY;
+}
+
 /* When the daemon stops, runs until no slice is under way or the time for them is over. */
 double jobs_step(void *user)
 {
@@ -158,7 +169,7 @@ double jobs_step(void *user)
         give_up(t);
         t->gave_up = true;
     }
-    if (t->gave_up || (t->stopping && !t->in_slice && !t->ready && !t->n_resting))
+    if (t->gave_up || (t->stopping && !t->in_slice && !t->n_lent && !t->ready && !t->n_resting))
         return WORKER_RESTS;
     if (now >= t->sweep) { /* first, so that it happens even if a job is always ready */
         forget_old(t);
@@ -184,7 +195,13 @@ double jobs_step(void *user)
         job_unref(j);
         pthread_mutex_lock(&t->lock);
     } else {
-        return (t->n_resting || t->in_slice ? t->look : t->sweep) - now;
+        const double rest = (t->n_resting || t->in_slice ? t->look : t->sweep) - now;
+        const double sleep = fmin(rest, until_due(t, now));
+        if (sleep > 0)
+            return sleep;
+        pthread_mutex_unlock(&t->lock);
+        engine_poll(t->config.engine);
+        pthread_mutex_lock(&t->lock);
     }
     return WORKER_AGAIN;
 }

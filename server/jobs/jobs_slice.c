@@ -15,8 +15,9 @@
 #include "server/store/lease_use.h"
 #include "server/work/asker.h"
 
-#define GROW_MOST   16 /* how many times the steps of the last slice */
-#define PASS_SLICES 4  /* a slice may be so many times as long to make a whole pass */
+#define GROW_MOST   16   /* how many times the steps of the last slice */
+#define PASS_SLICES 4    /* a slice may be so many times as long to make a whole pass */
+#define UNSURE_PART 0.01 /* of its time: by how much a slice's end is missed, about */
 
 static void wake_job(void *user)
 {
@@ -75,7 +76,8 @@ static void finish(struct user_job *j, const struct job_end *o)
         t->config.explain_lost(t->config.lost, j->asker, &end.err);
     memory_explain(t->config.engine, t->config.evict, &end.err);
     pthread_mutex_lock(&t->lock);
-    job_write_end(j, &end);
+    if (!job_is_over(j)) /* the thread may have given up meanwhile */
+        job_write_end(j, &end);
     bool orphan = !j->forgotten && job_is_orphan(j);
     if (orphan)
         job_forget(j);
@@ -295,8 +297,8 @@ bool job_take_slice(struct user_job *j)
     bool over = is_end(j, &g, &o);
     if (!over)
         job_changed(j);
-    pthread_mutex_unlock(&t->lock);
     j->in_slice = false;
+    pthread_mutex_unlock(&t->lock);
     leave_turn(j);
     if (copies)
         job_await(j, program_stream(j->body.program));
@@ -358,34 +360,47 @@ static bool awaits_copies(struct user_job *j)
     return true;
 }
 
+/* With the lock held: whether it may, once it has its turn. */
+static enum beginning look(struct user_job *j)
+{
+    lock_held(&j->table->lock);
+    j->blocked = false;
+    if (job_is_left(j)) {
+        go_on(j);
+        return BEGIN_LATER;
+    }
+    if (j->cancel || j->table->stopping)
+        return BEGIN_NEVER;
+    j->blocked = must_wait(j);
+    return j->blocked ? BEGIN_LATER : BEGIN_NOW;
+}
+
 static enum beginning may_begin(struct user_job *j)
 {
     struct jobs *t = j->table;
     pthread_mutex_lock(&t->lock);
-    const bool left = job_is_left(j), cancelled = !left && (j->cancel || t->stopping);
-    j->blocked = !left && !cancelled && must_wait(j);
-    if (left)
-        go_on(j);
+    enum beginning begin = look(j);
     pthread_mutex_unlock(&t->lock);
-    if (left)
-        leave_turn(j);
-    if (left || cancelled)
-        return left ? BEGIN_LATER : BEGIN_NEVER;
-    if (j->blocked)
-        leave_turn(j); /* others can use it meanwhile */
-    if (j->blocked || !has_turn(j))
+    if (begin == BEGIN_NOW && !has_turn(j))
         return BEGIN_LATER;
     pthread_mutex_lock(&t->lock);
-    if (j->state == JOB_QUEUED || j->resting) {
-        job_enter(j, JOB_RUNNING);
-        j->started = clock_ms();
-        go_on(j);
-        job_changed(j);
+    if (begin == BEGIN_NOW)
+        begin = look(j); /* another thread may have begun one */
+    if (begin == BEGIN_NOW) {
+        if (j->state == JOB_QUEUED || j->resting) {
+            job_enter(j, JOB_RUNNING);
+            j->started = clock_ms();
+            go_on(j);
+            job_changed(j);
+        }
+        job_enter_slice(j);
+        job_keep_enter(j);
+        j->in_slice = true;
     }
-    job_enter_slice(j);
-    job_keep_enter(j);
     pthread_mutex_unlock(&t->lock);
-    return BEGIN_NOW;
+    if (begin == BEGIN_LATER)
+        leave_turn(j); /* others can use it meanwhile */
+    return begin;
 }
 
 /* Steps of a slice of n, fewer than a pass makes: those of a pass, or a half or a quarter of one,
@@ -409,9 +424,9 @@ static int64_t next_steps(struct user_job *j)
                             j->table->config.slice, &j->slice_steps, &e) != ERR_OK)
         j->slice_steps = 1; /* the slice will report the error */
     int64_t n = j->slice_steps;
-    const int64_t at_once = program_report(j->body.program).steps;
-    if (n > j->body.steps - j->step)
-        n = j->body.steps - j->step;
+    const int64_t at_once = program_report(j->body.program).steps, rest = j->body.steps - j->step;
+    if (rest - n <= n / 2) /* no short slice at the end: between two the device waits */
+        n = rest;
     else if (at_once > 0 && n > at_once)
         n -= n % at_once; /* the rest would be passes of fewer steps */
     else
@@ -421,6 +436,18 @@ static int64_t next_steps(struct user_job *j)
         n = n < left ? n : left;
     }
     return program_slice_limit(j->body.program, j->step, n);
+}
+
+/* When the next slice ends, if the device has nothing else to do (jobs_step). */
+static void expect_end(struct user_job *j)
+{
+    struct jobs *t = j->table;
+    const double known = program_report(j->body.program).step_ms;
+    const double ms = (known > 0 ? known : j->step_ms) * (double)j->slice_steps;
+    pthread_mutex_lock(&t->lock);
+    t->unsure = t->config.spin > 0 ? t->config.spin + ms * 1e-3 * UNSURE_PART : 0;
+    t->due = clock_s() + ms * 1e-3;
+    pthread_mutex_unlock(&t->lock);
 }
 
 /* Whether work of the job's user is run at present. */
@@ -462,6 +489,6 @@ void job_begin_slice(struct user_job *j)
         return;
     }
     j->slice_steps = next_steps(j);
-    j->in_slice = true;
+    expect_end(j);
     program_submit(j->body.program, j->step, j->slice_steps, wake_job, j);
 }

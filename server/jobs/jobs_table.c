@@ -65,18 +65,43 @@ void job_enter(struct user_job *j, enum job_state state)
     j->state = state;
 }
 
-void job_make_ready(struct user_job *j)
+static void add_ready(struct user_job *j)
 {
     lock_held(&j->table->lock);
     struct jobs *t = j->table;
-    if (j->ready)
-        return;
-    j->ready = true;
-    j->refs++;
     j->next_ready = NULL;
     *t->last_ready = j;
     t->last_ready = &j->next_ready;
     worker_wake(&t->worker);
+}
+
+void job_make_ready(struct user_job *j)
+{
+    lock_held(&j->table->lock);
+    if (j->ready)
+        return;
+    j->ready = true;
+    j->refs++;
+    if (!j->lent)
+        add_ready(j);
+}
+
+void job_lend(struct user_job *j)
+{
+    lock_held(&j->table->lock);
+    j->lent = true;
+    j->table->n_lent++;
+}
+
+void job_take_back(struct user_job *j)
+{
+    lock_held(&j->table->lock);
+    j->lent = false;
+    j->table->n_lent--;
+    if (j->ready)
+        add_ready(j);
+    else
+        worker_wake(&j->table->worker); /* a slice may be under way */
 }
 
 void job_enter_slice(struct user_job *j)

@@ -58,7 +58,7 @@ static void describe(struct request *r, struct asker *to)
 void *asker_now(void)
 {
     struct asker *a = job;
-    if (request) {
+    if (!a && request) {
         if (!request->asker) {
             request->asker = asker_new();
             if (request->asker)

@@ -31,7 +31,7 @@ struct asker {
 /* The calling thread works for that request until the next call; NULL: for none. The asker is
  * created in req->asker when the engine first gets work; the caller must asker_unref it. */
 void asker_request(struct request *req);
-/* The same for a job; NULL: for none. */
+/* The same for a job, even within a request; NULL: for none. */
 void asker_begin(struct asker *a);
 
 /* A reference to the asker that the calling thread works for; NULL: there is none, or no memory. */

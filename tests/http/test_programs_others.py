@@ -152,6 +152,31 @@ def test_a_job_that_is_resumed_while_it_is_stopped(both):  # noqa: F811
     assert len(stopped) == 40 and set(stopped) <= {"cancelled", "queued", "running"}
 
 
+def test_many_begin_at_once(both):  # noqa: F811
+    """Programs on one array that several threads begin, and that are stopped and forgotten meanwhile: each step counts."""
+    hold(both, "u", np.zeros(6))
+    done = []
+
+    def go(c):
+        for _ in range(15):
+            r = c.expect(200, c.post("/v1/programs?wait=1", {"body": ["u += 1"], "steps": 5})).json()
+            assert r["step"] == 5 or r["state"] == "cancelled"
+            done.append(r["step"])
+
+    def stop(c):
+        while any(t.is_alive() for t in threads):
+            for j in c.expect(200, c.get("/v1/jobs")).json()["jobs"]:
+                assert c.delete(f"/v1/jobs/{j['id']}").status in (200, 204, 404)
+
+    threads = [threading.Thread(target=go, args=(both.clone(),), daemon=True) for _ in range(6)]
+    stopper = threading.Thread(target=stop, args=(both.clone(),), daemon=True)
+    for t in (*threads, stopper):
+        t.start()
+    for t in (*threads, stopper):
+        t.join(60)
+    assert len(done) == 90 and the_one(both, "u") == sum(done)
+
+
 def test_a_resized_array_ends_it(both):  # noqa: F811
     """What the steps would go to is not what the name means any more."""
     hold(both, "u", np.zeros(6))

@@ -1,10 +1,13 @@
 """Programs over arrays too large for the CPU's caches: several steps in a pass leave what single ones do."""
+import pathlib
+
 import numpy as np
 import pytest
 
 from test_create import fetch
 from test_programs import run
 from test_reductions import hold
+from test_summary import turns
 
 SHAPE = (1811, 1807)
 BODIES = {
@@ -33,3 +36,39 @@ def test_the_bits_are_those_of_single_steps(api, body):
     for _ in range(23):
         assert run(api, body, 1)["step"] == 1
     assert [fetch(api, name, "float32", SHAPE).tobytes() for name in "uv"] == got
+
+
+def test_a_short_rest_is_no_slice_of_its_own(api):
+    """Of 1.3 slices, by what a step took the last time, the device does not wait for a second."""
+    hold(api, "u", np.zeros(16_384, "float32"))
+    few, steps, singles = 20, 20, 0
+    for _ in range(20):
+        before = turns(api)
+        r = run(api, ["u = 0.999*u + 1"], steps)
+        once = turns(api) - before == 1
+        assert once or steps == few
+        singles += once and steps > few
+        steps = min(max(int(1.3 * 0.008 / (r["device_s"] / steps)), few), 30_000) if once else few
+    assert singles > 5
+
+
+def worked_ms(d):
+    """Processor time of the jobs' thread."""
+    for task in pathlib.Path(f"/proc/{d.pid}/task").iterdir():
+        if (task / "comm").read_text() == "arrayd-jobs\n":
+            return int((task / "schedstat").read_text().split()[0]) / 1e6
+
+
+def test_the_end_of_a_slice_is_polled_for(gpu_with):
+    took = {}
+    for spin in ("0", "2000"):
+        d = gpu_with("--spin", spin, environment={"ARRAYD_FAKE_DELAY": "500"})
+        c = d.client()
+        hold(c, "u", np.zeros(64, "float32"))
+        run(c, ["u += 1"], 8)
+        before = worked_ms(d)
+        for _ in range(20):
+            run(c, ["u += 1"], 8)
+        took[spin] = worked_ms(d) - before
+        c.close()
+    assert took["2000"] > 3 * took["0"], took
