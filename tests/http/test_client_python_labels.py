@@ -78,17 +78,70 @@ def test_coordinates(xp):  # noqa: F811
     xp.delete(ids["h"])
 
 
+@pytest.mark.parametrize("given, dims, values", [
+    (np.array([1.0, 2.0]), ["y"], [1, 2]),
+    (np.ones(2, "float32"), ["y"], [1, 1]),
+    ([1, 2], ["y"], [1, 2]),
+    ((1, 2), ["y"], [1, 2]),
+    (range(2), ["y"], [0, 1]),
+    (5.0, [], 5),
+    (("y", np.array([1, 2])), ["y"], [1, 2]),
+    (((), 5), [], 5),
+    ({"array": np.array([1.0, 2.0]), "dims": ["y"]}, ["y"], [1, 2]),
+    ({"array": [[1, 2, 3]] * 2, "dims": ("y", "x")}, ["y", "x"], [[1, 2, 3]] * 2),
+])
+def test_coordinates_of_values(xp, given, dims, values):  # noqa: F811
+    x = xp.asarray(np.zeros((2, 3)), dims=("y", "x"), coords={"y": given})
+    (c,) = x.coords.values()
+    assert c["dims"] == dims and xp.array(c["array"]).numpy().tolist() == values
+    xp.delete(xp.array(c["array"]))
+
+
+def test_coordinates_in_a_dictionary(xp):  # noqa: F811
+    a, large = xp.asarray([[1.0, 2.0, 3.0]]) * 2, np.arange(300_000.0)
+    x = xp.asarray(np.zeros((1, 3)), dims=("y", "x"), coords={"h": {"array": a, "dims": ["y", "x"]}})
+    x.patch(coords={"g": {"array": a.id, "dims": ("y", "x")}})
+    assert x.coords["h"] == x.coords["g"] == {"array": a.id, "dims": ["y", "x"]}
+    wide = xp.asarray(large, dims="x", coords={"x": large})
+    np.testing.assert_array_equal(xp.array(wide.coords["x"]["array"]).numpy(), large)
+    xp.delete(xp.array(wide.coords["x"]["array"]))
+    xp.delete(a)
+
+
+def test_coordinates_that_are_none(xp):  # noqa: F811
+    x = xp.asarray(np.zeros((2, 3)), dims=("y", "x"))
+    n = len(list(xp.arrays()))
+    for wrong, why in (({"y": np.array(["p", "q"])}, "the coordinate y: "), ({"y": object()}, "the coordinate y: an array is wanted, not object"),
+                       ([1, 2], "coords: a dictionary of coordinates by name is wanted, not list")):
+        with pytest.raises(TypeError, match=why):
+            x.patch(coords=wrong)
+    with pytest.raises(arrayd.BadValue):
+        x.patch(coords={"y": np.arange(5.0)})
+    with pytest.raises(ValueError, match="view"):
+        x.patch(coords={"y": np.arange(2.0), "x": x[0]})
+    assert not x.coords and len(list(xp.arrays())) == n
+
+
+def test_sample_at_numpy_s_points(xp):  # noqa: F811
+    x = xp.asarray([[0.0, 1.0], [2.0, 3.0]])
+    for points in (np.array([[0.5, 0.5], [1.0, 0.0]]), [[0.5, 0.5], [1.0, 0.0]]):
+        assert xp.sample(x, points).numpy().tolist() == [1.5, 2]
+    with pytest.raises(ValueError, match="points are"):
+        xp.sample(x, np.zeros(2))
+
+
 def test_asynchronously(daemon):
     async def steps():
         async with arrayd.aconnect(url(daemon)) as xp:  # noqa: F811
             y = await xp.asarray([1.0, 2.0]).patch(units="m")
-            x = await xp.asarray([3.0, 4.0]).patch(dims=("y",), attrs={"a": 1}, coords={"y": y})
+            x = await xp.asarray([3.0, 4.0]).patch(dims=("y",), attrs={"a": 1}, coords={"y": y, "n": ("y", np.array([1, 2]))})
             assert await x.dims == ("y",) and await y.units == "m" and dict(await x.attrs) == {"a": 1}
             assert (await x.coords)["y"]["dims"] == ["y"] and await xp.asarray([1.0]).units is None
             assert await x[1:].dims == ("y",)
             with pytest.raises(RuntimeError, match="await"):
                 xp.asarray([1.0], units="K")
             await xp.delete(y)
+            await xp.delete((await x.coords)["n"]["array"])
 
     run(steps())
 

@@ -134,8 +134,9 @@ class Held(Labels):
     def patch(self, *, name: Optional[str] = None, read_only: Optional[bool] = None, boundary: Any = None, spacing: Any = None,
               attrs: Any = SAME, dims: Any = SAME, units: Any = SAME, coords: Any = SAME) -> Any:
         """Gives it a name, refuses writes to it (or allows them again), sets its boundary and spacing, and what is said of it: `attrs` and
-        `coords` by name, names of axes and a unit, of which None removes one or all. A coordinate is an array, or (dims, array) where its
-        axes have not its name; it is shared from then on, as an array with a name is: see `save`, which makes a copy. Returns self."""
+        `coords` by name, names of axes and a unit, of which None removes one or all. A coordinate is an array, its name or id, or values of
+        this process, or, where its axes have not its name, (dims, one of these) or `{"array": one of these, "dims": dims}`; it is shared
+        from then on, as an array with a name is: see `save`, which makes a copy. Returns self."""
         changes = {"name": name, "read_only": read_only, "boundary": boundary, "spacing": spacing}
         given = {k: json_of(v) for k, v in changes.items() if v is not None}
         return self._client._carry(self._labelling(attrs, dims, units, coords, given))

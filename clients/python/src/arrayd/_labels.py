@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
-from ._errors import NotFound
+from ._errors import ArraydError, NotFound
 from ._numbers import wire
 from ._replies import LABELS
 from ._requests import Steps
@@ -49,7 +49,7 @@ class Labels:
 
     @property
     def coords(self) -> Any:
-        """By name `{"array": id, "dims": […]}`; `xp.array(id)` is that array. Set by `x.patch(coords={"lat": lat})`."""
+        """By name `{"array": id, "dims": […]}`; `xp.array(id)` is that array. Set by `x.patch(coords={"lat": lat})`, with an array or what makes one."""
         return self._client._carry(self._saying("coords"))
 
     def to_xarray(self) -> Any:
@@ -119,11 +119,17 @@ class Labels:
     def _labelling(self, attrs: Any = SAME, dims: Any = SAME, units: Any = SAME, coords: Any = SAME, changes: Mapping[str, Any] = NONE) -> Steps[Any]:
         """Changes these, and with them others."""
         x: Any = self
-        all_ = {**changes, **(yield from self._changes_of(attrs, dims, units, coords))}
-        return (yield from x._patching(all_))
+        made: List[Any] = []
+        try:
+            return (yield from x._patching({**changes, **(yield from self._changes_of(attrs, dims, units, coords, made))}))
+        except (ArraydError, ValueError):
+            for of in made:
+                if of._node.handle is not None:
+                    yield from x._client._deleting(of)
+            raise
 
-    def _changes_of(self, attrs: Any, dims: Any, units: Any, coords: Any) -> Steps[Dict[str, Any]]:
-        """As the daemon takes them."""
+    def _changes_of(self, attrs: Any, dims: Any, units: Any, coords: Any, made: List[Any]) -> Steps[Dict[str, Any]]:
+        """As the daemon takes them. `made`: the arrays of coordinates that were values of this process."""
         changes: Dict[str, Any] = {}
         if attrs is not SAME:
             changes["attrs"] = None if attrs is None else {str(k): plain(v) for k, v in dict(attrs).items()}
@@ -132,10 +138,34 @@ class Labels:
         if units is not SAME:
             changes["units"] = None if units is None else str(units)
         if coords is not SAME:
-            changes["coords"] = None if coords is None else {}
-            for name, c in dict(coords or {}).items():
-                changes["coords"][name] = yield from _coordinate(c)
+            if coords is not None and not isinstance(coords, Mapping):
+                raise TypeError(f"coords: a dictionary of coordinates by name is wanted, not {type(coords).__name__}")
+            given = None if coords is None else {name: self._coordinate(name, c, made) for name, c in coords.items()}
+            if given is not None:
+                for name, c in given.items():
+                    given[name] = (yield from c._referred()) if isinstance(c, Labels) else c
+                    if isinstance(c, dict) and isinstance(c.get("array"), Labels):
+                        given[name] = {**c, "array": (yield from c["array"]._referred())}
+            changes["coords"] = given
         return changes
+
+    def _coordinate(self, name: str, c: Any, made: List[Any]) -> Any:
+        """An array, a name or an id, values of this process or None, or any of these with the names of its axes: a pair (dims, array), as
+        xarray has it, or what the daemon tells. As the daemon takes it, but for the arrays."""
+        if isinstance(c, tuple) and len(c) == 2 and (isinstance(c[0], str) or (isinstance(c[0], (tuple, list)) and all(isinstance(d, str) for d in c[0]))):
+            c = {"dims": c[0], "array": c[1]}
+        if isinstance(c, Mapping):
+            dims = c.get("dims")
+            return {**c, **({"dims": [dims] if isinstance(dims, str) else list(dims)} if dims is not None else {}),
+                    **({"array": self._coordinate(name, c["array"], made)} if "array" in c else {})}
+        if c is None or isinstance(c, (Labels, str)):
+            return c
+        try:
+            of = self._client._taken(c)
+        except (TypeError, ValueError, OverflowError) as e:
+            raise type(e)(f"the coordinate {name}: {e}") from None
+        made.append(of)
+        return of
 
     def _referred(self) -> Steps[str]:
         """Its id, for what refers to it: from now on it is shared, and remains until it is deleted."""
@@ -149,14 +179,6 @@ class Labels:
         x._node.share()
         x._shared = True
         return str(handle.id)
-
-
-def _coordinate(c: Any) -> Steps[Any]:
-    """An array, an id or a name, or with the names of its axes a pair (dims, array), as xarray has it, or what the daemon tells."""
-    if isinstance(c, tuple) and len(c) == 2:
-        dims, of = c
-        return {"array": (yield from _coordinate(of)), "dims": [dims] if isinstance(dims, str) else list(dims)}
-    return (yield from c._referred()) if isinstance(c, Labels) else c
 
 
 def plain(v: Any) -> Any:

@@ -422,12 +422,13 @@ class Manipulation(Elementwise, Creation):
         k = self._axis(axis, self._check(x).ndim)
         return self._array("gradient", (x._node,), x.shape, dt.floating(x.dtype), axis=k, spacing=spacing)
 
-    def sample(self, x: Array, points: Array, /, *, method: str = "linear", boundary: str = "clamp", value: Number = 0) -> Array:
+    def sample(self, x: Array, points: Any, /, *, method: str = "linear", boundary: str = "clamp", value: Number = 0) -> Array:
         """x between its cells: points is (m, rank), in index units; the result (m,). `boundary` says what is outside: clamp, wrap, reflect,
         symmetric, constant (`value`), array."""
-        if self._check(points).ndim != 2 or points.shape[1] != self._check(x).ndim:
-            raise ValueError(f"points are (m, {x.ndim}), not {points.shape}")
-        return self._array("sample", (x._node, points._node), points.shape[:1], dt.floating(x.dtype), method=method,
+        x, at = self._taken(x), self._taken(points)
+        if at.ndim != 2 or at.shape[1] != x.ndim:
+            raise ValueError(f"points are (m, {x.ndim}), not {at.shape}")
+        return self._array("sample", (x._node, at._node), at.shape[:1], dt.floating(x.dtype), method=method,
                            **outside(boundary, value))
 
 
