@@ -51,9 +51,11 @@ static enum err_code integer(struct cursor *c, int64_t *ret)
         skip_space(c);
     }
     if (c->p >= c->end || *c->p < '0' || *c->p > '9')
-        return bad(c, c->p,
-                   "an integer was expected: an index consists of integers, slices "
-                   "(start:stop:step), None and ...; use take() for computed indices");
+        return bad(
+            c, c->p,
+            "an integer was expected: an index consists of integers, slices "
+            "(start:stop:step), None and ...; of computed or bound numbers: take(x, i) reads "
+            "there, and x = where(index(0) == i, v, x) writes there");
     int64_t v = 0;
     for (; c->p < c->end && *c->p >= '0' && *c->p <= '9'; c->p++) {
         int d = *c->p - '0';

@@ -23,6 +23,10 @@ def test_hints(daemon_with):
     said = detail(c.post("/v1/programs", {"body": ["b = a + 1", "a = b*2"], "steps": 2}))
     assert said.endswith('"b" is an array, so a temporary needs another name'), said
     assert "temporary" not in detail(c.post("/v1/programs", {"body": ["b[:2] = a", "a = a*2"], "steps": 2}))
+    said = detail(c.post("/v1/programs", {"body": ["a[i, 1] += 1"], "steps": 2, "bind": {"i": 1}}))
+    assert said.endswith("take(x, i) reads there, and x = where(index(0) == i, v, x) writes there"), said
+    c.post("/v1/programs?wait=1", {"body": ["d = where(index(0) == i, 2, d)"], "steps": 2, "bind": {"i": 1}})
+    assert c.get("/v1/arrays/d/data", headers={"Accept": "application/json"}).json() == [0, 2, 0]
     for i, k in ((-1, 19), (25, 5)):  # counts around
         assert [ask(f"unravel_index({i}, {axis}, [4, 5])").json()["value"] for axis in (0, 1)] == [k // 5, k % 5]
     c.close()
