@@ -10,7 +10,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "clients" / "python" / "src"))
 import arrayd  # noqa: E402
 import arrayd.numpy  # noqa: E402
-from test_client_python import xp  # noqa: E402,F401
+from test_client_python import requests, same, xp  # noqa: E402,F401
 
 pytestmark = pytest.mark.release_only  # it is the client that is tested here
 
@@ -194,3 +194,19 @@ def test_numpys_assertions(xp):  # noqa: F811
         given = []
         t.assert_raises(TypeError, lambda y: given.append(y) or hash(y), x)
         assert given[0] is x
+
+
+def test_columns_and_rows_are_expressions(xp, api):  # noqa: F811
+    """A product with one of these is a sum of products, as with a vector: nothing is downloaded."""
+    rng = numpy.random.default_rng(0)
+    for left, right in (((30, 20), (20, 1)), ((1, 20), (20, 30)), ((1, 20), (20, 1)), ((4, 30, 20), (20, 1)), ((4, 1, 1, 20), (3, 20, 30)), ((3, 0), (0, 1))):
+        a, b = rng.random(left), rng.random(right)
+        x, y = xp.asarray(a).compute(), xp.asarray(b).compute()
+        before = requests(api)
+        z = x @ y + 1
+        assert requests(api) == before
+        same(z, a @ b + 1)
+        assert requests(api) == before + 1
+    for left, right in (((3, 4), (3, 1)), ((1, 4), (3, 3))):
+        with pytest.raises(ValueError, match="do not match"):
+            xp.ones(left) @ xp.ones(right)

@@ -310,6 +310,9 @@ def test_dtypes_of_pairs(xp, dtype):  # noqa: F811
                 both(xp, case, lambda np, x, y: getattr(np, name)(x, y.T), a, b)
                 both(xp, case, lambda np, x, y: getattr(np, name)(x, y[0]), a, b)
                 both(xp, case, lambda np, x, y: getattr(np, name)(x[:, 0], y), a, b)
+                both(xp, case, lambda np, x, y: getattr(np, name)(x, y[:1].T), a, b)
+                both(xp, case, lambda np, x, y: getattr(np, name)(x[:1], y.T), a, b)
+                both(xp, case, lambda np, x, y: getattr(np, name)(x[:1], y[:1].T), a, b)
             else:
                 both(xp, case, lambda np, x, y: getattr(np, name)(x, y), a, b)
 

@@ -101,12 +101,12 @@ class Host(Base):
         return self.unique_all(x).values
 
     def matmul(self, x1: Array, x2: Array, /, out: Any = None) -> Array:
-        """The product of matrices (in this process)."""
+        """The product of matrices (in this process; that with a vector, a column or a row is an expression)."""
         x1, x2 = (self.asarray(x) if isinstance(x, (np.ndarray, list, tuple)) else self._check(x) for x in (x1, x2))
         t = dt.promote(x1.dtype, x2.dtype)
         if not x1.ndim or not x2.ndim:
             raise ValueError("matmul needs arrays of rank 1 or more, not numbers")
-        if x1.ndim == 1 or x2.ndim == 1:  # the server has sums of products
+        if x1.ndim == 1 or x2.ndim == 1 or x1.shape[-2] == 1 or x2.shape[-1] == 1:  # the server has sums of products
             r = self._times_vector(x1, x2, t)
             return r if out is None else self._into(out, r)
         self._guard("matmul", x1, x2, result=x1.size // max(x1.shape[-1], 1) * x2.shape[-1] * t.itemsize)
@@ -115,12 +115,15 @@ class Host(Base):
         return r if out is None else self._into(out, r)
 
     def _times_vector(self, x1: Array, x2: Array, t: dt.DType) -> Array:
-        """Of what one is a vector."""
+        """Of what one is a vector, a column or a row."""
         if x1.shape[-1] != x2.shape[-min(x2.ndim, 2)]:
             raise ValueError(f"matmul: shapes {x1.shape} and {x2.shape} do not match")
-        if x1.ndim == 1 and x2.ndim > 1:
-            x1, x2 = x2.mT, x1
-        return (x1 & x2).any(-1) if t == dt.BOOL else (x1 * x2).sum(-1, t)
+        both = x1.ndim > 1 and x2.ndim > 1
+        column, row = both and x2.shape[-1] == 1, both and x1.shape[-2] == 1
+        if x2.ndim > 1:  # its columns are rows then, which lie beside those of the other
+            x2 = x2.mT
+        r = (x1 & x2).any(-1) if t == dt.BOOL else (x1 * x2).sum(-1, t)
+        return r[..., None] if column else r[..., None, :] if row else r
 
     def tensordot(self, x1: Array, x2: Array, /, axes: Union[int, Tuple[Sequence[int], Sequence[int]]] = 2) -> Array:
         """Products summed over axes (in this process)."""
