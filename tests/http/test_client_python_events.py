@@ -160,8 +160,14 @@ def test_the_command(api):
     ref = api.create(name="told", shape=[2, 3])["id"]
     run = [sys.executable, "-m", "arrayd", "--url", f"http://{api.host}:{api.port}", "events"]
     env = {"PYTHONPATH": str(REPO / "clients/python/src"), "PATH": "/usr/bin:/bin"}
-    out = subprocess.run([*run, "-n", "2"], env=env, text=True, capture_output=True, timeout=60)
+    others = [api.create(shape=[k + 1])["id"] for k in range(3)]
+    out = subprocess.run([*run, "-n", "4"], env=env, text=True, capture_output=True, timeout=60)
     assert out.returncode == 0 and f"array {ref} told float64 2×3\n" in out.stdout, out
+    for n in (1, 2):  # lines, although there is more in the first event
+        out = subprocess.run([*run, "-n", str(n)], env=env, text=True, capture_output=True, timeout=60)
+        assert out.returncode == 0 and len(out.stdout.splitlines()) == n, out
+    for id_ in others:
+        api.expect(204, api.delete(f"/v1/arrays/{id_}"))
     out = subprocess.run([*run, "told", "-n", "1", "--json"], env=env, text=True, capture_output=True, timeout=60)
     line = json.loads(out.stdout)
     assert line["event"] == "changed" and line["id"] == ref

@@ -19,10 +19,10 @@ def events(context: Context) -> int:
     told = Told(Request("GET", path_of(path, {"interval": args.interval}), accept=STREAM, headers=context.headers), OBJECT)
     left = args.count
     for name, event in told.all(context.transport):
-        lines = [json.dumps({"event": name, **event})] if args.json else list(_lines(name, event))
+        lines = ([json.dumps({"event": name, **event})] if args.json else list(_lines(name, event)))[:left]
         sys.stdout.writelines(line + "\n" for line in lines)
         sys.stdout.flush()
-        left = None if left is None else left - 1
+        left = None if left is None else left - len(lines)
         if left == 0:
             return 0
     if not args.quiet and args.ref is not None:

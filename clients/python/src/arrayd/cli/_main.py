@@ -199,7 +199,7 @@ def make_parser() -> argparse.ArgumentParser:
                  "A line for each array or job that is new or another, for what was written, and for what is gone; first for all there is. With REF of that array alone.")
     _add(p, "ref", completes="ref", metavar="REF", nargs="?", type=ref, help="an array's name or id; the lists of arrays and jobs where there is none")
     _add(p, "--interval", metavar="SECONDS", type=seconds, help="time between two events, at least; the daemon's least by itself")
-    _add(p, "-n", "--count", metavar="N", type=whole, help="end after so many events")
+    _add(p, "-n", "--count", metavar="N", type=whole, help="end after so many lines, those of what there is at first among them")
     _add(p, "--json", action="store_true", help="a JSON object a line for each event")
 
     p = _command(commands, "completion", _completion, "prints a shell's completion", 'For bash: eval "$(arrayd-cli completion bash)".')
