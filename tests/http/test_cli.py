@@ -304,6 +304,19 @@ def test_lists(run, api, monkeypatch):
     assert ok(run("ls")).out.split() == ["alpha", id_, "n0", "n1", "n2", "n3"]
 
 
+def test_rm_unnamed(run, api):
+    """Coordinates are somebody's, though they have no name."""
+    axis = api.create(shape=[3])["id"]
+    api.create(name="field", shape=[3], dims=["x"], coords={"x": axis})
+    lone = [api.create(shape=[128], dtype="float64")["id"] for _ in range(3)]
+    assert ok(run("rm", "--unnamed")).out == "3 arrays have no name, 3.0 KiB; --yes deletes what has none\n"
+    assert ok(run("ls")).out.split() == [axis, "field", *lone]
+    done = ok(run("rm", "--unnamed", "--yes"))
+    assert (done.out, done.err) == ("", "3 deleted, 3.0 KiB\n")
+    assert ok(run("ls")).out.split() == [axis, "field"]
+    assert ok(run("rm", "--unnamed")).out == "0 arrays have no name, 0 B\n"
+
+
 def test_info(run, api):
     text = ok(run("info")).out
     assert re.search(r"^daemon +arrayd \S+ at http://127", text, re.M) and re.search(r"^you +local \(operator, weight 1\)$", text, re.M)

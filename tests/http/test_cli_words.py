@@ -59,6 +59,7 @@ def test_what_begins_with_a_minus(run):
 @pytest.mark.parametrize("words, said", [
     (["get"], "required: REF"), (["get", "--raw"], "required: REF"), (["get", "f", "a", "--raw", "b"], "unrecognized arguments: b"),
     (["get", "f", "--nothing", "a"], "unrecognized arguments: --nothing"), (["rm", "-f"], "required: REF"),
+    (["rm", "f", "--unnamed"], "takes no REF"), (["rm", "f", "--yes"], "--yes is for --unnamed"), (["rm", "--yes"], "required: REF"),
     (["put", "f.npy", "--dtype"], "expected one argument"), (["eval", "1", "--name", "a", "--out", "b"], "not allowed with"),
     (["completion", "-q", "csh"], "invalid choice")])
 def test_mistakes(run, words, said):

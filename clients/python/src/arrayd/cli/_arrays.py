@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional
 
 from .._bar import count, human
 from .._errors import ArraydError
-from .._replies import ABOUT, ARRAY, LISTED, OBJECT
+from .._replies import ABOUT, ARRAY, LABELS, LISTED, OBJECT
 from .._requests import OCTETS, Request, Response
 from ._context import Context, Failure, complain, table
 from ._formats import KNOWN, members, read_csv, suffix_of, write_csv
@@ -136,18 +136,46 @@ def _nbytes(context: Context) -> int:
 
 def rm(context: Context) -> int:
     """All that can be deleted are, whatever becomes of the others."""
+    args = context.args
+    if args.unnamed == bool(args.ref):
+        raise Failure("rm: the following arguments are required: REF, or --unnamed" if not args.ref
+                      else "rm: --unnamed is for all arrays without a name: it takes no REF", 2)
+    if args.yes and not args.unnamed:
+        raise Failure("rm: --yes is for --unnamed", 2)
+    if args.unnamed:
+        return _rm_unnamed(context)
     status = 0
-    for ref in context.args.ref:
+    for ref in args.ref:
         try:
             context.delete(path_of(ref))
         except ArraydError as e:
-            if e.code == "not_found" and context.args.force:
+            if e.code == "not_found" and args.force:
                 continue
             if e.status == 0:
                 raise
             complain(explained(e, ref))
             status = 1
     return status
+
+
+def _rm_unnamed(context: Context) -> int:
+    """But for what others with a name refer to."""
+    arrays = context.pages("/v1/arrays", "arrays", LISTED)
+    used = {c["array"] for m in arrays if m["name"] is not None for c in context.ask("GET", path_of(m["id"]), LABELS).get("coords", {}).values()}
+    unnamed = [m for m in arrays if m["name"] is None and m["id"] not in used]
+    size = human(sum(m["nbytes"] for m in unnamed if not m.get("view_of")))
+    what = "1 array has no name" if len(unnamed) == 1 else f"{len(unnamed)} arrays have no name"
+    if not context.args.yes:
+        print(f"{what}, {size}" + ("; --yes deletes what has none" if unnamed else ""))
+        return 0
+    for m in unnamed:
+        try:
+            context.delete(path_of(m["id"]))
+        except ArraydError as e:
+            if e.code != "not_found":  # its program has deleted it
+                raise
+    context.say(f"{len(unnamed)} deleted, {size}")
+    return 0
 
 
 # --- what is there ---

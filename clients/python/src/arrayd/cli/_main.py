@@ -157,8 +157,10 @@ def make_parser() -> argparse.ArgumentParser:
     _add(p, "--json", action="store_true", help="print the metadata of all as one JSON list")
 
     p = _command(commands, "rm", _arrays.rm, "deletes arrays")
-    _add(p, "ref", completes="ref", metavar="REF", nargs="+", type=ref, help="an array's name or id")
+    _add(p, "ref", completes="ref", metavar="REF", nargs="*", type=ref, help="an array's name or id")
     _add(p, "-f", "--force", action="store_true", help="say nothing of what is not there")
+    _add(p, "--unnamed", action="store_true", help="in place of REF: say how many arrays have no name, as killed programs leave them")
+    _add(p, "--yes", action="store_true", help="with --unnamed: delete them, also those of programs that still run")
 
     p = _command(commands, "info", _arrays.info, "describes the daemon, or arrays")
     _add(p, "ref", completes="ref", metavar="REF", nargs="*", type=ref, help="an array's name or id; the daemon where there is none")
