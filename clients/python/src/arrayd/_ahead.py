@@ -7,8 +7,9 @@ the program remain expressions of what there was before those steps; when all of
 Where the program does something else, its arrays are computed from the state that there was, by the steps that it has made: no
 state is seen that it has not reached.
 
-The operations of a look are those made since the look before that the number depends on, or that are alive and depend on these or on
-what the look before has made.
+The operations of a look are those of no look before that the number depends on, or that are alive, were made since the look before and
+depend on these or on what that one has made. (A look at an old array comes before one at the new array, which may have been made before
+both.)
 """
 from __future__ import annotations
 
@@ -224,7 +225,7 @@ class Ahead(local):
         while left and len(found) <= MANY:
             n = left.pop()
             for a in n.args:
-                if a.number > last and a.args and a not in found:
+                if (a.number > last or a.look is None) and a.args and a not in found:
                     found.add(a)
                     left.append(a)
             for ref in n.users:
