@@ -1,6 +1,7 @@
 """clients/python: what is said of mistakes that the client finds by itself, and of arrays that are not there any more."""
 import asyncio
 import re
+import traceback
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from test_client_python import xp  # noqa: F401
 
 import arrayd
+import arrayd.numpy
 
 pytestmark = pytest.mark.release_only  # it is the client that is tested here
 
@@ -146,3 +148,25 @@ def test_an_array_that_has_gone(xp, use):  # noqa: F811
         use(xp, x)
     with pytest.raises(arrayd.BadValue, match="called 'nobody'"):
         xp.evaluate("nobody + 1")
+
+
+@pytest.mark.parametrize("of, name, said", [
+    (lambda xp: xp, "lapalcian", "'Client' object has no attribute 'lapalcian'; did you mean 'laplacian'?"),
+    (lambda xp: xp, "nothing_like_it", "'Client' object has no attribute 'nothing_like_it'"),
+    (lambda xp: xp, "_engin", "'Client' object has no attribute '_engin'"),
+    (lambda xp: arrayd.numpy, "meen", "module 'arrayd.numpy' has no attribute 'meen'; did you mean 'mean'?"),
+    (lambda xp: arrayd.numpy, "lapalcian", "module 'arrayd.numpy' has no attribute 'lapalcian'; did you mean 'laplacian'?"),
+    (lambda xp: xp.linalg, "slove", "'Linalg' object has no attribute 'slove'; did you mean 'solve' or 'slogdet'?"),
+    (lambda xp: arrayd.numpy.linalg, "slove", "module 'arrayd.numpy.linalg' has no attribute 'slove'; did you mean 'solve' or 'slogdet'?"),
+])
+def test_the_nearest_names_are_told(xp, of, name, said):  # noqa: F811
+    with pytest.raises(AttributeError) as e:
+        getattr(of(xp), name)
+    assert str(e.value) == said and not hasattr(xp, name)
+    assert traceback.format_exception_only(e.type, e.value)[-1] == f"AttributeError: {said}\n"  # Python does not tell them again
+
+
+def test_a_property_s_own_error_remains(xp, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(type(xp), "url", property(lambda self: self._transport.nothing))
+    with pytest.raises(AttributeError, match="'Transport' object has no attribute 'nothing'"):
+        xp.url

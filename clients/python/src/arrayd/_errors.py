@@ -4,7 +4,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from typing import Any, Dict, List, Mapping, Optional, Type, TypeVar
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Type, TypeVar
 
 T = TypeVar("T")
 
@@ -183,3 +183,13 @@ def ended_early(status: Dict[str, Any]) -> ArraydError:
 def failed_at(status: Dict[str, Any]) -> str:
     """At which step a job failed, in words."""
     return f"at step {status['failed_step']}" if status.get("failed_step") else f"after step {status.get('step', 0)}"
+
+
+def no_attribute(of: str, name: str, names: Iterable[str]) -> AttributeError:
+    """With the nearest of these names, which Python itself adds only where nobody catches the error."""
+    import difflib  # takes its time to load
+
+    near = [] if name.startswith("_") else difflib.get_close_matches(name, sorted({n for n in names if not n.startswith("_")}), cutoff=0.65)
+    e: Any = AttributeError(f"{of} has no attribute {name!r}" + (f"; did you mean {' or '.join(map(repr, near))}?" if near else ""))
+    e.name, e.obj = name, None  # so that Python does not add them again
+    return e  # type: ignore[no-any-return]

@@ -2,7 +2,7 @@
 (see `_requests.py`). `_client.py` waits for the replies, `_async_client.py` awaits them."""
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from . import _dtypes as dt
 from ._array import Array
 from ._endpoint import Endpoint
 from ._engine import Engine
-from ._errors import ArraydError, place_of
+from ._errors import ArraydError, no_attribute, place_of
 from ._graph import Handle, const, const_json, stored
 from ._ns_exchange import Exchange
 from ._ns_host import Host
@@ -38,6 +38,12 @@ class Namespace(Own, Protocols, Inspection, Exchange):
     @property
     def __name__(self) -> str:
         return "arrayd"
+
+    if not TYPE_CHECKING:
+        def __getattr__(self, name: str) -> Any:
+            if hasattr(type(self), name):  # a property, whose own error this is
+                return object.__getattribute__(self, name)
+            raise no_attribute(f"{type(self).__name__!r} object", name, dir(type(self)))
 
     def from_xarray(self, a: Any, name: Optional[str] = None) -> Any:
         """The array of an `xarray.DataArray`: values, names of axes, attributes, the unit, and coordinates that are numbers, as arrays that

@@ -13,6 +13,7 @@ from typing import Any, List
 
 import numpy as _numpy
 
+from .._errors import no_attribute
 from ._hosted import OWN, TOLD, told
 
 newaxis = None
@@ -134,7 +135,9 @@ class _Part(types.ModuleType):
             return sys.modules[f"{self.__name__}.{name}"]
         if self._path == ["lib"]:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        value = getattr(numpys, name)  # AttributeError where there is none
+        if not hasattr(numpys, name):
+            raise no_attribute(f"module {self.__name__!r}", name, dir(numpys))
+        value = getattr(numpys, name)
         if name == "as_strided":  # of a copy here, which cannot be written to
             return value
         if self._path == ["testing"] and name.startswith("assert_"):
@@ -173,6 +176,12 @@ def _has(name: str) -> bool:
     return hasattr(Namespace, name) or name in ("array", "delete")
 
 
+def _own() -> List[str]:
+    from .._namespace import Namespace
+
+    return dir(Namespace)
+
+
 def __getattr__(name: str) -> Any:
     value: Any = None
     if name == "__all__":
@@ -195,8 +204,9 @@ def __getattr__(name: str) -> Any:
     elif _has(name):
         value = _Function(name)
     else:
-        own = "" if numpys is None else f": numpy.{name} is for values in this process, numpy.asarray(x)"
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{own}")
+        if numpys is None:
+            raise no_attribute(f"module {__name__!r}", name, (n for n in (*dir(_numpy), *_own()) if _has(n)))
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: numpy.{name} is for values in this process, numpy.asarray(x)")
     globals()[name] = value
     return value
 

@@ -11,6 +11,7 @@ import numpy as np
 from .. import _dtypes as dt
 from .._array import Array
 from .._carried import own_client
+from .._errors import no_attribute
 from .._ns_host import Host
 from .._transfers import guard, to_fetch
 
@@ -139,7 +140,7 @@ class Part:
             return Hosted(self._client, f"{self._name}.{name}", getattr(numpys, name))
         if isinstance(getattr(numpys, name, None), type):  # LinAlgError
             return getattr(numpys, name)
-        raise AttributeError(f"{self._name} has no {name!r}")
+        raise no_attribute(f"{type(self).__name__!r} object", name, dir(self))
 
     def __dir__(self) -> List[str]:
         return sorted((*object.__dir__(self), *HOSTED[self._name], *ON_SERVER.get(self._name, ())))
