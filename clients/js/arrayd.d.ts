@@ -12,7 +12,7 @@ declare global {
     }
 }
 
-import type { Access, ArrayMeta, Boundary, JobMeta, LayoutMeta, LeaseMeta, Problem, SessionMeta, ShareMeta } from "./meta.js";
+import type { Access, ArrayMeta, Boundary, JobMeta, JobProgram, LayoutMeta, LeaseMeta, Problem, SessionMeta, ShareMeta } from "./meta.js";
 import type { Binary, Complex, Dtype, Integer, Lists, PictureOptions, Scalar, Shape, SummaryMeta, TypedArray, Value } from "./types.js";
 export type { Access, ArrayMeta, Boundary, Face, JobMeta, LayoutMeta, LeaseMeta, Problem, SessionMeta, ShareMeta } from "./meta.js";
 export type { Binary, Complex, Dtype, Integer, Lists, Nested, PictureOptions, Scalar, Shape, SummaryMeta, TypedArray, Value } from "./types.js";

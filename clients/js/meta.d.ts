@@ -90,6 +90,8 @@ export interface JobMeta {
     id: string;
     session: string;
     state: "queued" | "running" | "done" | "failed" | "cancelled";
+    /** What it computes; not in its events. */
+    program?: JobProgram;
     /** Whole steps that the arrays have seen. */
     step: Integer;
     steps: Integer;
@@ -121,6 +123,18 @@ export interface JobMeta {
     failed_step?: number;
     /** Its place in the body. */
     failed_statement?: number;
+}
+
+/** A program as it was sent, cut where it is long; in lists the first words of the statements. */
+export interface JobProgram {
+    body: string[];
+    bind?: Record<string, unknown>;
+    record?: Record<string, unknown>;
+    until?: unknown;
+    /** The arrays that it assigns. */
+    arrays?: Array<{ name: string; id: string }>;
+    /** Something of it is missing. */
+    cut?: true;
 }
 
 /** Problem details, RFC 9457. */
