@@ -34,6 +34,8 @@ export interface ArrayMeta {
     units?: string;
     /** The id of the array it is a view of, while that exists. */
     view_of?: string;
+    /** Of an array that another user shares: whose it is. */
+    owner?: string;
     references: number;
     session: string;
     created: string;
