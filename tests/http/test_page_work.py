@@ -163,7 +163,7 @@ def test_a_program(visit, daemon_with):
     p.says("Before it starts")
     p.says("1\u202f000 steps")
     p.says("it holds 64.0 KiB until it ends")
-    p.says("Expected, not promised")
+    p.says("Expected, not promised: at least")
     assert len(p.texts(".kernel")) == 1
     p.fill(".tools label:nth-child(1) input", "200")
     p.fill(".tools label:nth-child(2) input", "total = sum(u)")
