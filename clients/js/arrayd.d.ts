@@ -12,7 +12,7 @@ declare global {
     }
 }
 
-import type { Access, ArrayMeta, Boundary, JobMeta, LayoutMeta, LeaseMeta, Problem, SessionMeta, ShareMeta } from "./meta.js";
+import type { Access, ArrayMeta, Boundary, JobMeta, JobProgram, LayoutMeta, LeaseMeta, Problem, SessionMeta, ShareMeta } from "./meta.js";
 import type { Binary, Complex, Dtype, Integer, Lists, PictureOptions, Scalar, Shape, SummaryMeta, TypedArray, Value } from "./types.js";
 export type { Access, ArrayMeta, Boundary, Face, JobMeta, LayoutMeta, LeaseMeta, Problem, SessionMeta, ShareMeta } from "./meta.js";
 export type { Binary, Complex, Dtype, Integer, Lists, Nested, PictureOptions, Scalar, Shape, SummaryMeta, TypedArray, Value } from "./types.js";
@@ -294,8 +294,8 @@ export class Client {
     layout(shapes: ReadonlyArray<readonly number[]>, options?: RequestOptions & { ghosts?: ReadonlyArray<readonly number[]> }): Promise<LayoutMeta>;
     /** The array of an id, or of a name in this session. @throws ArraydError `not_found` */
     get(ref: Ref, options?: RequestOptions): Promise<RemoteArray>;
-    /** The session's arrays in order of creation, read page by page of `limit` (100). */
-    list(options?: RequestOptions & { limit?: number }): AsyncGenerator<RemoteArray, void>;
+    /** The session's arrays in order of creation, or with `shared` those that other users share; read page by page of `limit` (100). */
+    list(options?: RequestOptions & { limit?: number; shared?: boolean }): AsyncGenerator<RemoteArray, void>;
 
     /**
      * Evaluates infix text, a template or a tree. Resolves to an array, new, named or `out`, or, where the

@@ -68,10 +68,10 @@ export class Client {
         return this.json(method, path, { ...request, body: { ...body, ...members } });
     }
     /** All members of a list, page by page, each as `make` makes it; `path` is the list's where it is not named as its member is. */
-    async *pages(key, { limit, ...options } = {}, make = meta => meta, path = `/${key}`) {
+    async *pages(key, { limit, shared, ...options } = {}, make = meta => meta, path = `/${key}`) {
         let after;
         do {
-            const page = await this.json("GET", path, { ...options, query: { limit, after } });
+            const page = await this.json("GET", path, { ...options, query: { limit, after, shared } });
             for (const meta of page[key])
                 yield make(meta);
             after = page.next;
@@ -134,7 +134,7 @@ export class Client {
 
     /** GET /v1/arrays/{ref}: the array of an id, or of a name in this session. */
     async get(ref, options) { return new RemoteArray(this, await this.json("GET", `/arrays/${refOf(ref)}`, options)); }
-    /** GET /v1/arrays: the session's arrays in order of creation; `limit` is the size of a page. */
+    /** GET /v1/arrays: the session's arrays in order of creation, or with `shared` those that others share; `limit` is the size of a page. */
     list(options) { return this.pages("arrays", options, meta => new RemoteArray(this, meta)); }
 
     #result(reply) {

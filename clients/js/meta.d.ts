@@ -34,6 +34,8 @@ export interface ArrayMeta {
     units?: string;
     /** The id of the array it is a view of, while that exists. */
     view_of?: string;
+    /** Of an array that another user shares: whose it is. */
+    owner?: string;
     references: number;
     session: string;
     created: string;
@@ -90,6 +92,8 @@ export interface JobMeta {
     id: string;
     session: string;
     state: "queued" | "running" | "done" | "failed" | "cancelled";
+    /** What it computes; not in its events. */
+    program?: JobProgram;
     /** Whole steps that the arrays have seen. */
     step: Integer;
     steps: Integer;
@@ -121,6 +125,18 @@ export interface JobMeta {
     failed_step?: number;
     /** Its place in the body. */
     failed_statement?: number;
+}
+
+/** A program as it was sent, cut where it is long; in lists the first words of the statements. */
+export interface JobProgram {
+    body: string[];
+    bind?: Record<string, unknown>;
+    record?: Record<string, unknown>;
+    until?: unknown;
+    /** The arrays that it assigns. */
+    arrays?: Array<{ name: string; id: string }>;
+    /** Something of it is missing. */
+    cut?: true;
 }
 
 /** Problem details, RFC 9457. */

@@ -1,6 +1,7 @@
 /** admin.js: everybody's, for operators: users and their quotas, sessions, jobs, arrays, and who did what. */
 import { ask, get, inPath, isOperator, list, poll } from "./api.js";
 import { age, attempt, badge, button, bytes, count, duration, el, field, progress, question, rate, shape } from "./dom.js";
+import { brief } from "./jobs.js";
 import { table } from "./table.js";
 
 const ago = at => (at === null ? "never" : age(at));
@@ -93,10 +94,11 @@ const TABS = {
         ],
     })],
     jobs: ["Jobs", "jobs", (signal, again) => table({
-        label: "everybody's jobs", id: x => x.job.id, words: x => `${x.owner} ${x.job.id} ${x.job.state}`, sort: 7, empty: "Nobody has a job.",
+        label: "everybody's jobs", id: x => x.job.id, words: x => `${x.owner} ${x.job.id} ${x.job.state} ${brief(x.job)}`, sort: 8, empty: "Nobody has a job.",
         columns: [
             { title: "Owner", kind: "name", sort: x => x.owner, text: x => x.owner },
             { title: "Job", kind: "mono", text: x => `${x.job.id.slice(0, 10)}…` },
+            { title: "Program", kind: "name", text: x => brief(x.job) },
             { title: "State", sort: x => x.job.state, node: x => badge(x.job) },
             { title: "Progress", sort: x => x.job.step / x.job.steps, node: x => progress(x.job) },
             { title: "Steps per second", right: true, sort: x => x.job.steps_per_s, text: x => rate(x.job.steps_per_s) },

@@ -53,11 +53,11 @@ export const get = (path, options) => ask("GET", path, options);
 export const post = (path, body, options) => ask("POST", path, { body, ...options });
 
 /** All items of a list, page by page; `each` is told of each page as it comes. */
-export async function list(path, member, { signal, each } = {}) {
+export async function list(path, member, { signal, each, query } = {}) {
     const all = [];
     let after;
     do {
-        const page = await get(path, { query: { limit: 1000, after }, signal });
+        const page = await get(path, { query: { limit: 1000, after, ...query }, signal });
         all.push(...page[member]);
         after = page.next;
         each?.(all, !after);

@@ -20,12 +20,13 @@ function known(meta) {
         ["Ghost cells", meta.ghost.some(g => g > 0) ? meta.ghost.join(", ") : ""],
         ["Units", meta.units], ["Axes", meta.dims?.filter(Boolean).join(", ")],
         ["Coordinates", Object.keys(meta.coords ?? {}).length ? el("ul", { class: "chips" }, Object.entries(meta.coords).map(([name, c]) =>
-            el("li", {}, el("a", { href: `#array/${encodeURIComponent(c.array)}`, text: name }), el("span", { class: "soft", text: c.dims.length ? ` on ${c.dims.join(", ")}` : "" })))) : ""],
+            el("li", {}, meta.owner ? name : el("a", { href: `#array/${encodeURIComponent(c.array)}`, text: name }), el("span", { class: "soft", text: c.dims.length ? ` on ${c.dims.join(", ")}` : "" })))) : ""],
         ["Place", meta.location === "host" ? `host, of device ${meta.device}` : `device ${meta.device}`],
-        ["View of", meta.view_of ? el("a", { href: `#array/${meta.view_of}`, text: meta.view_of }) : ""],
-        ["Session", el("span", { class: "mono", text: meta.session })], ["Created", new Date(meta.created).toLocaleString("sv")],
+        ["View of", meta.view_of && !meta.owner ? el("a", { href: `#array/${meta.view_of}`, text: meta.view_of }) : ""],
+        ["Owner", meta.owner],
+        ["Session", meta.owner ? "" : el("span", { class: "mono", text: meta.session })], ["Created", new Date(meta.created).toLocaleString("sv")],
         ["Restored from", meta.restored_from ? new Date(meta.restored_from).toLocaleString("sv") : ""],
-        ["Access", meta.read_only ? "read-only" : ""],
+        ["Access", meta.read_only ? "read-only" : meta.owner ? "read and write" : ""],
     ]);
 }
 
@@ -57,8 +58,13 @@ export function aside(meta, path, signal, end) {
     }
 
     const buttons = el("div", { class: "buttons" });
+    const taking = () => [
+        button("Save the picture", () => blob && save(blob, `${file}.png`), { class: meta.shape.length < 2 || meta.size === 0 ? "never" : "" }),
+        el("a", { class: "button", href: `${path}/data`, download: `${meta.name ?? meta.id}.bin`, text: "Download bytes" })];
     function act() {
-        renew(buttons,
+        if (meta.owner) // all else is the owner's
+            return renew(buttons, ...taking());
+        return renew(buttons,
             button("Rename", () => attempt(async () => {
                 const input = el("input", { name: "name", value: meta.name ?? "", required: true, pattern: "[A-Za-z_][A-Za-z0-9_]*", maxlength: "64", autofocus: true });
                 const answer = await question({ title: "Rename the array", fields: [field("Name", input)], act: "Rename" });
@@ -78,8 +84,7 @@ export function aside(meta, path, signal, end) {
                 await shares();
             })),
             button("Link", () => attempt(() => makeLink({ arrays: [meta.id] }, signal))),
-            button("Save the picture", () => blob && save(blob, `${file}.png`), { class: meta.shape.length < 2 || meta.size === 0 ? "never" : "" }),
-            el("a", { class: "button", href: `${path}/data`, download: `${meta.name ?? meta.id}.bin`, text: "Download bytes" }),
+            ...taking(),
             button("Delete", () => attempt(async () => {
                 const answer = await question({ title: `Delete ${meta.name ?? meta.id}?`, text: `${shape(meta.shape)} ${meta.dtype}, ${bytes(meta.nbytes)}.`, act: "Delete", danger: true });
                 if (!answer)
@@ -96,13 +101,14 @@ export function aside(meta, path, signal, end) {
     }
     if (mayAct()) {
         act();
-        attempt(shares);
+        if (!meta.owner)
+            attempt(shares);
     }
     return {
         element: el("div", { class: "aside" },
             meta.size === 0 ? null : el("section", { class: "card" }, el("h2", { text: "Figures" }), bars, figures),
             el("section", { class: "card" }, el("h2", { text: "About it" }), about, attrs),
-            mayAct() ? [el("section", { class: "card" }, el("h2", { text: "Shared with" }), sharing),
+            mayAct() ? [meta.owner ? null : el("section", { class: "card" }, el("h2", { text: "Shared with" }), sharing),
                 el("section", { class: "card" }, el("h2", { text: "Do" }), buttons)] : null),
         histogram(element) { bars.replaceChildren(element); },
         picture(newest, name) { [blob, file] = [newest, name]; },

@@ -1,11 +1,11 @@
-/** arrays.js: the arrays of a session, or for operators everybody's, in a table; a click leads to the picture. */
-import { isOperator, list, mayAct, poll, state } from "./api.js";
+/** arrays.js: the arrays of a session, those that others share, or for operators everybody's, in a table; a click leads to the picture. */
+import { get, isOperator, list, mayAct, poll, state } from "./api.js";
 import { age, attempt, button, bytes, el, field, select, shape, tell } from "./dom.js";
 import { makeLink } from "./links.js";
 import { follow } from "./stream.js";
 import { table } from "./table.js";
 
-const EVERYBODY = "everybody";
+const EVERYBODY = "everybody", SHARED = "shared";
 const EVERY = 2000; // ms
 const INTERVAL = 0.5; // seconds between two events
 
@@ -19,6 +19,7 @@ const notes = a => [a.view_of ? "view" : "", a.read_only ? "read-only" : "", a.r
 export async function show(root, _, signal) {
     const sessions = await list("v1/sessions", "sessions", { signal });
     let whose = sessions.some(s => s.id === state.session) ? state.session : sessions.find(s => s.default)?.id ?? "";
+    const { arrays: someShared } = await get("v1/arrays", { query: { shared: true, limit: 1 }, signal });
     let wake = new AbortController();
     const chosen = new Set(); // ids, for one link to several
     const linking = button("Link to the chosen", () => attempt(() => makeLink({ arrays: [...chosen] }, signal)), { hidden: true });
@@ -35,7 +36,7 @@ export async function show(root, _, signal) {
         empty: "There are no arrays yet. Evaluate an expression with a name, or upload one.",
         columns: [
             // Another user's array is not the operator's to look at.
-            { title: "Name", kind: "name", sort: x => x.array.name ?? "~", key: x => x.array.name, node: x => (x.owner === state.info.principal.name ? link(x.array)
+            { title: "Name", kind: "name", sort: x => x.array.name ?? "~", key: x => x.array.name, node: x => (x.owner === state.info.principal.name || x.array.owner ? link(x.array)
                 : el("span", { text: x.array.name ?? `${x.array.id.slice(0, 10)}…`, title: x.array.id })) },
             { title: "Shape", right: true, sort: x => x.array.size, text: x => shape(x.array.shape) },
             { title: "Type", sort: x => x.array.dtype, text: x => x.array.dtype },
@@ -51,20 +52,25 @@ export async function show(root, _, signal) {
         if (event.key === "Enter" && /^a-\w+$/.test(event.target.value)) // one that someone shared, say
             location.hash = `#array/${event.target.value}`;
     });
-    const choices = [...sessions.map(s => [s.id, s.name ?? `${s.id.slice(0, 10)}…`]), ...(isOperator() ? [[EVERYBODY, "Everybody's"]] : [])];
+    const choices = [...sessions.map(s => [s.id, s.name ?? `${s.id.slice(0, 10)}…`]), ...(someShared.length ? [[SHARED, "Shared with you"]] : []), ...(isOperator() ? [[EVERYBODY, "Everybody's"]] : [])];
+    const which = select(choices, whose, next => {
+        whose = next;
+        chosen.clear();
+        linking.hidden = true;
+        if (sessions.some(s => s.id === whose))
+            state.session = whose;
+        view.set([], false);
+        wake.abort();
+        read();
+    });
+    const others = someShared.length ? el("p", { class: "soft" }, "Others share arrays with you. ", button("Show them", () => {
+        which.value = SHARED;
+        which.dispatchEvent(new Event("change"));
+    }, { class: "quiet" })) : null;
     root.append(el("h1", { class: "visually-hidden", text: "Arrays" }), el("section", { class: "card" },
         el("div", { class: "tools" },
-            field("Session", select(choices, whose, next => {
-                whose = next;
-                chosen.clear();
-                linking.hidden = true;
-                if (whose !== EVERYBODY)
-                    state.session = whose;
-                view.set([], false);
-                wake.abort();
-                read();
-            })), el("div", { class: "grow field" }, el("span", { text: "Search by name, type, shape" }), view.search), linking, view.said),
-        view.element));
+            field("Session", which), el("div", { class: "grow field" }, el("span", { text: "Search by name, type, shape" }), view.search), linking, view.said),
+        others, view.element));
 
     /** The session has ended, by its time or by somebody's hand: the view begins anew with those that there are. */
     function gone(problem) {
@@ -79,7 +85,7 @@ export async function show(root, _, signal) {
     function draw(isWhole = true) {
         const mine = state.info.principal.name;
         [...chosen].filter(id => isWhole && !held.has(id)).forEach(id => choose(id, false));
-        view.set([...held.values()].map(a => (whose === EVERYBODY ? a : { owner: mine, array: a })).reverse(), isWhole); // the newest first where two are of one age
+        view.set([...held.values()].map(a => (whose === EVERYBODY ? a : { owner: a.owner ?? mine, array: a })).reverse(), isWhole); // the newest first where two are of one age
     }
 
     function take(arrays, isWhole, isAnew) {
@@ -94,8 +100,9 @@ export async function show(root, _, signal) {
         wake = new AbortController();
         const until = AbortSignal.any([signal, wake.signal]);
         const isAll = whose === EVERYBODY;
-        const ask = () => list(isAll ? "v1/admin/arrays" : "v1/arrays", "arrays", { signal: until, each: (some, whole) => take(some, whole, true) }).catch(problem => { gone(problem); throw problem; });
-        if (isAll)
+        const isShared = whose === SHARED;
+        const ask = () => list(isAll ? "v1/admin/arrays" : "v1/arrays", "arrays", { signal: until, query: { shared: isShared || undefined }, each: (some, whole) => take(some, whole, true) }).catch(problem => { gone(problem); throw problem; });
+        if (isAll || isShared)
             return poll(EVERY, until, ask); // others' arrays are told to nobody
         state.session = whose;
         const aging = setInterval(() => document.hidden || view.said.textContent.includes("so far") || draw(), EVERY);

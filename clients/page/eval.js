@@ -54,8 +54,8 @@ function kernels(how, took) {
 function expectation({ by, copy_rate: speed, device_s: busy, share, elapsed_s: takes, ends }) {
     if (busy === undefined)
         return "How long it will take cannot be told.";
-    const from = by === "last_run" ? "as its kernels took when they last ran" : `as if its kernels ran as fast as a copy, ${bytes(speed)} a second`;
-    return `Expected, not promised: ${duration(busy)} of device time, ${from}. With ${share > 0.995 ? "all" : `${count(Math.max(1, Math.round(share * 100)))} %`} of the device, as things are now, that is ${
+    const from = by === "last_run" ? "as its kernels took when they last ran" : `as if its kernels ran as fast as a copy, ${bytes(speed)} a second; arithmetic takes longer, on a CPU often many times as long`;
+    return `Expected, not promised: ${by === "last_run" ? "" : "at least "}${duration(busy)} of device time, ${from}. With ${share > 0.995 ? "all" : `${count(Math.max(1, Math.round(share * 100)))} %`} of the device, as things are now, that is ${
         duration(takes)}${ends === undefined ? "" : `: until ${new Date(ends).toLocaleString("sv")}`}.`;
 }
 

@@ -6,6 +6,24 @@ import { makeLink } from "./links.js";
 import { follow, seat } from "./stream.js";
 import { table } from "./table.js";
 
+const text = value => (typeof value === "string" ? value : JSON.stringify(value));
+
+/** The first statements, in a line. */
+export const brief = job => job.program?.body.join("; ") ?? "";
+
+/** What it computes: as it was sent, with the arrays that it assigns. */
+function program({ body, bind = {}, record = {}, until, arrays = [], cut }) {
+    const rows = [
+        ["With", Object.entries(bind).map(([name, value]) => `${name} = ${text(value)}`).join(", ")],
+        ["Records", Object.entries(record).map(([name, value]) => `${name} = ${text(value)}`).join(", ")],
+        ["Until", until === undefined ? "" : text(until)],
+        ["Writes", arrays.length ? el("ul", { class: "chips" }, arrays.map(a => el("li", {}, el("a", { href: `#array/${a.id}`, text: a.name })))) : ""],
+    ].filter(([, value]) => value);
+    return el("section", { class: "card" }, el("h2", { text: "Program" }), el("pre", { class: "attrs", text: body.join("\n") }),
+        cut ? el("p", { class: "soft", text: "It is longer than what is shown." }) : null,
+        el("dl", { class: "facts left" }, rows.flatMap(([term, value]) => [el("dt", { text: term }), el("dd", {}, value)])));
+}
+
 const isActive = job => job.state === "queued" || job.state === "running";
 
 /** Buttons for what can be done with a job now; `after` is called when it was done, `gone` when the job was removed. */
@@ -41,10 +59,11 @@ async function all(root, signal) {
     }
     const refresh = async () => take(await list("v1/jobs", "jobs", { signal }), true, true);
     const view = table({
-        label: "jobs", id: j => j.id, words: j => `${j.id} ${j.state} ${j.session}`, sort: 6,
+        label: "jobs", id: j => j.id, words: j => `${j.id} ${j.state} ${j.session} ${brief(j)}`, sort: 7,
         empty: "There are no jobs. A program that is sent to run by itself is one: see Expression, Program.",
         columns: [
             { title: "Job", key: j => j.id, node: j => el("a", { class: "mono", href: `#job/${j.id}`, text: `${j.id.slice(0, 10)}…`, title: j.id }) },
+            { title: "Program", kind: "name", text: brief },
             { title: "State", sort: j => j.state, node: badge },
             { title: "Progress", sort: j => j.step / j.steps, node: progress },
             { title: "Steps", right: true, sort: j => j.step, text: j => `${count(j.step)} of ${count(j.steps)}` },
@@ -56,7 +75,7 @@ async function all(root, signal) {
         ],
     });
     root.append(el("h1", { class: "visually-hidden", text: "Jobs" }), el("section", { class: "card" },
-        el("div", { class: "tools" }, el("div", { class: "grow field" }, el("span", { text: "Search by id, state, session" }), view.search), view.said), view.element));
+        el("div", { class: "tools" }, el("div", { class: "grow field" }, el("span", { text: "Search by id, state, session, program" }), view.search), view.said), view.element));
     view.set([], false);
     const aging = setInterval(() => document.hidden || view.said.textContent.includes("so far") || view.set([...held.values()]), 2000);
     signal.addEventListener("abort", () => clearInterval(aging));
@@ -68,15 +87,15 @@ async function all(root, signal) {
 
 async function one(root, id, signal) {
     const path = `v1/jobs/${inPath(id)}`;
+    let job = await get(path, { signal });
     const head = el("div", { class: "tools middle grow" }), buttons = el("div", { class: "buttons" }), facts = el("dl", { class: "facts left" }), trouble = el("p", { class: "problem", role: "alert" });
-    const plots = el("div", { class: "cards" }), copies = el("div");
+    const what = job.program ? program(job.program) : "", plots = el("div", { class: "cards" }), copies = el("div");
     const charts = new Map();
     const series = new Map(); // by name, what was recorded so far
     const link = button("Link", () => attempt(() => makeLink({ jobs: [job.id] }, signal)));
-    let job = await get(path, { signal });
     let source = null, listening = null;
     root.append(el("h1", {}, el("a", { href: "#jobs", text: "Jobs" }), el("span", { class: "soft", text: " / " }), el("span", { class: "mono", text: job.id })),
-        el("section", { class: "card" }, el("div", { class: "tools middle" }, head, buttons), trouble, facts), plots, copies);
+        el("section", { class: "card" }, el("div", { class: "tools middle" }, head, buttons), trouble, facts), what, plots, copies);
 
     function take(next) {
         job = { ...job, ...next };

@@ -13,12 +13,15 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
+#include "compute/base/arena.h"
 #include "compute/base/clock.h"
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
 #include "compute/base/table.h"
 #include "compute/base/worker.h"
+#include "protocol/json/json.h"
 #include "server/admin/audit_file.h"
 #include "server/config.h"
 #include "server/store/auth.h"
@@ -63,9 +66,127 @@ struct audit {
     struct refusals refused[REFUSALS];
     struct often *often;     /* by key */
     struct audit_file *file; /* NULL: none */
+    struct arena *past;      /* has what entries of earlier processes point to */
 };
 
 static worker_step look_after;
+
+/* --- what an earlier process wrote --- */
+
+#define LINE_MOST 2048 /* bytes: all of an entry may be escapes */
+
+static enum err_code read_text(struct json v, const char *name, char *ret, size_t size,
+                               struct err *e)
+{
+    const struct json x = json_member(v, name);
+    const char *text;
+    *ret = '\0';
+    if (!json_given(x))
+        return ERR_OK;
+    TRY(json_get_string(x, &text, NULL, e));
+    snprintf(ret, size, "%s", text);
+    return ERR_OK;
+}
+
+static enum err_code read_constant(struct audit *a, struct json v, const char *name,
+                                   const char **ret, struct err *e)
+{
+    struct json x;
+    const char *text;
+    size_t n;
+    TRY(json_require(v, name, &x, e));
+    TRY(json_get_string(x, &text, &n, e));
+    *ret = arena_strndup(a->past, text, n);
+    return *ret ? ERR_OK : err_oom(e);
+}
+
+static enum err_code read_time(struct json v, int64_t *ret, struct err *e)
+{
+    struct json x;
+    struct tm tm = {0};
+    const char *text;
+    int ms = 0;
+    TRY(json_require(v, "at", &x, e));
+    TRY(json_get_string(x, &text, NULL, e));
+    const char *rest = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
+    if (!rest || sscanf(rest, ".%3dZ", &ms) != 1)
+        return json_err(x, e, ERR_BAD_FIELD, "this is not a time");
+    *ret = (int64_t)timegm(&tm) * 1000000 + ms * 1000;
+    return ERR_OK;
+}
+
+static enum err_code read_number(struct json v, const char *name, uint64_t *ret, struct err *e)
+{
+    struct json x;
+    int64_t n;
+    TRY(json_require(v, name, &x, e));
+    TRY(json_get_i64(x, 1, (int64_t)1 << 53, &n, e));
+    *ret = (uint64_t)n;
+    return ERR_OK;
+}
+
+static enum err_code read_entry(struct audit *a, struct arena *arena, const char *line, size_t n,
+                                struct audit_entry *ret, struct err *e)
+{
+    struct json v;
+    *ret = (struct audit_entry){0};
+    TRY(json_parse(arena, line, n, NULL, &v, e));
+    TRY(read_number(v, "number", &ret->number, e));
+    TRY(read_time(v, &ret->at_us, e));
+    TRY(read_text(v, "who", ret->who, sizeof ret->who, e));
+    TRY(read_text(v, "from", ret->from, sizeof ret->from, e));
+    TRY(read_text(v, "target", ret->target, sizeof ret->target, e));
+    TRY(read_number(v, "count", &ret->count, e));
+    TRY(read_constant(a, v, "action", &ret->action, e));
+    return read_constant(a, v, "result", &ret->result, e);
+}
+
+/* Takes the lines of one file, the last first. False: there are enough, or the rest is of a
+ * numbering that has ended. */
+static bool take_lines(struct audit *a, struct arena *arena, const char *text, size_t n,
+                       uint64_t *next)
+{
+    while (n) {
+        const char *before = n > 1 ? memrchr(text, '\n', n - 1) : NULL;
+        const size_t at = before ? (size_t)(before + 1 - text) : 0;
+        struct audit_entry x;
+        struct err unread = ERR_INIT; /* such a line is passed over */
+        const bool is_one = read_entry(a, arena, text + at, n - at - 1, &x, &unread) == ERR_OK;
+        n = at;
+        if (!is_one)
+            continue;
+        if (!*next)
+            a->last = a->written = x.number;
+        else if (x.number >= *next)
+            return false;
+        if (a->last - x.number >= a->shown)
+            return false;
+        a->ring[(x.number - 1) % a->size] = x;
+        *next = x.number;
+    }
+    return true;
+}
+
+/* The last entries of the file, and of those that it was before, if it has fewer than are shown.
+ * What cannot be read is not shown; the numbers go on behind what can. */
+static enum err_code read_back(struct audit *a, int64_t files, struct err *e)
+{
+    uint64_t next = 0; /* the number of the entry behind; 0: there is none yet */
+    a->past = arena_new(0);
+    if (!a->past)
+        return err_oom(e);
+    for (int64_t i = 0; i <= files; i++) {
+        _cleanup_arena_ struct arena *arena = arena_new(0);
+        const uint64_t left = next ? a->shown - (a->last - next) : a->shown;
+        const char *text = NULL;
+        if (!arena)
+            return err_oom(e);
+        const size_t n = audit_file_tail(a->file, i, (size_t)left * LINE_MOST, arena, &text);
+        if ((!n && i) || !take_lines(a, arena, text, n, &next))
+            break;
+    }
+    return ERR_OK;
+}
 
 enum err_code audit_new(const struct config *config, struct audit **ret, struct err *e)
 {
@@ -83,6 +204,8 @@ enum err_code audit_new(const struct config *config, struct audit **ret, struct 
     if (code == ERR_OK && config->audit_log)
         code = audit_file_open(config->audit_log, config->audit_log_size, config->audit_log_files,
                                &a->file, e);
+    if (code == ERR_OK && a->file)
+        code = read_back(a, config->audit_log_files, e);
     if (code == ERR_OK && !worker_start(&a->worker))
         code = err_set(e, ERR_OUT_OF_MEMORY, "cannot start a thread");
     if (code != ERR_OK) {
@@ -304,6 +427,7 @@ void audit_free(struct audit *a)
     worker_destroy(&a->worker);
     pthread_mutex_destroy(&a->lock);
     mem_free(a->ring);
+    arena_free(a->past);
     mem_free(a);
 }
 
@@ -317,7 +441,8 @@ size_t audit_list(struct audit *a, uint64_t after, size_t limit, struct audit_en
     pthread_mutex_lock(&a->lock);
     const uint64_t first = a->last > a->shown ? a->last - a->shown : 0;
     for (uint64_t i = after > first ? after : first; i < a->last && n < limit; i++)
-        ret[n++] = a->ring[i % a->size];
+        if (a->ring[i % a->size].number == i + 1) /* of an earlier process some may be missing */
+            ret[n++] = a->ring[i % a->size];
     *ret_more = n && ret[n - 1].number < a->last;
     pthread_mutex_unlock(&a->lock);
     return n;

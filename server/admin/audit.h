@@ -1,5 +1,6 @@
 /* The audit: who did what that matters to others. In memory the last entries, for GET
- * /v1/admin/audit; on disk, if there is an audit-log, all of them (audit_file.h).
+ * /v1/admin/audit; on disk, if there is an audit-log, all of them (audit_file.h), from which the
+ * next process has the last ones.
  *
  * It has what operators do to what others have, snapshots, accounts that are read again, tokens
  * that no account has, requests that only an operator may make, and how logins and read-only links
@@ -24,7 +25,7 @@ struct principal;
 
 /* What is written of one action; strings are constants or belong to the entry. */
 struct audit_entry {
-    uint64_t number; /* from 1 on, in this process */
+    uint64_t number; /* from 1 on, behind what the file has of earlier processes */
     int64_t at_us;
     char who[PRINCIPAL_SIZE]; /* "": nobody that is known, or the daemon itself */
     char from[HTTP_PEER_SIZE];

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "compute/base/arena.h"
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
 #include "compute/base/strb.h"
@@ -115,6 +116,29 @@ static bool name_of(const struct audit_file *f, int64_t number, struct strb *out
     strb_reset(out);
     strb_addf(out, number ? "%s.%lld" : "%s", f->path, (long long)number);
     return !out->failed;
+}
+
+size_t audit_file_tail(const struct audit_file *f, int64_t number, size_t most, struct arena *arena,
+                       const char **ret)
+{
+    _cleanup_strb_ struct strb name = {0};
+    struct stat st;
+    const int fd = name_of(f, number, &name)
+                       ? open(name.data, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW)
+                       : -1;
+    if (fd < 0)
+        return 0;
+    const bool is_file = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+    const size_t size = is_file ? (size_t)st.st_size : 0, n = size < most ? size : most;
+    char *text = n ? arena_alloc(arena, n) : NULL;
+    const bool is_read = text && pread(fd, text, n, (off_t)(size - n)) == (ssize_t)n;
+    close(fd);
+    const char *end = is_read ? memrchr(text, '\n', n) : NULL;
+    const char *begin = end && n < size ? (const char *)memchr(text, '\n', n) + 1 : text;
+    if (!end || begin > end)
+        return 0;
+    *ret = begin;
+    return (size_t)(end + 1 - begin);
 }
 
 /* Files move up to the first number that is free and no further: a rotation that fails half-way and

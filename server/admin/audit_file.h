@@ -17,6 +17,7 @@
 
 #include "compute/base/err.h"
 
+struct arena;
 struct audit_file;
 
 /* `path` is borrowed. ERR_BAD_FIELD: no such file can be made, or it is something else;
@@ -24,6 +25,10 @@ struct audit_file;
 enum err_code audit_file_open(const char *path, int64_t most, int64_t kept, struct audit_file **ret,
                               struct err *e) must_check;
 void audit_file_close(struct audit_file *f); /* NULL allowed */
+/* Whole lines from the end of FILE (number 0) or FILE.number, at most `most` bytes of them; in the
+ * arena. 0: there are none, or no memory for them. */
+size_t audit_file_tail(const struct audit_file *f, int64_t number, size_t most, struct arena *arena,
+                       const char **ret);
 /* line: with its newline; NULL: there was no memory for it. False: it is not in the file. */
 bool audit_file_write(struct audit_file *f, const char *line, size_t n) must_check;
 

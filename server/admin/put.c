@@ -38,7 +38,7 @@ void put_others_job(struct json_writer *w, struct user_job *j)
     json_open_object(w);
     json_put_member_string(w, "owner", job_owner(j));
     json_put_key(w, "job");
-    job_put(j, JOB_NO_VALUES, 0, w, NULL);
+    job_put(j, JOB_NO_VALUES, 0, JOB_TELL_BRIEF, w, NULL);
     json_close_object(w);
 }
 

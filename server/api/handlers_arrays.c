@@ -9,12 +9,21 @@
 #include "server/body/meta.h"
 #include "server/body/request.h"
 #include "server/labels/labels.h"
+#include "server/look/query.h"
 #include "server/server.h"
+#include "server/store/share.h"
 
 static enum err_code get_page(struct request *req, struct page *page, void *ret, struct err *e)
 {
     _cleanup_session_ struct session *s = NULL;
+    bool shared = false;
+    TRY(query_flag(req, "shared", &shared, e));
     TRY(session_of(req, &s, e));
+    const struct array_scope scope = request_scope(req, s);
+    if (shared && scope.shares)
+        page->n = share_list(scope.shares, scope.who, page->after, page->limit, ret, &page->more);
+    if (shared) /* who came by a link sees none */
+        return ERR_OK;
     page->n = handle_list(s->handles, page->after, page->limit, ret, &page->more);
     return ERR_OK;
 }
@@ -37,7 +46,7 @@ static void release(void *handle)
 void array_list_get(struct request *req)
 {
     static const struct list list = {
-        "arrays", sizeof(struct handle), get_page, put_entry, number_of, release,
+        "arrays", sizeof(struct handle), get_page, put_entry, number_of, release, "shared",
     };
     list_reply(req, &list);
 }

@@ -16,6 +16,7 @@
 #include "server/body/request.h"
 #include "server/http/wakeup.h"
 #include "server/jobs/jobs.h"
+#include "server/login/logins.h"
 
 /* --- a job in the reply --- */
 
@@ -36,13 +37,21 @@ static void answer_free(void *state)
     job_unref(a->job);
 }
 
+/* A read-only link shows how a job goes; what the program is was not what its maker showed, unless
+ * it shows everything. */
+static enum job_telling told_of(const struct request *req)
+{
+    const struct login_terms *terms = req->login ? login_terms(req->login) : NULL;
+    return terms && terms->link && !terms->whole ? JOB_TELL_NOTHING : JOB_TELL_WHOLE;
+}
+
 static void print(struct request *req)
 {
     const struct answer *a = req->state;
     struct strb out = {0};
     struct json_writer w = JSON_WRITER(&out);
     job_measure(a->job);
-    job_put(a->job, 0, INT64_MAX, &w, NULL);
+    job_put(a->job, 0, INT64_MAX, told_of(req), &w, NULL);
     http_reply_json(req, a->status, &out);
 }
 
@@ -179,7 +188,7 @@ static enum err_code get_page(struct request *req, struct page *page, void *ret,
 
 static void put_entry(struct json_writer *w, const void *entry)
 {
-    job_put(*(struct user_job *const *)entry, JOB_NO_VALUES, 0, w, NULL);
+    job_put(*(struct user_job *const *)entry, JOB_NO_VALUES, 0, JOB_TELL_BRIEF, w, NULL);
 }
 
 static uint64_t number_of(const void *entry)

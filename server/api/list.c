@@ -22,9 +22,10 @@ static bool decimal(const char *s, uint64_t max, uint64_t *ret)
     return true;
 }
 
-static enum err_code read_page(struct request *req, struct page *ret, struct err *e)
+static enum err_code read_page(struct request *req, const struct list *l, struct page *ret,
+                               struct err *e)
 {
-    static const char *const allowed[] = {"limit", "after", NULL};
+    const char *const allowed[] = {"limit", "after", l->query, NULL};
     TRY(http_query_only(req, allowed, e));
     uint64_t limit = LIST_LIMIT;
     const char *text = http_query(req, "limit");
@@ -41,7 +42,7 @@ static enum err_code read_page(struct request *req, struct page *ret, struct err
 static enum err_code get(struct request *req, const struct list *l, struct page *page,
                          char **ret_entries, struct err *e)
 {
-    TRY(read_page(req, page, e));
+    TRY(read_page(req, l, page, e));
     TRY(request_accepts_json(req, e));
     *ret_entries = arena_alloc_array(req->arena, page->limit, l->entry_size);
     return *ret_entries ? l->get(req, page, *ret_entries, e) : err_oom(e);

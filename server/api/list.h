@@ -23,6 +23,7 @@ struct list {
     void (*put)(struct json_writer *w, const void *entry);
     uint64_t (*number)(const void *entry);
     void (*release)(void *entry);
+    const char *query; /* a further parameter, which `get` reads; NULL: none */
 };
 
 /* Replies with the page that ?limit= and ?after= ask for, or with the error. */

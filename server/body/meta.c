@@ -39,6 +39,8 @@ void meta_put(struct json_writer *w, const struct handle *h, bool brief)
     if (h->view_of[0])
         json_put_member_string(w, "view_of", h->view_of);
     json_put_member_i64(w, "references", array_buffer_refs(a));
+    if (h->owner)
+        json_put_member_string(w, "owner", h->owner);
     json_put_member_string(w, "session", h->session);
     meta_put_time(w, "created", h->created_us);
     if (h->restored_us)

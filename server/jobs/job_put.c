@@ -198,8 +198,8 @@ void job_look(struct user_job *j, struct job_seen *ret)
     pthread_mutex_unlock(&j->table->lock);
 }
 
-int64_t job_put(struct user_job *j, int64_t from, int64_t most, struct json_writer *w,
-                struct job_seen *ret)
+int64_t job_put(struct user_job *j, int64_t from, int64_t most, enum job_telling telling,
+                struct json_writer *w, struct job_seen *ret)
 {
     pthread_mutex_lock(&j->table->lock);
     if (ret)
@@ -210,6 +210,7 @@ int64_t job_put(struct user_job *j, int64_t from, int64_t most, struct json_writ
     json_put_member_string(w, "id", j->id);
     json_put_member_string(w, "session", j->body.session->id);
     json_put_member_string(w, "state", job_state_names[j->state]);
+    job_words_put(&j->words, telling, w);
     json_put_member_i64(w, "step", j->step);
     json_put_member_i64(w, "steps", j->body.steps);
     json_put_member_double(w, "steps_per_s", rate);

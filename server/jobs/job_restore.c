@@ -206,6 +206,8 @@ enum err_code jobs_restore(struct jobs *t, struct server *s, const struct kept_j
                            .record = job_record_new(t)};
     memcpy(j->id, k->id, sizeof j->id);
     enum err_code code = fill(j, k) && j->record ? ERR_OK : err_oom(e);
+    if (code == ERR_OK)
+        code = job_words_make(&j->words, k->text, k->text_len, k->targets, k->targets_len, e);
     take_progress(j, &k->at);
     j->asker = asker_of_past(j->id, k);
     if (code == ERR_OK)

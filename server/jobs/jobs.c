@@ -168,20 +168,32 @@ static void begin(struct user_job *j)
     pthread_mutex_unlock(&j->table->lock);
 }
 
+static enum err_code make_words(const struct program_body *b, struct job_words *ret, struct err *e)
+{
+    _cleanup_strb_ struct strb targets = {0};
+    struct json_writer w = JSON_WRITER(&targets);
+    kept_put_targets(&w, b);
+    if (targets.failed)
+        return err_oom(e);
+    return job_words_make(ret, b->text, b->text_len, targets.data, targets.len, e);
+}
+
 enum err_code jobs_start(struct jobs *t, const struct program_body *take_body, int64_t first_slice,
                          struct user_job **ret, struct err *e)
 {
     struct user_job *j = mem_calloc(1, sizeof *j), *old = NULL;
     struct series_values *series = mem_calloc(take_body->n_series, sizeof *series);
     struct job_record *record = job_record_new(t);
-    if (!j || !series || (t->config.writer && !record)) {
+    struct job_words words = {0};
+    enum err_code code = make_words(take_body, &words, e);
+    if (!j || !series || (t->config.writer && !record) || code != ERR_OK) {
         mem_free(j);
         mem_free(series);
         job_record_free(record);
+        job_words_clear(&words);
         return err_oom(e);
     }
     pthread_mutex_lock(&t->lock);
-    enum err_code code = ERR_OK;
     if (t->stopping)
         code = err_draining(e);
     else
@@ -191,12 +203,14 @@ enum err_code jobs_start(struct jobs *t, const struct program_body *take_body, i
         mem_free(j);
         mem_free(series);
         job_record_free(record);
+        job_words_clear(&words);
         return code;
     }
     *j = (struct user_job){.refs = 2, /* the table's and the caller's */
                            .table = t,
                            .seq = ++t->seq,
                            .body = *take_body,
+                           .words = words,
                            .cause = {.meter = meter_ref(meter_current())},
                            .series = series,
                            .created_us = clock_date_us(),
@@ -221,6 +235,7 @@ enum err_code jobs_start(struct jobs *t, const struct program_body *take_body, i
     }
     if (code != ERR_OK) {
         job_record_free(record);
+        job_words_clear(&j->words);
         meter_unref(j->cause.meter);
         mem_free(series);
         mem_free(j);

@@ -108,11 +108,14 @@ struct job_seen {
     int64_t values;
 };
 void job_look(struct user_job *j, struct job_seen *ret);
+/* How much is told of its program: as it was sent, cut at some length, or the first words for a
+ * list. */
+enum job_telling { JOB_TELL_NOTHING, JOB_TELL_BRIEF, JOB_TELL_WHOLE };
 /* The job as a JSON object, with at most `most` values of each series from number `from` on;
  * returns the number of the next. The table is not locked while values are printed; all else is as
  * of the moment in `ret`, which may be NULL. */
-int64_t job_put(struct user_job *j, int64_t from, int64_t most, struct json_writer *w,
-                struct job_seen *ret);
+int64_t job_put(struct user_job *j, int64_t from, int64_t most, enum job_telling telling,
+                struct json_writer *w, struct job_seen *ret);
 /* What an ended job is compared with (job_put) is measured, if it has moved so much that it is
  * worth it. */
 void job_measure(struct user_job *j);

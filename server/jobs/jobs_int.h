@@ -1,7 +1,7 @@
 /* Shared by the files of the jobs: jobs_table.c (the table, below the others), job_put.c (how jobs
- * are reported), job_keep.c (jobs in the journal), job_ready.c (what a slice leaves besides its
- * arrays' contents), jobs_slice.c and jobs_run.c (the thread), jobs.c (beginnings and ends),
- * job_restore.c (jobs of a previous process). */
+ * are reported), job_words.c (what they compute), job_keep.c (jobs in the journal), job_ready.c
+ * (what a slice leaves besides its arrays' contents), jobs_slice.c and jobs_run.c (the thread),
+ * jobs.c (beginnings and ends), job_restore.c (jobs of a previous process). */
 #ifndef ARRAYD_SERVER_JOBS_INT_H
 #define ARRAYD_SERVER_JOBS_INT_H
 
@@ -36,12 +36,17 @@ struct job_end {
     int32_t statement;
 };
 
+struct job_words {
+    struct strb whole, brief; /* JSON; empty: not known */
+};
+
 struct user_job {
     uint32_t refs; /* under the table's lock, like all that is not constant */
     struct jobs *table;
     char id[ID_SIZE];
     uint64_t seq;
     struct program_body body; /* body.program: NULL once the job is done */
+    struct job_words words;   /* constant */
     struct cause cause;       /* counts the host memory it takes */
     struct user_job *next;    /* of the table */
     struct user_job *next_ready;
@@ -145,6 +150,16 @@ bool job_is_orphan(const struct user_job *j);
  * The thread takes it from a job that will not be resumed, and releases it (program_body_drop)
  * without the lock. */
 struct program_body job_take_program(struct user_job *j);
+
+/* --- what it computes (job_words.c) --- */
+
+/* From the request's body, and the arrays that the program assigns (kept_put_targets).
+ * ERR_OUT_OF_MEMORY, after which it is cleared, too. */
+enum err_code job_words_make(struct job_words *ret, const char *text, size_t n, const char *arrays,
+                             size_t n_arrays, struct err *e) must_check;
+void job_words_clear(struct job_words *w);
+/* The member "program", if it is known and to be told. */
+void job_words_put(const struct job_words *words, enum job_telling telling, struct json_writer *w);
 
 /* --- the journal (job_keep.c); without one these do nothing --- */
 

@@ -25,6 +25,7 @@ static void job_free(struct user_job *j)
         mem_free(j->series[i].bytes);
     mem_free(j->series);
     mem_free(j->snapshots);
+    job_words_clear(&j->words);
     job_record_free(j->record);
     if (job_is_over(j))
         session_rest(j->body.session, false);

@@ -56,6 +56,19 @@ static void put_names(struct json_writer *w, const struct program_body *b)
     json_close_list(w);
 }
 
+void kept_put_targets(struct json_writer *w, const struct program_body *b)
+{
+    struct array *home;
+    json_open_list(w);
+    for (uint32_t i = 0; i < program_targets(b->program); i++) {
+        json_open_object(w);
+        json_put_member_string(w, "name", program_target(b->program, i, &home));
+        json_put_member_string(w, "id", b->targets[i].id);
+        json_close_object(w);
+    }
+    json_close_list(w);
+}
+
 static bool is_earlier(const struct program_body *b, size_t set, size_t item)
 {
     const struct function *f = b->functions[set].items[item];
@@ -100,6 +113,8 @@ void kept_put_job(struct json_writer *w, const struct program_body *b, uint64_t 
     json_close_list(w);
     json_put_key(w, "body");
     json_put_stringn(w, b->text, b->text_len);
+    json_put_key(w, "targets");
+    kept_put_targets(w, b);
     json_put_member_string(w, "lease", b->claim.tokens ? b->claim.tokens : "");
     put_names(w, b);
     put_functions(w, b);
@@ -182,6 +197,21 @@ static enum err_code read_text(struct json v, const char *name, struct arena *ar
     return *ret ? ERR_OK : err_oom(e);
 }
 
+static enum err_code read_targets(struct json v, struct arena *arena, struct kept_job *ret,
+                                  struct err *e)
+{
+    const struct json list = json_member(v, "targets");
+    _cleanup_strb_ struct strb text = {0};
+    struct json_writer w = JSON_WRITER(&text);
+    if (json_kind(list) == JSON_LIST)
+        json_put_value(&w, list);
+    else
+        strb_add(&text, "[]");
+    ret->targets = text.failed ? NULL : arena_strndup(arena, text.data, text.len);
+    ret->targets_len = text.len;
+    return ret->targets ? ERR_OK : err_oom(e);
+}
+
 enum err_code kept_read_job(struct json v, struct arena *arena, struct kept_job *ret, struct err *e)
 {
     struct json series;
@@ -196,6 +226,7 @@ enum err_code kept_read_job(struct json v, struct arena *arena, struct kept_job 
     TRY(member_list(v, "series", &series, e));
     TRY(read_series(series, arena, ret, e));
     TRY(read_text(v, "body", arena, &ret->text, &ret->text_len, e));
+    TRY(read_targets(v, arena, ret, e));
     TRY(read_text(v, "lease", arena, &ret->past.lease, &n, e));
     if (!n)
         ret->past.lease = NULL;

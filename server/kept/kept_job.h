@@ -60,6 +60,8 @@ struct kept_job {
     struct session *session;
     const char *text; /* the request's body */
     size_t text_len;
+    const char *targets; /* as kept_put_targets writes them; older versions do not: "[]" */
+    size_t targets_len;
     struct past past;
     struct err lost; /* not ERR_OK: that cannot be, since one of its arrays is gone */
 };
@@ -67,12 +69,14 @@ struct kept_job {
 /* What never changes of a job. */
 void kept_put_job(struct json_writer *w, const struct program_body *b, uint64_t seq,
                   int64_t created_us);
+/* A list of the arrays that it assigns, with the names that the program has for them. */
+void kept_put_targets(struct json_writer *w, const struct program_body *b);
 void kept_put_progress(struct json_writer *w, const struct kept_progress *at);
 void kept_put_snapshot(struct json_writer *w, const struct kept_snapshot *s);
 
 /* Errors are of damage, as in kept.h. */
 
-/* Series, their values' memory included, and `text` lie in the arena. */
+/* Series, their values' memory included, `text` and `targets` lie in the arena. */
 enum err_code kept_read_job(struct json v, struct arena *arena, struct kept_job *ret,
                             struct err *e) must_check;
 enum err_code kept_read_progress(struct json v, struct kept_progress *ret,

@@ -35,6 +35,7 @@ struct watch {
     struct events events;
     struct principal *who;
     struct shares *shares; /* the array is shared with them; NULL: it is their own */
+    const char *owner;     /* then whose it is */
     char id[ID_SIZE], session[ID_SIZE];
     const char *uri; /* of a frame; NULL: none are wanted */
     _Atomic bool told;
@@ -226,6 +227,7 @@ static enum err_code find(const struct watch *s, struct handle *ret)
         return ERR_NOT_FOUND;
     TRY(handle_get_id(t, s->id, ret, NULL));
     ret->read_only |= !write;
+    ret->owner = s->owner;
     return ERR_OK;
 }
 
@@ -356,6 +358,7 @@ static enum err_code begin(struct request *req, struct watch **ret, struct err *
     s->events.interval_ms = interval_ms;
     s->who = req->principal;
     s->shares = h.shared ? req->server->shares : NULL;
+    s->owner = h.owner;
     s->uri = uri;
     memcpy(s->id, h.id, ID_SIZE);
     memcpy(s->session, h.session, ID_SIZE);

@@ -42,7 +42,7 @@ static void put_event(struct progress *s, uint64_t revision)
     struct json_writer w = JSON_WRITER(&data);
     struct job_seen seen;
     char id[48];
-    s->values = job_put(s->job, s->values, job_values_soon(s->job), &w, &seen);
+    s->values = job_put(s->job, s->values, job_values_soon(s->job), JOB_TELL_NOTHING, &w, &seen);
     s->more = s->values < seen.values;
     s->events.over = seen.ended && !s->more;
     snprintf(id, sizeof id, "%" PRIu64 ".%" PRId64, seen.ends, s->values);

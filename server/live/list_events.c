@@ -123,7 +123,7 @@ static struct entry mark_job(const union item *x)
 
 static void put_job(struct json_writer *w, const union item *x)
 {
-    job_put(x->job, JOB_NO_VALUES, 0, w, NULL);
+    job_put(x->job, JOB_NO_VALUES, 0, JOB_TELL_BRIEF, w, NULL);
 }
 
 static void release_job(union item *x)

@@ -39,7 +39,8 @@ struct handle {
     char view_of[ID_SIZE]; /* the array it is a view of, while that exists; otherwise "" */
     bool read_only;        /* no writes: the handle is marked, or it is a view of a marked one */
     bool shared;           /* another principal's, shared with this one (share.h) */
-    const char *reads_of;  /* shared for reading only: the owner's name; otherwise NULL */
+    const char *owner;     /* if shared: whose it is; otherwise NULL */
+    const char *reads_of;  /* the same if it is shared for reading only */
     int64_t created_us;    /* microseconds since 1970 */
     int64_t restored_us;   /* time of the snapshot it was restored from (state.h), or 0 */
     uint64_t seq;          /* order of creation */

@@ -20,6 +20,7 @@ struct share {
     struct share_key key;
     const struct principal *owner;
     bool write;
+    uint64_t seq;
     UT_hash_handle hh;
 };
 
@@ -27,6 +28,7 @@ struct shares {
     uint32_t max;
     pthread_mutex_t lock;
     struct share *table;
+    uint64_t seq; /* of the last one made */
     const struct observer *observer;
 };
 
@@ -175,6 +177,7 @@ static enum err_code give(struct shares *t, const struct principal *owner, const
     if (!s && code == ERR_OK) {
         HASH_ADD(hh, t->table, key, sizeof key, fresh);
         if (fresh->hh.tbl) {
+            fresh->seq = ++t->seq;
             s = fresh;
             fresh = NULL;
         } else {
@@ -281,6 +284,39 @@ struct handles *share_table(struct shares *t, const char *id, const struct princ
     return owner ? owner->handles : NULL;
 }
 
+static void mark(struct handle *h, const struct principal *owner, bool write)
+{
+    h->shared = true;
+    h->read_only |= !write;
+    h->owner = owner->name;
+    h->reads_of = write ? NULL : owner->name;
+}
+
+size_t share_list(struct shares *t, const struct principal *who, uint64_t after, size_t limit,
+                  struct handle *ret, bool *ret_more)
+{
+    struct share *s, *tmp;
+    size_t n = 0;
+    *ret_more = false;
+    pthread_mutex_lock(&t->lock);
+    HASH_ITER (hh, t->table, s, tmp) {
+        struct handle h;
+        if (s->key.who != who || s->seq <= after || *ret_more ||
+            handle_get_id(s->owner->handles, s->key.id, &h, NULL) != ERR_OK)
+            continue;
+        if (n == limit) {
+            *ret_more = true;
+            handle_clear(&h);
+            continue;
+        }
+        mark(&h, s->owner, s->write);
+        h.seq = s->seq;
+        ret[n++] = h;
+    }
+    pthread_mutex_unlock(&t->lock);
+    return n;
+}
+
 enum err_code share_get(const struct array_scope *in, const char *ref, struct handle *ret,
                         struct err *e)
 {
@@ -297,9 +333,7 @@ enum err_code share_get(const struct array_scope *in, const char *ref, struct ha
             *e = own;
         return code; /* as if there were no share */
     }
-    ret->shared = true;
-    ret->read_only |= !write;
-    ret->reads_of = write ? NULL : owner->name;
+    mark(ret, owner, write);
     return ERR_OK;
 }
 

@@ -48,6 +48,11 @@ bool share_lasts(struct shares *t, const char *id, const struct principal *who, 
 struct handles *share_table(struct shares *t, const char *id, const struct principal *who,
                             bool *ret_write);
 
+/* Up to `limit` of the arrays shared with `who` after number `after` (handle.seq here is the
+ * share's number), oldest share first; the caller clears them. */
+size_t share_list(struct shares *t, const struct principal *who, uint64_t after, size_t limit,
+                  struct handle *ret, bool *ret_more);
+
 /* Calls visit for each share of the array, in order of creation, with the lock held. */
 void share_each(struct shares *t, const char *id,
                 void (*visit)(void *user, const char *who, bool write), void *user);

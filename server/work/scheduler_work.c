@@ -1,10 +1,13 @@
 /* Streams of a device run in parallel, so the time between begin and end of a piece of work is not
  * its own alone. Each lane with work on the device is charged an equal part of the elapsed time,
  * and never more than the device reports for its work: all charges together are the time the device
- * was busy. A lane whose work is overdue is waiting for something else, a compiler or another
- * lane's work, and is not counted among the lanes that work: otherwise a user could shift its
- * charges to idle sessions of its own. If the device finally reports that the lane did work, it is
- * also charged what was `withheld`. */
+ * was busy. What is left of a lane's part is there for its next pieces, since an end that is told
+ * late takes from the time of the next one; it is gone when the lane has no more work there.
+ *
+ * A lane whose work is overdue is waiting for something else, a compiler or another lane's work,
+ * and is not counted among the lanes that work: otherwise a user could shift its charges to idle
+ * sessions of its own. If the device finally reports that the lane did work, it is also charged
+ * what was `withheld`. */
 #include "server/work/scheduler_int.h"
 
 #include <assert.h>
@@ -99,7 +102,8 @@ static double work_ended(void *user, double device_ms)
     pass_time(s, d, now_ns);
     double most = l->part + l->withheld; /* withheld: charged if the device says it worked */
     double ms = device_ms < most ? device_ms : most;
-    l->part = l->withheld = 0;
+    l->part = l->part > ms ? l->part - ms : 0;
+    l->withheld = 0;
     l->took = expect(l->took, device_ms);
     f->took = expect(f->took, device_ms);
     add_tasks(l, -1, learn(l->out.mean, ms));

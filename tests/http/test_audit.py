@@ -159,6 +159,44 @@ def test_a_thread_of_its_own_writes(house, tmp_path):
     assert wrote == [path.stat().st_size]
 
 
+def test_the_next_daemon_goes_on(daemon_with, tmp_path):
+    """With the entries and the numbers, through a rotation, a line that was torn off and others that are no entries."""
+    path = tmp_path / "audit"
+    options = ("--audit-log", path, "--audit-log-size", 4096, "--audit-log-files", 9, "--audit-entries", 60)
+    before, last = [], 0
+    for end in ("", '{"number":4', '{"number":1}\nnot JSON\n'):
+        d = daemon_with(*options)
+        c = d.client()
+        assert everybodys(c, "audit") == before[-60:]
+        for i in range(50):
+            c.delete(f"/v1/admin/arrays/x'{i}")
+        before = everybodys(c, "audit")
+        assert [x["number"] for x in before] == list(range(last + 50 - len(before) + 1, last + 51))
+        last += 50
+        assert [x["number"] for x in c.get(f"/v1/admin/audit?after={last - 3}").json()["entries"]] == [last - 2, last - 1, last]
+        c.close()
+        d.stop()
+        with path.open("a") as f:
+            f.write(end)
+    lines = [json.loads(line) for p in (*sorted(tmp_path.glob("audit.?"), reverse=True), path) for line in p.read_text().splitlines() if "count" in line]
+    assert [x["number"] for x in lines] == list(range(1, 151)) and lines[-60:] == before
+
+
+def test_numbers_that_began_again_are_not_mixed(daemon_with, tmp_path):
+    """As versions wrote them that did not go on: what has the same numbers as later entries is not shown."""
+    path = tmp_path / "audit"
+    line = {"at": "2026-01-02T03:04:05.678Z", "who": None, "from": None, "action": "snapshot", "target": "", "result": "ok", "count": 1}
+    path.write_text("".join(json.dumps({"number": n, **line}, separators=(",", ":")) + "\n" for n in (7, 8, 9, 1, 2, 4)))
+    d = daemon_with("--audit-log", path)
+    c = d.client()
+    c.delete("/v1/admin/arrays/x")
+    entries = everybodys(c, "audit")
+    assert [x["number"] for x in entries] == [1, 2, 4, 5] and entries[2] == {"number": 4, **line}
+    page = c.get("/v1/admin/audit?limit=2&after=1").json()
+    assert [x["number"] for x in page["entries"]] == [2, 4] and page["next"] == "4"
+    c.close()
+
+
 @pytest.mark.parametrize("rest", ['{"numb', "\0" * 9000], ids=["half a line", "unwritten blocks"])
 def test_half_a_line_is_removed(daemon_with, tmp_path, rest):
     path = tmp_path / "audit"

@@ -246,7 +246,7 @@ def test_top_shows_operators_everybody(accounts, daemon_with):
     top = [ok(cli(d)("--token", accounts.token[n], "top", "--once", "--delay", "0.1", *more)).out
            for n in ("ann", "olga") for more in ((), ("--json",))]
     assert "USER" not in top[0] and "olga" not in top[1]
-    assert re.search(rf"^JOB +USER +SESSION .*\n{job} +ann +default +running ", top[2], re.M) and "not shown" not in top[2]
+    assert re.search(rf"^JOB +USER +SESSION .*\n{job} +ann +default +running .* u \+= 0\.1\*laplacian\(u\)$", top[2], re.M) and "not shown" not in top[2]
     assert len(re.findall(r"^default +(ann|olga) +s-", top[2], re.M)) == 2
     sample = json.loads(top[3])
     assert [(j["id"], j["owner"]) for j in sample["jobs"]] == [(job, "ann")] and sample["jobs"][0]["device_s"] > 0

@@ -269,6 +269,8 @@ def test_shares(two):
     with pytest.raises(arrayd.Denied):
         theirs[1] = 6.0
         bob.sync()
+    assert [(m["id"], m["owner"], m["read_only"]) for m in bob.arrays(shared=True)] == [(x.id, "ann", True)]
+    assert list(bob.arrays()) == list(ann.arrays(shared=True)) == []
     ann.share(x, "b.o@b", "write")
     theirs[1] = 6.0
     assert x.numpy().tolist() == [5, 6, 0]

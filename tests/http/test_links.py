@@ -388,3 +388,10 @@ def test_without_accounts_it_narrows_what_its_browser_does(daemon_with):
     assert x.get("/v1/login").json()["role"] == "operator"
     c.close()
     x.close()
+
+
+def test_what_others_share_is_not_listed(ann, bob, opened):
+    ref = bob.upload(np.ones(3), "u")["id"]
+    bob.expect(201, bob.post(f"/v1/arrays/{ref}/shares", {"principal": "ann", "access": "read"}))
+    c = opened(make(ann))
+    assert len(ann.get("/v1/arrays?shared=true").json()["arrays"]) == 1 and c.get("/v1/arrays?shared=true").json() == {"arrays": []}

@@ -117,8 +117,8 @@ def test_lists_that_change(visit, daemon_with):
     before = asked(p, "/v1/jobs")
     job = c.post("/v1/programs", {"body": ["first += 1"], "steps": 10**12}).json()["id"]
     p.wait("document.querySelector('tbody .badge')?.innerText === 'running'")
-    steps = p.texts("tbody td")[2]
-    p.wait(f"document.querySelectorAll('tbody td')[2].innerText !== {steps!r}")
+    steps = p.texts("tbody td")[3]
+    p.wait(f"document.querySelectorAll('tbody td')[3].innerText !== {steps!r}")
     c.delete(f"/v1/jobs/{job}")
     p.wait("document.querySelector('tbody .badge')?.innerText === 'cancelled'")
     c.delete(f"/v1/jobs/{job}")

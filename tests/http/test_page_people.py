@@ -131,6 +131,16 @@ def test_sessions_and_shares(house, enter):
     p.says("bob, read")
     ref = ann.get("/v1/arrays").json()["arrays"][0]["id"]
     assert bob.meta(ref)["shape"] == [2, 3]
+    bobs = enter(d, "bob", "#arrays")
+    bobs.button("Show them")
+    bobs.says("ann")
+    assert bobs.texts("tbody tr td:nth-child(5)") == ["ann"] and not bobs.run("document.querySelector('tbody input')")
+    bobs.click("tbody a")
+    bobs.says("About it")
+    assert bobs.texts(".aside .buttons > *") == ["Save the picture", "Download bytes"] and "Shared with" not in bobs.text(".aside")
+    assert bobs.run("[...document.querySelectorAll('dt')].find(t => t.innerText === 'Owner').nextElementSibling.innerText") == "ann"
+    bobs.run("location.hash = '#sessions'")
+    bobs.says("You have shared no array")
     p.click("nav a[href='#sessions']")
     p.wait("document.querySelector('main').dataset.view === 'sessions'")
     p.says("bob, read")

@@ -24,7 +24,8 @@ def test_jobs(visit, daemon_with):
     p = visit(d, "#jobs")
     p.wait("document.querySelectorAll('tbody tr').length === 2")
     assert "running" in p.text("tbody tr:first-child") and "10\u202f000\u202f000" in p.text("tbody tr:first-child")
-    assert re.search(r"\d+ (min|h|d)", p.text("tbody tr:first-child td:nth-child(6)"))  # what remains
+    assert re.search(r"\d+ (min|h|d)", p.text("tbody tr:first-child td:nth-child(7)"))  # what remains
+    assert p.text("tbody tr:first-child td:nth-child(2)") == "u += 0.1*laplacian(u)"
     assert "5 of 5" in p.text("tbody tr:last-child") and "100 %" in p.text("tbody tr:last-child")
     p.click("tbody tr:first-child a")
     p.says("energy")
@@ -32,6 +33,8 @@ def test_jobs(visit, daemon_with):
     steps = p.texts("dd")[0]
     p.wait(f"document.querySelector('dd').innerText !== {steps!r}")  # it goes on
     assert "a step" in p.text() and "most" in p.text()
+    assert p.text("pre") == "u += 0.1*laplacian(u)" and "energy = sum(u*u), most = max(u)" in p.text()
+    assert p.run("document.querySelector('.chips a').getAttribute('href')") == f"#array/{c.get('/v1/arrays/u').json()['id']}"
     p.button("Stop")
     p.wait("document.querySelector('.badge').innerText === 'cancelled'")
     assert c.get(f"/v1/jobs/{job}").json()["state"] == "cancelled"
@@ -160,7 +163,7 @@ def test_a_program(visit, daemon_with):
     p.says("Before it starts")
     p.says("1\u202f000 steps")
     p.says("it holds 64.0 KiB until it ends")
-    p.says("Expected, not promised")
+    p.says("Expected, not promised: at least")
     assert len(p.texts(".kernel")) == 1
     p.fill(".tools label:nth-child(1) input", "200")
     p.fill(".tools label:nth-child(2) input", "total = sum(u)")

@@ -116,3 +116,15 @@ def test_how_near_the_memorys_speed(daemon_with):
     assert 0.02 < speed < 50
     short = done(c, body=body, steps=2)
     assert "memory_speed" not in c.get(f"/v1/jobs/{short['id']}").json()
+
+
+def test_what_a_job_took_is_charged(daemon_with):
+    """All of it where nobody else works, however short its pieces are: an end that is told late costs the next piece nothing."""
+    d = daemon_with("--backend", "cpu")
+    c = d.client()
+    c.create(name="u", shape=[256, 256], dtype="float32")
+    for record in ({}, {"record": {"e": "sum(u*u)"}}):
+        before = c.get("/v1/sessions/default").json()["device_s"]
+        took = c.post("/v1/programs?wait=1", {"body": ["u += 0.1*laplacian(u)"], "steps": 3000, **record}).json()["device_s"]
+        assert c.get("/v1/sessions/default").json()["device_s"] - before == pytest.approx(took, rel=0.01)
+    c.close()

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from client import OCTETS
+from streams import Stream
 
 DATA = np.arange(6.).reshape(2, 3)
 GRID = {"shape": [2, 3], "dtype": "float32", "ghost": [1, 1], "boundary": ["periodic"] * 2, "spacing": [1, 2], "alignment": 4096}
@@ -206,3 +207,38 @@ def test_who_loses_his_account_loses_his_leases(daemon_with, accounts):
     accounts.reload(daemon)
     writes(ann, "u", 200)
     ann.close()
+
+
+
+def test_those_shared_with_me_are_listed(two):
+    """In order of the shares, page by page, with their owner and what one may do; and no longer than that lasts."""
+    ann, bob, ids = two
+    assert bob.expect(200, bob.get("/v1/arrays?shared=true")).json() == {"arrays": []}
+    share(ann, "g", "write")
+    share(ann, "u", "read")
+    listed = bob.expect(200, bob.get("/v1/arrays?shared=true")).json()["arrays"]
+    assert [(a["id"], a["name"], a["owner"], a["read_only"]) for a in listed] == [(ids["g"], "g", "ann", False), (ids["u"], "u", "ann", True)]
+    assert listed[1] == bob.meta(ids["u"])
+    first = bob.expect(200, bob.get("/v1/arrays?shared=true&limit=1")).json()
+    assert [a["id"] for a in first["arrays"]] == [ids["g"]]
+    rest = bob.expect(200, bob.get(f"/v1/arrays?shared=1&limit=1&after={first['next']}")).json()
+    assert [a["id"] for a in rest["arrays"]] == [ids["u"]] and "next" not in rest
+    for c in (ann, bob):
+        own = c.expect(200, c.get("/v1/arrays?shared=false")).json()
+        assert own == c.get("/v1/arrays").json() and not any("owner" in a for a in own["arrays"])
+    assert ann.get("/v1/arrays?shared=true").json() == {"arrays": []} and "owner" not in ann.meta("u")
+    give_back(ann, "g")
+    assert [a["id"] for a in bob.get("/v1/arrays?shared=true").json()["arrays"]] == [ids["u"]]
+    share(ann, "u", "write", 200)
+    assert not bob.get("/v1/arrays?shared=true").json()["arrays"][0]["read_only"]
+    ann.expect(204, ann.delete("/v1/arrays/u"))
+    assert bob.get("/v1/arrays?shared=true").json() == {"arrays": []}
+    bob.fails(422, "bad_field", bob.get("/v1/arrays?shared=yes"))
+    bob.fails(400, "bad_query", bob.get("/v1/jobs?shared=true"))
+
+
+def test_events_of_one_tell_its_owner(two):
+    ann, bob, ids = two
+    share(ann, "u", "read")
+    with Stream(bob, f"/v1/arrays/{ids['u']}/events") as events:
+        assert events.wait("changed")["owner"] == "ann"

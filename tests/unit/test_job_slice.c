@@ -180,8 +180,13 @@ static struct user_job *start(void)
                                 .arrays = arrays,
                                 .body = (const char *const[]){"u += 1", NULL}};
     static const struct body_target target; /* the session's own */
-    struct program_body body = {
-        .principal = &p, .session = session, .targets = &target, .steps = 20};
+    static const char sent[] = "{\"body\": [\"u += 1\"]}";
+    struct program_body body = {.principal = &p,
+                                .session = session,
+                                .targets = &target,
+                                .steps = 20,
+                                .text = sent,
+                                .text_len = sizeof sent - 1};
     assert_int_equal(program_of_text(&text, &body.program, &e), ERR_OK);
     assert_int_equal(jobs_start(jobs, &body, 0, &job, &e), ERR_OK);
     return job;
@@ -192,7 +197,7 @@ static bool says(struct user_job *job, const char *text)
 {
     _cleanup_strb_ struct strb out = {0};
     struct json_writer w = JSON_WRITER(&out);
-    job_put(job, 0, INT64_MAX, &w, NULL);
+    job_put(job, 0, INT64_MAX, JOB_TELL_WHOLE, &w, NULL);
     assert_false(out.failed);
     return strstr(out.data, text);
 }

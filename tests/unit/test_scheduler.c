@@ -287,6 +287,44 @@ static void test_alone_the_device_is_not_filled(void **state)
 }
 
 /* Little work in many sessions, and then much in all of them at once. */
+static void pass_ms(double ms)
+{
+    atomic_fetch_add(&now_ns, (uint64_t)(ms * 1e6));
+}
+
+/* The device's own time of a piece is charged even if its end is told late, which leaves less time
+ * between it and the next; but no more than has passed, and not what another lane had. */
+static void test_ends_that_are_told_late(void **state)
+{
+    (void)state;
+    struct client a = {0}, b = {0};
+    begin(WINDOW);
+    lane_of(&a, 0);
+    lane_of(&b, 1);
+    for (int i = 0; i < 3; i++)
+        sched_watch.begun(a.lane);
+    pass_ms(1.3);
+    assert_near(sched_watch.ended(a.lane, 1.0), 1.0, 1e-6);
+    pass_ms(0.7);
+    assert_near(sched_watch.ended(a.lane, 1.0), 1.0, 1e-6);
+    pass_ms(0.5);
+    assert_near(sched_watch.ended(a.lane, 1.0), 0.5, 1e-6);
+    sched_watch.begun(a.lane); /* what was left of an earlier time is gone */
+    pass_ms(1.0);
+    assert_near(sched_watch.ended(a.lane, 0.25), 0.25, 1e-6);
+    sched_watch.begun(a.lane);
+    sched_watch.begun(a.lane);
+    sched_watch.begun(b.lane);
+    pass_ms(2.0);
+    double all = sched_watch.ended(a.lane, 0.5) + sched_watch.ended(b.lane, 2.0);
+    pass_ms(1.0);
+    all += sched_watch.ended(a.lane, 9.0);
+    assert_near(all, 3.0, 1e-6);
+    sched_lane_unref(a.lane);
+    sched_lane_unref(b.lane);
+    end();
+}
+
 static void test_much_in_many_sessions_at_once(void **state)
 {
     (void)state;
@@ -437,6 +475,7 @@ int main(void)
         cmocka_unit_test(test_alone_the_device_is_busy),
         cmocka_unit_test(test_no_more_than_the_window_is_out),
         cmocka_unit_test(test_alone_the_device_is_not_filled),
+        cmocka_unit_test(test_ends_that_are_told_late),
         cmocka_unit_test(test_much_in_many_sessions_at_once),
         cmocka_unit_test(test_the_order_of_a_session),
         cmocka_unit_test(test_turns_without_work_keep_nobody_back),

@@ -393,11 +393,12 @@ class AsyncClient(Calls):
         values: an array of them, as numpy.array makes one."""
         return self._await(self._finding(object)) if isinstance(object, str) else self._array_of(object, dtype, **more)
 
-    async def arrays(self) -> AsyncIterator[Dict[str, Any]]:
-        """The metadata of all arrays of the session, in order of creation: `async for m in xp.arrays()`."""
+    async def arrays(self, shared: bool = False) -> AsyncIterator[Dict[str, Any]]:
+        """The metadata of all arrays of the session, in order of creation, or with `shared` of those that other users share with this
+        one: `async for m in xp.arrays()`."""
         after: Optional[str] = ""
         while after is not None:
-            arrays, following = await self._await(self._page(after))
+            arrays, following = await self._await(self._page(after, shared))
             for m in arrays:
                 yield m
             after = following or None

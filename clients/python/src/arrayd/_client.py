@@ -230,12 +230,13 @@ class Client(Calls):
         found: Array = self._run(self._finding(object))
         return found
 
-    def arrays(self) -> Iterator[Dict[str, Any]]:
-        """The metadata of all arrays of the session, in order of creation."""
-        arrays, after = self._run(self._page(""))
+    def arrays(self, shared: bool = False) -> Iterator[Dict[str, Any]]:
+        """The metadata of all arrays of the session, in order of creation; with `shared` of those that other users share with this one,
+        each with its "owner"."""
+        arrays, after = self._run(self._page("", shared))
         yield from arrays
         while after:
-            arrays, after = self._run(self._page(after))
+            arrays, after = self._run(self._page(after, shared))
             yield from arrays
 
     def save(self, name: str, x: Union[Array, Any]) -> Array:

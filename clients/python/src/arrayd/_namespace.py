@@ -83,9 +83,10 @@ class Namespace(Own, Protocols, Inspection, Exchange):
         shape, dtype = dt.described(m)
         return self._wrap(stored(Handle(m["id"], m.get("name")), shape, dtype), shared=True)
 
-    def _page(self, after: str) -> Steps[Tuple[List[Dict[str, Any]], str]]:
-        """Metadata of some arrays of the session, and where the next page begins ("" behind the last)."""
-        page = (yield from self._asking("GET", "/v1/arrays?limit=1000" + (f"&after={after}" if after else ""))).json(ARRAYS)
+    def _page(self, after: str, shared: bool) -> Steps[Tuple[List[Dict[str, Any]], str]]:
+        """Metadata of some arrays of the session, or of those that others share, and where the next page begins ("" behind the last)."""
+        page = (yield from self._asking("GET", "/v1/arrays?limit=1000" + (f"&after={after}" if after else "")
+                                         + ("&shared=true" if shared else ""))).json(ARRAYS)
         return page["arrays"], page.get("next") or ""
 
     def _saving(self, name: str, x: Any) -> Steps[Array]:

@@ -84,7 +84,8 @@ ENDS = ("session", "job", "array", "principal")
 HANDED_OVER = ({"size": COUNT}, {"status": COUNT})
 
 _JOB = {"step": COUNT, "steps": COUNT, "steps_per_s": NUMBER, "elapsed_s": NUMBER, "device_s": NUMBER}
-_JOB_AT_TIMES = {"eta_s": Maybe(NUMBER), "records_from": Maybe(COUNT), "records": Maybe(Each([ANY])), "record_every": Maybe(COUNT),
+_JOB_AT_TIMES = {"program": Maybe({"body": [TEXT], "bind": Maybe(OBJECT), "record": Maybe(OBJECT), "arrays": Maybe([{"name": TEXT, "id": ID}])}),
+                 "eta_s": Maybe(NUMBER), "records_from": Maybe(COUNT), "records": Maybe(Each([ANY])), "record_every": Maybe(COUNT),
                  "snapshots": Maybe([{"name": TEXT, "step": COUNT, "id": ID}]), "failed_step": Maybe(COUNT), "failed_statement": Maybe(COUNT),
                  "error": Maybe({"status": Maybe(COUNT), "code": Maybe(TEXT), "detail": Maybe(TEXT), "pointer": Maybe(TEXT),
                                  "offset": Maybe(COUNT)})}

@@ -129,10 +129,10 @@ def lines(s: Sample, columns: int, sort: str) -> List[Line]:
         for x in sessions], [x["name"] or "-" for x in sessions])
     names = {x["id"]: x["name"] or x["id"] for x in s["sessions"]}
     if s["jobs"]:
-        _block(out, columns, "JOB", [[*user, "SESSION", "STATE", "STEP", "STEPS", "STEPS/s", "LEFT", "DEVICE s", "DEVICE"]] + [
+        _block(out, columns, "JOB", [[*user, "SESSION", "STATE", "STEP", "STEPS", "STEPS/s", "LEFT", "DEVICE s", "DEVICE", "PROGRAM"]] + [
             [*owner(j), str(names.get(j["session"], j["session"])), j["state"], count(j["step"]), count(j["steps"]), count(j["steps_per_s"]),
              duration(j["eta_s"]) if j.get("eta_s") is not None else "-", _time(j["device_s"]),
-             percent(None if j["state"] in ENDED else j.get("device"))] for j in s["jobs"]], [j["id"] for j in s["jobs"]])
+             percent(None if j["state"] in ENDED else j.get("device")), " ".join("; ".join(j.get("program", {}).get("body", ["-"])).split())] for j in s["jobs"]], [j["id"] for j in s["jobs"]])
     out.append(("", ""))
     out += [(f"not shown: {text}", "dim") for text in s["hidden"]]
     return [(text[:columns], how) for text, how in out]
@@ -153,7 +153,7 @@ def _listed(out: List[Line], parts: List[str], columns: int, how: str = "") -> N
 def _block(out: List[Line], columns: int, title: str, rows: List[List[str]], first: List[str]) -> None:
     """A table under a head of its own."""
     whole = [[name, *row] for name, row in zip([title, *first], rows)]
-    right = "".join(str(k) for k, head in enumerate(whole[0]) if head not in (title, "USER", "ID", "SESSION", "STATE"))
+    right = "".join(str(k) for k, head in enumerate(whole[0]) if head not in (title, "USER", "ID", "SESSION", "STATE", "PROGRAM"))
     out.append(("", ""))
     out += [(text, "" if k else "head") for k, text in enumerate(table(whole, right, columns))]
 
