@@ -117,7 +117,7 @@ export function question({ title, text, fields = [], act, danger = false, isChoi
         const form = el("form", { method: "dialog" }, el("h2", { text: title, id: "question" }),
             text ? el("p", { text }) : null, fields,
             el("div", { class: "buttons" },
-                isChoice ? el("button", { value: "no", type: "submit", text: "Cancel", formnovalidate: true }) : null,
+                isChoice ? button("Cancel", () => dialog.close(), { class: "cancel" }) : null, // no submit button: Enter takes the first of those
                 el("button", { value: "yes", type: "submit", text: act, class: danger ? "danger" : "primary" })));
         const dialog = el("dialog", { "aria-labelledby": "question" }, form);
         dialog.addEventListener("close", () => {
@@ -128,7 +128,7 @@ export function question({ title, text, fields = [], act, danger = false, isChoi
         document.body.append(dialog);
         dialog.showModal();
         if (danger)
-            form.querySelector("button[value=no]").focus(); // Enter must not be what deletes
+            form.querySelector(".cancel").focus(); // Enter must not be what deletes
     });
 }
 
