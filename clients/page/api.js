@@ -29,6 +29,8 @@ export async function send(method, path, { query = {}, body, accept = "applicati
     const all = { Accept: accept, ...headers };
     if (state.session)
         all["Arrayd-Session"] = state.session;
+    if (state.login?.principal) // the daemon refuses what is sent for one user once the browser's login is another's
+        all["Arrayd-Principal"] = state.login.principal;
     if (body !== undefined)
         all["Content-Type"] = "application/json";
     const reply = await fetch(url, { method, headers: all, body: body === undefined ? undefined : JSON.stringify(body), signal,

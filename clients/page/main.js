@@ -23,6 +23,7 @@ const main = document.getElementById("main");
 const nav = document.getElementById("views");
 const who = document.getElementById("who");
 let leaving = new AbortController();
+let shownTo = null; // the user whose page it has been since it was loaded
 
 /** The view's name and the rest of the address: "#array/a-…" is ["array", "a-…"]. */
 function address() {
@@ -134,7 +135,6 @@ async function openLink(key) {
         return;
     try {
         await send("POST", "v1/login", { body: { link: key } });
-        state.session = null; // it was the other login's
     } catch (problem) {
         if (problem.status !== 401 || !isOwn)
             throw problem;
@@ -142,9 +142,10 @@ async function openLink(key) {
     }
 }
 
-async function start() {
+/** `reason` is what the form for a token says if nobody is logged in; there is one where one has not logged out. */
+async function start(reason) {
     leaving.abort();
-    state.info = null;
+    Object.assign(state, { info: null, login: null });
     import(`./${FILES[address()[0]]}`).catch(() => {}); // it comes while the daemon says who one is
     try {
         const key = keyInAddress();
@@ -154,7 +155,13 @@ async function start() {
         }
         state.login = await get("v1/login");
         if (state.login.required && !state.login.principal)
-            return askToken();
+            return askToken(reason);
+        const { principal } = state.login;
+        if (shownTo && shownTo !== principal) { // nothing of one user's is left for another
+            history.replaceState({ told: reason ? `You are ${principal} now: somebody has logged in in another window of this browser.` : "" }, "");
+            return location.reload();
+        }
+        shownTo = principal;
         state.info = isLimited() ? UNTOLD : await get("v1/info");
     } catch (problem) {
         if (problem.status === 401)
@@ -164,10 +171,16 @@ async function start() {
         return undefined;
     }
     frame();
-    return go();
+    await go();
+    if (history.state?.told) {
+        tell(history.state.told, true);
+        history.replaceState(null, "");
+    }
+    return undefined;
 }
 
-document.addEventListener("unauthorized", () => state.info && askToken("You are no longer logged in."));
+document.addEventListener("unauthorized", () => state.info && start("You are no longer logged in.")); // or are another
+window.addEventListener("focus", () => state.info && get("v1/login").catch(() => {}));
 document.addEventListener("daemon", ({ detail: failures }) => {
     const dot = who.querySelector(".dot");
     dot?.classList.toggle("away", failures > 1);

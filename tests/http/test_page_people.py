@@ -68,6 +68,32 @@ def test_logging_in_and_out(house, visit, accounts):
     assert "secret_of_ann" not in p.text("body")
 
 
+def test_another_login_in_another_window(house, enter, accounts):
+    """The window that shows ann does nothing as bob, and finds out when it is looked at."""
+    d, ann, bob, _ = house
+    ann.create(name="of_ann", shape=[2, 3])
+    p = enter(d, "ann", "#eval")  # where nothing is asked by itself
+    p.refused += ("/v1/",)
+
+    def become(name):
+        p.run(f"fetch('v1/login', {{method: 'POST', headers: {{'Content-Type': 'application/json'}}, body: JSON.stringify({{token: {json.dumps(accounts.token[name])}}})}}).then(r => r.status)")
+
+    p.fill("textarea", "1 + ones(3)")
+    p.press("Escape")
+    p.fill(".tools input", "of_ann_too")
+    become("bob")
+    p.button("Evaluate")
+    p.says("You are bob now", "#notice")
+    assert p.text(".who .name") == "bob" and p.run("document.querySelector('textarea').value") == ""
+    assert [len(c.list_all("/v1/arrays", "arrays")) for c in (ann, bob)] == [1, 0]
+    become("ann")
+    p.run("dispatchEvent(new Event('focus'))")
+    p.says("You are ann now", "#notice")
+    assert p.text(".who .name") == "ann"
+    p.click("nav a[href='#arrays']")
+    p.says("of_ann")
+
+
 def test_logging_out_everywhere(house, enter, accounts):
     """One's own logins, and for an operator a user's."""
     d, *_ = house
