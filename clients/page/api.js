@@ -14,7 +14,7 @@ export const mayAct = () => state.login?.role !== "viewer";
 /** A name as a part of a path: the daemon takes no escapes there, and users' names may have an @. */
 export const inPath = name => encodeURIComponent(name).replaceAll("%40", "@");
 
-/** A reply that is an error. */
+/** A reply that is an error; of status 0 where none came. */
 export class Problem extends Error {
     constructor(status, { detail, title, code, pointer, offset }) {
         super(detail ?? title ?? `the daemon replied with status ${status}`);
@@ -34,7 +34,7 @@ export async function send(method, path, { query = {}, body, accept = "applicati
     if (body !== undefined)
         all["Content-Type"] = "application/json";
     const reply = await fetch(url, { method, headers: all, body: body === undefined ? undefined : JSON.stringify(body), signal,
-        cache: "no-store", credentials: "same-origin" });
+        cache: "no-store", credentials: "same-origin" }).catch(error => { throw signal?.aborted ? error : new Problem(0, { detail: "The daemon does not answer." }); });
     if (reply.ok || reply.status === 304)
         return reply;
     const problem = new Problem(reply.status, await reply.json().catch(() => ({})));
@@ -67,7 +67,7 @@ export async function list(path, member, { signal, each } = {}) {
     return all;
 }
 
-const pause = (ms, signal) => new Promise(resolve => {
+export const pause = (ms, signal) => new Promise(resolve => {
     const timer = setTimeout(resolve, ms);
     signal.addEventListener("abort", () => { clearTimeout(timer); resolve(); }, { once: true });
 });

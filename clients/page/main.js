@@ -3,7 +3,7 @@
  * that the address names after its `#`. A view is a module's `show(place, rest, signal)`, which fills the place
  * and stops all that it started when the signal is aborted.
  */
-import { get, isOperator, mayAct, post, send, state } from "./api.js";
+import { get, isOperator, mayAct, pause, post, send, state } from "./api.js";
 import { attempt, button, el, field, question, tell } from "./dom.js";
 
 const VIEWS = [
@@ -15,6 +15,7 @@ const VIEWS = [
     ["admin", "Everybody", "admin.js"],
 ];
 const FILES = Object.fromEntries([...VIEWS.map(([name, , file]) => [name, file]), ["array", "picture.js"], ["job", "jobs.js"], ["shown", "links.js"]]);
+const AGAIN = 2000; // ms until a view that did not come is tried again
 const PARENT = { array: "arrays", job: "jobs" };
 /** What a visitor who came by a read-only link can be told of the daemon: where the link shows only some things, nothing. */
 const UNTOLD = { version: "", backend: "", devices: [], operations: [], limits: {}, principal: { name: "", role: "viewer", quotas: {} } };
@@ -63,6 +64,7 @@ function mark(view) {
     }
 }
 
+/** Shows the view that the address names; while the daemon does not answer, tries again. */
 async function go() {
     if (!state.info)
         return;
@@ -71,14 +73,41 @@ async function go() {
     const { signal } = leaving;
     const [view, rest] = address();
     mark(view);
-    const module = await import(`./${FILES[view]}`);
-    if (signal.aborted)
+    main.replaceChildren(); // what is there has stopped
+    for (let isFailing = false; !signal.aborted; await pause(AGAIN, signal)) {
+        const turn = new AbortController();
+        const { session } = state;
+        let module;
+        try {
+            module = await import(`./${FILES[view]}`);
+            if (signal.aborted)
+                return;
+            main.replaceChildren();
+            main.dataset.view = view;
+            document.title = `arrayd: ${rest || (VIEWS.find(([name]) => name === view)?.[1] ?? view)}`;
+            await module.show(main, rest, AbortSignal.any([signal, turn.signal]));
+        } catch (error) {
+            turn.abort();
+            if (signal.aborted)
+                return;
+            if (session && !state.session) { // it has ended: the view begins with those that there are
+                main.replaceChildren();
+                continue;
+            }
+            if (!module || error.status === 0 || error.status === 503) { // the last: it is about to begin or to end
+                isFailing = true;
+                sayAway(true);
+                main.replaceChildren(el("p", { class: "problem", role: "alert", text: "The daemon does not answer. The view comes when it does." }));
+                continue;
+            }
+            if (error.status !== 401) // then there is the form for a token
+                tell(error.message, true);
+        }
+        if (isFailing)
+            sayAway(false);
+        performance.mark("usable"); // tests look at when that was
         return;
-    main.replaceChildren();
-    main.dataset.view = view;
-    document.title = `arrayd: ${rest || (VIEWS.find(([name]) => name === view)?.[1] ?? view)}`;
-    await attempt(() => module.show(main, rest, signal));
-    performance.mark("usable"); // tests look at when that was
+    }
 }
 
 function frame() {
@@ -94,6 +123,13 @@ function frame() {
     who.replaceChildren(el("span", { class: "dot", title: "The daemon answers" }),
         el("span", { class: "name", text: name, title: `${name}, ${role}${until}` }), el("span", { class: "role", text: role }),
         ...(state.login?.expires ? [button("Log out", () => attempt(logOut), { class: "quiet" })] : []));
+}
+
+function sayAway(yes) {
+    const dot = who.querySelector(".dot");
+    dot?.classList.toggle("away", yes);
+    if (dot)
+        dot.title = yes ? "The daemon does not answer" : "The daemon answers";
 }
 
 async function logOut() {
@@ -166,7 +202,7 @@ async function start(reason) {
     } catch (problem) {
         if (problem.status === 401)
             return askToken("The link, or the login, has ended.");
-        main.replaceChildren(el("p", { class: "problem", text: `The daemon does not answer: ${problem.message}` }),
+        main.replaceChildren(el("p", { class: "problem", text: problem.message }),
             button("Try again", () => location.reload()));
         return undefined;
     }
@@ -181,12 +217,7 @@ async function start(reason) {
 
 document.addEventListener("unauthorized", () => state.info && start("You are no longer logged in.")); // or are another
 window.addEventListener("focus", () => state.info && get("v1/login").catch(() => {}));
-document.addEventListener("daemon", ({ detail: failures }) => {
-    const dot = who.querySelector(".dot");
-    dot?.classList.toggle("away", failures > 1);
-    if (dot)
-        dot.title = failures > 1 ? "The daemon does not answer" : "The daemon answers";
-});
+document.addEventListener("daemon", ({ detail: failures }) => sayAway(failures > 1));
 document.getElementById("skip").addEventListener("click", event => {
     event.preventDefault(); // the address names the view
     main.focus();

@@ -165,9 +165,31 @@ def test_a_daemon_that_goes_away(visit, daemon_with):
     assert len(p.asked) - before < 6
     d = daemon_with("--listen", f"127.0.0.1:{port}")
     p.says("no longer there", seconds=60)
+    p.wait("!document.querySelector('.dot.away')")
     p.click("nav a[href='#arrays']")
     p.says("no arrays yet")
-    p.wait("!document.querySelector('.dot.away')")
+
+
+def test_other_views_while_the_daemon_is_away(visit, daemon_with):
+    """One whose module is not there yet, and one that asks before it shows anything: they come when the daemon is back."""
+    d = daemon_with()
+    port = d.port
+    p = visit(d, "#sessions")
+    p.refused += ("",)
+    p.says("Your account")
+    p.click("nav a[href='#arrays']")
+    p.says("no arrays yet")
+    p.click("nav a[href='#sessions']")
+    p.says("Your account")
+    d.stop()
+    for name, words in (("arrays", "no arrays yet"), ("eval", "Keep it as")):
+        p.click(f"nav a[href='#{name}']")
+        p.says("The view comes when it does")
+        assert "Your account" not in p.text() and p.run("document.querySelector('.dot').title") == "The daemon does not answer"
+        d = daemon_with("--listen", f"127.0.0.1:{port}")
+        p.says(words)
+        p.wait("!document.querySelector('.dot.away')")
+        d.stop()
 
 
 def test_two_gpus(visit, gpu_with):

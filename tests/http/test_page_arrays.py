@@ -282,11 +282,11 @@ def test_looking_ends_before_the_array(visit, daemon_with):
 
     p = look(visit, d, kept)
     p.refused += (f"/v1/arrays/{kept}",)
-    p.run("""(real => { window.fetch = (url, how) => how.method === "DELETE" ? Promise.reject(new Error("not now")) : real(url, how); return true; })(window.fetch)""")
+    p.run("""(real => { window.fetch = (url, how) => how.method === "DELETE" ? Promise.reject(new TypeError("Failed to fetch")) : real(url, how); return true; })(window.fetch)""")
     p.run(f"{BOARD}.dataset.old = '1'")
     p.button("Delete")
     p.button("Delete", "dialog")
-    p.says("not now", "body")
+    p.says("The daemon does not answer", "#notice")
     p.wait(f"!{BOARD}.dataset.old && {BOARD}.dataset.frames >= 1")
     c.close()
 
