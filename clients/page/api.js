@@ -87,6 +87,7 @@ export async function poll(ms, signal, action) {
     let failures = 0;
     while (!signal.aborted) {
         const start = performance.now();
+        let isRefused = false; // that is an answer, too
         try {
             await action();
             failures = 0;
@@ -94,9 +95,10 @@ export async function poll(ms, signal, action) {
             if (signal.aborted || error.status === 401)
                 return;
             failures++;
+            isRefused = error.status >= 400 && error.status < 500;
             console.debug(error);
         }
-        document.dispatchEvent(new CustomEvent("daemon", { detail: failures }));
+        document.dispatchEvent(new CustomEvent("daemon", { detail: isRefused ? 0 : failures }));
         // What takes long is asked for more rarely: the daemon has others to serve.
         const took = performance.now() - start;
         await pause(Math.max(ms * Math.min(2 ** failures, 16) - took, took, 50), signal);

@@ -170,6 +170,22 @@ def test_a_daemon_that_goes_away(visit, daemon_with):
     p.says("no arrays yet")
 
 
+def test_a_refusal_is_an_answer(visit, daemon_with):
+    """Whose array was deleted by another is not told that the daemon is away."""
+    d = daemon_with()
+    c = d.client()
+    ref = c.create(name="u", shape=[20, 30])["id"]
+    p = visit(d, f"#array/{ref}")
+    p.refused += (ref,)
+    p.wait("document.querySelector('.board')?.dataset.frames >= 1")
+    c.expect(204, c.delete(f"/v1/arrays/{ref}"))
+    p.says("no longer there")
+    p.run("window.dots = []; document.addEventListener('daemon', () => setTimeout(() => dots.push(document.querySelector('.dot').title)))")
+    p.wait("dots.length > 3")
+    assert set(p.run("dots")) == {"The daemon answers"}
+    c.close()
+
+
 def test_other_views_while_the_daemon_is_away(visit, daemon_with):
     """One whose module is not there yet, and one that asks before it shows anything: they come when the daemon is back."""
     d = daemon_with()
