@@ -132,6 +132,20 @@ export function question({ title, text, fields = [], act, danger = false, isChoi
     });
 }
 
+/** Marks the control within that a problem's place names, and has the words `said` belong to it; undefined where there is none. */
+export function blame(within, { pointer = "" }, said) {
+    const control = pointer.split("/").filter(Boolean).map(part => within.querySelector(`[name="${CSS.escape(part)}"]`)).find(Boolean);
+    control?.setAttribute("aria-invalid", "true");
+    control?.setAttribute("aria-describedby", said);
+    return control;
+}
+
+/** Takes all such marks back. */
+export const forgive = within => within.querySelectorAll("input[aria-invalid]").forEach(control => ["aria-invalid", "aria-describedby"].forEach(name => control.removeAttribute(name)));
+
+/** A problem's words, which say the control's name where it is not marked in a text. */
+export const inWords = (problem, control) => [control?.closest("label")?.querySelector("span").textContent, problem.message].filter(Boolean).join(": ");
+
 let hiding;
 
 /** Tells something at the top of the page; errors stay until the next one. */

@@ -2,10 +2,10 @@
  * eval.js: expressions and programs. What is typed is explained first, which checks it and takes nothing of the device; then
  * the value, the picture or the new array is asked for.
  */
-import { get, list, post, send, state } from "./api.js";
+import { get, list, post, Problem, send, state } from "./api.js";
 import { curves } from "./chart.js";
 import { COPIES } from "./copies.js";
-import { attempt, button, bytes, copy, count, duration, el, field, number, shape, tell } from "./dom.js";
+import { attempt, blame, button, bytes, copy, count, duration, el, field, forgive, inWords, number, shape, tell } from "./dom.js";
 import { editor } from "./editor.js";
 import { sessionField } from "./sessions.js";
 
@@ -71,11 +71,11 @@ const deviceTime = reply => {
 export async function show(root, _, signal) {
     let words = await vocabulary(signal);
     const results = el("div", { "aria-live": "polite" });
-    const area = el("div");
-    const name = el("input", { value: kept.name, placeholder: "not kept", pattern: "[A-Za-z_][A-Za-z0-9_]*", maxlength: "64", size: "14", on: { input: e => { kept.name = e.target.value; } } });
-    const steps = el("input", { value: kept.steps, inputmode: "numeric", size: "9", on: { input: e => { kept.steps = e.target.value; } } });
-    const record = el("input", { value: kept.record, placeholder: "energy = sum(u*u); most = max(u)", size: "36", on: { input: e => { kept.record = e.target.value; } } });
-    const every = el("input", { value: kept.every, inputmode: "numeric", size: "6", on: { input: e => { kept.every = e.target.value; } } });
+    const area = el("div", { on: { input: () => { forgive(area); paper.clear(); } } });
+    const name = el("input", { name: "name", value: kept.name, placeholder: "not kept", pattern: "[A-Za-z_][A-Za-z0-9_]*", maxlength: "64", size: "14", on: { input: e => { kept.name = e.target.value; } } });
+    const steps = el("input", { name: "steps", value: kept.steps, inputmode: "numeric", size: "9", on: { input: e => { kept.steps = e.target.value; } } });
+    const record = el("input", { name: "record", value: kept.record, placeholder: "energy = sum(u*u); most = max(u)", size: "36", on: { input: e => { kept.record = e.target.value; } } });
+    const every = el("input", { name: "record_every", value: kept.every, inputmode: "numeric", size: "6", on: { input: e => { kept.every = e.target.value; } } });
     let paper, work;
 
     const isProgram = () => kept.mode === "program";
@@ -88,16 +88,22 @@ export async function show(root, _, signal) {
             return found;
         }).filter(s => s.text.trim() !== "");
     };
+    function numberIn(control) {
+        const text = control.value.replaceAll(/\s/g, "");
+        if (text === "" || Number.isNaN(Number(text)))
+            throw new Problem(400, { detail: "a number was expected here", pointer: `/${control.name}` });
+        return Number(text);
+    }
     function request() {
         if (!isProgram())
             return { expr: paper.box.value.trim() };
-        const body = { body: statements().map(s => s.text), steps: Number(steps.value) || 1 };
+        const body = { body: statements().map(s => s.text), steps: numberIn(steps) };
         const records = record.value.split(";").map(r => r.trim()).filter(Boolean).map((r, i) => {
             const parts = /^([A-Za-z_]\w*)\s*=(?!=)\s*(.*)$/.exec(r);
             return parts ? [parts[1], parts[2]] : [`value_${i + 1}`, r];
         });
         if (records.length)
-            Object.assign(body, { record: Object.fromEntries(records), record_every: Number(every.value) || 1 });
+            Object.assign(body, { record: Object.fromEntries(records), record_every: numberIn(every) });
         return body;
     }
 
@@ -112,7 +118,7 @@ export async function show(root, _, signal) {
         } else if (problem.pointer === "/expr")
             paper.mark(problem, lead, paper.box.value.trim().length);
         else
-            paper.mark({ message: problem.message });
+            paper.say(inWords(problem, blame(area, problem, "mistake")));
     }
 
     /** Runs one piece of work at a time: the newest. */
@@ -122,6 +128,7 @@ export async function show(root, _, signal) {
         work?.abort();
         work = new AbortController();
         paper.clear();
+        forgive(area);
         const until = AbortSignal.any([signal, work.signal]);
         results.setAttribute("aria-busy", "true");
         try {
@@ -202,7 +209,7 @@ export async function show(root, _, signal) {
         const how = await explain(until);
         const parts = [];
         if (isProgram()) {
-            const n = Number(steps.value) || 1;
+            const n = numberIn(steps);
             const traffic = how.kernels.filter(k => k.steps === undefined).reduce((sum, k) => sum + k.bytes_read + k.bytes_written, 0);
             parts.push(card("Before it starts", "", el("p", { text: `${count(n)} ${n === 1 ? "step" : "steps"}, ${bytes(traffic)} over the memory a step, ${
                 bytes(how.expected.bytes_moved)} in all. Besides its arrays it holds ${bytes(how.bytes_held)} until it ends.` }), el("p", { text: expectation(how.expected) })));
@@ -211,10 +218,15 @@ export async function show(root, _, signal) {
     });
 
     const copyAs = language => attempt(async () => {
-        const text = COPIES[language](request(), isProgram(), kept.name.trim(), state);
+        let text;
+        try {
+            text = COPIES[language](request(), isProgram(), kept.name.trim(), state);
+        } catch (problem) {
+            return fail(problem);
+        }
         const pre = el("pre", { class: "copy", text, tabindex: "0", "aria-label": `As ${language}` });
         results.replaceChildren(card(`As ${language}`, "", pre));
-        tell(await copy(pre));
+        return tell(await copy(pre));
     });
 
     function layout() {

@@ -115,6 +115,41 @@ def test_mistakes_at_their_place(visit, daemon_with):
     c.close()
 
 
+def test_mistakes_beside_the_text(visit, daemon_with):
+    """The field is marked whose place the error has, and none of the text; an error without a place marks nothing."""
+    d = daemon_with("--max-arrays", "1")
+    c = d.client()
+    c.create(name="u", shape=[3, 4])
+    p = visit(d, "#eval")
+    p.refused += ("/v1/explain", "/v1/programs", "/v1/evaluate")
+
+    def blamed(button, words):
+        p.button(button)
+        p.wait("!document.querySelector('#mistake').hidden")
+        assert words in p.text("#mistake")
+        assert not p.run("document.querySelector('.behind mark') || document.querySelector('textarea[aria-invalid]')")
+        return p.run("[...document.querySelectorAll('input[aria-invalid]')].map(e => e.name)")
+
+    p.fill(BOX, "u + 1")
+    p.press("Escape")
+    p.fill("input[name=name]", "2nd")
+    assert blamed("Evaluate", "Keep it as: ") == ["name"]
+    p.fill("input[name=name]", "second")
+    assert p.run("document.querySelector('#mistake').hidden && !document.querySelector('input[aria-invalid]')")
+    assert blamed("Evaluate", "array") == []  # the quota
+    p.button("Program")
+    p.fill(BOX, "u += 1")
+    p.press("Escape")
+    for name, bad, good, words in (("steps", "1.5", "3", "Steps: "), ("steps", "-5", "3", "Steps: "), ("steps", "many", "3", "Steps: a number"), ("steps", "", "3", "Steps: a number"),
+                                   ("record", "nope = sum(nope)", "n = sum(u)", "Record: "), ("record_every", "0", "1", "Every so many steps: ")):
+        p.fill(f"input[name={name}]", bad)
+        assert blamed("Start", words) == [name], bad
+        p.fill(f"input[name={name}]", good)
+    p.button("Start")
+    p.wait("location.hash.startsWith('#job/')")
+    c.close()
+
+
 def test_results(visit, daemon_with):
     d = daemon_with()
     c = d.client()
