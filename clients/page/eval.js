@@ -5,7 +5,7 @@
 import { get, list, post, Problem, send, state } from "./api.js";
 import { curves } from "./chart.js";
 import { COPIES } from "./copies.js";
-import { attempt, blame, button, bytes, copy, count, duration, el, field, forgive, inWords, number, shape, tell } from "./dom.js";
+import { attempt, blame, button, bytes, copy, count, duration, el, field, forgive, inWords, number, question, shape, tell } from "./dom.js";
 import { editor } from "./editor.js";
 import { sessionField } from "./sessions.js";
 
@@ -175,8 +175,13 @@ export async function show(root, _, signal) {
         if (s.length === 3)
             delete look.cmap, delete look.bar;
         let shown, reply;
-        if (kept.name.trim() !== "") {
-            reply = await send("POST", "v1/evaluate", { ...options, body: { expr, name: kept.name.trim() } });
+        const called = kept.name.trim();
+        if (called !== "") {
+            const old = (await list("v1/arrays", "arrays", { signal: until })).find(a => a.name === called);
+            if (old && !await question({ title: `Replace ${called}?`, text: `There is an array of that name, ${shape(old.shape)} ${old.dtype}, ${bytes(old.nbytes)}. The result takes its place, and it is deleted.`,
+                act: "Replace", danger: true }))
+                return;
+            reply = await send("POST", "v1/evaluate", { ...options, body: { expr, name: called } });
             const said = await reply.text();
             const meta = JSON.parse(said);
             shown = meta.id === undefined ? card("Value", note, el("p", { class: "value mono", text: valueIn(said) }))

@@ -178,8 +178,16 @@ def test_results(visit, daemon_with):
     p.fill(".tools input", "kept")
     assert "kept" in evaluate("u*2")
     assert c.download("kept").tolist() == (2 * np.arange(12.0).reshape(3, 4)).tolist()
+    p.fill(BOX, "u[0, :2]*0 + 1")
+    for button in ("Cancel", "Replace"):  # it is not replaced without a word
+        p.press("Control+Enter")
+        p.says("There is an array of that name, 3 × 4 float64", "dialog")
+        assert c.download("kept").shape == (3, 4)
+        p.button(button, "dialog")
+    p.says("kept 2 float64", ".result")
+    assert c.download("kept").tolist() == [1, 1]
     p.click(".result a")
-    p.says("3 × 4 float64", "h1")
+    p.says("2 float64", "h1")
     c.close()
 
 
