@@ -26,6 +26,12 @@ const who = document.getElementById("who");
 let leaving = new AbortController();
 let shownTo = null; // the user whose page it has been since it was loaded
 
+/** Ends the view, and what it asks the person. */
+function leave() {
+    leaving.abort();
+    document.querySelector("dialog")?.close();
+}
+
 /** The view's name and the rest of the address: "#array/a-…" is ["array", "a-…"]. */
 function address() {
     const [name, ...rest] = location.hash.slice(1).split("/");
@@ -68,7 +74,7 @@ function mark(view) {
 async function go() {
     if (!state.info)
         return;
-    leaving.abort();
+    leave();
     leaving = new AbortController();
     const { signal } = leaving;
     const [view, rest] = address();
@@ -139,7 +145,7 @@ async function logOut() {
 
 /** The form for a token. The token is sent once; what stays is a cookie that scripts cannot read. */
 function askToken(error) {
-    leaving.abort();
+    leave();
     state.info = null;
     const token = el("input", { type: "password", name: "token", required: true, autocomplete: "current-password", spellcheck: "false" });
     const form = el("form", { class: "login", on: { submit: async event => {
@@ -180,7 +186,7 @@ async function openLink(key) {
 
 /** `reason` is what the form for a token says if nobody is logged in; there is one where one has not logged out. */
 async function start(reason) {
-    leaving.abort();
+    leave();
     Object.assign(state, { info: null, login: null });
     import(`./${FILES[address()[0]]}`).catch(() => {}); // it comes while the daemon says who one is
     try {

@@ -145,7 +145,7 @@ def test_sessions_and_shares(house, enter):
     p.says("You have shared no array")
     p.button("New session")
     p.fill("dialog input[name=name]", "second")
-    p.fill("dialog input[name=memory]", "16")
+    p.fill("dialog input[name=memory_limit]", "16")
     p.button("Create", "dialog")
     p.says("second")
     assert [s for s in ann.list_all("/v1/sessions", "sessions") if s["name"] == "second"][0]["memory_limit"] == 16 << 20
