@@ -356,6 +356,7 @@ def test_an_operators_hands(house, enter):
     job = ann.post("/v1/programs", {"body": ["u += 1"], "steps": 10**9}).json()["id"]
     bob.create(name="w", shape=[4])
     p = enter(d, "olga", "#admin")
+    p.refused += ("/v1/admin/principals/ann",)
     p.wait("document.querySelectorAll('tbody tr').length === 3")
 
     def tab(name, label):
@@ -383,9 +384,22 @@ def test_an_operators_hands(house, enter):
     p.button("Change", "dialog")
     until(lambda: [x for x in olga.list_all("/v1/admin/principals", "principals") if x["name"] == "ann"][0]["changed"] == {"weight": 7})
     p.button("Quotas", row("ann"))
-    p.fill("dialog input[name=arrays]", "many")
+    p.fill("dialog input[name=sessions]", "7")
+    for name, text, words in (("arrays", "many", "Arrays: “many” is not a number"), ("arrays", "2.5", "Arrays: “2.5” is not a whole number"), ("arrays", "0", "Arrays: 0 cannot be a limit"),
+                              ("weight", "2.5", "Weight: “2.5” is not a whole number"), ("weight", "5000", "Weight: "), ("body", "8 M", "such as 2 GiB or 2 GB")):
+        was = p.run(f"document.querySelector('dialog input[name={name}]').value")
+        p.fill(f"dialog input[name={name}]", text)
+        p.press("Enter")
+        p.says(words, "dialog")
+        assert p.run("[...document.querySelectorAll('dialog [aria-invalid]')].map(e => e.name)") == [name]
+        p.fill(f"dialog input[name={name}]", was or " ")
+    p.fill("dialog input[name=arrays]", "1\u202f000")
+    p.fill("dialog input[name=body]", "8 MB")
+    p.fill("dialog input[name=host_memory]", "2e9")
     p.button("Change", "dialog")
-    p.says("“many” is not a number", "#notice")
+    p.wait("!document.querySelector('dialog')")
+    assert [x for x in olga.list_all("/v1/admin/principals", "principals") if x["name"] == "ann"][0]["changed"] == {
+        "weight": 7, "sessions": 7, "arrays": 1000, "body": 8_000_000, "host_memory": 2_000_000_000}
 
     tab("jobs", "everybody's jobs")
     p.says("running")
