@@ -23,12 +23,12 @@ export class Problem extends Error {
 }
 
 /** Sends a request and returns its Response; errors are thrown as Problem. 304 is a reply, too. */
-export async function send(method, path, { query = {}, body, accept = "application/json", headers = {}, signal } = {}) {
+export async function send(method, path, { query = {}, body, accept = "application/json", headers = {}, signal, session = state.session } = {}) {
     const asked = new URLSearchParams(Object.entries(query).filter(([, v]) => v !== undefined && v !== null && v !== ""));
     const url = asked.size ? `${path}?${asked}` : path;
     const all = { Accept: accept, ...headers };
-    if (state.session)
-        all["Arrayd-Session"] = state.session;
+    if (session)
+        all["Arrayd-Session"] = session;
     if (state.login?.principal) // the daemon refuses what is sent for one user once the browser's login is another's
         all["Arrayd-Principal"] = state.login.principal;
     if (body !== undefined)
@@ -55,11 +55,11 @@ export const get = (path, options) => ask("GET", path, options);
 export const post = (path, body, options) => ask("POST", path, { body, ...options });
 
 /** All items of a list, page by page; `each` is told of each page as it comes. */
-export async function list(path, member, { signal, each } = {}) {
+export async function list(path, member, { signal, session, each } = {}) {
     const all = [];
     let after;
     do {
-        const page = await get(path, { query: { limit: 1000, after }, signal });
+        const page = await get(path, { query: { limit: 1000, after }, signal, session });
         all.push(...page[member]);
         after = page.next;
         each?.(all, !after);

@@ -199,7 +199,7 @@ export async function attempt(action) {
         const result = await action();
         return result;
     } catch (error) {
-        if (error.name !== "AbortError")
+        if (error.name !== "AbortError" && error.status !== 401) // then the page asks for a token
             tell(error.message, true);
         return undefined;
     }

@@ -16,6 +16,7 @@ const VIEWS = [
 ];
 const FILES = Object.fromEntries([...VIEWS.map(([name, , file]) => [name, file]), ["array", "picture.js"], ["job", "jobs.js"], ["shown", "links.js"]]);
 const AGAIN = 2000; // ms until a view that did not come is tried again
+const BY_LINK = "by-link"; // in this window's storage: what is over, when nobody is logged in any more, was a link
 const PARENT = { array: "arrays", job: "jobs" };
 /** What a visitor who came by a read-only link can be told of the daemon: where the link shows only some things, nothing. */
 const UNTOLD = { version: "", backend: "", devices: [], operations: [], limits: {}, principal: { name: "", role: "viewer", quotas: {} } };
@@ -35,7 +36,8 @@ function leave() {
 /** The view's name and the rest of the address: "#array/a-…" is ["array", "a-…"]. */
 function address() {
     const [name, ...rest] = location.hash.slice(1).split("/");
-    return [Object.hasOwn(FILES, name) ? name : isLimited() ? "shown" : "node", decoded(rest.join("/"))];
+    const isThere = Object.hasOwn(FILES, name) && (state.login?.role !== "viewer" || Object.hasOwn(PARENT, name) || mine().some(([view]) => view === name));
+    return [isThere ? name : isLimited() ? "shown" : "node", decoded(rest.join("/"))];
 }
 
 /** Anyone may have written the address: escapes that are none are read as they stand. */
@@ -63,7 +65,7 @@ function mine() {
 function mark(view) {
     for (const link of nav.children) {
         link.removeAttribute("aria-current");
-        if (link.dataset.view !== (PARENT[view] ?? view))
+        if (link.dataset.view !== (isLimited() ? "shown" : PARENT[view] ?? view))
             continue;
         link.setAttribute("aria-current", "page");
         link.scrollIntoView({ block: "nearest", inline: "nearest" });
@@ -124,11 +126,11 @@ function frame() {
         link.dataset.view = name;
         return link;
     }));
-    const { name, role } = mayAct() ? info.principal : { name: state.login.principal ?? "", role: "read-only" };
-    const until = state.login?.expires ? `, until ${new Date(state.login.expires).toLocaleString("sv")}` : "";
+    const until = state.login?.expires ? `until ${new Date(state.login.expires).toLocaleString("sv").slice(0, -3)}` : "";
+    const { name, role } = mayAct() ? info.principal : { name: `${state.login.principal}’s link`, role: `read-only, ${until}` };
     who.replaceChildren(el("span", { class: "dot", title: "The daemon answers" }),
-        el("span", { class: "name", text: name, title: `${name}, ${role}${until}` }), el("span", { class: "role", text: role }),
-        ...(state.login?.expires ? [button("Log out", () => attempt(logOut), { class: "quiet" })] : []));
+        el("span", { class: "name", text: name, title: [name, mayAct() ? role : "read-only", until].filter(Boolean).join(", ") }), el("span", { class: "role", text: role }),
+        ...(state.login?.expires ? [button(mayAct() ? "Log out" : "Leave", () => attempt(logOut), { class: "quiet" })] : []));
 }
 
 function sayAway(yes) {
@@ -140,7 +142,20 @@ function sayAway(yes) {
 
 async function logOut() {
     await post("v1/logout");
+    sessionStorage.removeItem(BY_LINK);
     location.reload();
+}
+
+/** What a visitor is told whose link is over: who came by a link has no token. */
+function linkIsOver() {
+    leave();
+    state.info = null;
+    nav.replaceChildren();
+    who.replaceChildren();
+    tell("");
+    main.replaceChildren(el("section", { class: "login" }, el("h1", { text: "The link has ended" }),
+        el("p", { text: "Its time is over, or somebody has ended it. Ask whoever gave it to you for another." }),
+        button("Log in with a token", () => askToken())));
 }
 
 /** The form for a token. The token is sent once; what stays is a cookie that scripts cannot read. */
@@ -186,19 +201,25 @@ async function openLink(key) {
 
 /** `reason` is what the form for a token says if nobody is logged in; there is one where one has not logged out. */
 async function start(reason) {
+    let isLink = Boolean(sessionStorage.getItem(BY_LINK));
     leave();
     Object.assign(state, { info: null, login: null });
     import(`./${FILES[address()[0]]}`).catch(() => {}); // it comes while the daemon says who one is
     try {
         const key = keyInAddress();
         if (key) {
+            isLink = true;
             history.replaceState(null, "", location.pathname); // nobody who looks over a shoulder needs to see it
             await openLink(key);
         }
         state.login = await get("v1/login");
         if (state.login.required && !state.login.principal)
-            return askToken(reason);
-        const { principal } = state.login;
+            return isLink ? linkIsOver() : askToken(reason);
+        const { principal, role } = state.login;
+        if (role === "viewer")
+            sessionStorage.setItem(BY_LINK, "yes");
+        else
+            sessionStorage.removeItem(BY_LINK);
         if (shownTo && shownTo !== principal) { // nothing of one user's is left for another
             history.replaceState({ told: reason ? `You are ${principal} now: somebody has logged in in another window of this browser.` : "" }, "");
             return location.reload();
@@ -207,7 +228,7 @@ async function start(reason) {
         state.info = isLimited() ? UNTOLD : await get("v1/info");
     } catch (problem) {
         if (problem.status === 401)
-            return askToken("The link, or the login, has ended.");
+            return isLink ? linkIsOver() : askToken("The login has ended.");
         main.replaceChildren(el("p", { class: "problem", text: problem.message }),
             button("Try again", () => location.reload()));
         return undefined;

@@ -192,8 +192,13 @@ def test_links(house, enter, visit):
     assert "link=" not in guest.run("location.href") and "read-only" in guest.text("header")
     assert guest.texts("nav a") == ["What is shown"] and "hidden" not in guest.text("body")
     assert not {"Delete", "Rename", "Share", "Link"} & set(guest.texts("main button"))
+    assert guest.text(".who .name") == "ann’s link" and re.fullmatch(r"read-only, until \d{4}-\d\d-\d\d \d\d:\d\d", guest.text(".who .role"))
+    for place in ("arrays", "jobs", "sessions"):  # there is nothing there that one may see
+        guest.run(f"location.hash = '#{place}'")
+        guest.wait("location.hash.startsWith('#array/') && document.querySelector('.board')?.dataset.frames >= 1")
+    assert guest.run("document.querySelector('#notice').hidden") and guest.text("nav a[aria-current]") == "What is shown"
     p.click("nav a[href='#sessions']")
-    p.says("1 array")
+    p.wait("[...document.querySelectorAll('table[aria-label=\"read-only links\"] tbody th')].map(e => e.innerText).join() === 'shown'")
     p.button("New link")
     p.button("Make the link", "dialog")
     whole = p.wait("document.querySelector('dialog input[readonly]')?.value")
@@ -210,7 +215,16 @@ def test_links(house, enter, visit):
         ann.expect(204, ann.delete(f"/v1/links/{link['id']}"))
     for page in (guest, wall):
         page.refused += ("/v1/",)
-        page.says("no longer logged in")
+        page.says("The link has ended")
+        page.run("window.isOld = true; location.reload()")
+        page.wait("!window.isOld")
+        page.says("The link has ended")
+    guest.goto("about:blank")
+    guest.goto(address)  # as one who has it in a mail
+    guest.says("The link has ended")
+    assert "oken" not in guest.text("body").replace("Log in with a token", "") and guest.texts("nav a") == []
+    guest.button("Log in with a token")
+    guest.says("This daemon has accounts")
 
 
 def make_link(page):
@@ -261,8 +275,6 @@ def test_links_to_several_and_to_a_job(house, enter, visit):
     guest.says("What this link shows")
     assert guest.texts("main li a") == ["u", "v"] and "hidden" not in guest.text("body")
     guest = visit(d, of_job.split("/")[-1])
-    guest.says("What this link shows")
-    guest.click("main li a")
     guest.wait("document.querySelector('.badge')?.innerText === 'done'")
     assert guest.texts("main button") == []
 
@@ -290,7 +302,7 @@ def test_a_link_opened_where_one_is_logged_in(house, enter, visit):
     p.says("of_ann")
     p.goto(f"{p.origin}/{key}")
     p.button("Open it", "dialog")
-    p.wait("document.querySelector('.who .role')?.innerText === 'read-only'")
+    p.wait("document.querySelector('.who .name')?.innerText === 'bob’s link'")
     p.click("nav a[href='#arrays']")
     p.says("of_bob")
     assert "of_ann" not in p.text("body") and "link=" not in p.run("location.href")
