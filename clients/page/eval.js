@@ -7,6 +7,7 @@ import { curves } from "./chart.js";
 import { COPIES } from "./copies.js";
 import { attempt, blame, button, bytes, copy, count, duration, el, field, forgive, inWords, number, question, shape, tell } from "./dom.js";
 import { editor } from "./editor.js";
+import { read, whole } from "./program.js";
 import { sessionField } from "./sessions.js";
 
 const CONSTANTS = ["pi", "e", "inf", "nan", "True", "False", "None"];
@@ -79,44 +80,42 @@ export async function show(root, _, signal) {
     let paper, work;
 
     const isProgram = () => kept.mode === "program";
-    /** Lines with statements, and where each begins. */
-    const statements = () => {
-        let from = 0;
-        return paper.box.value.split("\n").map(line => {
-            const found = { text: line, from };
-            from += line.length + 1;
-            return found;
-        }).filter(s => s.text.trim() !== "");
-    };
-    function numberIn(control) {
-        const text = control.value.replaceAll(/\s/g, "");
-        if (text === "" || Number.isNaN(Number(text)))
-            throw new Problem(400, { detail: "a number was expected here", pointer: `/${control.name}` });
-        return Number(text);
+    function countIn(control) {
+        const n = whole(control.value);
+        if (Number.isNaN(n))
+            throw new Problem(400, { detail: "a whole number was expected here", pointer: `/${control.name}` });
+        return n;
     }
+    /** What is typed, as a request; of a program, what the text says comes before the fields. */
     function request() {
         if (!isProgram())
             return { expr: paper.box.value.trim() };
-        const body = { body: statements().map(s => s.text), steps: numberIn(steps) };
+        const { places: _places, ...said } = read(paper.box.value);
+        const body = { steps: said.steps ?? countIn(steps), ...said };
         const records = record.value.split(";").map(r => r.trim()).filter(Boolean).map((r, i) => {
             const parts = /^([A-Za-z_]\w*)\s*=(?!=)\s*(.*)$/.exec(r);
             return parts ? [parts[1], parts[2]] : [`value_${i + 1}`, r];
         });
-        if (records.length)
-            Object.assign(body, { record: Object.fromEntries(records), record_every: numberIn(every) });
+        if (records.length || said.record)
+            Object.assign(body, { record: { ...Object.fromEntries(records), ...said.record }, record_every: said.record_every ?? countIn(every) });
         return body;
+    }
+
+    /** Where in the text that is of which an error tells; undefined: not there. */
+    function placeOf({ place, pointer = "" }) {
+        if (place || !isProgram())
+            return place ?? (pointer === "/expr" ? { from: paper.box.value.length - paper.box.value.trimStart().length, length: paper.box.value.trim().length } : undefined);
+        const { places } = read(paper.box.value);
+        return places.get(pointer) ?? places.get(/^\/body\/\d+/.exec(pointer)?.[0]);
     }
 
     function fail(problem) {
         if (problem.name !== "Problem")
             throw problem;
-        const line = /^\/body\/(\d+)/.exec(problem.pointer ?? "");
-        const lead = paper.box.value.length - paper.box.value.trimStart().length;
-        if (line) {
-            const s = statements()[Number(line[1])];
-            paper.mark(problem, s?.from, s?.text.length);
-        } else if (problem.pointer === "/expr")
-            paper.mark(problem, lead, paper.box.value.trim().length);
+        problem.message = problem.message.replace("array, let, bound scalar or constant", isProgram() ? "array, constant or number (@bind NAME = 0.1)" : "array or constant"); // what can be written here
+        const place = placeOf(problem);
+        if (place)
+            paper.mark(problem, place.from, place.length);
         else
             paper.say(inWords(problem, blame(area, problem, "mistake")));
     }
@@ -214,7 +213,7 @@ export async function show(root, _, signal) {
         const how = await explain(until);
         const parts = [];
         if (isProgram()) {
-            const n = numberIn(steps);
+            const n = request().steps;
             const traffic = how.kernels.filter(k => k.steps === undefined).reduce((sum, k) => sum + k.bytes_read + k.bytes_written, 0);
             parts.push(card("Before it starts", "", el("p", { text: `${count(n)} ${n === 1 ? "step" : "steps"}, ${bytes(traffic)} over the memory a step, ${
                 bytes(how.expected.bytes_moved)} in all. Besides its arrays it holds ${bytes(how.bytes_held)} until it ends.` }), el("p", { text: expectation(how.expected) })));
@@ -236,7 +235,7 @@ export async function show(root, _, signal) {
 
     function layout() {
         paper = editor({
-            label: isProgram() ? "Statements, one a line" : "Expression", names: () => words, run, rows: isProgram() ? 6 : 3,
+            label: isProgram() ? "Statements, one a line, as in a program file" : "Expression", names: () => words, run, rows: isProgram() ? 6 : 3,
             placeholder: isProgram() ? "u += 0.1*laplacian(u, boundary=\"wrap\")" : "u + 0.1*laplacian(u, boundary=\"wrap\")",
         });
         paper.box.value = kept[kept.mode];

@@ -8,6 +8,7 @@ import pytest
 
 from browser import Browser
 from client import REPO
+from conftest import until
 
 pytestmark = [pytest.mark.in_turn, pytest.mark.release_only,  # it is the page that is tested here
               pytest.mark.skipif(bool(Browser.missing()), reason=str(Browser.missing()))]
@@ -140,7 +141,7 @@ def test_mistakes_beside_the_text(visit, daemon_with):
     p.button("Program")
     p.fill(BOX, "u += 1")
     p.press("Escape")
-    for name, bad, good, words in (("steps", "1.5", "3", "Steps: "), ("steps", "-5", "3", "Steps: "), ("steps", "many", "3", "Steps: a number"), ("steps", "", "3", "Steps: a number"),
+    for name, bad, good, words in (("steps", "1.5", "3", "Steps: "), ("steps", "-5", "3", "Steps: "), ("steps", "many", "3", "Steps: a whole number"), ("steps", "", "3", "Steps: a whole number"),
                                    ("record", "nope = sum(nope)", "n = sum(u)", "Record: "), ("record_every", "0", "1", "Every so many steps: ")):
         p.fill(f"input[name={name}]", bad)
         assert blamed("Start", words) == [name], bad
@@ -216,6 +217,69 @@ def test_a_program(visit, daemon_with):
     p.wait("document.querySelector('.badge').innerText === 'done'")
     job = c.get("/v1/jobs").json()["jobs"][0]
     assert job["steps"] == 200 and len(c.get(f"/v1/jobs/{job['id']}").json()["records"]["total"]) == 10
+    c.close()
+
+
+FILE = """# Heat, until it hardly changes any more
+@steps 50
+@bind k = 0.1   # of the plate
+@record warmest = max(field)
+@record_every 5
+@until change < 1e-30
+@until_every 7
+@snapshot field = 25
+
+flow = k*laplacian(field,     # the five points: ( is not a bracket
+                   boundary='clamp')
+change = max(abs(flow))
+  field += flow
+"""
+
+
+def test_the_text_of_a_program_file(visit, daemon_with, tmp_path):
+    """The box takes what `arrayd-cli run` takes, and marks mistakes where they are in it; copies of it do the same."""
+    d = daemon_with()
+    c = d.client()
+    c.upload(np.outer(np.arange(8.0), np.arange(9.0)), "field")
+    p = visit(d, "#eval")
+    p.refused += ("/v1/explain", "/v1/programs")
+    p.button("Program")
+    for wrong, marked, words in (("# nothing", "# nothing", "no statement"), ("x = max(field\n", "x = max(field\n", "not closed"), ("@bind k\nfield += 1", "@bind k", "NAME = "),
+                                 ("@steps 1.5\nfield += 1", "@steps 1.5", "whole number"), ("@nothing 2\nfield += 1", "@nothing 2", "there is no @nothing"),
+                                 ("# é 𝄞\nfield += (1 +  # 𝄞 (\n  F*2)", "F", "@bind"), ("@until field < G\nfield += 1", "G", "'G'"), ("@record n = H\nfield += 1", "H", "'H'")):
+        p.fill(BOX, wrong)
+        p.press("Escape")
+        p.button("Start")
+        p.wait("document.querySelector('.behind mark')")
+        assert p.run("document.querySelector('.behind mark').textContent") == marked and words in p.text("#mistake") and "let" not in p.text("#mistake").split()
+    p.fill(BOX, FILE)
+    p.press("Escape")
+    p.button("Explain")
+    p.says("50 steps")
+
+    def job(n):
+        until(lambda: len(c.get("/v1/jobs").json()["jobs"]) == n)
+        ref = c.get("/v1/jobs").json()["jobs"][-1]["id"]
+        found = c.get(f"/v1/jobs/{ref}?wait=1").json()
+        return found["steps"], found["record_every"], len(found["records"]["warmest"]), [s["step"] for s in found["snapshots"]]
+
+    copies = {}
+    for language in ("curl", "Python", "JavaScript"):
+        p.button(language)
+        copies[language] = p.wait(f"document.querySelector('.copy[aria-label=\"As {language}\"]')?.textContent")
+    p.button("Start")
+    p.wait("location.hash.startsWith('#job/')")
+    first = job(1)
+    assert first == (50, 5, 10, [25, 50])
+    run = {"text": True, "capture_output": True, "timeout": 60, "check": True}
+    subprocess.run(["bash", "-c", copies["curl"] + " -s"], **run)
+    assert job(2) == first
+    subprocess.run([sys.executable, "-c", copies["Python"]], env={"PYTHONPATH": str(REPO / "clients/python/src")}, **run)
+    assert job(3) == first
+    module = tmp_path / "copied.mjs"
+    module.write_text(copies["JavaScript"].replace('"arrayd"', f'"{REPO}/clients/js/arrayd.js"'))
+    subprocess.run(["node", module], **run)
+    assert job(4) == first
     c.close()
 
 
