@@ -10,6 +10,7 @@ import { editor } from "./editor.js";
 import { read, whole } from "./program.js";
 import { sessionField } from "./sessions.js";
 
+const SOON = 500; // ms after which it is said that something is under way
 const CONSTANTS = ["pi", "e", "inf", "nan", "True", "False", "None"];
 const kept = { mode: "expression", expression: "", program: "", name: "", steps: "1000", record: "", every: "100" }; // while the page is open
 
@@ -72,6 +73,7 @@ const deviceTime = reply => {
 export async function show(root, _, signal) {
     let words = await vocabulary(signal);
     const results = el("div", { "aria-live": "polite" });
+    const under = el("div", { class: "tools middle under", role: "status" }); // what is under way
     const area = el("div", { on: { input: () => { forgive(area); paper.clear(); } } });
     const name = el("input", { name: "name", value: kept.name, placeholder: "not kept", pattern: "[A-Za-z_][A-Za-z0-9_]*", maxlength: "64", size: "14", on: { input: e => { kept.name = e.target.value; } } });
     const steps = el("input", { name: "steps", value: kept.steps, inputmode: "numeric", size: "9", on: { input: e => { kept.steps = e.target.value; } } });
@@ -125,10 +127,17 @@ export async function show(root, _, signal) {
         if (paper.box.value.trim() === "")
             return paper.box.focus();
         work?.abort();
-        work = new AbortController();
+        const mine = work = new AbortController();
         paper.clear();
         forgive(area);
-        const until = AbortSignal.any([signal, work.signal]);
+        const until = AbortSignal.any([signal, mine.signal]);
+        const start = performance.now();
+        const since = el("span", { "aria-hidden": "true" }); // a reader would read it each second
+        const ticking = setInterval(() => {
+            since.textContent = `for ${count(Math.round((performance.now() - start) / 1e3))} s`;
+            if (!under.hasChildNodes())
+                under.append(el("span", {}, el("span", { text: "Under way " }), since), button("Give up", () => mine.abort()));
+        }, SOON);
         results.setAttribute("aria-busy", "true");
         try {
             await action(until);
@@ -136,7 +145,11 @@ export async function show(root, _, signal) {
             results.replaceChildren();
             fail(problem);
         } finally {
-            results.removeAttribute("aria-busy");
+            clearInterval(ticking);
+            if (mine === work) {
+                under.replaceChildren();
+                results.removeAttribute("aria-busy");
+            }
         }
         return undefined;
     });
@@ -257,6 +270,6 @@ export async function show(root, _, signal) {
     };
     const names = await sessionField(signal, () => attempt(async () => { words = await vocabulary(signal); }));
     root.append(el("h1", { class: "visually-hidden", text: "Expression" }), el("section", { class: "card" },
-        el("div", { class: "tools" }, tabs, el("span", { class: "grow" }), names), area), results);
+        el("div", { class: "tools" }, tabs, el("span", { class: "grow" }), names), area, under), results);
     choose(kept.mode);
 }

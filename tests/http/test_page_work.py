@@ -220,6 +220,24 @@ def test_a_program(visit, daemon_with):
     c.close()
 
 
+def test_what_takes_long_is_given_up(visit, daemon_with):
+    d = daemon_with("--threads", "1")
+    c = d.client()
+    c.create(name="u", shape=[1 << 22], random={"distribution": "normal", "seed": 1})
+    p = visit(d, "#eval")
+    p.fill(BOX, "sum(" + " + ".join(f"gamma(sin(u*{k}))" for k in range(1, 60)) + ")")
+    p.press("Escape")
+    p.button("Evaluate")
+    p.says("Under way for 1 s")
+    p.button("Give up")
+    p.wait("!document.querySelector('.under').hasChildNodes() && !document.querySelector('[aria-busy]')")
+    assert p.run("document.querySelector('#notice').hidden && document.querySelector('#mistake').hidden && !document.querySelector('.result')")
+    p.fill(BOX, "u[0]*0 + 7")
+    p.press("Control+Enter")
+    p.says("7", ".result")
+    c.close()
+
+
 FILE = """# Heat, until it hardly changes any more
 @steps 50
 @bind k = 0.1   # of the plate
