@@ -12,7 +12,8 @@ import { sessionField } from "./sessions.js";
 
 const SOON = 500; // ms after which it is said that something is under way
 const CONSTANTS = ["pi", "e", "inf", "nan", "True", "False", "None"];
-const kept = { mode: "expression", expression: "", program: "", name: "", steps: "1000", record: "", every: "100" }; // while the page is open
+const kept = { mode: "expression", expression: "", program: "", name: "", steps: "1000", record: "", every: "100" }; // in this window, also when it is loaded again
+const TYPED = "typed"; // its name in the window's storage
 
 /** What can be completed: names of arrays, functions and operations. */
 async function vocabulary(signal) {
@@ -70,11 +71,16 @@ const deviceTime = reply => {
     return found ? Number(found[1]) / 1e3 : 0;
 };
 
+const keep = () => sessionStorage.setItem(TYPED, JSON.stringify({ ...kept, whose: state.login.principal }));
+
 export async function show(root, _, signal) {
+    const before = JSON.parse(sessionStorage.getItem(TYPED));
+    if (before?.whose === state.login.principal)
+        Object.assign(kept, before);
     let words = await vocabulary(signal);
     const results = el("div", { "aria-live": "polite" });
     const under = el("div", { class: "tools middle under", role: "status" }); // what is under way
-    const area = el("div", { on: { input: () => { forgive(area); paper.clear(); } } });
+    const area = el("div", { on: { input: () => { keep(); forgive(area); paper.clear(); } } });
     const name = el("input", { name: "name", value: kept.name, placeholder: "not kept", pattern: "[A-Za-z_][A-Za-z0-9_]*", maxlength: "64", size: "14", on: { input: e => { kept.name = e.target.value; } } });
     const steps = el("input", { name: "steps", value: kept.steps, inputmode: "numeric", size: "9", on: { input: e => { kept.steps = e.target.value; } } });
     const record = el("input", { name: "record", value: kept.record, placeholder: "energy = sum(u*u); most = max(u)", size: "36", on: { input: e => { kept.record = e.target.value; } } });
@@ -264,6 +270,7 @@ export async function show(root, _, signal) {
     const tabs = el("div", { class: "tabs" });
     const choose = mode => {
         kept.mode = mode;
+        keep();
         tabs.replaceChildren(...[["expression", "Expression"], ["program", "Program"]].map(([m, title]) =>
             button(title, () => choose(m), { "aria-pressed": String(m === mode) })));
         layout();

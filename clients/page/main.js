@@ -142,7 +142,7 @@ function sayAway(yes) {
 
 async function logOut() {
     await post("v1/logout");
-    sessionStorage.removeItem(BY_LINK);
+    sessionStorage.clear();
     location.reload();
 }
 
@@ -222,6 +222,7 @@ async function start(reason) {
             sessionStorage.removeItem(BY_LINK);
         if (shownTo && shownTo !== principal) { // nothing of one user's is left for another
             history.replaceState({ told: reason ? `You are ${principal} now: somebody has logged in in another window of this browser.` : "" }, "");
+            sessionStorage.clear();
             return location.reload();
         }
         shownTo = principal;

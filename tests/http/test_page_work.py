@@ -106,6 +106,10 @@ def test_mistakes_at_their_place(visit, daemon_with):
         mark = p.run("document.querySelector('.behind mark').textContent")
         assert mark == marked or marked is None, (text, mark)
         assert words in p.text("#mistake") and p.run(f"document.querySelector('{BOX}').getAttribute('aria-invalid')") == "true"
+    p.run("window.isOld = true; location.reload()")  # which loses nothing that was typed
+    p.wait("!window.isOld && document.querySelector('textarea')?.value === 'é + u'")
+    p.press("Control+Enter")
+    p.wait("document.querySelector('.behind mark')")
     p.type(" ")  # who goes on writing is no longer told
     p.wait("document.querySelector('#mistake').hidden && !document.querySelector('.behind mark')")
     p.button("Program")
