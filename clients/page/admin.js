@@ -11,38 +11,44 @@ const NAMES = { weight: "Weight", device_memory: "Device memory", host_memory: "
     requests: "Requests at once", connections: "Connections", body: "Bytes of bodies" };
 const say = (key, n) => (n === null || n === undefined ? "none" : MEMORY.includes(key) ? bytes(n) : count(n));
 
-/** A size as a person writes it, "2 GiB", or a count; null: as in the accounts file; 0: no limit. */
+/** A size as a person writes it, "2 GiB" or "2 GB", or a count; null: as in the accounts file; 0: no limit. */
 function read(key, text) {
-    const words = text.trim().toLowerCase();
+    const refuse = why => { throw Object.assign(new Error(why), { pointer: `/${key}` }); };
+    const words = text.trim().toLowerCase().replaceAll(/(?<=\d)\s(?=\d{3})/g, "");
     if (words === "")
         return null;
     if (words === "none")
         return 0;
-    const parts = /^(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?$/.exec(words);
-    if (!parts || parts[2] && !MEMORY.includes(key))
-        throw new Error(`${NAMES[key]}: “${text}” is not a ${MEMORY.includes(key) ? "size, such as 2 GiB" : "number"}`);
-    return Math.round(Number(parts[1]) * 1024 ** (parts[2] ? "kmgt".indexOf(parts[2]) + 1 : 0));
+    const isMemory = MEMORY.includes(key);
+    const [, digits, unit, isBinary] = /^(\d+(?:\.\d+)?(?:e\d+)?)\s*(?:([kmgt])?(i)?b)?$/.exec(words) ?? [];
+    if (digits === undefined || !isMemory && words !== digits)
+        refuse(`“${text}” is not a ${isMemory ? "size, such as 2 GiB or 2 GB" : "number"}`);
+    const n = Number(digits) * (isBinary ? 1024 : 1000) ** (unit ? "kmgt".indexOf(unit) + 1 : 0);
+    if (!isMemory && !Number.isInteger(n))
+        refuse(`“${text}” is not a whole number`);
+    if (Math.round(n) === 0 && key !== "weight")
+        refuse("0 cannot be a limit: “none” is no quota");
+    return Math.round(n);
 }
 
 /** Changes of weight and quotas: an empty field means what the accounts file says. */
 async function change(p, signal) {
     const text = key => (!(key in p.changed) ? "" : p.changed[key] === null ? "none" : MEMORY.includes(key) && p.changed[key] % 1024 === 0 ? bytes(p.changed[key]) : String(p.changed[key]));
     const fields = Object.keys(NAMES).map(key => field(NAMES[key], el("input", { name: key, value: text(key), placeholder: say(key, p.accounts[key]), autocomplete: "off" })));
-    const answer = await question({ title: `Weight and quotas of ${p.name}`, text: "An empty field means what the accounts file says, which is shown in grey. “none” is no quota.",
-        fields: [el("div", { class: "pairs" }, fields)], act: "Change" });
-    if (!answer)
-        return;
-    const changes = { quotas: {} };
-    for (const [key, value] of Object.entries(answer)) {
-        const was = text(key);
-        if (value.trim() === was)
-            continue;
-        if (key === "weight")
-            changes.weight = read(key, value);
-        else
-            changes.quotas[key] = read(key, value);
-    }
-    await ask("PATCH", `v1/admin/principals/${inPath(p.name)}`, { body: changes, signal });
+    const perform = answer => {
+        const changes = { quotas: {} };
+        for (const [key, value] of Object.entries(answer)) {
+            if (value.trim() === text(key))
+                continue;
+            if (key === "weight")
+                changes.weight = read(key, value);
+            else
+                changes.quotas[key] = read(key, value);
+        }
+        return ask("PATCH", `v1/admin/principals/${inPath(p.name)}`, { body: changes, signal });
+    };
+    await question({ title: `Weight and quotas of ${p.name}`, text: "An empty field means what the accounts file says, which is shown in grey. “none” is no quota.",
+        fields: [el("div", { class: "pairs" }, fields)], act: "Change", perform });
 }
 
 /** A button that asks first. */

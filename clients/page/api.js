@@ -14,7 +14,7 @@ export const mayAct = () => state.login?.role !== "viewer";
 /** A name as a part of a path: the daemon takes no escapes there, and users' names may have an @. */
 export const inPath = name => encodeURIComponent(name).replaceAll("%40", "@");
 
-/** A reply that is an error. */
+/** A reply that is an error; of status 0 where none came. */
 export class Problem extends Error {
     constructor(status, { detail, title, code, pointer, offset }) {
         super(detail ?? title ?? `the daemon replied with status ${status}`);
@@ -23,16 +23,18 @@ export class Problem extends Error {
 }
 
 /** Sends a request and returns its Response; errors are thrown as Problem. 304 is a reply, too. */
-export async function send(method, path, { query = {}, body, accept = "application/json", headers = {}, signal } = {}) {
+export async function send(method, path, { query = {}, body, accept = "application/json", headers = {}, signal, session = state.session } = {}) {
     const asked = new URLSearchParams(Object.entries(query).filter(([, v]) => v !== undefined && v !== null && v !== ""));
     const url = asked.size ? `${path}?${asked}` : path;
     const all = { Accept: accept, ...headers };
-    if (state.session)
-        all["Arrayd-Session"] = state.session;
+    if (session)
+        all["Arrayd-Session"] = session;
+    if (state.login?.principal) // the daemon refuses what is sent for one user once the browser's login is another's
+        all["Arrayd-Principal"] = state.login.principal;
     if (body !== undefined)
         all["Content-Type"] = "application/json";
     const reply = await fetch(url, { method, headers: all, body: body === undefined ? undefined : JSON.stringify(body), signal,
-        cache: "no-store", credentials: "same-origin" });
+        cache: "no-store", credentials: "same-origin" }).catch(error => { throw signal?.aborted ? error : new Problem(0, { detail: "The daemon does not answer." }); });
     if (reply.ok || reply.status === 304)
         return reply;
     const problem = new Problem(reply.status, await reply.json().catch(() => ({})));
@@ -53,11 +55,11 @@ export const get = (path, options) => ask("GET", path, options);
 export const post = (path, body, options) => ask("POST", path, { body, ...options });
 
 /** All items of a list, page by page; `each` is told of each page as it comes. */
-export async function list(path, member, { signal, each, query } = {}) {
+export async function list(path, member, { signal, session, each, query } = {}) {
     const all = [];
     let after;
     do {
-        const page = await get(path, { query: { limit: 1000, after, ...query }, signal });
+        const page = await get(path, { query: { limit: 1000, after, ...query }, signal, session });
         all.push(...page[member]);
         after = page.next;
         each?.(all, !after);
@@ -65,7 +67,7 @@ export async function list(path, member, { signal, each, query } = {}) {
     return all;
 }
 
-const pause = (ms, signal) => new Promise(resolve => {
+export const pause = (ms, signal) => new Promise(resolve => {
     const timer = setTimeout(resolve, ms);
     signal.addEventListener("abort", () => { clearTimeout(timer); resolve(); }, { once: true });
 });
@@ -85,6 +87,7 @@ export async function poll(ms, signal, action) {
     let failures = 0;
     while (!signal.aborted) {
         const start = performance.now();
+        let isRefused = false; // that is an answer, too
         try {
             await action();
             failures = 0;
@@ -92,9 +95,10 @@ export async function poll(ms, signal, action) {
             if (signal.aborted || error.status === 401)
                 return;
             failures++;
+            isRefused = error.status >= 400 && error.status < 500;
             console.debug(error);
         }
-        document.dispatchEvent(new CustomEvent("daemon", { detail: failures }));
+        document.dispatchEvent(new CustomEvent("daemon", { detail: isRefused ? 0 : failures }));
         // What takes long is asked for more rarely: the daemon has others to serve.
         const took = performance.now() - start;
         await pause(Math.max(ms * Math.min(2 ** failures, 16) - took, took, 50), signal);

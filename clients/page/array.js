@@ -67,20 +67,16 @@ export function aside(meta, path, signal, end) {
         return renew(buttons,
             button("Rename", () => attempt(async () => {
                 const input = el("input", { name: "name", value: meta.name ?? "", required: true, pattern: "[A-Za-z_][A-Za-z0-9_]*", maxlength: "64", autofocus: true });
-                const answer = await question({ title: "Rename the array", fields: [field("Name", input)], act: "Rename" });
-                if (answer) {
-                    await change({ name: answer.name });
+                if (await question({ title: "Rename the array", fields: [field("Name", input)], act: "Rename", perform: change }))
                     tell(`The array is now called ${meta.name}.`);
-                }
             })),
             button(meta.read_only ? "Make writable" : "Make read-only", () => attempt(() => change({ read_only: !meta.read_only }))),
             button(meta.location === "host" ? "Move to the device" : "Move to host memory",
                 () => attempt(() => change({ location: meta.location === "host" ? "device" : "host" })), { class: state.info.backend === "cpu" ? "never" : "" }),
             button("Share", () => attempt(async () => {
-                const answer = await question({ title: "Share the array", fields: [field("With", el("input", { name: "principal", required: true, autofocus: true })),
-                    field("They may", select([["read", "read it"], ["write", "read and write it"]], "read", () => {}, { name: "access" }))], act: "Share" });
-                if (answer)
-                    await post(`${path}/shares`, answer, { signal });
+                await question({ title: "Share the array", fields: [field("With", el("input", { name: "principal", required: true, autofocus: true })),
+                    field("They may", select([["read", "read it"], ["write", "read and write it"]], "read", () => {}, { name: "access" }))], act: "Share",
+                    perform: answer => post(`${path}/shares`, answer, { signal }) });
                 await shares();
             })),
             button("Link", () => attempt(() => makeLink({ arrays: [meta.id] }, signal))),

@@ -7,7 +7,9 @@ const shell = text => `'${text.replaceAll("'", "'\\''")}'`;
 /** A string as Python and JavaScript both read it. */
 const quoted = text => JSON.stringify(text);
 
-const pairs = (object, join) => Object.entries(object).map(([k, v]) => `${quoted(k)}: ${v}`).join(join);
+/** A member of a program's request as Python writes it; an array is bound as an object of the client's. */
+const inPython = (value, isBound) => (value === true ? "True" : typeof value === "string" ? (isBound ? `xp.array(${quoted(value)})` : quoted(value)) : typeof value === "number" ? String(value)
+    : `{${Object.entries(value).map(([k, v]) => `${quoted(k)}: ${inPython(v, isBound)}`).join(", ")}}`);
 
 function curl(body, isProgram, name, { login, session }) {
     const sent = isProgram || !name ? body : { ...body, name };
@@ -18,8 +20,9 @@ function curl(body, isProgram, name, { login, session }) {
 function python(body, isProgram, name, { login, session }) {
     const lines = ["import arrayd", "", `xp = arrayd.connect(${quoted(address())}${session ? `, session=${quoted(session)}` : ""})${login?.required ? "    # the token is ARRAYD_TOKEN's of the environment" : ""}`];
     if (isProgram) {
-        const more = body.record ? `, record={${pairs(Object.fromEntries(Object.entries(body.record).map(([k, v]) => [k, quoted(v)])), ", ")}}, record_every=${body.record_every}` : "";
-        lines.push(`job = xp.program([${body.body.map(quoted).join(", ")}], steps=${body.steps}${more})`, "print(job.wait(progress=True))");
+        const { body: statements, ...rest } = body;
+        const said = Object.entries(rest).map(([key, value]) => `, ${key}=${inPython(value, key === "bind")}`).join("");
+        lines.push(`job = xp.program([${statements.map(quoted).join(", ")}]${said})`, "print(job.wait(progress=True))");
     } else {
         lines.push(`x = xp.evaluate(${quoted(body.expr)})`);
         lines.push(name ? `xp.save(${quoted(name)}, x)` : "print(x)");

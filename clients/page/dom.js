@@ -23,8 +23,8 @@ export function el(tag, properties = {}, ...children) {
     return element;
 }
 
-/** A button. */
-export const button = (text, click, properties = {}) => el("button", { type: "button", text, on: { click }, ...properties });
+/** A button. What was told of the last thing that one did is over with the next. */
+export const button = (text, click, properties = {}) => el("button", { type: "button", text, on: { click: event => { tell(""); click(event); } }, ...properties });
 
 /** Replaces what is in a place. The focus stays with what comes to stand where it was: who uses the keyboard does not begin anew. */
 export function renew(place, ...children) {
@@ -111,34 +111,68 @@ export function progress(job) {
 /**
  * Asks in a dialog; resolves to the form's values, or to null where the person thinks better of it.
  * `fields` are elements with names, `act` is what the button says. Where there is nothing to decide, it alone is there.
+ * `perform(values)` does it; while that fails, the dialog stays with what was typed, and says why.
  */
-export function question({ title, text, fields = [], act, danger = false, isChoice = true }) {
+export function question({ title, text, fields = [], act, danger = false, isChoice = true, perform }) {
     return new Promise(resolve => {
-        const form = el("form", { method: "dialog" }, el("h2", { text: title, id: "question" }),
-            text ? el("p", { text }) : null, fields,
+        const why = el("p", { class: "problem", id: "why", role: "alert", hidden: true });
+        const values = () => Object.fromEntries(new FormData(form));
+        const form = el("form", { method: "dialog", on: { submit: async event => {
+            if (!perform)
+                return;
+            event.preventDefault();
+            forgive(form);
+            why.hidden = true;
+            form.inert = true; // once is enough
+            try {
+                await perform(values());
+                dialog.close("yes");
+            } catch (problem) {
+                form.inert = false;
+                const control = blame(form, problem, "why");
+                why.textContent = inWords(problem, control);
+                why.hidden = false;
+                (control ?? form.querySelector("input, button")).focus();
+            }
+        } } }, el("h2", { text: title, id: "question" }),
+            text ? el("p", { text }) : null, fields, why,
             el("div", { class: "buttons" },
-                isChoice ? el("button", { value: "no", type: "submit", text: "Cancel", formnovalidate: true }) : null,
+                isChoice ? button("Cancel", () => dialog.close(), { class: "cancel" }) : null, // no submit button: Enter takes the first of those
                 el("button", { value: "yes", type: "submit", text: act, class: danger ? "danger" : "primary" })));
         const dialog = el("dialog", { "aria-labelledby": "question" }, form);
         dialog.addEventListener("close", () => {
-            const values = dialog.returnValue === "yes" ? Object.fromEntries(new FormData(form)) : null;
+            const answer = dialog.returnValue === "yes" ? values() : null;
             dialog.remove();
-            resolve(values);
+            resolve(answer);
         });
         document.body.append(dialog);
         dialog.showModal();
         if (danger)
-            form.querySelector("button[value=no]").focus(); // Enter must not be what deletes
+            form.querySelector(".cancel").focus(); // Enter must not be what deletes
     });
 }
 
+/** Marks the control within that a problem's place names, and has the words `said` belong to it; undefined where there is none. */
+export function blame(within, { pointer = "" }, said) {
+    const control = pointer.split("/").filter(Boolean).map(part => within.querySelector(`[name="${CSS.escape(part)}"]`)).find(Boolean);
+    control?.setAttribute("aria-invalid", "true");
+    control?.setAttribute("aria-describedby", said);
+    return control;
+}
+
+/** Takes all such marks back. */
+export const forgive = within => within.querySelectorAll("input[aria-invalid]").forEach(control => ["aria-invalid", "aria-describedby"].forEach(name => control.removeAttribute(name)));
+
+/** A problem's words, which say the control's name where it is not marked in a text. */
+export const inWords = (problem, control) => [control?.closest("label")?.querySelector("span").textContent, problem.message].filter(Boolean).join(": ");
+
 let hiding;
 
-/** Tells something at the top of the page; errors stay until the next one. */
+/** Tells something at the top of the window; errors stay until one does the next thing. */
 export function tell(text, isError = false) {
     const notice = document.getElementById("notice");
     clearTimeout(hiding);
-    notice.textContent = text;
+    notice.replaceChildren(el("span", { text }), isError ? button("×", () => {}, { class: "quiet", "aria-label": "Close" }) : "");
     notice.classList.toggle("error", isError);
     notice.hidden = text === "";
     if (!isError && text !== "")
@@ -165,7 +199,7 @@ export async function attempt(action) {
         const result = await action();
         return result;
     } catch (error) {
-        if (error.name !== "AbortError")
+        if (error.name !== "AbortError" && error.status !== 401) // then the page asks for a token
             tell(error.message, true);
         return undefined;
     }

@@ -102,6 +102,11 @@ export function editor({ label, names, run, rows = 3, placeholder = "" }) {
         box,
         element: el("div", { class: "editor" }, el("div", { class: "paper" }, behind, box, choices), mistake),
         clear,
+        /** Says what is wrong where that is not in the text. */
+        say(words) {
+            mistake.textContent = words;
+            mistake.hidden = false;
+        },
         /** Marks a mistake: `from` is where the text that the offset counts in begins. */
         mark(problem, from = 0, length = box.value.length) {
             mistake.textContent = problem.message;

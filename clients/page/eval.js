@@ -2,15 +2,18 @@
  * eval.js: expressions and programs. What is typed is explained first, which checks it and takes nothing of the device; then
  * the value, the picture or the new array is asked for.
  */
-import { get, list, post, send, state } from "./api.js";
+import { get, list, post, Problem, send, state } from "./api.js";
 import { curves } from "./chart.js";
 import { COPIES } from "./copies.js";
-import { attempt, button, bytes, copy, count, duration, el, field, number, shape, tell } from "./dom.js";
+import { attempt, blame, button, bytes, copy, count, duration, el, field, forgive, inWords, number, question, shape, tell } from "./dom.js";
 import { editor } from "./editor.js";
+import { read, whole } from "./program.js";
 import { sessionField } from "./sessions.js";
 
+const SOON = 500; // ms after which it is said that something is under way
 const CONSTANTS = ["pi", "e", "inf", "nan", "True", "False", "None"];
-const kept = { mode: "expression", expression: "", program: "", name: "", steps: "1000", record: "", every: "100" }; // while the page is open
+const kept = { mode: "expression", expression: "", program: "", name: "", steps: "1000", record: "", every: "100" }; // in this window, also when it is loaded again
+const TYPED = "typed"; // its name in the window's storage
 
 /** What can be completed: names of arrays, functions and operations. */
 async function vocabulary(signal) {
@@ -68,51 +71,61 @@ const deviceTime = reply => {
     return found ? Number(found[1]) / 1e3 : 0;
 };
 
+const keep = () => sessionStorage.setItem(TYPED, JSON.stringify({ ...kept, whose: state.login.principal }));
+
 export async function show(root, _, signal) {
+    const before = JSON.parse(sessionStorage.getItem(TYPED));
+    if (before?.whose === state.login.principal)
+        Object.assign(kept, before);
     let words = await vocabulary(signal);
     const results = el("div", { "aria-live": "polite" });
-    const area = el("div");
-    const name = el("input", { value: kept.name, placeholder: "not kept", pattern: "[A-Za-z_][A-Za-z0-9_]*", maxlength: "64", size: "14", on: { input: e => { kept.name = e.target.value; } } });
-    const steps = el("input", { value: kept.steps, inputmode: "numeric", size: "9", on: { input: e => { kept.steps = e.target.value; } } });
-    const record = el("input", { value: kept.record, placeholder: "energy = sum(u*u); most = max(u)", size: "36", on: { input: e => { kept.record = e.target.value; } } });
-    const every = el("input", { value: kept.every, inputmode: "numeric", size: "6", on: { input: e => { kept.every = e.target.value; } } });
+    const under = el("div", { class: "tools middle under", role: "status" }); // what is under way
+    const area = el("div", { on: { input: () => { keep(); forgive(area); paper.clear(); } } });
+    const name = el("input", { name: "name", value: kept.name, placeholder: "not kept", pattern: "[A-Za-z_][A-Za-z0-9_]*", maxlength: "64", size: "14", on: { input: e => { kept.name = e.target.value; } } });
+    const steps = el("input", { name: "steps", value: kept.steps, inputmode: "numeric", size: "9", on: { input: e => { kept.steps = e.target.value; } } });
+    const record = el("input", { name: "record", value: kept.record, placeholder: "energy = sum(u*u); most = max(u)", size: "36", on: { input: e => { kept.record = e.target.value; } } });
+    const every = el("input", { name: "record_every", value: kept.every, inputmode: "numeric", size: "6", on: { input: e => { kept.every = e.target.value; } } });
     let paper, work;
 
     const isProgram = () => kept.mode === "program";
-    /** Lines with statements, and where each begins. */
-    const statements = () => {
-        let from = 0;
-        return paper.box.value.split("\n").map(line => {
-            const found = { text: line, from };
-            from += line.length + 1;
-            return found;
-        }).filter(s => s.text.trim() !== "");
-    };
+    function countIn(control) {
+        const n = whole(control.value);
+        if (Number.isNaN(n))
+            throw new Problem(400, { detail: "a whole number was expected here", pointer: `/${control.name}` });
+        return n;
+    }
+    /** What is typed, as a request; of a program, what the text says comes before the fields. */
     function request() {
         if (!isProgram())
             return { expr: paper.box.value.trim() };
-        const body = { body: statements().map(s => s.text), steps: Number(steps.value) || 1 };
+        const { places: _places, ...said } = read(paper.box.value);
+        const body = { steps: said.steps ?? countIn(steps), ...said };
         const records = record.value.split(";").map(r => r.trim()).filter(Boolean).map((r, i) => {
             const parts = /^([A-Za-z_]\w*)\s*=(?!=)\s*(.*)$/.exec(r);
             return parts ? [parts[1], parts[2]] : [`value_${i + 1}`, r];
         });
-        if (records.length)
-            Object.assign(body, { record: Object.fromEntries(records), record_every: Number(every.value) || 1 });
+        if (records.length || said.record)
+            Object.assign(body, { record: { ...Object.fromEntries(records), ...said.record }, record_every: said.record_every ?? countIn(every) });
         return body;
+    }
+
+    /** Where in the text that is of which an error tells; undefined: not there. */
+    function placeOf({ place, pointer = "" }) {
+        if (place || !isProgram())
+            return place ?? (pointer === "/expr" ? { from: paper.box.value.length - paper.box.value.trimStart().length, length: paper.box.value.trim().length } : undefined);
+        const { places } = read(paper.box.value);
+        return places.get(pointer) ?? places.get(/^\/body\/\d+/.exec(pointer)?.[0]);
     }
 
     function fail(problem) {
         if (problem.name !== "Problem")
             throw problem;
-        const line = /^\/body\/(\d+)/.exec(problem.pointer ?? "");
-        const lead = paper.box.value.length - paper.box.value.trimStart().length;
-        if (line) {
-            const s = statements()[Number(line[1])];
-            paper.mark(problem, s?.from, s?.text.length);
-        } else if (problem.pointer === "/expr")
-            paper.mark(problem, lead, paper.box.value.trim().length);
+        problem.message = problem.message.replace("array, let, bound scalar or constant", isProgram() ? "array, constant or number (@bind NAME = 0.1)" : "array or constant"); // what can be written here
+        const place = placeOf(problem);
+        if (place)
+            paper.mark(problem, place.from, place.length);
         else
-            paper.mark({ message: problem.message });
+            paper.say(inWords(problem, blame(area, problem, "mistake")));
     }
 
     /** Runs one piece of work at a time: the newest. */
@@ -120,9 +133,17 @@ export async function show(root, _, signal) {
         if (paper.box.value.trim() === "")
             return paper.box.focus();
         work?.abort();
-        work = new AbortController();
+        const mine = work = new AbortController();
         paper.clear();
-        const until = AbortSignal.any([signal, work.signal]);
+        forgive(area);
+        const until = AbortSignal.any([signal, mine.signal]);
+        const start = performance.now();
+        const since = el("span", { "aria-hidden": "true" }); // a reader would read it each second
+        const ticking = setInterval(() => {
+            since.textContent = `for ${count(Math.round((performance.now() - start) / 1e3))} s`;
+            if (!under.hasChildNodes())
+                under.append(el("span", {}, el("span", { text: "Under way " }), since), button("Give up", () => mine.abort()));
+        }, SOON);
         results.setAttribute("aria-busy", "true");
         try {
             await action(until);
@@ -130,7 +151,11 @@ export async function show(root, _, signal) {
             results.replaceChildren();
             fail(problem);
         } finally {
-            results.removeAttribute("aria-busy");
+            clearInterval(ticking);
+            if (mine === work) {
+                under.replaceChildren();
+                results.removeAttribute("aria-busy");
+            }
         }
         return undefined;
     });
@@ -168,8 +193,13 @@ export async function show(root, _, signal) {
         if (s.length === 3)
             delete look.cmap, delete look.bar;
         let shown, reply;
-        if (kept.name.trim() !== "") {
-            reply = await send("POST", "v1/evaluate", { ...options, body: { expr, name: kept.name.trim() } });
+        const called = kept.name.trim();
+        if (called !== "") {
+            const old = (await list("v1/arrays", "arrays", { signal: until })).find(a => a.name === called);
+            if (old && !await question({ title: `Replace ${called}?`, text: `There is an array of that name, ${shape(old.shape)} ${old.dtype}, ${bytes(old.nbytes)}. The result takes its place, and it is deleted.`,
+                act: "Replace", danger: true }))
+                return;
+            reply = await send("POST", "v1/evaluate", { ...options, body: { expr, name: called } });
             const said = await reply.text();
             const meta = JSON.parse(said);
             shown = meta.id === undefined ? card("Value", note, el("p", { class: "value mono", text: valueIn(said) }))
@@ -202,7 +232,7 @@ export async function show(root, _, signal) {
         const how = await explain(until);
         const parts = [];
         if (isProgram()) {
-            const n = Number(steps.value) || 1;
+            const n = request().steps;
             const traffic = how.kernels.filter(k => k.steps === undefined).reduce((sum, k) => sum + k.bytes_read + k.bytes_written, 0);
             parts.push(card("Before it starts", "", el("p", { text: `${count(n)} ${n === 1 ? "step" : "steps"}, ${bytes(traffic)} over the memory a step, ${
                 bytes(how.expected.bytes_moved)} in all. Besides its arrays it holds ${bytes(how.bytes_held)} until it ends.` }), el("p", { text: expectation(how.expected) })));
@@ -211,15 +241,20 @@ export async function show(root, _, signal) {
     });
 
     const copyAs = language => attempt(async () => {
-        const text = COPIES[language](request(), isProgram(), kept.name.trim(), state);
+        let text;
+        try {
+            text = COPIES[language](request(), isProgram(), kept.name.trim(), state);
+        } catch (problem) {
+            return fail(problem);
+        }
         const pre = el("pre", { class: "copy", text, tabindex: "0", "aria-label": `As ${language}` });
         results.replaceChildren(card(`As ${language}`, "", pre));
-        tell(await copy(pre));
+        return tell(await copy(pre));
     });
 
     function layout() {
         paper = editor({
-            label: isProgram() ? "Statements, one a line" : "Expression", names: () => words, run, rows: isProgram() ? 6 : 3,
+            label: isProgram() ? "Statements, one a line, as in a program file" : "Expression", names: () => words, run, rows: isProgram() ? 6 : 3,
             placeholder: isProgram() ? "u += 0.1*laplacian(u, boundary=\"wrap\")" : "u + 0.1*laplacian(u, boundary=\"wrap\")",
         });
         paper.box.value = kept[kept.mode];
@@ -235,12 +270,13 @@ export async function show(root, _, signal) {
     const tabs = el("div", { class: "tabs" });
     const choose = mode => {
         kept.mode = mode;
+        keep();
         tabs.replaceChildren(...[["expression", "Expression"], ["program", "Program"]].map(([m, title]) =>
             button(title, () => choose(m), { "aria-pressed": String(m === mode) })));
         layout();
     };
     const names = await sessionField(signal, () => attempt(async () => { words = await vocabulary(signal); }));
     root.append(el("h1", { class: "visually-hidden", text: "Expression" }), el("section", { class: "card" },
-        el("div", { class: "tools" }, tabs, el("span", { class: "grow" }), names), area), results);
+        el("div", { class: "tools" }, tabs, el("span", { class: "grow" }), names), area, under), results);
     choose(kept.mode);
 }

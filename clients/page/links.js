@@ -2,7 +2,7 @@
  * links.js: read-only links that expire, for a colleague or a projector: the list of one's own, making one, and what a visitor
  * sees whose link shows only some arrays and jobs.
  */
-import { ask, get, post, state } from "./api.js";
+import { ask, get, list, post, state } from "./api.js";
 import { age, attempt, badge, button, copy, el, field, progress, question, select, shape } from "./dom.js";
 import { table } from "./table.js";
 
@@ -28,13 +28,21 @@ export async function makeLink(shown, signal) {
 
 /** The card with one's links. */
 export function links(signal) {
-    const refresh = async () => view.set((await get("v1/links", { signal })).links);
-    const what = l => (l.arrays === null && l.jobs === null ? "all of yours" : [l.arrays?.length ? `${l.arrays.length} ${l.arrays.length === 1 ? "array" : "arrays"}` : "",
-        l.jobs?.length ? `${l.jobs.length} ${l.jobs.length === 1 ? "job" : "jobs"}` : ""].filter(Boolean).join(", "));
+    const names = new Map(); // of arrays, by id
+    const refresh = async () => {
+        const { links: found } = await get("v1/links", { signal });
+        if (found.some(l => l.arrays?.some(id => !names.has(id))))
+            for (const session of await list("v1/sessions", "sessions", { signal }))
+                for (const a of await list("v1/arrays", "arrays", { signal, session: session.id }))
+                    names.set(a.id, a.name ?? a.id);
+        view.set(found);
+    };
+    const what = l => (l.arrays === null && l.jobs === null ? "all of yours" : [
+        ...(l.arrays ?? []).map(id => names.get(id) ?? `${id}, which is deleted`), ...(l.jobs ?? []).map(id => `job ${id.slice(0, 10)}…`)].join(", "));
     const view = table({
         label: "read-only links", id: l => l.id, words: l => l.id, sort: 2, empty: "None. A link lets a colleague or a screen on the wall look, without an account.",
         columns: [
-            { title: "Shows", kind: "name", text: what },
+            { title: "Shows", kind: "text", text: what },
             { title: "Ends in", right: true, sort: l => Date.parse(l.expires), text: l => remains(l.expires) },
             { title: "Age", right: true, sort: l => -Date.parse(l.created), text: l => age(l.created) },
             { title: "", right: true, key: l => l.id, node: l => el("div", { class: "buttons" }, button("End", () => attempt(async () => {
@@ -60,6 +68,6 @@ export async function show(root, _, signal) {
     ];
     root.append(el("section", { class: "card" }, el("h1", { text: "What this link shows" }),
         found.length ? el("ul", { class: "plain" }, found) : el("p", { class: "soft", text: "Nothing of it is there any more." })));
-    if (arrays?.length === 1 && !jobs?.length && found.length) // nothing to choose
-        location.replace(`#array/${arrays[0]}`);
+    if (found.length === 1) // nothing to choose
+        location.replace(found[0].querySelector("a").href);
 }

@@ -3,7 +3,7 @@
  * that the address names after its `#`. A view is a module's `show(place, rest, signal)`, which fills the place
  * and stops all that it started when the signal is aborted.
  */
-import { get, isOperator, mayAct, post, send, state } from "./api.js";
+import { get, isOperator, mayAct, pause, post, send, state } from "./api.js";
 import { attempt, button, el, field, question, tell } from "./dom.js";
 
 const VIEWS = [
@@ -15,6 +15,8 @@ const VIEWS = [
     ["admin", "Everybody", "admin.js"],
 ];
 const FILES = Object.fromEntries([...VIEWS.map(([name, , file]) => [name, file]), ["array", "picture.js"], ["job", "jobs.js"], ["shown", "links.js"]]);
+const AGAIN = 2000; // ms until a view that did not come is tried again
+const BY_LINK = "by-link"; // in this window's storage: what is over, when nobody is logged in any more, was a link
 const PARENT = { array: "arrays", job: "jobs" };
 /** What a visitor who came by a read-only link can be told of the daemon: where the link shows only some things, nothing. */
 const UNTOLD = { version: "", backend: "", devices: [], operations: [], limits: {}, principal: { name: "", role: "viewer", quotas: {} } };
@@ -23,11 +25,19 @@ const main = document.getElementById("main");
 const nav = document.getElementById("views");
 const who = document.getElementById("who");
 let leaving = new AbortController();
+let shownTo = null; // the user whose page it has been since it was loaded
+
+/** Ends the view, and what it asks the person. */
+function leave() {
+    leaving.abort();
+    document.querySelector("dialog")?.close();
+}
 
 /** The view's name and the rest of the address: "#array/a-…" is ["array", "a-…"]. */
 function address() {
     const [name, ...rest] = location.hash.slice(1).split("/");
-    return [Object.hasOwn(FILES, name) ? name : isLimited() ? "shown" : "node", decoded(rest.join("/"))];
+    const isThere = Object.hasOwn(FILES, name) && (state.login?.role !== "viewer" || Object.hasOwn(PARENT, name) || mine().some(([view]) => view === name));
+    return [isThere ? name : isLimited() ? "shown" : "node", decoded(rest.join("/"))];
 }
 
 /** Anyone may have written the address: escapes that are none are read as they stand. */
@@ -55,29 +65,57 @@ function mine() {
 function mark(view) {
     for (const link of nav.children) {
         link.removeAttribute("aria-current");
-        if (link.dataset.view !== (PARENT[view] ?? view))
+        if (link.dataset.view !== (isLimited() ? "shown" : PARENT[view] ?? view))
             continue;
         link.setAttribute("aria-current", "page");
         link.scrollIntoView({ block: "nearest", inline: "nearest" });
     }
 }
 
+/** Shows the view that the address names; while the daemon does not answer, tries again. */
 async function go() {
     if (!state.info)
         return;
-    leaving.abort();
+    leave();
     leaving = new AbortController();
     const { signal } = leaving;
     const [view, rest] = address();
     mark(view);
-    const module = await import(`./${FILES[view]}`);
-    if (signal.aborted)
+    main.replaceChildren(); // what is there has stopped
+    for (let isFailing = false; !signal.aborted; await pause(AGAIN, signal)) {
+        const turn = new AbortController();
+        const { session } = state;
+        let module;
+        try {
+            module = await import(`./${FILES[view]}`);
+            if (signal.aborted)
+                return;
+            main.replaceChildren();
+            main.dataset.view = view;
+            document.title = `arrayd: ${rest || (VIEWS.find(([name]) => name === view)?.[1] ?? view)}`;
+            await module.show(main, rest, AbortSignal.any([signal, turn.signal]));
+        } catch (error) {
+            turn.abort();
+            if (signal.aborted)
+                return;
+            if (session && !state.session) { // it has ended: the view begins with those that there are
+                main.replaceChildren();
+                continue;
+            }
+            if (!module || error.status === 0 || error.status === 503) { // the last: it is about to begin or to end
+                isFailing = true;
+                sayAway(true);
+                main.replaceChildren(el("p", { class: "problem", role: "alert", text: "The daemon does not answer. The view comes when it does." }));
+                continue;
+            }
+            if (error.status !== 401) // then there is the form for a token
+                tell(error.message, true);
+        }
+        if (isFailing)
+            sayAway(false);
+        performance.mark("usable"); // tests look at when that was
         return;
-    main.replaceChildren();
-    main.dataset.view = view;
-    document.title = `arrayd: ${rest || (VIEWS.find(([name]) => name === view)?.[1] ?? view)}`;
-    await attempt(() => module.show(main, rest, signal));
-    performance.mark("usable"); // tests look at when that was
+    }
 }
 
 function frame() {
@@ -88,21 +126,41 @@ function frame() {
         link.dataset.view = name;
         return link;
     }));
-    const { name, role } = mayAct() ? info.principal : { name: state.login.principal ?? "", role: "read-only" };
-    const until = state.login?.expires ? `, until ${new Date(state.login.expires).toLocaleString("sv")}` : "";
+    const until = state.login?.expires ? `until ${new Date(state.login.expires).toLocaleString("sv").slice(0, -3)}` : "";
+    const { name, role } = mayAct() ? info.principal : { name: `${state.login.principal}’s link`, role: `read-only, ${until}` };
     who.replaceChildren(el("span", { class: "dot", title: "The daemon answers" }),
-        el("span", { class: "name", text: name, title: `${name}, ${role}${until}` }), el("span", { class: "role", text: role }),
-        ...(state.login?.expires ? [button("Log out", () => attempt(logOut), { class: "quiet" })] : []));
+        el("span", { class: "name", text: name, title: [name, mayAct() ? role : "read-only", until].filter(Boolean).join(", ") }), el("span", { class: "role", text: role }),
+        ...(state.login?.expires ? [button(mayAct() ? "Log out" : "Leave", () => attempt(logOut), { class: "quiet" })] : []));
+}
+
+function sayAway(yes) {
+    const dot = who.querySelector(".dot");
+    dot?.classList.toggle("away", yes);
+    if (dot)
+        dot.title = yes ? "The daemon does not answer" : "The daemon answers";
 }
 
 async function logOut() {
     await post("v1/logout");
+    sessionStorage.clear();
     location.reload();
+}
+
+/** What a visitor is told whose link is over: who came by a link has no token. */
+function linkIsOver() {
+    leave();
+    state.info = null;
+    nav.replaceChildren();
+    who.replaceChildren();
+    tell("");
+    main.replaceChildren(el("section", { class: "login" }, el("h1", { text: "The link has ended" }),
+        el("p", { text: "Its time is over, or somebody has ended it. Ask whoever gave it to you for another." }),
+        button("Log in with a token", () => askToken())));
 }
 
 /** The form for a token. The token is sent once; what stays is a cookie that scripts cannot read. */
 function askToken(error) {
-    leaving.abort();
+    leave();
     state.info = null;
     const token = el("input", { type: "password", name: "token", required: true, autocomplete: "current-password", spellcheck: "false" });
     const form = el("form", { class: "login", on: { submit: async event => {
@@ -134,7 +192,6 @@ async function openLink(key) {
         return;
     try {
         await send("POST", "v1/login", { body: { link: key } });
-        state.session = null; // it was the other login's
     } catch (problem) {
         if (problem.status !== 401 || !isOwn)
             throw problem;
@@ -142,38 +199,53 @@ async function openLink(key) {
     }
 }
 
-async function start() {
-    leaving.abort();
-    state.info = null;
+/** `reason` is what the form for a token says if nobody is logged in; there is one where one has not logged out. */
+async function start(reason) {
+    let isLink = Boolean(sessionStorage.getItem(BY_LINK));
+    leave();
+    Object.assign(state, { info: null, login: null });
     import(`./${FILES[address()[0]]}`).catch(() => {}); // it comes while the daemon says who one is
     try {
         const key = keyInAddress();
         if (key) {
+            isLink = true;
             history.replaceState(null, "", location.pathname); // nobody who looks over a shoulder needs to see it
             await openLink(key);
         }
         state.login = await get("v1/login");
         if (state.login.required && !state.login.principal)
-            return askToken();
+            return isLink ? linkIsOver() : askToken(reason);
+        const { principal, role } = state.login;
+        if (role === "viewer")
+            sessionStorage.setItem(BY_LINK, "yes");
+        else
+            sessionStorage.removeItem(BY_LINK);
+        if (shownTo && shownTo !== principal) { // nothing of one user's is left for another
+            history.replaceState({ told: reason ? `You are ${principal} now: somebody has logged in in another window of this browser.` : "" }, "");
+            sessionStorage.clear();
+            return location.reload();
+        }
+        shownTo = principal;
         state.info = isLimited() ? UNTOLD : await get("v1/info");
     } catch (problem) {
         if (problem.status === 401)
-            return askToken("The link, or the login, has ended.");
-        main.replaceChildren(el("p", { class: "problem", text: `The daemon does not answer: ${problem.message}` }),
+            return isLink ? linkIsOver() : askToken("The login has ended.");
+        main.replaceChildren(el("p", { class: "problem", text: problem.message }),
             button("Try again", () => location.reload()));
         return undefined;
     }
     frame();
-    return go();
+    await go();
+    if (history.state?.told) {
+        tell(history.state.told, true);
+        history.replaceState(null, "");
+    }
+    return undefined;
 }
 
-document.addEventListener("unauthorized", () => state.info && askToken("You are no longer logged in."));
-document.addEventListener("daemon", ({ detail: failures }) => {
-    const dot = who.querySelector(".dot");
-    dot?.classList.toggle("away", failures > 1);
-    if (dot)
-        dot.title = failures > 1 ? "The daemon does not answer" : "The daemon answers";
-});
+document.addEventListener("unauthorized", () => state.info && start("You are no longer logged in.")); // or are another
+window.addEventListener("focus", () => state.info && get("v1/login").catch(() => {}));
+document.addEventListener("daemon", ({ detail: failures }) => sayAway(failures > 1));
 document.getElementById("skip").addEventListener("click", event => {
     event.preventDefault(); // the address names the view
     main.focus();

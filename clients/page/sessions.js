@@ -71,14 +71,12 @@ export async function show(root, _, signal) {
         ],
     });
     const create = button("New session", () => attempt(async () => {
-        const answer = await question({ title: "New session", act: "Create", fields: [
+        await question({ title: "New session", act: "Create", fields: [
             field("Name", el("input", { name: "name", maxlength: "64", autofocus: true })),
             field("Ends when idle for (seconds)", el("input", { name: "ttl_s", type: "number", min: "1" }), "Empty: never"),
-            field("Limit of memory (MiB)", el("input", { name: "memory", type: "number", min: "1" }), "Empty: none but yours")] });
-        if (!answer)
-            return;
-        await post("v1/sessions", { ...(answer.name ? { name: answer.name } : {}), ...(answer.ttl_s ? { ttl_s: Number(answer.ttl_s) } : {}),
-            ...(answer.memory ? { memory_limit: Number(answer.memory) * 2 ** 20 } : {}) }, { signal });
+            field("Limit of memory (MiB)", el("input", { name: "memory_limit", type: "number", min: "1" }), "Empty: none but yours")],
+        perform: answer => post("v1/sessions", { ...(answer.name ? { name: answer.name } : {}), ...(answer.ttl_s ? { ttl_s: Number(answer.ttl_s) } : {}),
+            ...(answer.memory_limit ? { memory_limit: Number(answer.memory_limit) * 2 ** 20 } : {}) }, { signal }) });
         await refresh();
     }));
     const functions = table({

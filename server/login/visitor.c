@@ -75,11 +75,23 @@ static enum err_code enter(struct request *req, const struct login_terms *terms,
     return auth_identify_as(req, terms->who, terms->link ? NULL : terms->token, e);
 }
 
+/* A browser has one login. A page that shows one user's must not act for another who has logged in
+ * since, in another window. */
+static bool is_anothers(struct request *req, const struct login *l)
+{
+    const char *expected = http_header(req, "Arrayd-Principal");
+    return expected && strcmp(expected, login_terms(l)->who->name) != 0;
+}
+
 enum err_code visitor_identify(struct request *req, struct err *e)
 {
     const bool asks = auth_asks(req->server->auth);
     bool over = false;
     struct login *l = visitor_login(req);
+    if (l && is_anothers(req, l)) {
+        login_unref(l);
+        return auth_refuse(req, "the login is another user's now", e);
+    }
     if (l) {
         const enum err_code code = enter(req, login_terms(l), e);
         over = code == ERR_UNAUTHORIZED;

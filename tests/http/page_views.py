@@ -136,7 +136,7 @@ VIEWS = {
     "mistake": ("eval", mistake),
     "choices": ("eval", choices),
     "program": ("eval", program),
-    "sessions": ("sessions", said("second", "energy_of", "Device memory", "bob, read", "2 arrays, 1 job")),
+    "sessions": ("sessions", said("second", "energy_of", "Device memory", "bob, read", "temperature, line, job j-")),
     "admin": ("admin", rows(2)),
     "quotas": ("admin", asked("Quotas", "Weight and quotas of")),
     "admin-sessions": ("admin/sessions", rows(3)),

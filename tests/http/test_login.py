@@ -282,6 +282,24 @@ def test_two_daemons_of_one_host(daemon_with, accounts, house, stranger):
     c.close()
 
 
+def test_a_page_is_one_users(house, accounts, stranger):
+    """What it sends for one user is not done for another, who has logged in since."""
+    for name in ("ann", "bob"):
+        c = browser(house, log_in(stranger, accounts.token[name]))
+        for method, path, body in (("GET", "/v1/arrays", None), ("GET", "/v1/login", None), ("POST", "/v1/arrays", {"shape": [2]})):
+            for expected in ("ann", "bob", "an", ""):
+                r = c.request(method, path, json_body=body, headers={"Arrayd-Principal": expected})
+                if expected == name:
+                    assert r.status in (200, 201), (path, expected)
+                else:
+                    c.fails(401, "unauthorized", r)
+        assert len(c.get("/v1/arrays").json()["arrays"]) == 1
+        c.close()
+    c = accounts.client(house, "ann")
+    c.expect(200, c.get("/v1/arrays", headers={"Arrayd-Principal": "bob"}))  # a token says itself whose it is
+    c.close()
+
+
 @pytest.fixture
 def bob(house, accounts, stranger):
     c = browser(house, log_in(stranger, accounts.token["bob"]))

@@ -165,9 +165,47 @@ def test_a_daemon_that_goes_away(visit, daemon_with):
     assert len(p.asked) - before < 6
     d = daemon_with("--listen", f"127.0.0.1:{port}")
     p.says("no longer there", seconds=60)
+    p.wait("!document.querySelector('.dot.away')")
     p.click("nav a[href='#arrays']")
     p.says("no arrays yet")
-    p.wait("!document.querySelector('.dot.away')")
+
+
+def test_a_refusal_is_an_answer(visit, daemon_with):
+    """Whose array was deleted by another is not told that the daemon is away."""
+    d = daemon_with()
+    c = d.client()
+    ref = c.create(name="u", shape=[20, 30])["id"]
+    p = visit(d, f"#array/{ref}")
+    p.refused += (ref,)
+    p.wait("document.querySelector('.board')?.dataset.frames >= 1")
+    c.expect(204, c.delete(f"/v1/arrays/{ref}"))
+    p.says("no longer there")
+    p.run("window.dots = []; document.addEventListener('daemon', () => setTimeout(() => dots.push(document.querySelector('.dot').title)))")
+    p.wait("dots.length > 3")
+    assert set(p.run("dots")) == {"The daemon answers"}
+    c.close()
+
+
+def test_other_views_while_the_daemon_is_away(visit, daemon_with):
+    """One whose module is not there yet, and one that asks before it shows anything: they come when the daemon is back."""
+    d = daemon_with()
+    port = d.port
+    p = visit(d, "#sessions")
+    p.refused += ("",)
+    p.says("Your account")
+    p.click("nav a[href='#arrays']")
+    p.says("no arrays yet")
+    p.click("nav a[href='#sessions']")
+    p.says("Your account")
+    d.stop()
+    for name, words in (("arrays", "no arrays yet"), ("eval", "Keep it as")):
+        p.click(f"nav a[href='#{name}']")
+        p.says("The view comes when it does")
+        assert "Your account" not in p.text() and p.run("document.querySelector('.dot').title") == "The daemon does not answer"
+        d = daemon_with("--listen", f"127.0.0.1:{port}")
+        p.says(words)
+        p.wait("!document.querySelector('.dot.away')")
+        d.stop()
 
 
 def test_two_gpus(visit, gpu_with):

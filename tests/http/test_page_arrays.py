@@ -262,6 +262,38 @@ def test_hands(visit, daemon_with, accounts):
     c.close()
 
 
+def test_hands_that_are_refused(visit, daemon_with):
+    """A dialog stays with what was typed; what is told otherwise is in sight wherever one is, until one does the next thing."""
+    d = daemon_with()
+    c = d.client()
+    ref = c.create(name="u", shape=[20, 30])["id"]
+    c.create(name="taken", shape=[2])
+    p = look(visit, d, ref, width=400)
+    p.refused += (ref,)
+    p.button("Rename")
+    for name, words in (("2nd", "Name: "), ("taken", "taken")):
+        p.fill("dialog input", name)
+        p.run("document.querySelector('dialog input').removeAttribute('pattern')")
+        p.press("Enter")
+        p.wait("document.querySelector('#why') && !document.querySelector('#why').hidden")
+        assert words in p.text("#why") and p.run("document.querySelector('dialog input').value") == name
+    p.fill("dialog input", "free")
+    p.press("Enter")
+    p.says("now called free", "#notice")
+    lease = c.expect(201, c.post(f"/v1/arrays/{ref}/lease", {"mode": "read", "ttl_s": 100})).json()["token"]
+    p.button("Delete")
+    p.button("Delete", "dialog")
+    p.wait("document.querySelector('#notice.error:not([hidden])')")
+    p.wait("document.querySelector('.board')?.dataset.frames >= 1")
+    p.run("scrollTo(0, document.body.scrollHeight)")
+    assert p.run("scrollY > 300 && (r => r.top >= 0 && r.bottom <= innerHeight)(document.querySelector('#notice').getBoundingClientRect())")
+    c.expect(204, c.delete(f"/v1/arrays/{ref}/lease", headers={"Arrayd-Lease": lease}))
+    p.button("Make read-only")
+    p.says("Make writable")
+    assert p.run("document.querySelector('#notice').hidden")
+    c.close()
+
+
 def test_looking_ends_before_the_array(visit, daemon_with):
     """While the reply to its deletion is on its way the live view asks for no picture. Where it cannot be deleted, one looks on."""
     d = daemon_with()
@@ -282,11 +314,11 @@ def test_looking_ends_before_the_array(visit, daemon_with):
 
     p = look(visit, d, kept)
     p.refused += (f"/v1/arrays/{kept}",)
-    p.run("""(real => { window.fetch = (url, how) => how.method === "DELETE" ? Promise.reject(new Error("not now")) : real(url, how); return true; })(window.fetch)""")
+    p.run("""(real => { window.fetch = (url, how) => how.method === "DELETE" ? Promise.reject(new TypeError("Failed to fetch")) : real(url, how); return true; })(window.fetch)""")
     p.run(f"{BOARD}.dataset.old = '1'")
     p.button("Delete")
     p.button("Delete", "dialog")
-    p.says("not now", "body")
+    p.says("The daemon does not answer", "#notice")
     p.wait(f"!{BOARD}.dataset.old && {BOARD}.dataset.frames >= 1")
     c.close()
 

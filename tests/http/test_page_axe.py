@@ -53,6 +53,14 @@ def test_every_view(visit, daemon_with, accounts, axe, width, dark):
     guest = visit(house["daemon"], house["link"], width=width, dark=dark)
     guest.says("What this link shows")
     found["link"] = violations(guest, axe)
+    olga = accounts.client(house["daemon"], "olga")
+    olga.expect(204, olga.delete(f"/v1/links/{olga.get('/v1/links').json()['links'][0]['id']}"))
+    olga.close()
+    guest.refused += ("/v1/",)
+    guest.run("window.isOld = true; location.reload()")
+    guest.wait("!window.isOld")
+    guest.says("The link has ended")
+    found["ended"] = violations(guest, axe)
     assert {name: broken for name, broken in found.items() if broken} == {}
 
 

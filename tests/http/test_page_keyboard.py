@@ -52,6 +52,32 @@ def focus(page, selector):
     raise AssertionError(f"Tab does not reach {selector}")
 
 
+def test_enter_in_a_dialog(visit, daemon_with, accounts):
+    """It does what the dialog is for, and deletes nothing by itself."""
+    accounts.add("ann")
+    accounts.add("bob")
+    d = daemon_with("--accounts", accounts.path)
+    c = accounts.client(d, "ann")
+    ref = c.create(name="u", shape=[4, 5])["id"]
+    p = enter(visit, {"daemon": d, "tokens": accounts.token}, "ann", f"#array/{ref}")
+    for button, control, text, said in (("Rename", "name", "other", "now called other"), ("Share", "principal", "bob", "bob, read")):
+        p.button(button)
+        p.fill(f"dialog input[name={control}]", text)
+        p.press("Enter")
+        p.says(said, "body")
+    p.button("Delete")
+    p.press("Enter")
+    p.wait("!document.querySelector('dialog')")
+    assert c.meta(ref)["name"] == "other"
+    p.run("location.hash = '#sessions'")
+    p.button("New session")
+    p.fill("dialog input[name=name]", "second")
+    p.press("Enter")
+    p.says("second")
+    assert [s["name"] for s in c.list_all("/v1/sessions", "sessions")] == ["default", "second"]
+    c.close()
+
+
 def test_the_arrays(visit, daemon_with):
     """Sorted, searched, chosen, linked to and opened."""
     d = daemon_with()

@@ -68,6 +68,32 @@ def test_logging_in_and_out(house, visit, accounts):
     assert "secret_of_ann" not in p.text("body")
 
 
+def test_another_login_in_another_window(house, enter, accounts):
+    """The window that shows ann does nothing as bob, and finds out when it is looked at."""
+    d, ann, bob, _ = house
+    ann.create(name="of_ann", shape=[2, 3])
+    p = enter(d, "ann", "#eval")  # where nothing is asked by itself
+    p.refused += ("/v1/",)
+
+    def become(name):
+        p.run(f"fetch('v1/login', {{method: 'POST', headers: {{'Content-Type': 'application/json'}}, body: JSON.stringify({{token: {json.dumps(accounts.token[name])}}})}}).then(r => r.status)")
+
+    p.fill("textarea", "2*pi")
+    p.press("Escape")
+    p.fill(".tools input", "of_ann_too")
+    become("bob")
+    p.button("Evaluate")
+    p.says("You are bob now", "#notice")
+    assert p.text(".who .name") == "bob" and p.run("document.querySelector('textarea').value") == ""
+    assert [len(c.list_all("/v1/arrays", "arrays")) for c in (ann, bob)] == [1, 0]
+    become("ann")
+    p.run("dispatchEvent(new Event('focus'))")
+    p.says("You are ann now", "#notice")
+    assert p.text(".who .name") == "ann"
+    p.click("nav a[href='#arrays']")
+    p.says("of_ann")
+
+
 def test_logging_out_everywhere(house, enter, accounts):
     """One's own logins, and for an operator a user's."""
     d, *_ = house
@@ -119,7 +145,7 @@ def test_sessions_and_shares(house, enter):
     p.says("You have shared no array")
     p.button("New session")
     p.fill("dialog input[name=name]", "second")
-    p.fill("dialog input[name=memory]", "16")
+    p.fill("dialog input[name=memory_limit]", "16")
     p.button("Create", "dialog")
     p.says("second")
     assert [s for s in ann.list_all("/v1/sessions", "sessions") if s["name"] == "second"][0]["memory_limit"] == 16 << 20
@@ -176,8 +202,13 @@ def test_links(house, enter, visit):
     assert "link=" not in guest.run("location.href") and "read-only" in guest.text("header")
     assert guest.texts("nav a") == ["What is shown"] and "hidden" not in guest.text("body")
     assert not {"Delete", "Rename", "Share", "Link"} & set(guest.texts("main button"))
+    assert guest.text(".who .name") == "ann’s link" and re.fullmatch(r"read-only, until \d{4}-\d\d-\d\d \d\d:\d\d", guest.text(".who .role"))
+    for place in ("arrays", "jobs", "sessions"):  # there is nothing there that one may see
+        guest.run(f"location.hash = '#{place}'")
+        guest.wait("location.hash.startsWith('#array/') && document.querySelector('.board')?.dataset.frames >= 1")
+    assert guest.run("document.querySelector('#notice').hidden") and guest.text("nav a[aria-current]") == "What is shown"
     p.click("nav a[href='#sessions']")
-    p.says("1 array")
+    p.wait("[...document.querySelectorAll('table[aria-label=\"read-only links\"] tbody th')].map(e => e.innerText).join() === 'shown'")
     p.button("New link")
     p.button("Make the link", "dialog")
     whole = p.wait("document.querySelector('dialog input[readonly]')?.value")
@@ -194,7 +225,16 @@ def test_links(house, enter, visit):
         ann.expect(204, ann.delete(f"/v1/links/{link['id']}"))
     for page in (guest, wall):
         page.refused += ("/v1/",)
-        page.says("no longer logged in")
+        page.says("The link has ended")
+        page.run("window.isOld = true; location.reload()")
+        page.wait("!window.isOld")
+        page.says("The link has ended")
+    guest.goto("about:blank")
+    guest.goto(address)  # as one who has it in a mail
+    guest.says("The link has ended")
+    assert "oken" not in guest.text("body").replace("Log in with a token", "") and guest.texts("nav a") == []
+    guest.button("Log in with a token")
+    guest.says("This daemon has accounts")
 
 
 def make_link(page):
@@ -245,8 +285,6 @@ def test_links_to_several_and_to_a_job(house, enter, visit):
     guest.says("What this link shows")
     assert guest.texts("main li a") == ["u", "v"] and "hidden" not in guest.text("body")
     guest = visit(d, of_job.split("/")[-1])
-    guest.says("What this link shows")
-    guest.click("main li a")
     guest.wait("document.querySelector('.badge')?.innerText === 'done'")
     assert guest.texts("main button") == []
 
@@ -274,7 +312,7 @@ def test_a_link_opened_where_one_is_logged_in(house, enter, visit):
     p.says("of_ann")
     p.goto(f"{p.origin}/{key}")
     p.button("Open it", "dialog")
-    p.wait("document.querySelector('.who .role')?.innerText === 'read-only'")
+    p.wait("document.querySelector('.who .name')?.innerText === 'bob’s link'")
     p.click("nav a[href='#arrays']")
     p.says("of_bob")
     assert "of_ann" not in p.text("body") and "link=" not in p.run("location.href")
@@ -340,6 +378,7 @@ def test_an_operators_hands(house, enter):
     job = ann.post("/v1/programs", {"body": ["u += 1"], "steps": 10**9}).json()["id"]
     bob.create(name="w", shape=[4])
     p = enter(d, "olga", "#admin")
+    p.refused += ("/v1/admin/principals/ann",)
     p.wait("document.querySelectorAll('tbody tr').length === 3")
 
     def tab(name, label):
@@ -367,9 +406,22 @@ def test_an_operators_hands(house, enter):
     p.button("Change", "dialog")
     until(lambda: [x for x in olga.list_all("/v1/admin/principals", "principals") if x["name"] == "ann"][0]["changed"] == {"weight": 7})
     p.button("Quotas", row("ann"))
-    p.fill("dialog input[name=arrays]", "many")
+    p.fill("dialog input[name=sessions]", "7")
+    for name, text, words in (("arrays", "many", "Arrays: “many” is not a number"), ("arrays", "2.5", "Arrays: “2.5” is not a whole number"), ("arrays", "0", "Arrays: 0 cannot be a limit"),
+                              ("weight", "2.5", "Weight: “2.5” is not a whole number"), ("weight", "5000", "Weight: "), ("body", "8 M", "such as 2 GiB or 2 GB")):
+        was = p.run(f"document.querySelector('dialog input[name={name}]').value")
+        p.fill(f"dialog input[name={name}]", text)
+        p.press("Enter")
+        p.says(words, "dialog")
+        assert p.run("[...document.querySelectorAll('dialog [aria-invalid]')].map(e => e.name)") == [name]
+        p.fill(f"dialog input[name={name}]", was or " ")
+    p.fill("dialog input[name=arrays]", "1\u202f000")
+    p.fill("dialog input[name=body]", "8 MB")
+    p.fill("dialog input[name=host_memory]", "2e9")
     p.button("Change", "dialog")
-    p.says("“many” is not a number", "#notice")
+    p.wait("!document.querySelector('dialog')")
+    assert [x for x in olga.list_all("/v1/admin/principals", "principals") if x["name"] == "ann"][0]["changed"] == {
+        "weight": 7, "sessions": 7, "arrays": 1000, "body": 8_000_000, "host_memory": 2_000_000_000}
 
     tab("jobs", "everybody's jobs")
     p.says("running")

@@ -8,6 +8,7 @@ import pytest
 
 from browser import Browser
 from client import REPO
+from conftest import until
 
 pytestmark = [pytest.mark.in_turn, pytest.mark.release_only,  # it is the page that is tested here
               pytest.mark.skipif(bool(Browser.missing()), reason=str(Browser.missing()))]
@@ -108,6 +109,10 @@ def test_mistakes_at_their_place(visit, daemon_with):
         mark = p.run("document.querySelector('.behind mark').textContent")
         assert mark == marked or marked is None, (text, mark)
         assert words in p.text("#mistake") and p.run(f"document.querySelector('{BOX}').getAttribute('aria-invalid')") == "true"
+    p.run("window.isOld = true; location.reload()")  # which loses nothing that was typed
+    p.wait("!window.isOld && document.querySelector('textarea')?.value === 'é + u'")
+    p.press("Control+Enter")
+    p.wait("document.querySelector('.behind mark')")
     p.type(" ")  # who goes on writing is no longer told
     p.wait("document.querySelector('#mistake').hidden && !document.querySelector('.behind mark')")
     p.button("Program")
@@ -115,6 +120,41 @@ def test_mistakes_at_their_place(visit, daemon_with):
     p.button("Start")
     p.wait("document.querySelector('.behind mark')")
     assert p.run("document.querySelector('.behind mark').textContent") == "unknown"
+    c.close()
+
+
+def test_mistakes_beside_the_text(visit, daemon_with):
+    """The field is marked whose place the error has, and none of the text; an error without a place marks nothing."""
+    d = daemon_with("--max-arrays", "1")
+    c = d.client()
+    c.create(name="u", shape=[3, 4])
+    p = visit(d, "#eval")
+    p.refused += ("/v1/explain", "/v1/programs", "/v1/evaluate")
+
+    def blamed(button, words):
+        p.button(button)
+        p.wait("!document.querySelector('#mistake').hidden")
+        assert words in p.text("#mistake")
+        assert not p.run("document.querySelector('.behind mark') || document.querySelector('textarea[aria-invalid]')")
+        return p.run("[...document.querySelectorAll('input[aria-invalid]')].map(e => e.name)")
+
+    p.fill(BOX, "u + 1")
+    p.press("Escape")
+    p.fill("input[name=name]", "2nd")
+    assert blamed("Evaluate", "Keep it as: ") == ["name"]
+    p.fill("input[name=name]", "second")
+    assert p.run("document.querySelector('#mistake').hidden && !document.querySelector('input[aria-invalid]')")
+    assert blamed("Evaluate", "array") == []  # the quota
+    p.button("Program")
+    p.fill(BOX, "u += 1")
+    p.press("Escape")
+    for name, bad, good, words in (("steps", "1.5", "3", "Steps: "), ("steps", "-5", "3", "Steps: "), ("steps", "many", "3", "Steps: a whole number"), ("steps", "", "3", "Steps: a whole number"),
+                                   ("record", "nope = sum(nope)", "n = sum(u)", "Record: "), ("record_every", "0", "1", "Every so many steps: ")):
+        p.fill(f"input[name={name}]", bad)
+        assert blamed("Start", words) == [name], bad
+        p.fill(f"input[name={name}]", good)
+    p.button("Start")
+    p.wait("location.hash.startsWith('#job/')")
     c.close()
 
 
@@ -146,8 +186,16 @@ def test_results(visit, daemon_with):
     p.fill(".tools input", "kept")
     assert "kept" in evaluate("u*2")
     assert c.download("kept").tolist() == (2 * np.arange(12.0).reshape(3, 4)).tolist()
+    p.fill(BOX, "u[0, :2]*0 + 1")
+    for button in ("Cancel", "Replace"):  # it is not replaced without a word
+        p.press("Control+Enter")
+        p.says("There is an array of that name, 3 × 4 float64", "dialog")
+        assert c.download("kept").shape == (3, 4)
+        p.button(button, "dialog")
+    p.says("kept 2 float64", ".result")
+    assert c.download("kept").tolist() == [1, 1]
     p.click(".result a")
-    p.says("3 × 4 float64", "h1")
+    p.says("2 float64", "h1")
     c.close()
 
 
@@ -176,6 +224,87 @@ def test_a_program(visit, daemon_with):
     p.wait("document.querySelector('.badge').innerText === 'done'")
     job = c.get("/v1/jobs").json()["jobs"][0]
     assert job["steps"] == 200 and len(c.get(f"/v1/jobs/{job['id']}").json()["records"]["total"]) == 10
+    c.close()
+
+
+def test_what_takes_long_is_given_up(visit, daemon_with):
+    d = daemon_with("--threads", "1")
+    c = d.client()
+    c.create(name="u", shape=[1 << 22], random={"distribution": "normal", "seed": 1})
+    p = visit(d, "#eval")
+    p.fill(BOX, "sum(" + " + ".join(f"gamma(sin(u*{k}))" for k in range(1, 60)) + ")")
+    p.press("Escape")
+    p.button("Evaluate")
+    p.says("Under way for 1 s")
+    p.button("Give up")
+    p.wait("!document.querySelector('.under').hasChildNodes() && !document.querySelector('[aria-busy]')")
+    assert p.run("document.querySelector('#notice').hidden && document.querySelector('#mistake').hidden && !document.querySelector('.result')")
+    p.fill(BOX, "u[0]*0 + 7")
+    p.press("Control+Enter")
+    p.says("7", ".result")
+    c.close()
+
+
+FILE = """# Heat, until it hardly changes any more
+@steps 50
+@bind k = 0.1   # of the plate
+@record warmest = max(field)
+@record_every 5
+@until change < 1e-30
+@until_every 7
+@snapshot field = 25
+
+flow = k*laplacian(field,     # the five points: ( is not a bracket
+                   boundary='clamp')
+change = max(abs(flow))
+  field += flow
+"""
+
+
+def test_the_text_of_a_program_file(visit, daemon_with, tmp_path):
+    """The box takes what `arrayd-cli run` takes, and marks mistakes where they are in it; copies of it do the same."""
+    d = daemon_with()
+    c = d.client()
+    c.upload(np.outer(np.arange(8.0), np.arange(9.0)), "field")
+    p = visit(d, "#eval")
+    p.refused += ("/v1/explain", "/v1/programs")
+    p.button("Program")
+    for wrong, marked, words in (("# nothing", "# nothing", "no statement"), ("x = max(field\n", "x = max(field\n", "not closed"), ("@bind k\nfield += 1", "@bind k", "NAME = "),
+                                 ("@steps 1.5\nfield += 1", "@steps 1.5", "whole number"), ("@nothing 2\nfield += 1", "@nothing 2", "there is no @nothing"),
+                                 ("# é 𝄞\nfield += (1 +  # 𝄞 (\n  F*2)", "F", "@bind"), ("@until field < G\nfield += 1", "G", "'G'"), ("@record n = H\nfield += 1", "H", "'H'")):
+        p.fill(BOX, wrong)
+        p.press("Escape")
+        p.button("Start")
+        p.wait("document.querySelector('.behind mark')")
+        assert p.run("document.querySelector('.behind mark').textContent") == marked and words in p.text("#mistake") and "let" not in p.text("#mistake").split()
+    p.fill(BOX, FILE)
+    p.press("Escape")
+    p.button("Explain")
+    p.says("50 steps")
+
+    def job(n):
+        until(lambda: len(c.get("/v1/jobs").json()["jobs"]) == n)
+        ref = c.get("/v1/jobs").json()["jobs"][-1]["id"]
+        found = c.get(f"/v1/jobs/{ref}?wait=1").json()
+        return found["steps"], found["record_every"], len(found["records"]["warmest"]), [s["step"] for s in found["snapshots"]]
+
+    copies = {}
+    for language in ("curl", "Python", "JavaScript"):
+        p.button(language)
+        copies[language] = p.wait(f"document.querySelector('.copy[aria-label=\"As {language}\"]')?.textContent")
+    p.button("Start")
+    p.wait("location.hash.startsWith('#job/')")
+    first = job(1)
+    assert first == (50, 5, 10, [25, 50])
+    run = {"text": True, "capture_output": True, "timeout": 60, "check": True}
+    subprocess.run(["bash", "-c", copies["curl"] + " -s"], **run)
+    assert job(2) == first
+    subprocess.run([sys.executable, "-c", copies["Python"]], env={"PYTHONPATH": str(REPO / "clients/python/src")}, **run)
+    assert job(3) == first
+    module = tmp_path / "copied.mjs"
+    module.write_text(copies["JavaScript"].replace('"arrayd"', f'"{REPO}/clients/js/arrayd.js"'))
+    subprocess.run(["node", module], **run)
+    assert job(4) == first
     c.close()
 
 
