@@ -29,9 +29,10 @@ export async function send(method, path, { query = {}, body, accept = "applicati
     const all = { Accept: accept, ...headers };
     if (state.session)
         all["Arrayd-Session"] = state.session;
+    const isFile = body instanceof Blob;
     if (body !== undefined)
-        all["Content-Type"] = "application/json";
-    const reply = await fetch(url, { method, headers: all, body: body === undefined ? undefined : JSON.stringify(body), signal,
+        all["Content-Type"] = isFile ? "application/octet-stream" : "application/json";
+    const reply = await fetch(url, { method, headers: all, body: body === undefined || isFile ? body : JSON.stringify(body), signal,
         cache: "no-store", credentials: "same-origin" });
     if (reply.ok || reply.status === 304)
         return reply;
@@ -51,6 +52,13 @@ export async function ask(method, path, options) {
 
 export const get = (path, options) => ask("GET", path, options);
 export const post = (path, body, options) => ask("POST", path, { body, ...options });
+
+/** An array's figures. `exact` has the least and the greatest as the daemon writes them: integers of 64 bits are more than a number holds here. */
+export async function summary(path, options) {
+    const text = await (await send("GET", `${path}/summary`, options)).text();
+    const [min, max] = ["min", "max"].map(end => new RegExp(`"${end}":([^,]+)`).exec(text)[1].replace(/\.0$/, ""));
+    return { ...JSON.parse(text), exact: { min, max } };
+}
 
 /** All items of a list, page by page; `each` is told of each page as it comes. */
 export async function list(path, member, { signal, each } = {}) {

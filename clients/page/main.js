@@ -14,7 +14,7 @@ const VIEWS = [
     ["sessions", "Sessions", "sessions.js"],
     ["admin", "Everybody", "admin.js"],
 ];
-const FILES = Object.fromEntries([...VIEWS.map(([name, , file]) => [name, file]), ["array", "picture.js"], ["job", "jobs.js"], ["shown", "links.js"]]);
+const FILES = Object.fromEntries([...VIEWS.map(([name, , file]) => [name, file]), ["array", "opened.js"], ["job", "jobs.js"], ["shown", "links.js"]]);
 const PARENT = { array: "arrays", job: "jobs" };
 /** What a visitor who came by a read-only link can be told of the daemon: where the link shows only some things, nothing. */
 const UNTOLD = { version: "", backend: "", devices: [], operations: [], limits: {}, principal: { name: "", role: "viewer", quotas: {} } };
