@@ -31,6 +31,7 @@ export async function show(root, _, signal) {
         label: "arrays",
         id: x => x.array.id,
         words: x => [x.array.name, x.array.id, x.array.dtype, shape(x.array.shape), x.owner, place(x.array), notes(x.array)].join(" "),
+        shape: x => x.array.shape,
         sort: 6, down: false,
         empty: "There are no arrays yet. Evaluate an expression with a name, or upload one.",
         columns: [

@@ -67,6 +67,11 @@ def test_a_thousand(visit, daemon_with):
     assert names(p)[0] == "field_1"
     p.fill("input[type=search]", "int8 field_77")
     assert sorted(names(p)) == sorted(f"field_{k}" for k in (77, 771, 773, 775, 777, 779)) and "6 of 1\u202f000" in p.text()
+    for text in ("77 × 2", "77x2", "77,2", "(77, 2)", "[77,2] int8"):  # the whole shape
+        p.fill("input[type=search]", text)
+        assert names(p) == ["field_77"], text
+    p.fill("input[type=search]", "(77, 2) float32")
+    assert names(p) == []
     p.fill("input[type=search]", "field_5 float32")
     p.click("tbody a")
     p.says("Figures")
