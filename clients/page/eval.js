@@ -211,7 +211,9 @@ export async function show(root, _, signal) {
     });
 
     const copyAs = language => attempt(async () => {
-        const text = COPIES[language](request(), isProgram(), kept.name.trim(), state);
+        const how = isProgram() ? null : await explain(signal).catch(() => null); // one with a mistake is copied, too
+        const own = (await list("v1/sessions", "sessions", { signal })).find(s => s.id === state.session);
+        const text = COPIES[language](request(), isProgram(), kept.name.trim(), { ...state, session: own?.default ? null : state.session, result: how?.result });
         const pre = el("pre", { class: "copy", text, tabindex: "0", "aria-label": `As ${language}` });
         results.replaceChildren(card(`As ${language}`, "", pre));
         tell(await copy(pre));
