@@ -22,7 +22,7 @@ export class Problem extends Error {
     }
 }
 
-/** Sends a request and returns its Response; errors are thrown as Problem. 304 is a reply, too. */
+/** Sends a request, whose body is a .npy file or what becomes JSON, and returns its Response; errors are thrown as Problem. 304 is a reply, too. */
 export async function send(method, path, { query = {}, body, accept = "application/json", headers = {}, signal } = {}) {
     const asked = new URLSearchParams(Object.entries(query).filter(([, v]) => v !== undefined && v !== null && v !== ""));
     const url = asked.size ? `${path}?${asked}` : path;
@@ -31,7 +31,7 @@ export async function send(method, path, { query = {}, body, accept = "applicati
         all["Arrayd-Session"] = state.session;
     const isFile = body instanceof Blob;
     if (body !== undefined)
-        all["Content-Type"] = isFile ? "application/octet-stream" : "application/json";
+        all["Content-Type"] = isFile ? "application/x-npy" : "application/json";
     const reply = await fetch(url, { method, headers: all, body: body === undefined || isFile ? body : JSON.stringify(body), signal,
         cache: "no-store", credentials: "same-origin" });
     if (reply.ok || reply.status === 304)

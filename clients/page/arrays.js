@@ -1,6 +1,6 @@
 /** arrays.js: the arrays of a session, or for operators everybody's, in a table; a click leads to the picture. */
-import { isOperator, list, mayAct, poll, state } from "./api.js";
-import { age, attempt, button, bytes, el, field, select, shape, tell } from "./dom.js";
+import { isOperator, list, mayAct, poll, post, state } from "./api.js";
+import { age, attempt, button, bytes, el, field, question, select, shape, tell } from "./dom.js";
 import { makeLink } from "./links.js";
 import { follow } from "./stream.js";
 import { table } from "./table.js";
@@ -26,6 +26,16 @@ export async function show(root, _, signal) {
         chosen[isChosen ? "add" : "delete"](id);
         linking.hidden = chosen.size === 0;
     };
+    const file = el("input", { type: "file", accept: ".npy", hidden: true, on: { change: () => attempt(async () => {
+        const [chosenFile] = file.files;
+        file.value = ""; // the same one can be chosen again
+        const like = chosenFile.name.replace(/\.npy$/i, "").replace(/[^A-Za-z0-9_]/g, "_").replace(/^(?=\d|$)/, "_").slice(0, 64);
+        const answer = await question({ title: `Upload ${chosenFile.name}`, text: bytes(chosenFile.size), act: "Upload",
+            fields: [field("Name", el("input", { name: "name", value: like, required: true, pattern: "[A-Za-z_][A-Za-z0-9_]*", maxlength: "64", autofocus: true }))] });
+        if (answer)
+            location.hash = `#array/${(await post("v1/arrays", chosenFile, { query: answer, signal })).id}`;
+    }) } });
+    const uploading = mayAct() ? [file, button("Upload a .npy file", () => file.click())] : [];
     const box = ({ id, name }) => el("input", { type: "checkbox", checked: chosen.has(id), "aria-label": `Choose ${name ?? id}`, on: { change: event => choose(id, event.target.checked) } });
     const view = table({
         label: "arrays",
@@ -33,7 +43,7 @@ export async function show(root, _, signal) {
         words: x => [x.array.name, x.array.id, x.array.dtype, shape(x.array.shape), x.owner, place(x.array), notes(x.array)].join(" "),
         shape: x => x.array.shape,
         sort: 6, down: false,
-        empty: "There are no arrays yet. Evaluate an expression with a name, or upload one.",
+        empty: "There are no arrays yet. Evaluate an expression with a name, or upload a file.",
         columns: [
             // Another user's array is not the operator's to look at.
             { title: "Name", kind: "name", sort: x => x.array.name ?? "~", key: x => x.array.name, node: x => (x.owner === state.info.principal.name ? link(x.array)
@@ -64,7 +74,7 @@ export async function show(root, _, signal) {
                 view.set([], false);
                 wake.abort();
                 read();
-            })), el("div", { class: "grow field" }, el("span", { text: "Search by name, type, shape" }), view.search), linking, view.said),
+            })), el("div", { class: "grow field" }, el("span", { text: "Search by name, type, shape" }), view.search), linking, uploading, view.said),
         view.element));
 
     /** The session has ended, by its time or by somebody's hand: the view begins anew with those that there are. */

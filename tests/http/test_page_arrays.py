@@ -85,6 +85,34 @@ def test_a_thousand(visit, daemon_with):
     c.close()
 
 
+def test_upload(visit, daemon_with, tmp_path):
+    """A file becomes an array of its name or another; what there is of that name stays."""
+    d = daemon_with()
+    c = d.client()
+    c.create(name="my_field_2", shape=[3])
+    file = tmp_path / "my field-2.npy"
+    np.save(file, np.arange(6, dtype="int16").reshape(2, 3))
+    p = visit(d, "#arrays")
+    p.refused += ("/v1/arrays?",)
+    p.says("my_field_2")
+
+    def upload():
+        root = p.call("DOM.getDocument")["root"]["nodeId"]
+        p.call("DOM.setFileInputFiles", files=[str(file)], nodeId=p.call("DOM.querySelector", nodeId=root, selector="input[type=file]")["nodeId"])
+        p.says("Upload my field-2.npy", "dialog")
+
+    upload()
+    assert p.run("document.querySelector('dialog input').value") == "my_field_2"
+    p.button("Upload", "dialog")
+    p.says("my_field_2", "#notice")
+    upload()
+    p.fill("dialog input", "other")
+    p.button("Upload", "dialog")
+    p.says("2 × 3 int16", "h1")
+    assert c.download("other").tolist() == [[0, 1, 2], [3, 4, 5]] and c.meta("my_field_2")["shape"] == [3]
+    c.close()
+
+
 def test_sessions_and_one_that_ends(visit, daemon_with):
     d = daemon_with()
     c = d.client()
