@@ -155,9 +155,9 @@ export async function show(root, rest, signal) {
     }
     const tab = rest in TABS ? rest : "principals";
     const [, member, make] = TABS[tab];
-    const refused = el("div");
+    const refused = el("div"), had = new Map();
     const refresh = async () => {
-        view.set(await list(`v1/admin/${tab}`, member, { signal }));
+        view.set(await list(`v1/admin/${tab}`, member, { signal, had }));
         if (tab === "principals")
             refused.replaceChildren(await faults(signal, refresh));
     };

@@ -60,12 +60,17 @@ export async function summary(path, options) {
     return { ...JSON.parse(text), exact: { min, max } };
 }
 
-/** All items of a list, page by page; `each` is told of each page as it comes. */
-export async function list(path, member, { signal, each } = {}) {
+/** All items of a list, page by page; `each` is told of each page as it comes. `had`, a Map, keeps pages from one time to the next: those that are as they were do not come again. */
+export async function list(path, member, { signal, each, had = new Map() } = {}) {
     const all = [];
     let after;
     do {
-        const page = await get(path, { query: { limit: 1000, after }, signal });
+        const before = had.get(after);
+        const reply = await send("GET", path, { query: { limit: 1000, after }, headers: before ? { "If-None-Match": before.tag } : {}, signal });
+        const page = reply.status === 304 ? before.page : await reply.json();
+        const tag = reply.headers.get("ETag");
+        if (tag)
+            had.set(after, { tag, page });
         all.push(...page[member]);
         after = page.next;
         each?.(all, !after);
@@ -113,9 +118,9 @@ export async function poll(ms, signal, action) {
 const METRIC = /^(\w+)(?:\{(.*)\})? (\S+)$/;
 const LABEL = /(\w+)="((?:[^"\\]|\\.)*)"/g;
 
-/** The numbers of /metrics: by name a list of { labels, value }. */
-export async function metrics(signal) {
-    const text = await (await send("GET", "metrics", { accept: "text/plain", signal })).text();
+/** Some numbers of /metrics: by name a list of { labels, value }. */
+export async function metrics(names, signal) {
+    const text = await (await send("GET", "metrics", { query: { names: names.join(",") }, accept: "text/plain", signal })).text();
     const found = new Map();
     for (const line of text.split("\n")) {
         const parts = METRIC.exec(line);

@@ -104,8 +104,8 @@ export async function show(root, _, signal) {
     async function read() {
         wake = new AbortController();
         const until = AbortSignal.any([signal, wake.signal]);
-        const isAll = whose === EVERYBODY;
-        const ask = () => list(isAll ? "v1/admin/arrays" : "v1/arrays", "arrays", { signal: until, each: (some, whole) => take(some, whole, true) }).catch(problem => { gone(problem); throw problem; });
+        const isAll = whose === EVERYBODY, had = new Map();
+        const ask = () => list(isAll ? "v1/admin/arrays" : "v1/arrays", "arrays", { signal: until, had, each: (some, whole) => take(some, whole, true) }).catch(problem => { gone(problem); throw problem; });
         if (isAll)
             return poll(EVERY, until, ask); // others' arrays are told to nobody
         state.session = whose;

@@ -23,6 +23,7 @@ struct list {
     void (*put)(struct json_writer *w, const void *entry);
     uint64_t (*number)(const void *entry);
     void (*release)(void *entry);
+    bool tagged; /* a page has an entity tag: 304 for one who has it */
 };
 
 /* Replies with the page that ?limit= and ?after= ask for, or with the error. */
