@@ -132,10 +132,14 @@ def test_results(visit, daemon_with):
 
     assert "66.0" in evaluate("sum(u)")
     assert str(2**62 + 1) in evaluate("max(whole)")  # all its digits
+    assert "3.0 − 2.0i" in evaluate("3 - 2j + sum(u)*0")
+    assert "[0.0 + 0.0i, 0.0 + 1.0i" in evaluate("1j*u[0]") and "[NaN, 1.0" in evaluate("u[0]/u[0]")
     assert "[0.0, 4.0, 8.0]" in evaluate("u[:, 0]") and p.run("document.querySelector('.result canvas') !== null")
     before = len(c.get("/v1/arrays").json()["arrays"])
     assert "Picture 3 × 4 float64" in evaluate("u - mean(u)")
     p.wait("document.querySelector('img.picture').naturalWidth > 4")
+    assert "Colours from 1000000 to 1000000.11" in evaluate("u/100 + 1000000")
+    evaluate("u - mean(u)")
     assert len(c.get("/v1/arrays").json()["arrays"]) == before  # to look at something makes nothing
     assert p.texts(".kernel h3") and "reads" in p.text(".kernel") and "u" in p.texts(".kernel .chips li")
     p.click(".kernel summary")
