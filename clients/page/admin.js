@@ -117,7 +117,7 @@ const TABS = {
         ],
     })],
     arrays: ["Arrays", "arrays", (signal, again) => table({
-        label: "everybody's arrays", id: x => x.array.id, words: x => `${x.owner} ${x.array.name} ${x.array.id} ${x.array.dtype}`, sort: 4, down: true, empty: "None.",
+        label: "everybody's arrays", id: x => x.array.id, words: x => `${x.owner} ${x.array.name} ${x.array.id} ${x.array.dtype}`, shape: x => x.array.shape, sort: 4, down: true, empty: "None.",
         columns: [
             { title: "Owner", kind: "name", sort: x => x.owner, text: x => x.owner },
             { title: "Array", kind: "name", sort: x => x.array.name ?? "~", text: x => x.array.name ?? x.array.id },
@@ -163,9 +163,9 @@ export async function show(root, rest, signal) {
     }
     const tab = rest in TABS ? rest : "principals";
     const [, member, make] = TABS[tab];
-    const refused = el("div");
+    const refused = el("div"), had = new Map();
     const refresh = async () => {
-        view.set(await list(`v1/admin/${tab}`, member, { signal }));
+        view.set(await list(`v1/admin/${tab}`, member, { signal, had }));
         if (tab === "principals")
             refused.replaceChildren(await faults(signal, refresh));
     };

@@ -22,7 +22,7 @@ export class Problem extends Error {
     }
 }
 
-/** Sends a request and returns its Response; errors are thrown as Problem. 304 is a reply, too. */
+/** Sends a request, whose body is a .npy file or what becomes JSON, and returns its Response; errors are thrown as Problem. 304 is a reply, too. */
 export async function send(method, path, { query = {}, body, accept = "application/json", headers = {}, signal, session = state.session } = {}) {
     const asked = new URLSearchParams(Object.entries(query).filter(([, v]) => v !== undefined && v !== null && v !== ""));
     const url = asked.size ? `${path}?${asked}` : path;
@@ -31,9 +31,10 @@ export async function send(method, path, { query = {}, body, accept = "applicati
         all["Arrayd-Session"] = session;
     if (state.login?.principal) // the daemon refuses what is sent for one user once the browser's login is another's
         all["Arrayd-Principal"] = state.login.principal;
+    const isFile = body instanceof Blob;
     if (body !== undefined)
-        all["Content-Type"] = "application/json";
-    const reply = await fetch(url, { method, headers: all, body: body === undefined ? undefined : JSON.stringify(body), signal,
+        all["Content-Type"] = isFile ? "application/x-npy" : "application/json";
+    const reply = await fetch(url, { method, headers: all, body: body === undefined || isFile ? body : JSON.stringify(body), signal,
         cache: "no-store", credentials: "same-origin" }).catch(error => { throw signal?.aborted ? error : new Problem(0, { detail: "The daemon does not answer." }); });
     if (reply.ok || reply.status === 304)
         return reply;
@@ -54,12 +55,24 @@ export async function ask(method, path, options) {
 export const get = (path, options) => ask("GET", path, options);
 export const post = (path, body, options) => ask("POST", path, { body, ...options });
 
-/** All items of a list, page by page; `each` is told of each page as it comes. */
-export async function list(path, member, { signal, session, each, query } = {}) {
+/** An array's figures. `exact` has the least and the greatest as the daemon writes them: integers of 64 bits are more than a number holds here. */
+export async function summary(path, options) {
+    const text = await (await send("GET", `${path}/summary`, options)).text();
+    const [min, max] = ["min", "max"].map(end => new RegExp(`"${end}":([^,]+)`).exec(text)[1].replace(/\.0$/, ""));
+    return { ...JSON.parse(text), exact: { min, max } };
+}
+
+/** All items of a list, page by page; `each` is told of each page as it comes. `had`, a Map, keeps pages from one time to the next: those that are as they were do not come again. */
+export async function list(path, member, { signal, session = state.session, each, query, had = new Map() } = {}) {
     const all = [];
     let after;
     do {
-        const page = await get(path, { query: { limit: 1000, after, ...query }, signal, session });
+        const before = had.get(after);
+        const reply = await send("GET", path, { query: { limit: 1000, after, ...query }, headers: before ? { "If-None-Match": before.tag } : {}, signal, session });
+        const page = reply.status === 304 ? before.page : await reply.json();
+        const tag = reply.headers.get("ETag");
+        if (tag)
+            had.set(after, { tag, page });
         all.push(...page[member]);
         after = page.next;
         each?.(all, !after);
@@ -109,9 +122,9 @@ export async function poll(ms, signal, action) {
 const METRIC = /^(\w+)(?:\{(.*)\})? (\S+)$/;
 const LABEL = /(\w+)="((?:[^"\\]|\\.)*)"/g;
 
-/** The numbers of /metrics: by name a list of { labels, value }. */
-export async function metrics(signal) {
-    const text = await (await send("GET", "metrics", { accept: "text/plain", signal })).text();
+/** Some numbers of /metrics: by name a list of { labels, value }. */
+export async function metrics(names, signal) {
+    const text = await (await send("GET", "metrics", { query: { names: names.join(",") }, accept: "text/plain", signal })).text();
     const found = new Map();
     for (const line of text.split("\n")) {
         const parts = METRIC.exec(line);

@@ -1,6 +1,6 @@
 /** array.js: what stands beside an array's picture: its figures, what is known of it, with whom it is shared, what can be done with it. */
-import { ask, get, inPath, mayAct, post, state } from "./api.js";
-import { attempt, button, bytes, count, el, field, number, question, renew, select, shape, tell } from "./dom.js";
+import { ask, get, inPath, mayAct, post, send, state } from "./api.js";
+import { attempt, button, bytes, count, digits, el, field, named, number, question, renew, select, shape, tell } from "./dom.js";
 import { makeLink } from "./links.js";
 
 const save = (blob, file) => {
@@ -30,20 +30,19 @@ function known(meta) {
     ]);
 }
 
-/** The column; `figures`, `histogram` and `picture` take what the picture's view finds out, `end` ends its asking. */
-export function aside(meta, path, signal, end) {
-    const figures = el("div");
-    const bars = el("div");
-    const about = el("div", {}, known(meta));
-    const attrs = meta.attrs && Object.keys(meta.attrs).length ? el("details", {}, el("summary", { text: "Attributes" }),
-        el("pre", { class: "attrs", text: JSON.stringify(meta.attrs, null, 1) })) : null;
+/**
+ * The column; `figures`, `histogram` and `picture` take what the picture's view finds out, `meta` shows what `meta` has come to be.
+ * `end` ends the view's asking, `changed` is told what the array is after it was changed here.
+ */
+export function aside(meta, path, signal, { end, changed }) {
+    const figures = el("div"), bars = el("div"), about = el("div"), attributes = el("pre", { class: "attrs" });
+    const attrs = el("details", {}, el("summary", { text: "Attributes" }), attributes);
+    const numbers = el("section", { class: "card" }, el("h2", { text: "Figures" }), bars, figures);
     const sharing = el("div");
-    let blob = null, file = "";
+    let picture = null, file = "";
 
     async function change(changes) {
-        Object.assign(meta, await ask("PATCH", path, { body: changes, signal }));
-        about.replaceChildren(known(meta));
-        act();
+        changed(await ask("PATCH", path, { body: changes, signal }));
     }
 
     async function shares() {
@@ -59,7 +58,8 @@ export function aside(meta, path, signal, end) {
 
     const buttons = el("div", { class: "buttons" });
     const taking = () => [
-        button("Save the picture", () => blob && save(blob, `${file}.png`), { class: meta.shape.length < 2 || meta.size === 0 ? "never" : "" }),
+        button("Save the picture", () => attempt(async () => picture && save(await picture(), `${file}.png`)), { class: meta.shape.length < 2 || meta.size === 0 ? "never" : "" }),
+        button("Download .npy", () => attempt(async () => save(await (await send("GET", `${path}/data`, { accept: "application/x-npy", signal })).blob(), `${meta.name ?? meta.id}.npy`))),
         el("a", { class: "button", href: `${path}/data`, download: `${meta.name ?? meta.id}.bin`, text: "Download bytes" })];
     function act() {
         if (meta.owner) // all else is the owner's
@@ -95,26 +95,31 @@ export function aside(meta, path, signal, end) {
                 location.hash = "#arrays";
             }), { class: "danger" }));
     }
-    if (mayAct()) {
-        act();
-        if (!meta.owner)
-            attempt(shares);
-    }
+    if (mayAct() && !meta.owner)
     return {
         element: el("div", { class: "aside" },
-            meta.size === 0 ? null : el("section", { class: "card" }, el("h2", { text: "Figures" }), bars, figures),
+            numbers,
             el("section", { class: "card" }, el("h2", { text: "About it" }), about, attrs),
             mayAct() ? [meta.owner ? null : el("section", { class: "card" }, el("h2", { text: "Shared with" }), sharing),
                 el("section", { class: "card" }, el("h2", { text: "Do" }), buttons)] : null),
         histogram(element) { bars.replaceChildren(element); },
-        picture(newest, name) { [blob, file] = [newest, name]; },
+        /** `make` makes a file of what is seen. */
+        picture(make, name) { [picture, file] = [make, name]; },
+        meta() {
+            numbers.hidden = meta.size === 0;
+            about.replaceChildren(known(meta));
+            attrs.hidden = Object.keys(meta.attrs ?? {}).length === 0;
+            attributes.textContent = JSON.stringify(meta.attrs ?? {}, null, 1);
+            if (mayAct())
+                act();
+        },
         figures(found) {
             const rare = [["NaN", found.nan], ["Infinity", found.inf], ["−Infinity", found.minus_inf]].filter(([, n]) => n > 0);
             const percent = p => found.percentiles.find(x => x.percent === p);
-            const about = p => (percent(p) && percent(p).value !== null ? `${number(percent(p).value)} ± ${Number(percent(p).error.toPrecision(1))}` : "");
+            const about = p => (percent(p) && percent(p).value !== null ? `${number(percent(p).value, digits(percent(p).value, percent(p).error))} ± ${number(Number(percent(p).error.toPrecision(1)), 1)}` : "");
             figures.replaceChildren(facts([
-                ["Least", found.min === null ? "none" : number(found.min)], ["Greatest", found.max === null ? "none" : number(found.max)],
-                ["Mean", found.mean === null ? "" : number(found.mean)], ["Deviation", found.std === null ? "" : number(found.std)],
+                ["Least", found.min === null ? "none" : found.exact.min], ["Greatest", found.max === null ? "none" : found.exact.max],
+                ["Mean", found.mean === null ? "" : number(found.mean, digits(found.mean, found.std / 1000))], ["Deviation", found.std === null ? "" : number(found.std)],
                 ["Median", about(50)], ["1 %", about(1)], ["99 %", about(99)],
                 ["Elements", count(found.count)], ...rare.map(([name, n]) => [name, count(n)])]));
         },

@@ -1,6 +1,6 @@
 /** arrays.js: the arrays of a session, those that others share, or for operators everybody's, in a table; a click leads to the picture. */
-import { get, isOperator, list, mayAct, poll, state } from "./api.js";
-import { age, attempt, button, bytes, el, field, select, shape, tell } from "./dom.js";
+import { get, isOperator, list, mayAct, poll, post, state } from "./api.js";
+import { age, attempt, button, bytes, el, field, question, select, shape, tell } from "./dom.js";
 import { makeLink } from "./links.js";
 import { follow } from "./stream.js";
 import { table } from "./table.js";
@@ -27,13 +27,24 @@ export async function show(root, _, signal) {
         chosen[isChosen ? "add" : "delete"](id);
         linking.hidden = chosen.size === 0;
     };
+    const file = el("input", { type: "file", accept: ".npy", hidden: true, on: { change: () => attempt(async () => {
+        const [chosenFile] = file.files;
+        file.value = ""; // the same one can be chosen again
+        const like = chosenFile.name.replace(/\.npy$/i, "").replace(/[^A-Za-z0-9_]/g, "_").replace(/^(?=\d|$)/, "_").slice(0, 64);
+        const answer = await question({ title: `Upload ${chosenFile.name}`, text: bytes(chosenFile.size), act: "Upload",
+            fields: [field("Name", el("input", { name: "name", value: like, required: true, pattern: "[A-Za-z_][A-Za-z0-9_]*", maxlength: "64", autofocus: true }))] });
+        if (answer)
+            location.hash = `#array/${(await post("v1/arrays", chosenFile, { query: answer, signal })).id}`;
+    }) } });
+    const uploading = mayAct() ? [file, button("Upload a .npy file", () => file.click())] : [];
     const box = ({ id, name }) => el("input", { type: "checkbox", checked: chosen.has(id), "aria-label": `Choose ${name ?? id}`, on: { change: event => choose(id, event.target.checked) } });
     const view = table({
         label: "arrays",
         id: x => x.array.id,
         words: x => [x.array.name, x.array.id, x.array.dtype, shape(x.array.shape), x.owner, place(x.array), notes(x.array)].join(" "),
+        shape: x => x.array.shape,
         sort: 6, down: false,
-        empty: "There are no arrays yet. Evaluate an expression with a name, or upload one.",
+        empty: "There are no arrays yet. Evaluate an expression with a name, or upload a file.",
         columns: [
             // Another user's array is not the operator's to look at.
             { title: "Name", kind: "name", sort: x => x.array.name ?? "~", key: x => x.array.name, node: x => (x.owner === state.info.principal.name || x.array.owner ? link(x.array)
@@ -69,7 +80,7 @@ export async function show(root, _, signal) {
     }, { class: "quiet" })) : null;
     root.append(el("h1", { class: "visually-hidden", text: "Arrays" }), el("section", { class: "card" },
         el("div", { class: "tools" },
-            field("Session", which), el("div", { class: "grow field" }, el("span", { text: "Search by name, type, shape" }), view.search), linking, view.said),
+            field("Session", which), el("div", { class: "grow field" }, el("span", { text: "Search by name, type, shape" }), view.search), linking, uploading, view.said),
         others, view.element));
 
     /** The session has ended, by its time or by somebody's hand: the view begins anew with those that there are. */
@@ -99,9 +110,8 @@ export async function show(root, _, signal) {
     async function read() {
         wake = new AbortController();
         const until = AbortSignal.any([signal, wake.signal]);
-        const isAll = whose === EVERYBODY;
-        const isShared = whose === SHARED;
-        const ask = () => list(isAll ? "v1/admin/arrays" : "v1/arrays", "arrays", { signal: until, query: { shared: isShared || undefined }, each: (some, whole) => take(some, whole, true) }).catch(problem => { gone(problem); throw problem; });
+        const isAll = whose === EVERYBODY, isShared = whose === SHARED, had = new Map();
+        const ask = () => list(isAll ? "v1/admin/arrays" : "v1/arrays", "arrays", { signal: until, had, query: { shared: isShared || undefined }, each: (some, whole) => take(some, whole, true) }).catch(problem => { gone(problem); throw problem; });
         if (isAll || isShared)
             return poll(EVERY, until, ask); // others' arrays are told to nobody
         state.session = whose;

@@ -2,7 +2,7 @@
  * chart.js: curves, bars of memory and histograms, drawn on canvases in the page's own colours. A canvas has no
  * text that a screen reader could read, so each has a label that says what it shows and its last value.
  */
-import { el, number } from "./dom.js";
+import { digits, el, number } from "./dom.js";
 
 /** The colours of series, in order, as page.css has them. */
 const INKS = 6;
@@ -89,15 +89,17 @@ const finiteRange = lists => {
 };
 
 /**
- * Curves over a common x. `set([{ name, xs, ys }])` shows them. Options: `label` (what is shown), `say` (a value in words),
- * `sayX`, `zero` (the y axis begins at 0), `top` (the y axis ends at least there), `height`, `legend`.
+ * Curves over a common x. `set([{ name, xs, ys }])` shows them. Options: `label` (what is shown), `say` (a value in words; without it all
+ * digits, and at the axis those that tell its ticks apart), `unit`, `sayX`, `sayAt` (more of a place that is pointed at), `zero` (the y axis begins at 0), `top` (the y axis ends at least there), `height`, `legend`.
  */
-export function curves({ label, say = number, sayX = number, zero = false, top, height = 130, legend = true }) {
+export function curves({ label, say, sayX = number, sayAt = () => "", unit = "", zero = false, top, height = 130, legend = true }) {
     let series = [], pointer = null;
     const key = el("ul", { class: "legend", "aria-hidden": "true" });
     const { element, redraw } = canvas(draw, { label, height });
     element.tabIndex = 0;
-    const left = 52, right = 8, above = 8, below = 18;
+    const right = 8, above = 8, below = 18;
+    const full = y => `${(say ?? String)(y)}${unit}`;
+    let left = 52;
 
     function draw(c, width, high, ink) {
         let [x0, x1] = finiteRange(series.map(s => s.xs));
@@ -115,6 +117,9 @@ export function curves({ label, say = number, sayX = number, zero = false, top, 
             x1 = x0 + 1;
         if (top === undefined || y1 > top)
             y1 += (y1 - y0) * 0.06;
+        const marks = ticks(y0, y1, Math.max(2, high / 45));
+        const tick = say ?? (y => number(y, digits(y, marks[1] - marks[0])));
+        left = Math.max(52, ...marks.map(y => c.measureText(tick(y)).width + 8));
         const atX = x => left + (x - x0) / (x1 - x0) * (width - left - right);
         const atY = y => high - below - (y - y0) / (y1 - y0) * (high - above - below);
         c.strokeStyle = ink("--line");
@@ -122,13 +127,13 @@ export function curves({ label, say = number, sayX = number, zero = false, top, 
         c.lineWidth = 1;
         c.textAlign = "right";
         c.textBaseline = "middle";
-        for (const y of ticks(y0, y1, Math.max(2, high / 45))) {
+        for (const y of marks) {
             const p = Math.round(atY(y)) + 0.5;
             c.beginPath();
             c.moveTo(left, p);
             c.lineTo(width - right, p);
             c.stroke();
-            c.fillText(say(y), left - 6, p);
+            c.fillText(tick(y), left - 6, p);
         }
         c.textBaseline = "alphabetic";
         if (!isEmpty) {
@@ -172,7 +177,7 @@ export function curves({ label, say = number, sayX = number, zero = false, top, 
         c.moveTo(atX(x), above);
         c.lineTo(atX(x), high - below);
         c.stroke();
-        const lines = [sayX(x), ...series.map(s => `${s.name ? `${s.name}: ` : ""}${say(s.ys[s.xs.indexOf(x)] ?? NaN)}`)];
+        const lines = [[sayX(x), sayAt(x)].filter(Boolean).join(" "), ...series.map(s => `${s.name ? `${s.name}: ` : ""}${full(s.ys[s.xs.indexOf(x)] ?? NaN)}`)];
         const wide = Math.max(...lines.map(text => c.measureText(text).width)) + 12;
         const from = Math.min(Math.max(left, atX(x) + 8), width - right - wide);
         c.fillStyle = ink("--card");
@@ -210,7 +215,7 @@ export function curves({ label, say = number, sayX = number, zero = false, top, 
             }
             element.setAttribute("aria-label", `${label}: ${next.map(s => {
                 const value = last(s);
-                return `${s.name ? `${s.name} ` : ""}${value === undefined ? "nothing yet" : say(value)}`;
+                return `${s.name ? `${s.name} ` : ""}${value === undefined ? "nothing yet" : full(value)}`;
             }).join(", ")}`);
             redraw();
         },
@@ -241,9 +246,10 @@ export function histogram({ label, height = 90 }) {
         }
         c.fillStyle = ink("--soft");
         c.textAlign = "left";
-        c.fillText(number(lo), 0, high - 2);
+        const end = x => number(x, digits(x, (hi - lo) / 100));
+        c.fillText(end(lo), 0, high - 2);
         c.textAlign = "right";
-        c.fillText(number(hi), width, high - 2);
+        c.fillText(end(hi), width, high - 2);
     }, { label, height });
     return {
         element,
@@ -253,6 +259,7 @@ export function histogram({ label, height = 90 }) {
             redraw();
         },
         mark(at) { marks = at; redraw(); },
+        width: () => (data ? data.hi - data.lo : 0),
         /** The value at a place of the canvas, or null. */
         valueAt: x => (data ? data.lo + x / element.clientWidth * (data.hi - data.lo) : null),
     };

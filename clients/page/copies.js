@@ -1,4 +1,10 @@
-/** copies.js: what was typed, as a line of curl, a program in Python, or one in JavaScript. */
+/**
+ * copies.js: what was typed, as a line of curl, a program in Python, or one in JavaScript, which shows what the page shows and leaves
+ * nothing behind. `result` is what Explain said of an expression's; none: it is taken for a small one. A session of null is the default one.
+ */
+
+const MOST = 4096; // elements that are printed
+const isLarge = result => result?.shape.reduce((a, b) => a * b, 1) > MOST;
 
 const address = () => location.origin;
 
@@ -11,9 +17,10 @@ const quoted = text => JSON.stringify(text);
 const inPython = (value, isBound) => (value === true ? "True" : typeof value === "string" ? (isBound ? `xp.array(${quoted(value)})` : quoted(value)) : typeof value === "number" ? String(value)
     : `{${Object.entries(value).map(([k, v]) => `${quoted(k)}: ${inPython(v, isBound)}`).join(", ")}}`);
 
-function curl(body, isProgram, name, { login, session }) {
-    const sent = isProgram || !name ? body : { ...body, name };
-    const headers = [login?.required ? "-H \"Authorization: Bearer $ARRAYD_TOKEN\"" : "", session ? `-H ${shell(`Arrayd-Session: ${session}`)}` : ""].filter(Boolean);
+function curl(body, isProgram, name, { login, session, result }) {
+    const isFile = !isProgram && !name && isLarge(result);
+    const sent = isProgram || isFile ? body : name ? { ...body, name } : result?.shape.length === 0 ? body : { ...body, inline: true };
+    const headers = [isFile ? "-o result.npy -H 'Accept: application/x-npy'" : "", login?.required ? "-H \"Authorization: Bearer $ARRAYD_TOKEN\"" : "", session ? `-H ${shell(`Arrayd-Session: ${session}`)}` : ""].filter(Boolean);
     return ["curl", ...headers, "--json", shell(JSON.stringify(sent)), shell(`${address()}/v1/${isProgram ? "programs?wait=1" : "evaluate"}`)].join(" ");
 }
 
@@ -30,14 +37,14 @@ function python(body, isProgram, name, { login, session }) {
     return `${lines.join("\n")}\n`;
 }
 
-function javascript(body, isProgram, name, { login, session }) {
+function javascript(body, isProgram, name, { login, session, result }) {
     const options = [login?.required ? "token: process.env.ARRAYD_TOKEN" : "", session ? `session: ${quoted(session)}` : ""].filter(Boolean).join(", ");
     const lines = ["import { connect } from \"arrayd\"", "", `const daemon = connect(${quoted(address())}${options ? `, { ${options} }` : ""})`];
     if (isProgram) {
         const { body: statements, ...rest } = body;
         lines.push(`const job = await daemon.start(${JSON.stringify(statements)}, ${JSON.stringify(rest)})`, "console.log(await job.wait())");
     } else
-        lines.push(`console.log(await daemon.evaluate(${quoted(body.expr)}${name ? `, { name: ${quoted(name)} }` : ""}))`);
+        lines.push(`console.log(await daemon.${name ? "evaluate" : isLarge(result) ? "compute" : "value"}(${quoted(body.expr)}${name ? `, { name: ${quoted(name)} }` : ""}))`);
     return `${lines.join("\n")}\n`;
 }
 

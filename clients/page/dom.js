@@ -62,15 +62,27 @@ export function bytes(n) {
     return `${unit === 0 || n >= 100 ? Math.round(n) : n.toFixed(1)} ${UNITS[unit]}`;
 }
 
-/** Four significant digits, without an exponent where that is short. */
-export function number(x) {
+/** So many significant digits, without an exponent where that is short. */
+export function number(x, n = 4) {
     if (typeof x !== "number")
         return String(x);
-    if (!Number.isFinite(x) || Number.isInteger(x) && Math.abs(x) < 1e6)
+    const most = 10 ** Math.max(6, n), size = Math.abs(x);
+    if (!Number.isFinite(x) || Number.isInteger(x) && size < most)
         return String(x);
-    const size = Math.abs(x);
-    return size >= 1e-3 && size < 1e6 ? String(Number(x.toPrecision(4))) : x.toExponential(3).replace("e+", "e");
+    return size >= 1e-3 && size < most ? String(Number(x.toPrecision(n))) : x.toExponential(n - 1).replace("e+", "e");
 }
+
+/** How many significant digits, four at least, tell a number from what is `step` beside it. */
+export const digits = (x, step) => (x !== 0 && step > 0 ? Math.min(17, Math.max(4, Math.ceil(Math.log10(Math.abs(x) / step)) + 1)) : 4);
+
+/** An element as a person writes it: in JSON NaN is a text, and a complex number a pair. */
+export function element(json, dtype) {
+    const plain = json.replaceAll("\"", "");
+    return (/complex/.test(dtype) ? plain.replace(/\[([^,[\]]+),\s*(-?)([^,[\]]+)\]/g, (_, re, sign, im) => `${re} ${sign ? "−" : "+"} ${im}i`) : plain).replace(/,\s*/g, ", ");
+}
+
+/** What an array is called. */
+export const named = a => a.name ?? `${a.id.slice(0, 10)}…`;
 
 export const count = n => n.toLocaleString("en-US").replaceAll(",", "\u202f");
 

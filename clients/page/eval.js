@@ -5,7 +5,7 @@
 import { get, list, post, Problem, send, state } from "./api.js";
 import { curves } from "./chart.js";
 import { COPIES } from "./copies.js";
-import { attempt, blame, button, bytes, copy, count, duration, el, field, forgive, inWords, number, question, shape, tell } from "./dom.js";
+import { attempt, blame, button, bytes, copy, count, digits, duration, el, element, field, forgive, inWords, number, question, shape, tell } from "./dom.js";
 import { editor } from "./editor.js";
 import { read, whole } from "./program.js";
 import { sessionField } from "./sessions.js";
@@ -63,7 +63,7 @@ function expectation({ by, copy_rate: speed, device_s: busy, share, elapsed_s: t
 }
 
 /** A value in the daemon's own words: 64-bit integers are exact, which numbers in JavaScript are not. */
-const valueIn = text => /"value":(\[[^\]]*\]|"[^"]*"|[^,}]*)/.exec(text)?.[1].replaceAll('"', "") ?? text;
+const valueIn = (text, dtype) => element(/"value":(\[[^\]]*\]|"[^"]*"|[^,}]*)/.exec(text)?.[1] ?? text, dtype);
 
 /** Seconds that the device took, by the reply's own word. */
 const deviceTime = reply => {
@@ -173,7 +173,7 @@ export async function show(root, _, signal) {
         const image = el("img", { class: "picture", alt: `Picture of ${title}`, src: URL.createObjectURL(blob) });
         image.addEventListener("load", () => URL.revokeObjectURL(image.src));
         const range = (blobbed.headers.get("Arrayd-Range") ?? "").split(" ").map(Number);
-        return card(title, note, image, el("p", { class: "soft", text: `Colours from ${number(range[0])} to ${number(range[1])}, ${bytes(blob.size)}` }));
+        return card(title, note, image, el("p", { class: "soft", text: `Colours from ${range.map(x => number(x, digits(x, (range[1] - range[0]) / 100))).join(" to ")}, ${bytes(blob.size)}` }));
     }
 
     const run = () => running(async until => {
@@ -202,7 +202,7 @@ export async function show(root, _, signal) {
             reply = await send("POST", "v1/evaluate", { ...options, body: { expr, name: called } });
             const said = await reply.text();
             const meta = JSON.parse(said);
-            shown = meta.id === undefined ? card("Value", note, el("p", { class: "value mono", text: valueIn(said) }))
+            shown = meta.id === undefined ? card("Value", note, el("p", { class: "value mono", text: valueIn(said, dtype) }))
                 : isPicture(how.result) ? await pictureOf(await send("GET", `v1/arrays/${meta.id}/data`, { accept: "image/png", query: look, signal: until }), meta.name ?? "result", note)
                     : card(meta.name ?? "result", note);
             if (meta.id !== undefined)
@@ -210,14 +210,14 @@ export async function show(root, _, signal) {
             words = await vocabulary(until);
         } else if (size === 1 && s.length === 0) {
             reply = await send("POST", "v1/evaluate", options);
-            shown = card("Value", note, el("p", { class: "value mono", text: valueIn(await reply.text()) }));
+            shown = card("Value", note, el("p", { class: "value mono", text: valueIn(await reply.text(), dtype) }));
         } else if (isPicture(how.result)) {
             shown = await pictureOf(await send("POST", "v1/evaluate", { ...options, accept: "image/png", query: look }), "Picture", note);
         } else if (size <= 4096) {
             reply = await send("POST", "v1/evaluate", { ...options, body: { expr, inline: true } });
             const said = await reply.text();
             shown = card("Values", note, s.length === 1 && size > 1 && !/complex/.test(dtype) ? plot(JSON.parse(said).data) : "",
-                el("pre", { class: "values", text: /"data":(.*)\}\s*$/s.exec(said)?.[1].replaceAll(",", ", ") ?? said }));
+                el("pre", { class: "values", text: element(/"data":(.*)\}\s*$/s.exec(said)?.[1] ?? said, dtype) }));
         } else
             shown = card("An array", note, el("p", { class: "soft", text: "It is too large to be shown as numbers, and is no picture. Give it a name to keep it, then look at it." }));
         results.replaceChildren(shown, kernels(how, reply ? deviceTime(reply) : 0));
@@ -241,9 +241,11 @@ export async function show(root, _, signal) {
     });
 
     const copyAs = language => attempt(async () => {
+        const how = isProgram() ? null : await explain(signal).catch(() => null); // one with a mistake is copied, too
+        const own = (await list("v1/sessions", "sessions", { signal })).find(s => s.id === state.session);
         let text;
         try {
-            text = COPIES[language](request(), isProgram(), kept.name.trim(), state);
+            text = COPIES[language](request(), isProgram(), kept.name.trim(), { ...state, session: own?.default ? null : state.session, result: how?.result });
         } catch (problem) {
             return fail(problem);
         }

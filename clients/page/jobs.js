@@ -1,7 +1,7 @@
 /** jobs.js: one's jobs, and one of them with its recorded series as curves while they come. */
 import { ask, get, inPath, list, mayAct, poll, post } from "./api.js";
 import { curves } from "./chart.js";
-import { age, attempt, badge, button, bytes, count, duration, el, number, progress, question, rate, renew, tell } from "./dom.js";
+import { age, attempt, badge, button, bytes, count, duration, el, progress, question, rate, renew, tell } from "./dom.js";
 import { makeLink } from "./links.js";
 import { follow, seat } from "./stream.js";
 import { table } from "./table.js";
@@ -144,7 +144,7 @@ async function one(root, id, signal) {
             const every = job.record_every ?? 1;
             charts.get(name).set([{ name: "", xs: values.map((_, k) => (k + 1) * every), ys: values }]);
             const last = charts.get(name).element.parentElement.querySelector(".last");
-            last.textContent = values.length ? number(values.at(-1)) : "nothing yet";
+            last.textContent = values.length ? String(values.at(-1)) : "nothing yet";
         }
         if (job.snapshots?.length)
             copies.replaceChildren(el("section", { class: "card" }, el("h2", { text: "Copies" }), el("ul", { class: "chips" },

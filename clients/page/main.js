@@ -14,7 +14,7 @@ const VIEWS = [
     ["sessions", "Sessions", "sessions.js"],
     ["admin", "Everybody", "admin.js"],
 ];
-const FILES = Object.fromEntries([...VIEWS.map(([name, , file]) => [name, file]), ["array", "picture.js"], ["job", "jobs.js"], ["shown", "links.js"]]);
+const FILES = Object.fromEntries([...VIEWS.map(([name, , file]) => [name, file]), ["array", "opened.js"], ["job", "jobs.js"], ["shown", "links.js"]]);
 const AGAIN = 2000; // ms until a view that did not come is tried again
 const BY_LINK = "by-link"; // in this window's storage: what is over, when nobody is logged in any more, was a link
 const PARENT = { array: "arrays", job: "jobs" };

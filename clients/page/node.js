@@ -7,7 +7,12 @@ import { curves, parts } from "./chart.js";
 import { bytes, count, duration, el, rate } from "./dom.js";
 
 const EVERY = 1000; // ms
-const KEPT = 300; // readings: five minutes
+const RARELY = 5; // seconds between two readings of what is long: the devices, and the latencies of each route
+const KEPT = 300; // readings and seconds
+const TIMES = "arrayd_http_request_seconds_bucket";
+const NAMES = ["arrayd_http_requests_total", "arrayd_http_requests_waiting", "arrayd_device_turns_waiting", "arrayd_arrays", "arrayd_sessions", "arrayd_cpu_memory_cached_bytes",
+    "arrayd_shareable_kept_bytes", "arrayd_cuda_memory_live_bytes", "arrayd_cuda_memory_reserved_bytes", "arrayd_gpu_utilization_ratio", "arrayd_gpu_temperature_celsius",
+    "arrayd_gpu_power_watts", ...["device_seconds_total", "requests_total", "memory_bytes", "turns_waiting"].map(name => `arrayd_principal_${name}`)];
 
 const total = (found, name, wanted = {}) => (found.get(name) ?? [])
     .filter(({ labels }) => Object.entries(wanted).every(([k, v]) => labels[k] === v))
@@ -19,7 +24,7 @@ const by = (found, name, label) => Object.fromEntries((found.get(name) ?? []).ma
 function quantile(now, before, part) {
     const bounds = new Map();
     const add = (found, sign) => {
-        for (const { labels, value } of found.get("arrayd_http_request_seconds_bucket") ?? [])
+        for (const { labels, value } of found)
             if (!/events$/.test(labels.route)) // a reply that goes on as long as someone listens
                 bounds.set(Number(labels.le.replace("+Inf", "Infinity")), (bounds.get(Number(labels.le.replace("+Inf", "Infinity"))) ?? 0) + sign * value);
     };
@@ -63,17 +68,18 @@ function device(d) {
     };
 }
 
-/** What is read every second, as operators see it and as others do. */
-async function read(signal) {
-    const info = await get("v1/info", { signal });
+/** What is read every second, as operators see it and as others do, whose figures are in what is long. `before` is the last reading. */
+async function read(before, signal) {
+    const isRare = !before || !isOperator() || performance.now() / 1e3 - before.longAt > RARELY - 0.5;
+    const info = isRare ? await get("v1/info", { signal }) : before.info;
     state.info = info;
     const at = performance.now() / 1e3;
     if (!isOperator()) {
         const { name, requests_total: requests, device_s: busy } = info.principal;
         return { at, info, found: null, requests, device: { [name]: busy } };
     }
-    const found = await metrics(signal);
-    return { at, info, found, requests: total(found, "arrayd_http_requests_total"),
+    const found = await metrics(isRare ? [...NAMES, TIMES] : NAMES, signal);
+    return { at, info, found, longAt: isRare ? at : before.longAt, whole: isRare ? found : before.whole, requests: total(found, "arrayd_http_requests_total"),
         device: by(found, "arrayd_principal_device_seconds_total", "principal") };
 }
 
@@ -121,7 +127,7 @@ export function show(place, _, signal) {
             el("section", { class: "card" }, el("h2", { text: isAll ? "Requests per second" : "Your requests per second" }), requests.element),
             el("section", { class: "card" }, el("h2", { text: isAll ? "Share of the device's time" : "Your share of the device's time" }), shares.element),
             isAll ? el("section", { class: "card" }, el("h2", { text: "Latency" }), latency.element) : null),
-        el("section", { class: "card" }, el("h2", { text: "What the last minutes cost" }), el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "What the last minutes cost" },
+        el("section", { class: "card" }, el("h2", {}, el("span", { text: "What the last minutes cost" }), " ", el("span", { class: "soft", text: "since this view was opened, five at most" })), el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "What the last minutes cost" },
             el("table", {}, el("thead", {}, el("tr", {}, ["User", "Weight", "Share now", "Device time", "Requests", "Memory", "Waiting"].map((t, i) =>
                 el("th", { scope: "col", text: t, class: i ? "right" : false })))), users))));
 
@@ -129,7 +135,7 @@ export function show(place, _, signal) {
         const now = kept.at(-1), before = kept.at(-2), first = kept[0];
         const found = now.found;
         now.info.devices.forEach((d, i) => {
-            const [arrays, caches] = memory(now.info, found, d);
+            const [arrays, caches] = memory(now.info, now.whole, d); // of the time when that was free which is said to be
             const sensor = name => found?.get(`arrayd_gpu_${name}`)?.find(m => m.labels.device === String(d.index))?.value;
             const [busy, heat, power] = ["utilization_ratio", "temperature_celsius", "power_watts"].map(sensor);
             cards[i]?.set(d.memory, d.free, arrays, caches, [`${bytes(d.memory)} in all`, busy !== undefined && `${Math.round(busy * 100)} % busy`,
@@ -154,14 +160,16 @@ export function show(place, _, signal) {
         const most = names.toSorted((a, b) => used(b) - used(a));
         shares.set(most.slice(0, 6).map(name => ({ name, xs, ys: steps.map(s => share(s, name)) })));
         // Over some readings: one is too short for work of some milliseconds.
-        const recent = { now, before: kept.at(-Math.min(kept.length, 6)) };
+        const recent = { now, before: kept.at(-Math.min(kept.length, isAll ? 6 : 2)) };
         recent.took = now.at - recent.before.at;
         tiles.busy.set(percent(Math.min(1, names.reduce((sum, name) => sum + share(recent, name), 0))));
         if (found) {
-            tiles.median.set(words(quantile(now.found, recent.before.found, 0.5)));
-            tiles.slow.set(words(quantile(now.found, recent.before.found, 0.99)));
-            latency.set([["median", 0.5], ["99 %", 0.99]].map(([name, part]) => ({ name, xs,
-                ys: steps.map((s, i) => quantile(s.now.found, kept[Math.max(0, i - 4)].found, part)) })));
+            const long = kept.filter(k => k.longAt === k.at);
+            const of = (k, i, part) => quantile(k.whole.get(TIMES) ?? [], long[i].whole.get(TIMES) ?? [], part);
+            const [median, slow] = [0.5, 0.99].map(part => long.slice(1).map((k, i) => of(k, i, part)));
+            tiles.median.set(words(median.at(-1)));
+            tiles.slow.set(words(slow.at(-1)));
+            latency.set([["median", median], ["99 %", slow]].map(([name, ys]) => ({ name, xs: long.slice(1).map(k => k.at - now.at), ys })));
         }
         const own = now.info.principal;
         const figure = (metric, name, mine) => (found ? by(found, metric, "principal")[name] ?? 0 : mine);
@@ -176,9 +184,9 @@ export function show(place, _, signal) {
     }
     const words = x => (Number.isFinite(x) ? duration(x) : "–");
 
-    poll(EVERY, signal, async () => {
-        kept.push(await read(signal));
-        if (kept.length > KEPT)
+    poll(isAll ? EVERY : RARELY * EVERY, signal, async () => {
+        kept.push(await read(kept.at(-1), signal));
+        while (kept.length > KEPT || kept.at(-1).at - kept[0].at > KEPT)
             kept.shift();
         draw();
     });

@@ -6,12 +6,16 @@ import { button, count, el, renew } from "./dom.js";
 
 const AT_ONCE = 200;
 
+/** A shape as people write it: 3 × 4, 3x4, 3*4, "3, 4", (3, 4), [3, 4], (3,). */
+const SHAPE = /(?<![\w.])(?:[([]\s*\d+\s*,?\s*[)\]]|[([]?\s*\d+(?:\s*[×x*,]\s*\d+)+\s*,?\s*[)\]]?)(?![\w.])/gi;
+
 /**
  * A column is { title, text(item) } or { title, node(item) }, with `sort(item)` (a number or a string; none: not sorted by),
  * `right` (numbers) and `kind` (a class). A node is made anew where `key(item)`, without one the item, has changed: a button
- * that is made anew while it is pressed is not clicked. `id(item)` tells rows apart, `words(item)` is what is searched.
+ * that is made anew while it is pressed is not clicked. `id(item)` tells rows apart, `words(item)` is what is searched,
+ * and `shape(item)`, where there is one, is compared with shapes that are looked for.
  */
-export function table({ label, columns, id, words, sort, down = false, empty }) {
+export function table({ label, columns, id, words, shape, sort, down = false, empty }) {
     let items = [], shown = AT_ONCE, by = sort, isDown = down, isWhole = true;
     const rows = new Map();
     const search = el("input", { type: "search", "aria-label": `Search ${label}`, placeholder: "Search", on: { input: () => { shown = AT_ONCE; draw(); } } });
@@ -59,10 +63,11 @@ export function table({ label, columns, id, words, sort, down = false, empty }) 
     }
 
     function draw() {
-        const wanted = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+        const shapes = shape ? search.value.match(SHAPE) ?? [] : [];
+        const wanted = (shape ? search.value.replace(SHAPE, " ") : search.value).toLowerCase().split(/\s+/).filter(Boolean);
         const found = items.filter(item => {
-            const text = wanted.length ? words(item).toLowerCase() : "";
-            return wanted.every(w => text.includes(w));
+            const text = wanted.length || shapes.length ? words(item).toLowerCase() : "";
+            return wanted.every(w => text.includes(w)) && shapes.every(s => String(s.match(/\d+/g)) === String(shape(item)) || /\dx\d/i.test(s) && text.includes(s.toLowerCase())); // or a name
         });
         if (by !== undefined) {
             const keys = new Map(found.map(item => [item, columns[by].sort(item)]));

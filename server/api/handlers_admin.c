@@ -142,7 +142,7 @@ static void release_array(void *entry)
 static void reply_arrays(struct request *req)
 {
     static const struct list list = {
-        "arrays", sizeof(struct others), get_arrays, put_array, number_of, release_array,
+        "arrays", sizeof(struct others), get_arrays, put_array, number_of, release_array, true,
     };
     list_reply(req, &list);
 }

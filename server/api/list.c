@@ -3,8 +3,11 @@
 #include "server/api/list.h"
 
 #include <inttypes.h>
+#include <nettle/sha2.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "server/body/condition.h"
 #include "server/body/request.h"
 
 /* Parses all of `s` as a decimal number up to `max`. */
@@ -48,6 +51,23 @@ static enum err_code get(struct request *req, const struct list *l, struct page 
     return *ret_entries ? l->get(req, page, *ret_entries, e) : err_oom(e);
 }
 
+/* The tag is of the text: it says nothing of the entries but that they are the same. */
+static bool has_it(struct request *req, const struct strb *text)
+{
+    struct sha256_ctx sum;
+    uint8_t digest[16];
+    char etag[2 * sizeof digest + 3] = "\"";
+    sha256_init(&sum);
+    sha256_update(&sum, text->len, (const uint8_t *)text->data);
+    sha256_digest(&sum, sizeof digest, digest);
+    for (size_t i = 0; i < sizeof digest; i++)
+        snprintf(etag + 1 + 2 * i, 3, "%02x", digest[i]);
+    strcat(etag, "\"");
+    http_add_header(req, "ETag", etag);
+    const char *have = http_header(req, "If-None-Match");
+    return have && etag_listed(have, etag, false);
+}
+
 void list_reply(struct request *req, const struct list *l)
 {
     struct err e = ERR_INIT;
@@ -73,5 +93,10 @@ void list_reply(struct request *req, const struct list *l)
     json_close_object(&w);
     for (size_t i = 0; i < page.n; i++)
         l->release(entries + i * l->entry_size);
-    http_reply_json(req, 200, &out);
+    if (l->tagged && !out.failed && has_it(req, &out)) {
+        strb_free(&out);
+        http_reply_empty(req, 304);
+    } else {
+        http_reply_json(req, 200, &out);
+    }
 }

@@ -236,15 +236,43 @@ void metrics_write(struct metrics *m, struct server *server, struct strb *out)
     writer_metrics(server->writer, out);
 }
 
+/* Whether a list, "a,b", has the name. */
+static bool is_named(const char *list, const char *name, size_t n)
+{
+    for (const char *p = list; *p; p += strcspn(p, ","), p += *p == ',')
+        if (strcspn(p, ",") == n && !memcmp(p, name, n))
+            return true;
+    return false;
+}
+
+/* Leaves the lines of these metrics: one who asks every second need not read all. */
+static void keep_named(struct strb *text, const char *names)
+{
+    size_t kept = 0;
+    for (size_t at = 0, end; at < text->len; at = end) {
+        const char *line = text->data + at;
+        end = at + strcspn(line, "\n") + 1;
+        const char *name = line[0] == '#' ? line + strlen("# HELP ") : line;
+        if (!is_named(names, name, strcspn(name, " {")))
+            continue;
+        memmove(text->data + kept, line, end - at);
+        kept += end - at;
+    }
+    text->len = kept;
+}
+
 void metrics_get(struct request *req)
 {
-    static const char *const none[] = {NULL};
+    static const char *const query[] = {"names", NULL};
     struct err e = ERR_INIT;
-    if (http_query_only(req, none, &e)) {
+    if (http_query_only(req, query, &e)) {
         http_reply_error(req, &e);
         return;
     }
     struct strb out = {0};
     metrics_write(req->server->metrics, req->server, &out);
+    const char *names = http_query(req, "names");
+    if (names && !out.failed)
+        keep_named(&out, names);
     http_reply_text(req, 200, "text/plain; version=0.0.4; charset=utf-8", &out);
 }

@@ -458,3 +458,26 @@ def test_python(house, accounts):
         theirs.admin("audit")
     for client in (xp, theirs):
         client.close()
+
+
+def test_what_is_known_is_not_sent_again(daemon_with):
+    """A page of everybody's arrays has a tag; of the metrics one may ask for some."""
+    d = daemon_with()
+    c = d.client()
+    c.create(name="u", shape=[3])
+    first = c.expect(200, c.get("/v1/admin/arrays"))
+    tag = first.headers["ETag"]
+    again = c.get("/v1/admin/arrays", headers={"If-None-Match": f'"other", {tag}'})
+    assert (again.status, again.body, again.headers["ETag"]) == (304, b"", tag)
+    other = c.expect(200, c.get("/v1/admin/arrays?limit=1000", headers={"If-None-Match": '"other"'}))
+    assert other.json() == first.json()
+    c.create(name="v", shape=[3])
+    assert c.expect(200, c.get("/v1/admin/arrays", headers={"If-None-Match": tag})).headers["ETag"] != tag
+
+    names = "arrayd_arrays,nothing,arrayd_sessions,arrayd_http_request_seconds_bucket"
+    lines = c.expect(200, c.get(f"/metrics?names={names}")).body.decode().splitlines()
+    assert {line.split()[2] if line[0] == "#" else line.split("{")[0].split(" ")[0] for line in lines} == set(names.split(",")) - {"nothing"}
+    assert "arrayd_arrays 2" in lines and any(line.startswith("# HELP arrayd_sessions ") for line in lines)
+    assert c.get("/metrics?names=").body == b"" and c.get("/metrics?names=arrayd_array").body == b""
+    c.fails(400, "bad_query", c.get("/metrics?name=x"))
+    c.close()

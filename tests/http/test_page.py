@@ -147,6 +147,39 @@ def test_the_node(visit, daemon_with):
     c.close()
 
 
+def received(page, seconds):
+    """The bytes that come while nothing is done."""
+    page.run("performance.clearResourceTimings(); performance.setResourceTimingBufferSize(1000)")
+    page.wait(f"new Promise(done => setTimeout(() => done(true), {1000 * seconds}))")
+    return page.run("performance.getEntriesByType('resource').reduce((sum, e) => sum + e.transferSize, 0)")
+
+
+def test_little_is_sent_while_idle(visit, daemon_with):
+    d = daemon_with()
+    c = d.client()
+    for k in range(300):
+        c.create(name=f"field_{k}", shape=[k + 1, 2])
+    p = visit(d, "#node")
+    p.says("Running for")
+    p.wait("[...document.querySelectorAll('.tile')].some(t => /Median latency.*[mµ]s/s.test(t.innerText))")
+    assert 1000 < received(p, 5) < 60_000
+    p.run("location.hash = '#admin/arrays'")
+    p.says("field_299")
+    asked = len(p.asked)
+    assert received(p, 5) < 3_000
+    p.browser.read(0)
+    assert sum("/v1/admin/arrays" in url for url in p.asked[asked:]) >= 2
+    c.create(name="brand_new", shape=[3])
+    p.fill("input[type=search]", "brand")
+    p.says("brand_new")
+    p.run("location.hash = '#arrays'")
+    p.says("Search by name")
+    p.choose("select", "everybody")
+    p.says("brand_new")
+    assert received(p, 5) < 3_000
+    c.close()
+
+
 def test_a_daemon_that_goes_away(visit, daemon_with):
     """The page says so, asks more rarely, and goes on when the daemon is back."""
     d = daemon_with()

@@ -67,6 +67,11 @@ def test_a_thousand(visit, daemon_with):
     assert names(p)[0] == "field_1"
     p.fill("input[type=search]", "int8 field_77")
     assert sorted(names(p)) == sorted(f"field_{k}" for k in (77, 771, 773, 775, 777, 779)) and "6 of 1\u202f000" in p.text()
+    for text in ("77 × 2", "77x2", "77,2", "(77, 2)", "[77,2] int8"):  # the whole shape
+        p.fill("input[type=search]", text)
+        assert names(p) == ["field_77"], text
+    p.fill("input[type=search]", "(77, 2) float32")
+    assert names(p) == []
     p.fill("input[type=search]", "field_5 float32")
     p.click("tbody a")
     p.says("Figures")
@@ -77,6 +82,34 @@ def test_a_thousand(visit, daemon_with):
     p.says("brand_new")
     c.create(name="newer_still", shape=[3])
     p.says("newer_still")  # it comes by itself
+    c.close()
+
+
+def test_upload(visit, daemon_with, tmp_path):
+    """A file becomes an array of its name or another; what there is of that name stays."""
+    d = daemon_with()
+    c = d.client()
+    c.create(name="my_field_2", shape=[3])
+    file = tmp_path / "my field-2.npy"
+    np.save(file, np.arange(6, dtype="int16").reshape(2, 3))
+    p = visit(d, "#arrays")
+    p.refused += ("/v1/arrays?",)
+    p.says("my_field_2")
+
+    def upload():
+        root = p.call("DOM.getDocument")["root"]["nodeId"]
+        p.call("DOM.setFileInputFiles", files=[str(file)], nodeId=p.call("DOM.querySelector", nodeId=root, selector="input[type=file]")["nodeId"])
+        p.says("Upload my field-2.npy", "dialog")
+
+    upload()
+    assert p.run("document.querySelector('dialog input').value") == "my_field_2"
+    p.button("Upload", "dialog")
+    p.says("my_field_2", "#notice")
+    upload()
+    p.fill("dialog input", "other")
+    p.button("Upload", "dialog")
+    p.says("2 × 3 int16", "h1")
+    assert c.download("other").tolist() == [[0, 1, 2], [3, 4, 5]] and c.meta("my_field_2")["shape"] == [3]
     c.close()
 
 

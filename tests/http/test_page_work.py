@@ -175,10 +175,14 @@ def test_results(visit, daemon_with):
 
     assert "66.0" in evaluate("sum(u)")
     assert str(2**62 + 1) in evaluate("max(whole)")  # all its digits
+    assert "3.0 − 2.0i" in evaluate("3 - 2j + sum(u)*0")
+    assert "[0.0 + 0.0i, 0.0 + 1.0i" in evaluate("1j*u[0]") and "[NaN, 1.0" in evaluate("u[0]/u[0]")
     assert "[0.0, 4.0, 8.0]" in evaluate("u[:, 0]") and p.run("document.querySelector('.result canvas') !== null")
     before = len(c.get("/v1/arrays").json()["arrays"])
     assert "Picture 3 × 4 float64" in evaluate("u - mean(u)")
     p.wait("document.querySelector('img.picture').naturalWidth > 4")
+    assert "Colours from 1000000 to 1000000.11" in evaluate("u/100 + 1000000")
+    evaluate("u - mean(u)")
     assert len(c.get("/v1/arrays").json()["arrays"]) == before  # to look at something makes nothing
     assert p.texts(".kernel h3") and "reads" in p.text(".kernel") and "u" in p.texts(".kernel .chips li")
     p.click(".kernel summary")
@@ -338,9 +342,23 @@ def test_copied_as_programs(visit, daemon_with, tmp_path):
     p.press("Escape")
     assert '"value":100.0' in subprocess.run(["bash", "-c", copied("curl") + " -s"], **run).stdout
     assert "100.0" in subprocess.run([sys.executable, "-c", copied("Python")], env=path, **run).stdout
+    assert other in copied("curl")
     module.write_text(copied("JavaScript").replace('"arrayd"', f'"{REPO}/clients/js/arrayd.js"'))
     assert "100" in subprocess.run(["node", module], **run).stdout
     p.choose("main select", p.run("[...document.querySelectorAll('main option')].find(o => o.innerText === 'default').value"))
+    c.create(name="large", shape=[5000])
+    before = len(c.get("/v1/arrays").json()["arrays"])
+    for text, size, said in (("u*2", 5, "8"), ("large*u[4]", 5000, "")):  # as the page does: shown or, where that is much, kept in a file
+        p.fill(BOX, text)
+        p.press("Escape")
+        found = [copied(language) for language in ("curl", "Python", "JavaScript")]
+        assert not any("s-" in t for t in found)  # the default session needs no name, and may be another one tomorrow
+        out = subprocess.run(["bash", "-c", found[0] + " -s"], cwd=tmp_path, **run).stdout
+        assert f'"data":[0.0,2.0,4.0,6.0,{said}.0]' in out if said else np.load(tmp_path / "result.npy").shape == (size,)
+        assert said in subprocess.run([sys.executable, "-c", found[1]], env=path, **run).stdout
+        module.write_text(found[2].replace('"arrayd"', f'"{REPO}/clients/js/arrayd.js"'))
+        assert (said or "5000") in subprocess.run(["node", module], **run).stdout
+    assert len(c.get("/v1/arrays").json()["arrays"]) == before
     p.button("Program")
     p.fill(BOX, "u += 1")
     p.press("Escape")
