@@ -96,6 +96,7 @@ export function aside(meta, path, signal, { end, changed }) {
             }), { class: "danger" }));
     }
     if (mayAct() && !meta.owner)
+        attempt(shares);
     return {
         element: el("div", { class: "aside" },
             numbers,

@@ -142,7 +142,8 @@ static void release_array(void *entry)
 static void reply_arrays(struct request *req)
 {
     static const struct list list = {
-        "arrays", sizeof(struct others), get_arrays, put_array, number_of, release_array, true,
+        "arrays",  sizeof(struct others), get_arrays,     put_array,
+        number_of, release_array,         .tagged = true,
     };
     list_reply(req, &list);
 }
