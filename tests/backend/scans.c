@@ -239,8 +239,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "skipped: %s has no interpreter\n", backend);
         return 77;
     }
-    /* the machines and what follows them, which are compiled one by one, and the pack kernels, which
-     * are one text: one that takes long would otherwise come later, as if a scan had waited for it */
+    /* the machines and what follows them, which are compiled one by one, and the pack kernels,
+     * which are one text: one that takes long would otherwise come later, as if a scan had waited
+     * for it */
     int64_t made = -1;
     for (int quiet = 0, rounds = 0; quiet < 20; rounds++, usleep(50000)) {
         const int64_t now = figure(&sides[INTERPRETED], MADE);

@@ -163,7 +163,7 @@ def test_sessions_and_shares(house, enter):
     assert bobs.texts("tbody tr td:nth-child(5)") == ["ann"] and not bobs.run("document.querySelector('tbody input')")
     bobs.click("tbody a")
     bobs.says("About it")
-    assert bobs.texts(".aside .buttons > *") == ["Save the picture", "Download bytes"] and "Shared with" not in bobs.text(".aside")
+    assert bobs.texts(".aside .buttons > *") == ["Save the picture", "Download .npy", "Download bytes"] and "Shared with" not in bobs.text(".aside")
     assert bobs.run("[...document.querySelectorAll('dt')].find(t => t.innerText === 'Owner').nextElementSibling.innerText") == "ann"
     bobs.run("location.hash = '#sessions'")
     bobs.says("You have shared no array")
