@@ -141,30 +141,37 @@ static enum err_code read_entry(struct audit *a, struct arena *arena, const char
     return read_constant(a, v, "result", &ret->result, e);
 }
 
-/* Takes the lines of one file, the last first. False: there are enough, or the rest is of a
- * numbering that has ended. */
-static bool take_lines(struct audit *a, struct arena *arena, const char *text, size_t n,
-                       uint64_t *next)
+/* Takes the lines of one file, the last first. *ret_all: also of older files, unless there are
+ * enough, or the rest is of a numbering that has ended. */
+static enum err_code take_lines(struct audit *a, const char *text, size_t n, uint64_t *next,
+                                bool *ret_all, struct err *e)
 {
+    *ret_all = false;
     while (n) {
         const char *before = n > 1 ? memrchr(text, '\n', n - 1) : NULL;
         const size_t at = before ? (size_t)(before + 1 - text) : 0;
+        _cleanup_arena_ struct arena *arena = arena_new(0);
         struct audit_entry x;
-        struct err unread = ERR_INIT; /* such a line is passed over */
-        const bool is_one = read_entry(a, arena, text + at, n - at - 1, &x, &unread) == ERR_OK;
+        const enum err_code code =
+            arena ? read_entry(a, arena, text + at, n - at - 1, &x, e) : err_oom(e);
+        if (code == ERR_OUT_OF_MEMORY)
+            return code;
         n = at;
-        if (!is_one)
+        if (code != ERR_OK) {
+            *e = (struct err)ERR_INIT; /* such a line is passed over */
             continue;
+        }
         if (!*next)
             a->last = a->written = x.number;
         else if (x.number >= *next)
-            return false;
+            return ERR_OK;
         if (a->last - x.number >= a->shown)
-            return false;
+            return ERR_OK;
         a->ring[(x.number - 1) % a->size] = x;
         *next = x.number;
     }
-    return true;
+    *ret_all = true;
+    return ERR_OK;
 }
 
 /* The last entries of the file, and of those that it was before, if it has fewer than are shown.
@@ -175,15 +182,17 @@ static enum err_code read_back(struct audit *a, int64_t files, struct err *e)
     a->past = arena_new(0);
     if (!a->past)
         return err_oom(e);
-    for (int64_t i = 0; i <= files; i++) {
+    bool all = true;
+    for (int64_t i = 0; i <= files && all; i++) {
         _cleanup_arena_ struct arena *arena = arena_new(0);
         const uint64_t left = next ? a->shown - (a->last - next) : a->shown;
         const char *text = NULL;
         if (!arena)
             return err_oom(e);
         const size_t n = audit_file_tail(a->file, i, (size_t)left * LINE_MOST, arena, &text);
-        if ((!n && i) || !take_lines(a, arena, text, n, &next))
+        if (!n && i)
             break;
+        TRY(take_lines(a, text, n, &next, &all, e));
     }
     return ERR_OK;
 }

@@ -123,9 +123,8 @@ size_t audit_file_tail(const struct audit_file *f, int64_t number, size_t most, 
 {
     _cleanup_strb_ struct strb name = {0};
     struct stat st;
-    const int fd = name_of(f, number, &name)
-                       ? open(name.data, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW)
-                       : -1;
+    const int fd =
+        name_of(f, number, &name) ? open(name.data, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
     if (fd < 0)
         return 0;
     const bool is_file = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);

@@ -2,7 +2,7 @@
  * where it was not given; the pixels' colours, a byte or two each, are fetched; the file is
  * written. Everything after the first stage is of the pixels, which are few. Where the range is
  * given, the stages up to the colours are one expression. A worker does all of it, and the device
- * is others' from the fetching on: a zoom asks for many pictures at once.
+ * is others' once the pixels are here: a zoom asks for many pictures at once.
  *
  * A colour map's index is that of matplotlib: floor of 256 times the place in the range. NaN has no
  * colour and is transparent. The file has a palette of 256 colours; one that the picture can do

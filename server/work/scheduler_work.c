@@ -8,6 +8,8 @@
  * and is not counted among the lanes that work: otherwise a user could shift its charges to idle
  * sessions of its own. If the device finally reports that the lane did work, it is also charged
  * what was `withheld`. */
+#include <math.h>
+
 #include "server/work/scheduler_int.h"
 
 #include <assert.h>
@@ -102,7 +104,9 @@ static double work_ended(void *user, double device_ms)
     pass_time(s, d, now_ns);
     double most = l->part + l->withheld; /* withheld: charged if the device says it worked */
     double ms = device_ms < most ? device_ms : most;
-    l->part = l->part > ms ? l->part - ms : 0;
+    /* what is left is for the next piece, if this one's end was told late: by no more than a piece
+     */
+    l->part = fmin(fmax(l->part - ms, 0), device_ms);
     l->withheld = 0;
     l->took = expect(l->took, device_ms);
     f->took = expect(f->took, device_ms);

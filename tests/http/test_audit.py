@@ -159,9 +159,12 @@ def test_a_thread_of_its_own_writes(house, tmp_path):
     assert wrote == [path.stat().st_size]
 
 
-def test_the_next_daemon_goes_on(daemon_with, tmp_path):
+@pytest.mark.parametrize("is_link", [False, True])
+def test_the_next_daemon_goes_on(daemon_with, tmp_path, is_link):
     """With the entries and the numbers, through a rotation, a line that was torn off and others that are no entries."""
     path = tmp_path / "audit"
+    if is_link:
+        path.symlink_to(tmp_path / "elsewhere")
     options = ("--audit-log", path, "--audit-log-size", 4096, "--audit-log-files", 9, "--audit-entries", 60)
     before, last = [], 0
     for end in ("", '{"number":4', '{"number":1}\nnot JSON\n'):

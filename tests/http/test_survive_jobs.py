@@ -122,7 +122,7 @@ def test_before_they_begin(daemon_with):
     hold(api, "y", np.zeros(3))
     held = start(api, ["y += 1"], 3_000_000)
     lease = api.expect(201, api.post("/v1/arrays/y/lease", {"mode": "write", "ttl_s": 600})).json()["token"]
-    refs = [start(api, ["x = x" + HEAVY], 2)]
+    refs = [start(api, ["x = x" + 4*HEAVY], 2)]  # whose first step takes longer than what comes before it is looked at
     until(lambda: job(api, refs[0])["state"] == "running")
     refs += [start(api, ["x += 1"], 10) for _ in range(3)]
     assert {job(api, ref)["state"] for ref in refs[1:]} == {"queued"}

@@ -286,7 +286,6 @@ static void test_alone_the_device_is_not_filled(void **state)
     end();
 }
 
-/* Little work in many sessions, and then much in all of them at once. */
 static void pass_ms(double ms)
 {
     atomic_fetch_add(&now_ns, (uint64_t)(ms * 1e6));
@@ -325,6 +324,30 @@ static void test_ends_that_are_told_late(void **state)
     end();
 }
 
+/* A lane whose pieces take less than the time between their ends has no claim to that for later. */
+static void test_time_that_was_not_used_is_not_kept(void **state)
+{
+    (void)state;
+    struct client a = {0}, b = {0};
+    begin(WINDOW);
+    lane_of(&a, 0);
+    lane_of(&b, 1);
+    sched_watch.begun(a.lane);
+    for (int i = 0; i < 1000; i++) {
+        sched_watch.begun(a.lane);
+        pass_ms(2.0);
+        assert_near(sched_watch.ended(a.lane, 1.0), 1.0, 1e-6);
+    }
+    sched_watch.begun(b.lane);
+    pass_ms(200);
+    const double all = sched_watch.ended(a.lane, 200) + sched_watch.ended(b.lane, 200);
+    assert_near(all, 200, 0.01);
+    sched_lane_unref(a.lane);
+    sched_lane_unref(b.lane);
+    end();
+}
+
+/* Little work in many sessions, and then much in all of them at once. */
 static void test_much_in_many_sessions_at_once(void **state)
 {
     (void)state;
@@ -476,6 +499,7 @@ int main(void)
         cmocka_unit_test(test_no_more_than_the_window_is_out),
         cmocka_unit_test(test_alone_the_device_is_not_filled),
         cmocka_unit_test(test_ends_that_are_told_late),
+        cmocka_unit_test(test_time_that_was_not_used_is_not_kept),
         cmocka_unit_test(test_much_in_many_sessions_at_once),
         cmocka_unit_test(test_the_order_of_a_session),
         cmocka_unit_test(test_turns_without_work_keep_nobody_back),
