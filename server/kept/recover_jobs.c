@@ -248,13 +248,14 @@ static void release(struct recovered_job *x)
     session_unref(x->job.session);
 }
 
+/* Without to->job.session: that had ended, and its jobs with it. */
 static enum err_code read_all(struct recovery *r, struct json v, struct recovered_job *to,
                               struct err *why)
 {
     struct kept_job *j = &to->job;
     TRY(kept_read_job(v, r->arena, j, why));
     if (session_get(j->principal->sessions, j->session_id, false, &j->session, NULL) != ERR_OK)
-        return err_set(why, ERR_STATE, "its session is gone");
+        return ERR_OK;
     _cleanup_arena_ struct arena *arena = arena_new(0);
     if (!arena)
         return err_oom(why);
@@ -286,7 +287,7 @@ static enum err_code read_job(struct recovery *r, const struct item *x, struct j
         return err_set(why, ERR_STATE, "its id is damaged");
     memcpy(to->job.id, id, n);
     enum err_code code = read_all(r, v, to, why);
-    if (code != ERR_OK) {
+    if (code != ERR_OK || !to->job.session) {
         release(to);
         return code;
     }

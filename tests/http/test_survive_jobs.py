@@ -137,6 +137,23 @@ def test_before_they_begin(daemon_with):
     api.close()
 
 
+def test_those_of_a_session_that_has_ended(daemon_with):
+    """They have ended with it, however soon after that the daemon dies: nothing is said to be lost."""
+    d = keeping(daemon_with)
+    api = d.client()
+    own = api.clone(session=api.expect(201, api.post("/v1/sessions", {})).json()["id"])
+    hold(own, "x", np.zeros(4))
+    ref = start(own, ["x += 1"], 10)
+    assert ended(own, ref)["state"] == "done"
+    api.expect(204, api.delete(f"/v1/sessions/{own.session}"))
+    own.close()
+    die(api, d)
+    until(lambda: "taken over from the previous process" in d.log())
+    assert "unusable" not in d.log() and "passed_over=0" in d.log()
+    assert not jobs(api)
+    api.close()
+
+
 def test_those_that_have_ended(daemon_with):
     """What they recorded can be read; a cancelled one can be resumed, and one that is gone is gone."""
     d = keeping(daemon_with)
