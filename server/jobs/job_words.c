@@ -1,12 +1,16 @@
 /* What a job computes, for those who look at it: its program as it was sent, cut where it is long.
  * An ended job has no program any more, and a job of another process may never have had one: the
  * words are made from the request's body at the beginning, and are as long as the job is there. */
+#include <string.h>
+
 #include "compute/base/arena.h"
 #include "server/jobs/jobs_int.h"
 
-#define WHOLE 4096 /* bytes of a program that are told, */
-#define BRIEF 120  /* and in lists */
+#define WHOLE 4096 /* bytes of JSON that are told of a program, */
+#define BRIEF 120  /* and of its statements in lists */
 #define CUT   "…"
+/* What is there in any case, or is not counted below. */
+#define FRAME "{\"body\":[\"" CUT "\",],\"bind\":{},\"record\":{},\"arrays\":[],\"cut\":true}"
 
 struct telling {
     struct json_writer *w;
@@ -14,17 +18,32 @@ struct telling {
     bool cut;
 };
 
+/* How many bytes of the text take at most so many in JSON, whole characters of it. */
+static size_t fitting(const char *text, size_t n, size_t room)
+{
+    size_t k = 0;
+    for (size_t c = utf8_length(text, n); c; c = utf8_length(text + k, n - k)) {
+        const bool plain = (unsigned char)text[k] >= ' ' && text[k] != 0x7F;
+        const bool two = memchr("\"\\\n\t", text[k], 4);
+        const size_t takes = two ? 2 : plain ? c : sizeof "\\u0000" - 1;
+        if (takes > room)
+            break;
+        room -= takes;
+        k += c;
+    }
+    return k;
+}
+
 static void put_statement(struct telling *t, const char *text, size_t n)
 {
-    if (n <= t->left) {
+    const size_t around = sizeof "\"\"," - 1, start = t->w->out->len;
+    const size_t k = fitting(text, n, t->left > around ? t->left - around : 0);
+    if (k == n && t->left >= around) {
         json_put_stringn(t->w, text, n);
-        t->left -= n;
+        t->left -= t->w->out->len - start;
         return;
     }
     _cleanup_strb_ struct strb some = {0};
-    size_t k = 0;
-    for (size_t c = utf8_length(text, n); c && k + c <= t->left; c = utf8_length(text + k, n - k))
-        k += c;
     strb_addn(&some, text, k);
     strb_add(&some, CUT);
     json_put_stringn(t->w, some.failed ? "" : some.data, some.failed ? 0 : some.len);
@@ -44,19 +63,20 @@ static void put_statements(struct telling *t, struct json list)
     json_close_list(t->w);
 }
 
-/* Whole or not at all. */
+/* A member, or an element (key NULL): whole or not at all. */
 static void put_value(struct telling *t, const char *key, struct json v)
 {
     _cleanup_strb_ struct strb text = {0};
     struct json_writer w = JSON_WRITER(&text);
+    if (key)
+        json_put_key(&w, key);
     json_put_value(&w, v);
-    if (text.failed || text.len > t->left) {
+    if (text.failed || text.len + 1 > t->left) { /* and a comma */
         t->cut = true;
         return;
     }
-    json_put_key(t->w, key);
     json_put_raw(t->w, text.data, text.len);
-    t->left -= text.len;
+    t->left -= text.len + 1;
 }
 
 static void put_members(struct telling *t, const char *key, struct json object)
@@ -70,10 +90,10 @@ static void put_members(struct telling *t, const char *key, struct json object)
     json_close_object(t->w);
 }
 
-static void put(struct strb *out, struct json body, const char *arrays, size_t n, bool brief)
+static void put(struct strb *out, struct json body, struct json arrays, bool brief)
 {
     struct json_writer w = JSON_WRITER(out);
-    struct telling t = {&w, brief ? BRIEF : WHOLE, false};
+    struct telling t = {&w, brief ? BRIEF : WHOLE - sizeof FRAME, false};
     const struct json until = json_member(body, "until");
     json_open_object(&w);
     put_statements(&t, json_member(body, "body"));
@@ -83,7 +103,10 @@ static void put(struct strb *out, struct json body, const char *arrays, size_t n
         if (json_present(until))
             put_value(&t, "until", until);
         json_put_key(&w, "arrays");
-        json_put_raw(&w, arrays, n);
+        json_open_list(&w);
+        for (struct json v = json_first(arrays); json_present(v); v = json_next(v))
+            put_value(&t, NULL, v);
+        json_close_list(&w);
     }
     if (t.cut)
         json_put_member_bool(&w, "cut", true);
@@ -96,16 +119,18 @@ enum err_code job_words_make(struct job_words *ret, const char *text, size_t n, 
     static const struct json_limits limits = {.max_depth = JSON_MAX_DEPTH, .max_nodes = UINT32_MAX};
     _cleanup_arena_ struct arena *arena = arena_new(0);
     struct err unread = ERR_INIT; /* such a program cannot be made again either */
-    struct json body;
+    struct json body, targets;
     if (!arena)
         return err_oom(e);
-    const enum err_code code = json_parse(arena, text, n, &limits, &body, &unread);
+    enum err_code code = json_parse(arena, text, n, &limits, &body, &unread);
+    if (code == ERR_OK)
+        code = json_parse(arena, arrays, n_arrays, &limits, &targets, &unread);
     if (code == ERR_OUT_OF_MEMORY)
         return err_oom(e);
     if (code != ERR_OK)
         return ERR_OK;
-    put(&ret->whole, body, arrays, n_arrays, false);
-    put(&ret->brief, body, arrays, n_arrays, true);
+    put(&ret->whole, body, targets, false);
+    put(&ret->brief, body, targets, true);
     return ret->whole.failed || ret->brief.failed ? err_oom(e) : ERR_OK;
 }
 
