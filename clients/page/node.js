@@ -9,7 +9,7 @@ import { bytes, count, duration, el, rate } from "./dom.js";
 const EVERY = 1000; // ms
 const RARELY = 5; // seconds between two readings of what is long: the devices, and the latencies of each route
 const KEPT = 300; // readings and seconds
-const TIMES = "arrayd_http_request_seconds_bucket";
+const TIMES = "arrayd_http_request_seconds";
 const NAMES = ["arrayd_http_requests_total", "arrayd_http_requests_waiting", "arrayd_device_turns_waiting", "arrayd_arrays", "arrayd_sessions", "arrayd_cpu_memory_cached_bytes",
     "arrayd_shareable_kept_bytes", "arrayd_cuda_memory_live_bytes", "arrayd_cuda_memory_reserved_bytes", "arrayd_gpu_utilization_ratio", "arrayd_gpu_temperature_celsius",
     "arrayd_gpu_power_watts", ...["device_seconds_total", "requests_total", "memory_bytes", "turns_waiting"].map(name => `arrayd_principal_${name}`)];
@@ -165,7 +165,7 @@ export function show(place, _, signal) {
         tiles.busy.set(percent(Math.min(1, names.reduce((sum, name) => sum + share(recent, name), 0))));
         if (found) {
             const long = kept.filter(k => k.longAt === k.at);
-            const of = (k, i, part) => quantile(k.whole.get(TIMES) ?? [], long[i].whole.get(TIMES) ?? [], part);
+            const of = (k, i, part) => quantile(k.whole.get(`${TIMES}_bucket`) ?? [], long[i].whole.get(`${TIMES}_bucket`) ?? [], part);
             const [median, slow] = [0.5, 0.99].map(part => long.slice(1).map((k, i) => of(k, i, part)));
             tiles.median.set(words(median.at(-1)));
             tiles.slow.set(words(slow.at(-1)));

@@ -245,15 +245,19 @@ static bool is_named(const char *list, const char *name, size_t n)
     return false;
 }
 
-/* Leaves the lines of these metrics: one who asks every second need not read all. */
+/* Leaves these metrics, each with all lines that follow its first, "# HELP": one who asks every
+ * second need not read all. */
 static void keep_named(struct strb *text, const char *names)
 {
+    static const char help[] = "# HELP ";
     size_t kept = 0;
+    bool keeps = false;
     for (size_t at = 0, end; at < text->len; at = end) {
-        const char *line = text->data + at;
+        const char *line = text->data + at, *name = line + strlen(help);
         end = at + strcspn(line, "\n") + 1;
-        const char *name = line[0] == '#' ? line + strlen("# HELP ") : line;
-        if (!is_named(names, name, strcspn(name, " {")))
+        if (!strncmp(line, help, strlen(help)))
+            keeps = is_named(names, name, strcspn(name, " "));
+        if (!keeps)
             continue;
         memmove(text->data + kept, line, end - at);
         kept += end - at;

@@ -474,10 +474,17 @@ def test_what_is_known_is_not_sent_again(daemon_with):
     c.create(name="v", shape=[3])
     assert c.expect(200, c.get("/v1/admin/arrays", headers={"If-None-Match": tag})).headers["ETag"] != tag
 
-    names = "arrayd_arrays,nothing,arrayd_sessions,arrayd_http_request_seconds_bucket"
+    names = "arrayd_arrays,nothing,arrayd_sessions,arrayd_http_request_seconds"
     lines = c.expect(200, c.get(f"/metrics?names={names}")).body.decode().splitlines()
-    assert {line.split()[2] if line[0] == "#" else line.split("{")[0].split(" ")[0] for line in lines} == set(names.split(",")) - {"nothing"}
-    assert "arrayd_arrays 2" in lines and any(line.startswith("# HELP arrayd_sessions ") for line in lines)
-    assert c.get("/metrics?names=").body == b"" and c.get("/metrics?names=arrayd_array").body == b""
+    told = {f"# {kind} {name}" for kind in ("HELP", "TYPE") for name in names.split(",") if name != "nothing"}
+    samples = {"arrayd_arrays", "arrayd_sessions", *(f"arrayd_http_request_seconds_{part}" for part in ("bucket", "sum", "count"))}
+    assert {" ".join(line.split()[:3]) if line[0] == "#" else line.split("{")[0].split(" ")[0] for line in lines} == told | samples
+    assert "arrayd_arrays 2" in lines
+    every = c.get("/metrics").body.decode().splitlines()
+    families = [line.split()[2] for line in every if line.startswith("# TYPE ")]
+    for name in families:
+        some = c.get(f"/metrics?names={name}").body.decode().splitlines()
+        assert some[0].startswith(f"# HELP {name} ") and some[1].startswith(f"# TYPE {name} ") and all(line.startswith(name) for line in some[2:])
+    assert c.get("/metrics?names=").body == b"" and c.get("/metrics?names=arrayd_array,arrayd_http_request_seconds_bucket").body == b""
     c.fails(400, "bad_query", c.get("/metrics?name=x"))
     c.close()
