@@ -98,7 +98,7 @@ struct jobs {
     struct worker worker;
     double sweep, look;             /* clock_s: when old and resting jobs are checked next */
     double due;                     /* when the slice begun last probably ends, */
-    double unsure;                  /* and by how much that may be wrong */
+    double unsure;                  /* and by how much that may be wrong; 0: not known */
     double leave;                   /* when jobs_step gives up on slices; 0: not stopping */
     bool gave_up;                   /* it has */
     struct user_job *first, **last; /* oldest first */

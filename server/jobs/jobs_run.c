@@ -145,12 +145,13 @@ static void check(const struct jobs *t)
 #endif
 }
 
-/* Seconds until this thread polls for the end of the slice begun last, rather than being told of it
- * by another; INFINITY: it does not. A sleep may end late, so it ends before it has to. */
+/* Seconds until this thread polls for the end of a slice, if it is the only one, rather than being
+ * told of it by another; INFINITY: it does not. A sleep may end late, so it ends before it has to.
+ */
 static double until_due(const struct jobs *t, double now)
 {
     lock_held(&t->lock);
-    const bool polls = t->in_slice && t->unsure > 0 && now < t->due + t->unsure;
+    const bool polls = t->in_slice == 1 && t->unsure > 0 && now < t->due + t->unsure;
     return polls ? t->due - 2 * t->unsure - now : INFINITY;
 }
 

@@ -119,6 +119,7 @@ void job_leave_slice(struct user_job *j)
     j->refs--;
     assert(j->refs > 0 && t->in_slice > 0);
     t->in_slice--;
+    t->unsure = 0; /* what is expected may be the end of this one */
     worker_wake(&t->worker);
 }
 
