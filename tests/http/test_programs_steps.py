@@ -40,6 +40,7 @@ def test_the_bits_are_those_of_single_steps(api, body):
     assert [fetch(api, name, "float32", SHAPE).tobytes() for name in "uv"] == got
 
 
+@pytest.mark.alone
 def test_a_short_rest_is_no_slice_of_its_own(api):
     """Of 1.3 slices, by what a step took the last time, the device does not wait for a second."""
     hold(api, "u", np.zeros(16_384, "float32"))
