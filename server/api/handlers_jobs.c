@@ -72,7 +72,7 @@ static void look(struct request *req)
     if (a->watching)
         wakeup_arm(&a->wakeup);
     if (a->watching && !job_ended(a->job) && job_ends(a->job) == a->ends) {
-        if (job_rests(a->job))
+        if (job_left(a->job))
             look_late(req);
         else
             wakeup_wait(&a->wakeup, look);

@@ -39,7 +39,7 @@ bool job_ended(struct user_job *j)
     return yes;
 }
 
-bool job_rests(struct user_job *j)
+bool job_left(struct user_job *j)
 {
     pthread_mutex_lock(&j->table->lock);
     bool yes = job_is_left(j);

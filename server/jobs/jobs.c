@@ -52,7 +52,7 @@ void jobs_leave(struct jobs *t)
     t->leaving = t->config.writer;
     for (struct user_job *j = t->leaving ? t->first : NULL; j; j = j->next)
         for (struct job_watch *w = j->watches; w; w = w->next)
-            w->wake(w->user); /* job_rests */
+            w->wake(w->user); /* job_left */
     pthread_mutex_unlock(&t->lock);
     jobs_stop(t);
 }
@@ -157,7 +157,7 @@ static enum err_code make_way(struct jobs *t, const struct program_body *body,
     }
 }
 
-/* The first slice, without waking the table's thread for it. */
+/* The first slice begins here, rather than once the table's thread has woken. */
 static void begin(struct user_job *j)
 {
     asker_begin(j->asker);

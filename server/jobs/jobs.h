@@ -92,8 +92,7 @@ const char *job_id(const struct user_job *j);
 uint64_t job_seq(const struct user_job *j);
 const char *job_owner(const struct user_job *j); /* its principal's name */
 bool job_ended(struct user_job *j);
-bool job_rests(
-    struct user_job *j); /* for the next process: there will be no news of it in this one */
+bool job_left(struct user_job *j);     /* to the next process: no more news of it in this one */
 uint64_t job_ends(struct user_job *j); /* how many times it has ended: it may have been resumed */
 /* How many values each series has. JOB_VALUES_SOON values of all series together can be printed in
  * about a millisecond. */
@@ -132,7 +131,7 @@ enum err_code job_remove(struct user_job *j, struct err *e) must_check;
  * ERR_DRAINING while all jobs are being stopped. */
 enum err_code job_resume(struct user_job *j, struct err *e) must_check;
 
-/* `wake` is called when the job has ended, or rests (job_rests). It runs on any thread, must not
+/* `wake` is called when the job has ended, or is left (job_left). It runs on any thread, must not
  * block and must not call this module. The struct belongs to the caller. */
 struct job_watch {
     void (*wake)(void *user);

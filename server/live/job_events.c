@@ -80,7 +80,7 @@ static void next(struct events *events)
         put_event(s, revision);
     else
         events_comment(events);
-    if (!events->text.len && job_rests(s->job)) /* the client comes back to the next process */
+    if (!events->text.len && job_left(s->job)) /* the client comes back to the next process */
         events->over = true;
 }
 
