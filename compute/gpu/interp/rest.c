@@ -1,12 +1,10 @@
-/* What follows a program: a reduction or a scan runs in two kernels. The program leaves the values
- * in scratch memory; a kernel that does nothing else reduces or scans them, in the form of the
- * whole kernel, so that the order of additions is the same. All kernels of that form share its
- * text.
+/* The second kernel of a reduction or a scan. The interpreter's program leaves the values in
+ * scratch memory; this kernel does nothing but reduce or scan them. It adds in the same order as
+ * the kernel compiled for the whole expression, so that the results have the same bits.
  *
- * Reductions and scans have a text for each operation and type, whatever the length and the layout
- * of the rows, or two: for that the order of additions is the same, too, and the usual ones of
- * these texts are compiled with the machines.
- */
+ * Each operation and type has only a few texts of it, because lengths and layouts are arguments,
+ * and those of the usual operations and types are compiled together with the interpreter's
+ * machines. */
 #include <string.h>
 
 #include "compute/gpu/interp/interp_int.h"
