@@ -9,7 +9,7 @@
 #ifndef ARRAYD_SCAN_ANY_CUH
 #define ARRAYD_SCAN_ANY_CUH
 
-#define AR_AT_ONCE 1
+#define AR_LEVELS_AT_ONCE 1
 #include "compute/kernels/forms/stretches.cuh"
 
 #define AR_TEAM  (AR_BLOCK / 32) /* warps of a row */

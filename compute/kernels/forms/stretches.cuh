@@ -20,10 +20,10 @@
 #define AR_WARP_LEVELS   3
 #define AR_THREAD_RADIX  8
 #define AR_THREAD_LEVELS 4
-#ifndef AR_AT_ONCE
-#define AR_AT_ONCE 4 /* levels whose code is written out; fewer: NVRTC takes less time */
+#ifndef AR_LEVELS_AT_ONCE
+#define AR_LEVELS_AT_ONCE 4 /* whose code is written out; fewer: NVRTC takes less time */
 #endif
-enum { AR_WRITTEN_OUT = AR_AT_ONCE }; /* a pragma takes no macro */
+enum { AR_WRITTEN_OUT = AR_LEVELS_AT_ONCE }; /* a pragma takes no macro */
 
 AR_FN int ar_letter_number(const ar_params &p, int level, int line, int k)
 {
