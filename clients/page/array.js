@@ -104,8 +104,8 @@ export function aside(meta, path, signal, { end, changed }) {
             mayAct() ? [meta.owner ? null : el("section", { class: "card" }, el("h2", { text: "Shared with" }), sharing),
                 el("section", { class: "card" }, el("h2", { text: "Do" }), buttons)] : null),
         histogram(element) { bars.replaceChildren(element); },
-        /** `make` makes a file of what is seen. */
-        picture(make, name) { [picture, file] = [make, name]; },
+        /** `make` makes a file of what is seen; null while nothing is. */
+        picture(make, name = "") { [picture, file] = [make, name]; },
         meta() {
             numbers.hidden = meta.size === 0;
             about.replaceChildren(known(meta));
