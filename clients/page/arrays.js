@@ -31,10 +31,11 @@ export async function show(root, _, signal) {
         const [chosenFile] = file.files;
         file.value = ""; // the same one can be chosen again
         const like = chosenFile.name.replace(/\.npy$/i, "").replace(/[^A-Za-z0-9_]/g, "_").replace(/^(?=\d|$)/, "_").slice(0, 64);
-        const answer = await question({ title: `Upload ${chosenFile.name}`, text: bytes(chosenFile.size), act: "Upload",
-            fields: [field("Name", el("input", { name: "name", value: like, required: true, pattern: "[A-Za-z_][A-Za-z0-9_]*", maxlength: "64", autofocus: true }))] });
-        if (answer)
-            location.hash = `#array/${(await post("v1/arrays", chosenFile, { query: answer, signal })).id}`;
+        let made;
+        const perform = async query => { made = await post("v1/arrays", chosenFile, { query, signal }); };
+        if (await question({ title: `Upload ${chosenFile.name}`, text: bytes(chosenFile.size), act: "Upload", perform,
+            fields: [field("Name", el("input", { name: "name", value: like, required: true, pattern: "[A-Za-z_][A-Za-z0-9_]*", maxlength: "64", autofocus: true }))] }))
+            location.hash = `#array/${made.id}`;
     }) } });
     const uploading = mayAct() ? [file, button("Upload a .npy file", () => file.click())] : [];
     const box = ({ id, name }) => el("input", { type: "checkbox", checked: chosen.has(id), "aria-label": `Choose ${name ?? id}`, on: { change: event => choose(id, event.target.checked) } });
