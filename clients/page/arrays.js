@@ -110,6 +110,7 @@ export async function show(root, _, signal) {
 
     async function read() {
         wake = new AbortController();
+        written.clear();
         const until = AbortSignal.any([signal, wake.signal]);
         const isAll = whose === EVERYBODY, isShared = whose === SHARED, had = new Map();
         const ask = () => list(isAll ? "v1/admin/arrays" : "v1/arrays", "arrays", { signal: until, had, query: { shared: isShared || undefined }, each: (some, whole) => take(some, whole, true) }).catch(problem => { gone(problem); throw problem; });
@@ -120,7 +121,7 @@ export async function show(root, _, signal) {
         until.addEventListener("abort", () => clearInterval(aging));
         return follow("v1/events", until, { query: { jobs: false, interval: INTERVAL }, ask, every: EVERY, failed: gone, on(_, told) {
             told.written.forEach(id => written.set(id, performance.now()));
-            told.gone.forEach(id => held.delete(id));
+            told.gone.forEach(id => [held, written].forEach(known => known.delete(id)));
             take(told.arrays, !told.more, told.first);
         } });
     }

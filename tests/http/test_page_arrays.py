@@ -85,6 +85,22 @@ def test_a_thousand(visit, daemon_with):
     c.close()
 
 
+def test_pages_of_a_list(visit, daemon_with):
+    """What comes in pages is kept from one time to the next, but no page that is no longer asked for."""
+    d = daemon_with()
+    c = d.client()
+    first, *others = (c.create(name=f"u{k}", shape=[2])["id"] for k in range(5))
+    p = visit(d, "#node")
+    p.says("Running for")
+    p.run("import('/page/api.js').then(({ list }) => { window.had = new Map(); window.listed = async () => "
+          "[(await list('v1/admin/arrays', 'arrays', { had, query: { limit: 2 } })).map(a => a.array.id), [...had.values()].map(({ page }) => page.arrays.length)]; })")
+    assert p.run("listed()") == [[first, *others], [2, 2, 1]]
+    assert p.run("listed()")[0] == [first, *others] and p.run("performance.getEntriesByType('resource').slice(-3).every(e => e.responseStatus === 304)")
+    c.expect(204, c.delete(f"/v1/arrays/{first}"))
+    assert p.run("listed()") == [others, [2, 2]]
+    c.close()
+
+
 def test_upload(visit, daemon_with, tmp_path):
     """A file becomes an array of its name or another; what there is of that name stays."""
     d = daemon_with()
