@@ -1,6 +1,6 @@
 /** array.js: what stands beside an array's picture: its figures, what is known of it, with whom it is shared, what can be done with it. */
 import { ask, get, inPath, mayAct, post, send, state } from "./api.js";
-import { attempt, button, bytes, count, digits, el, field, named, number, question, renew, select, shape, tell } from "./dom.js";
+import { attempt, button, bytes, count, digits, el, field, number, question, renew, select, shape, tell } from "./dom.js";
 import { makeLink } from "./links.js";
 
 const save = (blob, file) => {
