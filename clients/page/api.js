@@ -83,8 +83,13 @@ export async function list(path, member, { signal, session = state.session, each
 }
 
 export const pause = (ms, signal) => new Promise(resolve => {
-    const timer = setTimeout(resolve, ms);
-    signal.addEventListener("abort", () => { clearTimeout(timer); resolve(); }, { once: true });
+    const end = () => {
+        clearTimeout(timer);
+        signal.removeEventListener("abort", end);
+        resolve();
+    };
+    const timer = setTimeout(end, ms);
+    signal.addEventListener("abort", end);
 });
 
 export const seen = signal => new Promise(resolve => {

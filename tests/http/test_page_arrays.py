@@ -101,6 +101,18 @@ def test_pages_of_a_list(visit, daemon_with):
     c.close()
 
 
+def test_nothing_is_left_of_a_pause(visit, daemon_with):
+    """A view that asks again and again has one signal for as long as it is open."""
+    p = visit(daemon_with(), "#node")
+    p.says("Running for")
+    p.run("import('/page/api.js').then(async ({ pause }) => { window.leaving = new AbortController(); for (const ms of [1, 2, 3]) await pause(ms, leaving.signal);"
+          " window.pausing = pause(1e6, leaving.signal); })")
+    signal = p.call("Runtime.evaluate", expression="leaving.signal")["result"]["objectId"]
+    assert len(p.call("DOMDebugger.getEventListeners", objectId=signal)["listeners"]) == 1
+    p.run("leaving.abort()")
+    p.run("pausing")
+
+
 def test_upload(visit, daemon_with, tmp_path):
     """A file becomes an array of its name or another; what there is of that name stays."""
     d = daemon_with()
