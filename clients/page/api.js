@@ -64,7 +64,7 @@ export async function summary(path, options) {
 
 /** All items of a list, page by page; `each` is told of each page as it comes. `had`, a Map, keeps pages from one time to the next: those that are as they were do not come again. */
 export async function list(path, member, { signal, session = state.session, each, query, had = new Map() } = {}) {
-    const all = [];
+    const all = [], has = new Map(); // the pages' edges move: of had only what this time was asked for is kept
     let after;
     do {
         const before = had.get(after);
@@ -72,17 +72,24 @@ export async function list(path, member, { signal, session = state.session, each
         const page = reply.status === 304 ? before.page : await reply.json();
         const tag = reply.headers.get("ETag");
         if (tag)
-            had.set(after, { tag, page });
+            has.set(after, { tag, page });
         all.push(...page[member]);
         after = page.next;
         each?.(all, !after);
     } while (after);
+    had.clear();
+    has.forEach((page, at) => had.set(at, page));
     return all;
 }
 
 export const pause = (ms, signal) => new Promise(resolve => {
-    const timer = setTimeout(resolve, ms);
-    signal.addEventListener("abort", () => { clearTimeout(timer); resolve(); }, { once: true });
+    const end = () => {
+        clearTimeout(timer);
+        signal.removeEventListener("abort", end);
+        resolve();
+    };
+    const timer = setTimeout(end, ms);
+    signal.addEventListener("abort", end);
 });
 
 export const seen = signal => new Promise(resolve => {

@@ -1,6 +1,6 @@
 /** array.js: what stands beside an array's picture: its figures, what is known of it, with whom it is shared, what can be done with it. */
 import { ask, get, inPath, mayAct, post, send, state } from "./api.js";
-import { attempt, button, bytes, count, digits, el, field, named, number, question, renew, select, shape, tell } from "./dom.js";
+import { attempt, button, bytes, count, digits, el, field, number, question, renew, select, shape, tell } from "./dom.js";
 import { makeLink } from "./links.js";
 
 const save = (blob, file) => {
@@ -104,8 +104,8 @@ export function aside(meta, path, signal, { end, changed }) {
             mayAct() ? [meta.owner ? null : el("section", { class: "card" }, el("h2", { text: "Shared with" }), sharing),
                 el("section", { class: "card" }, el("h2", { text: "Do" }), buttons)] : null),
         histogram(element) { bars.replaceChildren(element); },
-        /** `make` makes a file of what is seen. */
-        picture(make, name) { [picture, file] = [make, name]; },
+        /** `make` makes a file of what is seen; null while nothing is. */
+        picture(make, name = "") { [picture, file] = [make, name]; },
         meta() {
             numbers.hidden = meta.size === 0;
             about.replaceChildren(known(meta));

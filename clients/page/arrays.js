@@ -31,10 +31,11 @@ export async function show(root, _, signal) {
         const [chosenFile] = file.files;
         file.value = ""; // the same one can be chosen again
         const like = chosenFile.name.replace(/\.npy$/i, "").replace(/[^A-Za-z0-9_]/g, "_").replace(/^(?=\d|$)/, "_").slice(0, 64);
-        const answer = await question({ title: `Upload ${chosenFile.name}`, text: bytes(chosenFile.size), act: "Upload",
-            fields: [field("Name", el("input", { name: "name", value: like, required: true, pattern: "[A-Za-z_][A-Za-z0-9_]*", maxlength: "64", autofocus: true }))] });
-        if (answer)
-            location.hash = `#array/${(await post("v1/arrays", chosenFile, { query: answer, signal })).id}`;
+        let made;
+        const perform = async query => { made = await post("v1/arrays", chosenFile, { query, signal }); };
+        if (await question({ title: `Upload ${chosenFile.name}`, text: bytes(chosenFile.size), act: "Upload", perform,
+            fields: [field("Name", el("input", { name: "name", value: like, required: true, pattern: "[A-Za-z_][A-Za-z0-9_]*", maxlength: "64", autofocus: true }))] }))
+            location.hash = `#array/${made.id}`;
     }) } });
     const uploading = mayAct() ? [file, button("Upload a .npy file", () => file.click())] : [];
     const box = ({ id, name }) => el("input", { type: "checkbox", checked: chosen.has(id), "aria-label": `Choose ${name ?? id}`, on: { change: event => choose(id, event.target.checked) } });
@@ -109,6 +110,7 @@ export async function show(root, _, signal) {
 
     async function read() {
         wake = new AbortController();
+        written.clear();
         const until = AbortSignal.any([signal, wake.signal]);
         const isAll = whose === EVERYBODY, isShared = whose === SHARED, had = new Map();
         const ask = () => list(isAll ? "v1/admin/arrays" : "v1/arrays", "arrays", { signal: until, had, query: { shared: isShared || undefined }, each: (some, whole) => take(some, whole, true) }).catch(problem => { gone(problem); throw problem; });
@@ -119,7 +121,7 @@ export async function show(root, _, signal) {
         until.addEventListener("abort", () => clearInterval(aging));
         return follow("v1/events", until, { query: { jobs: false, interval: INTERVAL }, ask, every: EVERY, failed: gone, on(_, told) {
             told.written.forEach(id => written.set(id, performance.now()));
-            told.gone.forEach(id => held.delete(id));
+            told.gone.forEach(id => [held, written].forEach(known => known.delete(id)));
             take(told.arrays, !told.more, told.first);
         } });
     }

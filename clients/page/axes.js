@@ -1,5 +1,5 @@
 /** axes.js: which axes of an array go down and across, where the others stand, and the coordinates along them. */
-import { get, inPath, send } from "./api.js";
+import { get, inPath, pause, send } from "./api.js";
 import { el, field, number, select } from "./dom.js";
 
 const MOST = 20000; // elements of a coordinate that is fetched
@@ -9,8 +9,6 @@ export const isOfColours = dims => dims.length > 2 && (dims.at(-1) === 3 || dims
 
 /** Under the pointer there is room for so many letters. */
 const short = text => (text.length > 9 && Number.isFinite(Number(text)) ? number(Number(text), 7) : text.replace(/\.0$/, ""));
-
-const pause = ms => new Promise(resolve => setTimeout(resolve, ms));
 
 /**
  * What is told of a place along an axis: resolves to a function of the axis and the index, such as "lat 12.5 degrees_north", or "" where there is
@@ -111,7 +109,7 @@ export function axes(meta, look, signal, { chosen, flipped, moved, stopped }) {
             while (played === k && !signal.aborted && range.isConnected) {
                 const start = performance.now();
                 await move((look.at[k] + 1) % dims[k]);
-                await pause(Math.max(80 - (performance.now() - start), performance.now() - start, 10)); // half of the time is others'
+                await pause(Math.max(80 - (performance.now() - start), performance.now() - start, 10), signal); // half of the time is others'
                 if (document.hidden)
                     await new Promise(resolve => document.addEventListener("visibilitychange", resolve, { once: true, signal }));
             }

@@ -287,6 +287,7 @@ export function picture(left, side, meta, path, signal) {
     const refreshLater = later(60, refresh);
     const anew = () => {
         shown = whole = etag = null;
+        side.picture(null);
         attempt(colourBar);
         figuresLater();
         return refresh();

@@ -317,6 +317,23 @@ def test_rm_unnamed(run, api):
     assert ok(run("rm", "--unnamed")).out == "0 arrays have no name, 0 B\n"
 
 
+def test_rm_unnamed_of_some(run, api):
+    """What cannot be deleted does not keep the others; a job's snapshots are its own."""
+    first, leased, last = (api.create(shape=[128], dtype="float64")["id"] for _ in range(3))
+    lease = api.post(f"/v1/arrays/{leased}/lease", {"mode": "read"}).json()["token"]
+    api.create(name="u", shape=[2], dtype="float64")
+    job = api.post("/v1/programs?wait=1", {"body": ["u += 1"], "steps": 4, "snapshot": {"u": 2}}).json()
+    copies = [s["id"] for s in job["snapshots"]]
+    assert len(copies) == 2 and ok(run("rm", "--unnamed")).out == "3 arrays have no name, 3.0 KiB; --yes deletes what has none\n"
+    done = run("rm", "--unnamed", "--yes")
+    assert (done.status, done.out) == (1, "") and re.fullmatch(f"arrayd-cli: {leased}: .*lease.*\n2 deleted, 2.0 KiB\n", done.err)
+    assert ok(run("ls")).out.split() == [leased, "u", *copies]
+    api.delete(f"/v1/arrays/{leased}/lease", headers={"Arrayd-Lease": lease})
+    assert ok(run("rm", "--unnamed", "--yes")).err == "1 deleted, 1.0 KiB\n"
+    api.delete(f"/v1/jobs/{job['id']}")
+    assert ok(run("rm", "--unnamed", "--yes")).err == "2 deleted, 32 B\n"
+
+
 def test_info(run, api):
     text = ok(run("info")).out
     assert re.search(r"^daemon +arrayd \S+ at http://127", text, re.M) and re.search(r"^you +local \(operator, weight 1\)$", text, re.M)

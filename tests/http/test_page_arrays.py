@@ -85,6 +85,34 @@ def test_a_thousand(visit, daemon_with):
     c.close()
 
 
+def test_pages_of_a_list(visit, daemon_with):
+    """What comes in pages is kept from one time to the next, but no page that is no longer asked for."""
+    d = daemon_with()
+    c = d.client()
+    first, *others = (c.create(name=f"u{k}", shape=[2])["id"] for k in range(5))
+    p = visit(d, "#node")
+    p.says("Running for")
+    p.run("import('/page/api.js').then(({ list }) => { window.had = new Map(); window.listed = async () => "
+          "[(await list('v1/admin/arrays', 'arrays', { had, query: { limit: 2 } })).map(a => a.array.id), [...had.values()].map(({ page }) => page.arrays.length)]; })")
+    assert p.run("listed()") == [[first, *others], [2, 2, 1]]
+    assert p.run("listed()")[0] == [first, *others] and p.run("performance.getEntriesByType('resource').slice(-3).every(e => e.responseStatus === 304)")
+    c.expect(204, c.delete(f"/v1/arrays/{first}"))
+    assert p.run("listed()") == [others, [2, 2]]
+    c.close()
+
+
+def test_nothing_is_left_of_a_pause(visit, daemon_with):
+    """A view that asks again and again has one signal for as long as it is open."""
+    p = visit(daemon_with(), "#node")
+    p.says("Running for")
+    p.run("import('/page/api.js').then(async ({ pause }) => { window.leaving = new AbortController(); for (const ms of [1, 2, 3]) await pause(ms, leaving.signal);"
+          " window.pausing = pause(1e6, leaving.signal); })")
+    signal = p.call("Runtime.evaluate", expression="leaving.signal")["result"]["objectId"]
+    assert len(p.call("DOMDebugger.getEventListeners", objectId=signal)["listeners"]) == 1
+    p.run("leaving.abort()")
+    p.run("pausing")
+
+
 def test_upload(visit, daemon_with, tmp_path):
     """A file becomes an array of its name or another; what there is of that name stays."""
     d = daemon_with()
@@ -104,8 +132,8 @@ def test_upload(visit, daemon_with, tmp_path):
     upload()
     assert p.run("document.querySelector('dialog input').value") == "my_field_2"
     p.button("Upload", "dialog")
-    p.says("my_field_2", "#notice")
-    upload()
+    p.says("my_field_2", "#why")
+    assert p.run("document.querySelector('dialog input').value") == "my_field_2"  # to be mended, not to be typed anew
     p.fill("dialog input", "other")
     p.button("Upload", "dialog")
     p.says("2 × 3 int16", "h1")

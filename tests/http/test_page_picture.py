@@ -203,6 +203,14 @@ def test_files_of_it(visit, daemon_with):
     p.button("Save the picture")
     name, width, height, _ = p.wait("saved[0]")
     assert name == "u[0,0-6,0-8].png" and width > 400 and abs((width - 74) / height - 8 / 6) < 0.05
+    p.run("""(() => { // before the picture of other axes has come there is none to save
+        const axis = [...document.querySelectorAll("label")].find(e => e.textContent.startsWith("Down")).querySelector("select");
+        axis.value = "0";
+        axis.dispatchEvent(new Event("change"));
+        [...document.querySelectorAll("button")].find(e => e.textContent === "Save the picture").click();
+    })()""")
+    p.wait("document.querySelector('.board').getAttribute('aria-label').includes('rows 0 to 2')")
+    assert p.run("document.querySelector('#notice').hidden && saved.length === 1")
     p.button("Download .npy")
     name, _, _, head = p.wait("saved[1]")
     assert name == "u.npy" and bytes(head[:6]) == b"\x93NUMPY" and b"(2, 6, 8)" in bytes(head)

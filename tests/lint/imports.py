@@ -1,5 +1,5 @@
 """The Python client's modules: no large circle among their imports, and a library that does not know the command line. The
-JavaScript client's and the page's: no circle.
+JavaScript client's and the page's: no circle, and no imported name that is not used.
 
 Every import counts, also inside functions and for type checking only: what needs another module to be understood does not
 stand below it.
@@ -33,6 +33,17 @@ def imported(module, tree):
         yield from ((node.lineno, name) for name in names if name in files and name != module)
 
 
+IMPORT = re.compile(r'^import ([^;"]*) from "[^"]*";$', re.M)
+COMMENT = re.compile(r"/\*.*?\*/|(?:^|\s)//.*?$", re.M | re.S)
+
+
+def unused(text):
+    """The names that a JavaScript module imports and does not mention again, but as a member of something else."""
+    rest = COMMENT.sub("", IMPORT.sub("", text))
+    names = [part.split()[-1] for what in IMPORT.findall(text) for part in re.split("[{},]", what) if part.strip()]
+    return [name for name in names if not re.search(rf"(?:(?<![\w$.])|\.\.\.){re.escape(name)}(?![\w$])", rest)]
+
+
 findings, arrows = [], {}
 for module, path in files.items():
     for line, other in imported(module, ast.parse(path.read_text(encoding="utf-8"))):
@@ -44,7 +55,9 @@ for circle in circles(arrows):
         findings.append(f"a circle of {len(circle)}, more than {LARGEST}: {' '.join(circle)}")
         findings += [f"  {module} -> {' '.join(sorted(arrows[module] & set(circle)))}" for module in circle]
 for folder in ("clients/js", "clients/page"):
-    arrows = {p.name: set(re.findall(r'^(?:import|export) .*\bfrom "\./(.*)";$', p.read_text(encoding="utf-8"), re.M)) for p in (ROOT / folder).glob("*.js")}
+    texts = {p.name: p.read_text(encoding="utf-8") for p in sorted((ROOT / folder).glob("*.js"))}
+    arrows = {name: set(re.findall(r'^(?:import|export) .*\bfrom "\./(.*)";$', text, re.M)) for name, text in texts.items()}
+    findings += [f"{folder}/{file}: {name} is imported and not used" for file, text in texts.items() for name in unused(text)]
     if not any(arrows.values()):
         findings.append(f"{folder}: no imports found")
     findings += [f"{folder}: a circle: {' '.join(circle)}" for circle in circles(arrows)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Type, TypeVar
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Type, TypeVar
 
 T = TypeVar("T")
 
@@ -185,11 +185,30 @@ def failed_at(status: Dict[str, Any]) -> str:
     return f"at step {status['failed_step']}" if status.get("failed_step") else f"after step {status.get('step', 0)}"
 
 
-def no_attribute(of: str, name: str, names: Iterable[str]) -> AttributeError:
-    """With the nearest of these names, which Python itself adds only where nobody catches the error."""
-    import difflib  # takes its time to load
+class _Unknown(str):
+    """A message that tells the nearest names, too, where it is read: to find them takes longer than all that `hasattr` does else."""
 
-    near = [] if name.startswith("_") else difflib.get_close_matches(name, sorted({n for n in names if not n.startswith("_")}), cutoff=0.65)
-    e: Any = AttributeError(f"{of} has no attribute {name!r}" + (f"; did you mean {' or '.join(map(repr, near))}?" if near else ""))
+    _name: str
+    _names: Callable[[], Iterable[str]]
+
+    def __new__(cls, text: str, name: str, names: Callable[[], Iterable[str]]) -> "_Unknown":
+        self = super().__new__(cls, text)
+        self._name, self._names = name, names
+        return self
+
+    def __str__(self) -> str:
+        import difflib  # takes its time to load
+
+        near = [] if self._name.startswith("_") else difflib.get_close_matches(
+            self._name, sorted({n for n in self._names() if not n.startswith("_")}), cutoff=0.65)
+        return self[:] + (f"; did you mean {' or '.join(map(repr, near))}?" if near else "")
+
+    def __reduce__(self) -> Any:
+        return str, (str(self),)
+
+
+def no_attribute(of: str, name: str, names: Callable[[], Iterable[str]]) -> AttributeError:
+    """With the nearest of these names, which Python itself adds only where nobody catches the error."""
+    e: Any = AttributeError(_Unknown(f"{of} has no attribute {name!r}", name, names))
     e.name, e.obj = name, None  # so that Python does not add them again
     return e  # type: ignore[no-any-return]

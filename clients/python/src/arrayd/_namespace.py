@@ -43,7 +43,7 @@ class Namespace(Own, Protocols, Inspection, Exchange):
         def __getattr__(self, name: str) -> Any:
             if hasattr(type(self), name):  # a property, whose own error this is
                 return object.__getattribute__(self, name)
-            raise no_attribute(f"{type(self).__name__!r} object", name, dir(type(self)))
+            raise no_attribute(f"{type(self).__name__!r} object", name, lambda: dir(type(self)))
 
     def from_xarray(self, a: Any, name: Optional[str] = None) -> Any:
         """The array of an `xarray.DataArray`: values, names of axes, attributes, the unit, and coordinates that are numbers, as arrays that

@@ -7,11 +7,11 @@ import json
 import math
 import os
 import re
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from .._bar import count, human
 from .._errors import ArraydError
-from .._replies import ABOUT, ARRAY, LABELS, LISTED, OBJECT
+from .._replies import ABOUT, ARRAY, JOB, LABELS, LISTED, OBJECT
 from .._requests import OCTETS, Request, Response
 from ._context import Context, Failure, complain, table
 from ._formats import KNOWN, members, read_csv, suffix_of, write_csv
@@ -144,38 +144,41 @@ def rm(context: Context) -> int:
         raise Failure("rm: --yes is for --unnamed", 2)
     if args.unnamed:
         return _rm_unnamed(context)
-    status = 0
-    for ref in args.ref:
+    return _delete(context, args.ref, args.force)[1]
+
+
+def _delete(context: Context, refs: List[str], force: bool) -> Tuple[List[str], int]:
+    """Those that are deleted, and the status."""
+    deleted, status = [], 0
+    for ref in refs:
         try:
             context.delete(path_of(ref))
+            deleted.append(ref)
         except ArraydError as e:
-            if e.code == "not_found" and args.force:
+            if e.code == "not_found" and force:
                 continue
             if e.status == 0:
                 raise
             complain(explained(e, ref))
             status = 1
-    return status
+    return deleted, status
 
 
 def _rm_unnamed(context: Context) -> int:
-    """But for what others with a name refer to."""
+    """But for what others with a name refer to, and what jobs tell of."""
     arrays = context.pages("/v1/arrays", "arrays", LISTED)
     used = {c["array"] for m in arrays if m["name"] is not None for c in context.ask("GET", path_of(m["id"]), LABELS).get("coords", {}).values()}
-    unnamed = [m for m in arrays if m["name"] is None and m["id"] not in used]
-    size = human(sum(m["nbytes"] for m in unnamed if not m.get("view_of")))
+    if any(m["name"] is None for m in arrays):  # the list of jobs is without snapshots
+        jobs = [context.ask("GET", f"/v1/jobs/{j['id']}", JOB) for j in context.pages("/v1/jobs", "jobs", JOB)]
+        used |= {copy["id"] for j in jobs for copy in j.get("snapshots", [])}
+    unnamed = {m["id"]: 0 if m.get("view_of") else m["nbytes"] for m in arrays if m["name"] is None and m["id"] not in used}
     what = "1 array has no name" if len(unnamed) == 1 else f"{len(unnamed)} arrays have no name"
     if not context.args.yes:
-        print(f"{what}, {size}" + ("; --yes deletes what has none" if unnamed else ""))
+        print(f"{what}, {human(sum(unnamed.values()))}" + ("; --yes deletes what has none" if unnamed else ""))
         return 0
-    for m in unnamed:
-        try:
-            context.delete(path_of(m["id"]))
-        except ArraydError as e:
-            if e.code != "not_found":  # its program has deleted it
-                raise
-    context.say(f"{len(unnamed)} deleted, {size}")
-    return 0
+    deleted, status = _delete(context, list(unnamed), force=True)  # what is gone by now its program has deleted
+    context.say(f"{len(deleted)} deleted, {human(sum(unnamed[id_] for id_ in deleted))}")
+    return status
 
 
 # --- what is there ---

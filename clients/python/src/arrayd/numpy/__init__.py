@@ -136,7 +136,7 @@ class _Part(types.ModuleType):
         if self._path == ["lib"]:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         if not hasattr(numpys, name):
-            raise no_attribute(f"module {self.__name__!r}", name, dir(numpys))
+            raise no_attribute(f"module {self.__name__!r}", name, lambda: dir(numpys))
         value = getattr(numpys, name)
         if name == "as_strided":  # of a copy here, which cannot be written to
             return value
@@ -205,7 +205,7 @@ def __getattr__(name: str) -> Any:
         value = _Function(name)
     else:
         if numpys is None:
-            raise no_attribute(f"module {__name__!r}", name, (n for n in (*dir(_numpy), *_own()) if _has(n)))
+            raise no_attribute(f"module {__name__!r}", name, lambda: filter(_has, (*dir(_numpy), *_own())))
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}: numpy.{name} is for values in this process, numpy.asarray(x)")
     globals()[name] = value
     return value

@@ -140,7 +140,7 @@ class Part:
             return Hosted(self._client, f"{self._name}.{name}", getattr(numpys, name))
         if isinstance(getattr(numpys, name, None), type):  # LinAlgError
             return getattr(numpys, name)
-        raise no_attribute(f"{type(self).__name__!r} object", name, dir(self))
+        raise no_attribute(f"{type(self).__name__!r} object", name, lambda: dir(self))
 
     def __dir__(self) -> List[str]:
         return sorted((*object.__dir__(self), *HOSTED[self._name], *ON_SERVER.get(self._name, ())))
