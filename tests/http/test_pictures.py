@@ -365,14 +365,20 @@ def test_of_an_expression(api):
 WAVES = "sin(0.03*index(0) + 0*u)*cos(0.04*index(1)) + 0.05*u"
 
 
+@pytest.mark.release_only  # with a sanitizer the parts are others
 def test_files_are_written_without_a_turn(daemon_with):
     """Two turns are out at once here, and one worker writes large files: what waits for it holds no turn."""
     api = daemon_with("--workers", "2", "--device-window", "0").client()
     api.session = api.expect(201, api.post("/v1/sessions")).json()["id"]
     api.create(name="u", shape=[2048, 2048], dtype="float32", random={"distribution": "uniform", "seed": 1})
     api.expect(200, api.post("/v1/evaluate", {"expr": WAVES, "out": "u"}))
-    clients = [api.clone() for _ in range(8)]
-    threads = [threading.Thread(target=picture, args=(c, "?width=2048")) for c in clients]
+    clients, seen = [api.clone() for _ in range(8)], threading.Event()
+
+    def look(c):
+        while not seen.is_set():
+            c.expect(200, c.get("/v1/arrays/u/data?width=2048", accept=PNG))
+
+    threads = [threading.Thread(target=look, args=(c,)) for c in clients]
     for t in threads:
         t.start()
 
@@ -381,11 +387,14 @@ def test_files_are_written_without_a_turn(daemon_with):
         queued, turns = (int(re.search(rf"^{name} (\d+)$", text, re.M)[1]) for name in ("arrayd_http_worker_queue", "arrayd_device_turns_waiting"))
         return queued >= 3 and turns == 0
 
-    until(several_wait)
-    for t in threads:
-        t.join()
-    for c in clients:
-        c.close()
+    try:
+        until(several_wait)
+    finally:
+        seen.set()
+        for t in threads:
+            t.join()
+        for c in clients:
+            c.close()
 
 
 @pytest.mark.release_only  # with a sanitizer the parts are others
