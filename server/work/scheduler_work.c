@@ -1,8 +1,8 @@
 /* Streams of a device run in parallel, so the time between begin and end of a piece of work is not
  * its own alone. Each lane with work on the device is charged an equal part of the elapsed time,
  * and never more than the device reports for its work: all charges together are the time the device
- * was busy. What is left of a lane's part is there for its next pieces, since an end that is told
- * late takes from the time of the next one; it is gone when the lane has no more work there.
+ * was busy. Of a lane's part, LATE_MS are kept for its next pieces, since an end that is told late
+ * takes from the time of the next one; they are gone when the lane has no more work there.
  *
  * A lane whose work is overdue is waiting for something else, a compiler or another lane's work,
  * and is not counted among the lanes that work: otherwise a user could shift its charges to idle
@@ -17,6 +17,7 @@
 
 #include "compute/base/lock.h"
 
+#define LATE_MS    20      /* the most by which an end is told late */
 #define KEEPS      0.875   /* weight of the old mean when a piece ends */
 #define LINGERS    0.96875 /* and of the old expectation, if it was longer */
 #define OVERDUE    4       /* times what a lane's work takes, */
@@ -104,9 +105,7 @@ static double work_ended(void *user, double device_ms)
     pass_time(s, d, now_ns);
     double most = l->part + l->withheld; /* withheld: charged if the device says it worked */
     double ms = device_ms < most ? device_ms : most;
-    /* what is left is for the next piece, if this one's end was told late: by no more than a piece
-     */
-    l->part = fmin(fmax(l->part - ms, 0), device_ms);
+    l->part = fmin(fmax(l->part - ms, 0), LATE_MS);
     l->withheld = 0;
     l->took = expect(l->took, device_ms);
     f->took = expect(f->took, device_ms);
