@@ -155,3 +155,4 @@ def go(page, house, name):
         page.run(f"location.hash = '#{place.format(**house)}'")
         page.wait(f"document.querySelector('main').dataset.view === '{place.split('/')[0]}'")
     act(page)
+    page.wait("![...document.querySelectorAll('main button')].some(b => b.textContent === 'Give up')")  # of what took long
