@@ -178,7 +178,7 @@ static enum err_code take_lines(struct audit *a, const char *text, size_t n, uin
  * What cannot be read is not shown; the numbers go on behind what can. */
 static enum err_code read_back(struct audit *a, int64_t files, struct err *e)
 {
-    uint64_t next = 0; /* the number of the entry behind; 0: there is none yet */
+    uint64_t next = 0; /* the number of the entry that follows; 0: none has been read */
     a->past = arena_new(0);
     if (!a->past)
         return err_oom(e);

@@ -24,7 +24,7 @@ struct list {
     uint64_t (*number)(const void *entry);
     void (*release)(void *entry);
     const char *query; /* a further parameter, which `get` reads; NULL: none */
-    bool tagged;       /* a page has an entity tag: 304 for one who has it */
+    bool tagged;       /* pages have entity tags: 304 if the client has the page */
 };
 
 /* Replies with the page that ?limit= and ?after= ask for, or with the error. */

@@ -245,8 +245,8 @@ static bool is_named(const char *list, const char *name, size_t n)
     return false;
 }
 
-/* Leaves these metrics, each with all lines that follow its first, "# HELP": one who asks every
- * second need not read all. */
+/* Keeps only these metrics, each with its "# HELP" line and all lines that belong to it, for
+ * clients that ask every second. */
 static void keep_named(struct strb *text, const char *names)
 {
     static const char help[] = "# HELP ";

@@ -75,8 +75,8 @@ static enum err_code enter(struct request *req, const struct login_terms *terms,
     return auth_identify_as(req, terms->who, terms->link ? NULL : terms->token, e);
 }
 
-/* A browser has one login. A page that shows one user's must not act for another who has logged in
- * since, in another window. */
+/* Whether the page that sent this shows another user than the one the cookie is for. All windows of
+ * a browser share one login, and somebody else may have logged in since in another of them. */
 static bool is_anothers(struct request *req, const struct login *l)
 {
     const char *expected = http_header(req, "Arrayd-Principal");

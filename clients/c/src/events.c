@@ -171,7 +171,7 @@ int arrayd_changes(struct arrayd *client, const char *ref, struct arrayd_watch *
     return listen_to(client, &x, &l);
 }
 
-/* Base64 in place: the bytes begin where the text does. False: it is none. */
+/* Decodes Base64 in place: the bytes begin where the text does. False if it is not Base64. */
 static bool decode(char *text, size_t *ret_count)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -52,8 +52,8 @@ struct exchange {
     void *into; /* where the data go: the caller's memory, whose size they must have, */
     size_t into_size;
     FILE *to;                                                         /* a file, */
-    bool (*receive)(void *receiver, const char *bytes, size_t count); /* who takes them as they
-                                                                         come; false: enough */
+    bool (*receive)(void *receiver, const char *bytes, size_t count); /* called as bytes come;
+                                                                         false ends the transfer */
     void *receiver;
     struct text reply; /* or here; errors always do */
     long status;

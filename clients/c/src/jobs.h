@@ -6,7 +6,7 @@
 
 struct cJSON;
 
-/* A job; false where it is none. */
+/* Reads a job; false if the JSON does not describe one. */
 bool jobs_read(const struct cJSON *tree, struct arrayd_job *ret);
 
 #endif
