@@ -91,22 +91,14 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_RESIDENT) ar_kernel(AR
     __shared__ ar_meeting shared;
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     const int column = lane % AR_COLUMNS, side = lane / AR_COLUMNS;
-    /* selects the stretch, and whether only its sum is needed: first p.ahead sums, then sums and
-     * scans alternating, finally scans */
-    const int all = (int)p.lines * (int)p.stretches, ahead = (int)p.ahead;
-    const int turn = (int)blockIdx.x - ahead, pairs = 2 * (all - ahead);
-    const bool only_sum = turn < 0 || (turn < pairs && turn % 2 == 0);
-    const int number = turn < 0        ? (int)blockIdx.x
-                       : turn >= pairs ? turn - pairs / 2
-                       : only_sum      ? ahead + turn / 2
-                                       : turn / 2;
-    const int line = number / (int)p.stretches, stretch = number % (int)p.stretches;
+    const ar_turn turn = ar_turn_of((int)p.lines * (int)p.stretches, (int)p.ahead);
+    const int line = turn.number / (int)p.stretches, stretch = turn.number % (int)p.stretches;
     const ar_index begin = ((ar_index)stretch * AR_TEAM + warp) * AR_PIECE + side * AR_E;
     const ar_index end = side < AR_SIDE ? (ar_index)p.length : 0;
     ar_at base;
     ar_kept(p, (ar_index)line * AR_COLUMNS + column, base);
     ar_result x[AR_UNROLL][AR_E];
-    if (only_sum) {
+    if (turn.only_sum) {
         ar_read<false>(p, base, begin, x);
         const ar_state sum = ar_sum_of(x, begin, end);
         if (lane < AR_COLUMNS)

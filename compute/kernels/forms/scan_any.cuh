@@ -114,14 +114,8 @@ AR_FN void ar_stretch(const ar_params &p, ar_meeting &shared)
     const int columns = (int)p.columns, sides = 32 / columns, many = (int)p.many;
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     const int column = lane % columns, side = lane / columns;
-    const int all = (int)p.lines * (int)p.stretches, ahead = (int)p.ahead;
-    const int turn = (int)blockIdx.x - ahead, pairs = 2 * (all - ahead);
-    const bool only_sum = turn < 0 || (turn < pairs && turn % 2 == 0);
-    const int number = turn < 0        ? (int)blockIdx.x
-                       : turn >= pairs ? turn - pairs / 2
-                       : only_sum      ? ahead + turn / 2
-                                       : turn / 2;
-    const int line = number / (int)p.stretches, stretch = number % (int)p.stretches;
+    const ar_turn turn = ar_turn_of((int)p.lines * (int)p.stretches, (int)p.ahead);
+    const int line = turn.number / (int)p.stretches, stretch = turn.number % (int)p.stretches;
     const ar_index step = sides * (int)p.each, apart = (ar_index)p.inner.divisor;
     const ar_index begin = (stretch * AR_TEAM + warp) * step * many + side * (int)p.each;
     const ar_index end = side < sides ? (ar_index)p.length : 0;
@@ -141,11 +135,11 @@ AR_FN void ar_stretch(const ar_params &p, ar_meeting &shared)
     }
     if (lane < columns)
         shared.totals[warp][lane] = sum;
-    if (only_sum)
+    if (turn.only_sum)
         __syncthreads();
 #pragma unroll 1
     for (int c = warp; c < columns; c += AR_TEAM) {
-        if (only_sum) {
+        if (turn.only_sum) {
             ar_state whole = ar_none();
 #pragma unroll 1
             for (int w = 0; w < AR_TEAM; w++)
@@ -157,7 +151,7 @@ AR_FN void ar_stretch(const ar_params &p, ar_meeting &shared)
                 shared.carries[c] = carry;
         }
     }
-    if (only_sum)
+    if (turn.only_sum)
         return;
     __syncthreads();
     const ar_carry carry = shared.carries[column];

@@ -25,6 +25,23 @@
 #endif
 enum { AR_WRITTEN_OUT = AR_LEVELS_AT_ONCE }; /* a pragma takes no macro */
 
+/* A block's part where one block sums a stretch and a later one scans it: which of `all` stretches,
+ * and whether only its sum is needed. First `ahead` sums, then sums and scans alternating, finally
+ * scans. */
+struct ar_turn {
+    int number;
+    bool only_sum;
+};
+AR_FN ar_turn ar_turn_of(int all, int ahead)
+{
+    const int turn = (int)blockIdx.x - ahead, pairs = 2 * (all - ahead);
+    if (turn < 0)
+        return {(int)blockIdx.x, true};
+    if (turn >= pairs)
+        return {turn - pairs / 2, false};
+    return turn % 2 == 0 ? ar_turn{ahead + turn / 2, true} : ar_turn{turn / 2, false};
+}
+
 AR_FN int ar_letter_number(const ar_params &p, int level, int line, int k)
 {
     return (int)p.first[level] + line * (int)p.count[level] + k;
