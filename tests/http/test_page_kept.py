@@ -28,7 +28,8 @@ STEADY = r"""
 const THEN = '2027-01-14T20:00:00Z';
 const FIGURES = { device_s: 1.5, elapsed_s: 2.5, steps_per_s: 1234.5, requests_total: 120, memory: 64 * 2 ** 30, free: 48 * 2 ** 30, bytes_in_use: 12 * 2 ** 20, used: 12, limit: null,
     created: THEN, ended: THEN, last_used: THEN, started: THEN, at: THEN, expires: '2027-01-20T08:00:00Z', version: '1.2.3', pass: { steps: 1 }, wholes: [], source: '', cached: true,
-    note: undefined };
+    note: undefined,
+    expected: { by: 'copy_rate', copy_rate: 10 * 2 ** 30, device_s: 1.5, share: 1, elapsed_s: 2.5, ends: THEN } };
 const same = value => Array.isArray(value) ? value.map(same) : value === null || typeof value !== 'object' ? value
     : Object.fromEntries(Object.entries(value).map(([key, v]) => [key, key in FIGURES ? FIGURES[key] : same(v)]));
 const asked = window.fetch;
