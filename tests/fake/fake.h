@@ -194,6 +194,11 @@ void stream_wait_all(void);
 void event_unref(struct CUevent_st *e);
 
 /* memory.c; with the lock held */
+/* For a pool, or pinned host memory (NULL); NULL without memory. */
+struct allocation *memory_new(size_t size, struct CUmemPoolHandle_st *pool);
+void memory_drop(struct allocation *a);
+/* The live allocation that p lies in or just behind; NULL. */
+struct allocation *memory_holding(const void *p);
 /* The live allocation that holds all n bytes at p, NULL (and a warning that says why) otherwise.
  * `executing`: one whose release is queued counts too. */
 struct allocation *memory_find(const void *p, size_t n, bool executing, const char *who);
@@ -206,7 +211,9 @@ void memory_add_mapped(char *start, size_t size, unsigned char *written);
 void memory_drop_mapped(char *start);
 /* What was pinned of somebody's own memory: another process knows nothing of it. */
 void memory_forget_pinned(void);
-bool memory_fits(int device, size_t bytes); /* beside what pools and others have reserved */
+
+/* pool.c */
+bool pool_fits(int device, size_t bytes); /* beside what pools and others have reserved */
 
 /* vmm.c */
 bool vmm_is_there(void);

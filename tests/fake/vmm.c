@@ -147,7 +147,7 @@ EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
         return fake_leave(CUDA_ERROR_NOT_SUPPORTED);
     if (!handle || !bytes || bytes % grain || flags || !is_property(props))
         return fake_leave(CUDA_ERROR_INVALID_VALUE);
-    int fd = memory_fits(props->location.id, bytes) ? make_file(bytes, props->location.id) : -1;
+    int fd = pool_fits(props->location.id, bytes) ? make_file(bytes, props->location.id) : -1;
     if (fd < 0)
         return fake_leave(CUDA_ERROR_OUT_OF_MEMORY);
     *handle = (uintptr_t)add(fd, bytes, props->location.id);
