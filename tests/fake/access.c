@@ -1,7 +1,8 @@
 /* Every access that a kernel makes to memory, as its module tells (device_access.h): whether it
- * lies in a live allocation or in the block's shared memory as a whole, and whether somebody has
- * written what it reads. A GPU answers the first mistake with a sticky error, and so does this; of
- * the second it says nothing, so that is a violation (fake_cuda.h).
+ * lies in a live allocation that its device has access to or in the block's shared memory as a
+ * whole, and whether somebody has written what it reads. A GPU answers the first mistake with a
+ * sticky error, and so does this; of the second it says nothing, so that is a violation
+ * (fake_cuda.h).
  *
  * An allocation is found by its page, for no two have one in common; the table is of the whole
  * process and changes with fake.lock held, but is read without it: what a kernel may touch is there
@@ -120,22 +121,46 @@ static void copy_bit(unsigned char *to, size_t at, const unsigned char *from, si
         __atomic_fetch_and(&to[at / 8], (unsigned char)~mask, __ATOMIC_RELAXED);
 }
 
-void access_wrote(const struct allocation *a, const void *p, size_t n)
+/* Whose memory p is, NULL for none's. Of n bytes there, *ret_n are its own, at *ret_at of it. */
+static inline struct allocation *allocation_of(const char *p, size_t n, size_t *ret_at,
+                                               size_t *ret_n)
 {
-    if (a->written)
-        mark(a->written, (size_t)((const char *)p - a->start), n);
+    uintptr_t page = (uintptr_t)p >> PAGE_BITS;
+    struct allocation **leaf = page >> LEAF_BITS < 1 << ROOT_BITS
+                                   ? __atomic_load_n(&root[page >> LEAF_BITS], __ATOMIC_ACQUIRE)
+                                   : NULL;
+    struct allocation *a =
+        leaf ? __atomic_load_n(&leaf[page & ((1 << LEAF_BITS) - 1)], __ATOMIC_ACQUIRE) : NULL;
+    *ret_n = n;
+    if (!a || (size_t)(p - a->start) >= a->size)
+        return NULL;
+    *ret_at = (size_t)(p - a->start);
+    if (n > a->size - *ret_at)
+        *ret_n = a->size - *ret_at;
+    return a;
 }
 
-void access_copied(const struct allocation *to, const void *p, const struct allocation *from,
-                   const void *q, size_t n)
+static size_t least(size_t a, size_t b)
 {
-    size_t at = (size_t)((const char *)p - to->start);
-    size_t i = from ? (size_t)((const char *)q - from->start) : 0;
-    if (!from || !from->written || is_marked(from->written, i, n))
-        access_wrote(to, p, n);
-    else if (to->written)
-        for (size_t k = 0; k < n; k++)
-            copy_bit(to->written, at + k, from->written, i + k);
+    return a < b ? a : b;
+}
+
+void access_copied(const void *to, const void *from, size_t n)
+{
+    for (size_t done = 0, here; done < n; done += here) {
+        size_t at = 0, i = 0, n_from = n;
+        const struct allocation *a = allocation_of((const char *)to + done, n - done, &at, &here);
+        const struct allocation *b =
+            from ? allocation_of((const char *)from + done, n - done, &i, &n_from) : NULL;
+        here = least(here, n_from);
+        if (!a || !a->written)
+            continue;
+        if (!b || !b->written || is_marked(b->written, i, here))
+            mark(a->written, at, here);
+        else
+            for (size_t k = 0; k < here; k++)
+                copy_bit(a->written, at + k, b->written, i + k);
+    }
 }
 
 /* Where something was made to fail, or did not compile, what that would have written is read by
@@ -146,10 +171,15 @@ static bool excused(void)
            __atomic_load_n(&fake.failed, __ATOMIC_RELAXED) != NULL;
 }
 
-bool access_is_written(const struct allocation *a, const void *p, size_t n)
+bool access_is_written(const void *p, size_t n)
 {
-    return !a->written || excused() ||
-           is_marked(a->written, (size_t)((const char *)p - a->start), n);
+    for (size_t done = 0, here; done < n; done += here) {
+        size_t at = 0;
+        const struct allocation *a = allocation_of((const char *)p + done, n - done, &at, &here);
+        if (a && a->written && !is_marked(a->written, at, here))
+            return excused();
+    }
+    return true;
 }
 
 /* Marks what is written. Whether all that is read was. */
@@ -171,6 +201,7 @@ void access_begin(struct access *a, const struct fake_module *m, const char *sta
     if (!a->written && !(a->written = access_written_new(FAKE_SHARED + 8 + FAKE_SHARED_ASKED)))
         abort();
     a->module = m;
+    a->device = fake_current->device;
     a->stack = stack;
     a->n_stack = n_stack;
     a->n_static = m->shared ? (size_t)(m->shared_end - m->shared) : 0;
@@ -184,17 +215,24 @@ void access_begin_block(struct access *a)
     memset(a->written, 0, (a->dynamic_at + a->n_dynamic) / 8 + 1);
 }
 
-static enum fault touch_device(const char *p, size_t n, int how)
+static enum fault touch_device(int device, const char *p, size_t n, int how)
 {
-    uintptr_t page = (uintptr_t)p >> PAGE_BITS;
-    struct allocation **leaf = page >> LEAF_BITS < 1 << ROOT_BITS
-                                   ? __atomic_load_n(&root[page >> LEAF_BITS], __ATOMIC_ACQUIRE)
-                                   : NULL;
-    const struct allocation *a =
-        leaf ? __atomic_load_n(&leaf[page & ((1 << LEAF_BITS) - 1)], __ATOMIC_ACQUIRE) : NULL;
-    if (!a || p < a->start || n > a->size || (size_t)(p - a->start) > a->size - n)
+    size_t at = 0, here = 0;
+    const struct allocation *a = allocation_of(p, n, &at, &here), *b = NULL;
+    if (!a)
         return FAULT_OUTSIDE;
-    if (a->written && !follow(a->written, (size_t)(p - a->start), n, how) && !excused())
+    if (!(__atomic_load_n(&a->access, __ATOMIC_RELAXED) >> device & 1))
+        return FAULT_DENIED;
+    if (here < n) { /* over a seam, if it is one */
+        size_t unused = 0;
+        if (a->range)
+            b = allocation_of(p + here, n - here, &unused, &unused);
+        enum fault fault = b && b->range == a->range ? touch_device(device, p + here, n - here, how)
+                                                     : FAULT_OUTSIDE;
+        if (fault != FAULT_NONE)
+            return fault;
+    }
+    if (a->written && !follow(a->written, at, here, how) && !excused())
         return FAULT_UNWRITTEN;
     return FAULT_NONE;
 }
@@ -254,7 +292,7 @@ void access_check(const void *p, unsigned long n, int how, const void *from)
     if ((size_t)(at - a->stack) < a->n_stack)
         return;
     bool own = at >= a->module->image && at < a->module->image_end;
-    enum fault fault = own ? touch_module(a, at, n, how) : touch_device(at, n, how);
+    enum fault fault = own ? touch_module(a, at, n, how) : touch_device(a->device, at, n, how);
     if (fault == FAULT_NONE)
         return;
     a->at = at;

@@ -86,6 +86,45 @@ static bool is_device(int d)
     return d >= 0 && d < fake.n_devices;
 }
 
+static bool are_peers(int a, int b)
+{
+    const char *text = getenv("ARRAYD_FAKE_PEERS");
+    return a != b && (!text || strcmp(text, "0") != 0);
+}
+
+EXPORT CUresult cuDeviceCanAccessPeer(int *ret, CUdevice device, CUdevice peer)
+{
+    int r = fake_enter("cuDeviceCanAccessPeer", NEEDS_INIT, NULL);
+    if (r)
+        return r;
+    if (!ret)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    if (!is_device(device) || !is_device(peer))
+        return fake_leave(CUDA_ERROR_INVALID_DEVICE);
+    *ret = are_peers(device, peer);
+    return fake_leave(CUDA_SUCCESS);
+}
+
+unsigned devices_named(const CUmemAccessDesc *who, size_t n)
+{
+    unsigned devices = 0;
+    for (size_t i = 0; i < n && who; i++) {
+        if (who[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || !is_device(who[i].location.id) ||
+            who[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+            return 0;
+        devices |= 1u << who[i].location.id;
+    }
+    return devices;
+}
+
+bool devices_reach(unsigned devices, int owner)
+{
+    for (int i = 0; i < fake.n_devices; i++)
+        if (devices >> i & 1 && i != owner && !are_peers(i, owner))
+            return false;
+    return true;
+}
+
 EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal)
 {
     int r = fake_enter("cuDeviceGet", NEEDS_INIT, NULL);

@@ -57,6 +57,7 @@ struct CUmemPoolHandle_st {
     struct CUmemPoolHandle_st *next, *prev; /* as an event's */
     unsigned magic;
     int device;
+    unsigned access; /* as its allocations' */
     size_t used, reserved, max;
     uint64_t threshold;
     long allocations;
@@ -76,7 +77,9 @@ struct allocation {
     char *start, *map;
     size_t size, mapped;
     struct CUmemPoolHandle_st *pool; /* NULL: pinned host memory, or: */
-    bool is_mapped;                  /* by cuMemMap; its pages are vmm.c's */
+    bool is_mapped;                  /* its pages are somebody else's, vmm.c's if it is of: */
+    const struct range *range;       /* whose memory goes on where the next of it begins */
+    unsigned access;                 /* a bit a device that has it; grows under kernels' eyes */
     bool freeing;                    /* its release is queued */
     unsigned char *written;          /* a bit a byte; NULL: not followed */
 };
@@ -199,18 +202,27 @@ struct allocation *memory_new(size_t size, struct CUmemPoolHandle_st *pool);
 void memory_drop(struct allocation *a);
 /* The live allocation that p lies in or just behind; NULL. */
 struct allocation *memory_holding(const void *p);
-/* The live allocation that holds all n bytes at p, NULL (and a warning that says why) otherwise.
- * `executing`: one whose release is queued counts too. */
+/* The live allocation that holds the first of n bytes at p, if it holds the others too, or what is
+ * mapped behind it does, and the current device has access; NULL (and a warning that says why)
+ * otherwise. `executing`: one whose release is queued counts too. */
 struct allocation *memory_find(const void *p, size_t n, bool executing, const char *who);
 bool memory_owned(const void *p); /* inside a live allocation, pinned host memory too */
 /* Where n bytes at p are, for a message. Takes the lock. */
 void memory_describe(const void *p, size_t n, char *text, size_t n_text);
 
 /* Pages that are somebody else's become an allocation, or are none any more. */
-void memory_add_mapped(char *start, size_t size, unsigned char *written);
-void memory_drop_mapped(char *start);
+struct allocation *memory_add_mapped(char *start, size_t size, unsigned char *written,
+                                     const struct range *range, unsigned access);
+void memory_drop_mapped(struct allocation *a);
+/* The pool's memory, what it has given out already too, is these devices' to use. */
+void memory_share(struct CUmemPoolHandle_st *pool, unsigned devices);
 /* What was pinned of somebody's own memory: another process knows nothing of it. */
 void memory_forget_pinned(void);
+
+/* driver.c */
+/* A bit each; 0 for a description that is not one. */
+unsigned devices_named(const CUmemAccessDesc *who, size_t n);
+bool devices_reach(unsigned devices, int owner); /* may have access to its memory */
 
 /* pool.c */
 bool pool_fits(int device, size_t bytes); /* beside what pools and others have reserved */
@@ -219,9 +231,17 @@ bool pool_fits(int device, size_t bytes); /* beside what pools and others have r
 bool vmm_is_there(void);
 
 /* access.c: what kernels do to memory. */
-enum fault { FAULT_NONE, FAULT_OUTSIDE, FAULT_UNWRITTEN, FAULT_SHARED, FAULT_SHARED_UNWRITTEN };
+enum fault {
+    FAULT_NONE,
+    FAULT_OUTSIDE,
+    FAULT_DENIED, /* another device's */
+    FAULT_UNWRITTEN,
+    FAULT_SHARED,
+    FAULT_SHARED_UNWRITTEN
+};
 struct access {
     const struct fake_module *module;
+    int device;
     const char *stack; /* of the launch's threads: theirs to use */
     size_t n_stack, n_static, n_dynamic, dynamic_at;
     unsigned char *written; /* of shared memory: static, then (at dynamic_at) dynamic */
@@ -237,11 +257,10 @@ void access_drop(struct allocation *a);
 /* For n bytes, none of which is written; NULL without memory. */
 unsigned char *access_written_new(size_t n);
 void access_written_free(unsigned char *written, size_t n);
-/* The bytes have been written; copied, from another allocation or (NULL) the host. */
-void access_wrote(const struct allocation *a, const void *p, size_t n);
-void access_copied(const struct allocation *to, const void *p, const struct allocation *from,
-                   const void *q, size_t n);
-bool access_is_written(const struct allocation *a, const void *p, size_t n);
+/* Device memory or the host's, of which nothing is followed. Bytes have been copied; filled, from
+ * NULL. */
+void access_copied(const void *to, const void *from, size_t n);
+bool access_is_written(const void *p, size_t n);
 /* This thread runs a launch from now on; a block of it. */
 void access_begin(struct access *a, const struct fake_module *m, const char *stack, size_t n_stack,
                   size_t shared);

@@ -9,8 +9,9 @@
  *   ARRAYD_FAKE_ARCH=90,80    compute capability of each device; of the last for those not named
  *   ARRAYD_FAKE_DRIVER=13000  version of the driver; read when it is asked for
  *   ARRAYD_FAKE_NVRTC=13.0    of NVRTC; likewise
- *   ARRAYD_FAKE_VMM=0         no memory that can be shared by descriptors; read when it is asked
- * for ARRAYD_FAKE_ORDER=reverse blocks and threads run last to first: a missing barrier shows
+ *   ARRAYD_FAKE_VMM=0         no memory that can be shared by descriptors; read when asked for
+ *   ARRAYD_FAKE_PEERS=0       no device may have access to another's memory; likewise
+ *   ARRAYD_FAKE_ORDER=reverse blocks and threads run last to first: a missing barrier shows
  *   ARRAYD_FAKE_DELAY=us      each piece of queued work waits so long first: missing order shows
  *   ARRAYD_FAKE_FAIL=N:CODE   as fake_cuda_fail(N, CODE), or N:CODE:async as fake_cuda_fail_launch
  *   ARRAYD_FAKE_FAIL_FILE=p   when file p is there at a launch, that launch fails with the code in

@@ -371,7 +371,7 @@ void fiber_fault(enum fault fault)
 {
     struct launch *l = running;
     struct fake_dim t = *l->module->thread_idx, b = *l->module->block_idx;
-    bool outside = fault == FAULT_OUTSIDE || fault == FAULT_SHARED;
+    bool outside = fault == FAULT_OUTSIDE || fault == FAULT_DENIED || fault == FAULT_SHARED;
     if (!l->failed) {
         l->failure->fault = fault;
         l->failure->access = l->access;

@@ -65,6 +65,7 @@ struct allocation *memory_new(size_t size, struct CUmemPoolHandle_st *pool)
     a->mapped = body + 2 * page;
     a->size = size;
     a->pool = pool;
+    a->access = pool ? pool->access : ~0u;
     trail_take(&a->made);
     a->start = (char *)((uintptr_t)(map + page + body - size) & ~(uintptr_t)(ALIGNMENT - 1));
     memset(map + page, GUARD, (size_t)(a->start - map) - page);
@@ -124,21 +125,31 @@ struct allocation *memory_holding(const void *p)
     return a && (const char *)p <= a->start + a->size ? a : NULL;
 }
 
-void memory_add_mapped(char *start, size_t size, unsigned char *written)
+struct allocation *memory_add_mapped(char *start, size_t size, unsigned char *written,
+                                     const struct range *range, unsigned access)
 {
     struct allocation *a = fake_alloc(sizeof *a);
     a->start = start;
     a->size = size;
     a->written = written;
     a->is_mapped = true;
+    a->range = range;
+    a->access = access;
     enlist(a);
+    return a;
 }
 
-void memory_drop_mapped(char *start)
+void memory_drop_mapped(struct allocation *a)
 {
-    struct allocation *a = memory_holding(start);
-    if (a && a->start == start && a->is_mapped)
-        delist(a);
+    delist(a);
+}
+
+void memory_share(struct CUmemPoolHandle_st *pool, unsigned devices)
+{
+    pool->access |= devices;
+    for (size_t i = 0; i < live.n; i++)
+        if (live.list[i]->pool == pool)
+            __atomic_fetch_or(&live.list[i]->access, devices, __ATOMIC_RELAXED);
 }
 
 bool memory_owned(const void *p)
@@ -146,13 +157,31 @@ bool memory_owned(const void *p)
     return memory_holding(p) != NULL;
 }
 
+/* What is mapped right behind it, of the same range. */
+static const struct allocation *next_of(const struct allocation *a)
+{
+    size_t i = position(a->start);
+    const struct allocation *next = i < live.n ? live.list[i] : NULL;
+    return next && a->range && next->range == a->range && next->start == a->start + a->size ? next
+                                                                                            : NULL;
+}
+
 struct allocation *memory_find(const void *p, size_t n, bool executing, const char *who)
 {
     struct allocation *a = memory_holding(p);
-    const char *why = !a                                                   ? "in no allocation"
-                      : n > a->size - (size_t)((const char *)p - a->start) ? "past its end"
-                      : a->freeing && !executing                           ? "freed before"
-                                                                           : NULL;
+    const struct allocation *last = a;
+    bool access = true;
+    for (const struct allocation *next = a; next; next = next_of(last)) {
+        last = next;
+        access &= last->access >> fake_current->device & 1;
+        if (n <= (size_t)(last->start + last->size - (const char *)p))
+            break;
+    }
+    const char *why = !a ? "in no allocation"
+                      : n > (size_t)(last->start + last->size - (const char *)p) ? "past its end"
+                      : a->freeing && !executing                                 ? "freed before"
+                      : !access ? "of a device that this one has no access to"
+                                : NULL;
     if (!why)
         return a;
     fake_warn("%s: %zu bytes at %p are %s (offset %ld of %zu)", who, n, p, why,
@@ -194,7 +223,7 @@ static int run_copy(struct work *w)
     pthread_mutex_unlock(&fake.lock);
     if (!fine)
         return CUDA_ERROR_ILLEGAL_ADDRESS;
-    if (from && !(to && to->written) && !access_is_written(from, w->copy.from, w->copy.n)) {
+    if (from && !(to && to->written) && !access_is_written(w->copy.from, w->copy.n)) {
         trail_print("the copy", &w->copy.asked);
         trail_print("the allocation", &from->made);
         fake_violation("a copy to the host of %zu bytes, of an allocation of %zu, takes bytes that "
@@ -207,7 +236,7 @@ static int run_copy(struct work *w)
     else
         memset(w->copy.to, w->copy.value, w->copy.n);
     if (to)
-        access_copied(to, w->copy.to, from, w->copy.from, w->copy.n);
+        access_copied(w->copy.to, w->copy.from, w->copy.n);
     return CUDA_SUCCESS;
 }
 
@@ -351,7 +380,7 @@ EXPORT CUresult cuMemHostRegister(void *p, size_t bytes, unsigned flags)
     if (before && (const char *)p < before->start + before->size)
         return fake_leave(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
     fake.live[FAKE_HOST_ALLOCATIONS]++;
-    memory_add_mapped(p, bytes, NULL);
+    memory_add_mapped(p, bytes, NULL, NULL, ~0u);
     return fake_leave(CUDA_SUCCESS);
 }
 
@@ -364,7 +393,7 @@ EXPORT CUresult cuMemHostUnregister(void *p)
     if (!a || a->start != p || !a->is_mapped || a->written)
         return fake_leave(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
     fake.live[FAKE_HOST_ALLOCATIONS]--;
-    memory_drop_mapped(p);
+    memory_drop_mapped(a);
     return fake_leave(failure);
 }
 

@@ -236,10 +236,13 @@ static void describe(const struct CUmod_st *m, const struct failure *f, char *te
                  (size_t)(a->at - start), size, dynamic ? "dynamic" : "static");
     else
         memory_describe(a->at, a->n, where, sizeof where);
+    char denied[64];
+    snprintf(denied, sizeof denied, ", that device %d has no access to", a->device);
     snprintf(text, n, "%s %zu bytes %s%s, %s", how, a->n, where,
              f->fault == FAULT_UNWRITTEN || f->fault == FAULT_SHARED_UNWRITTEN
                  ? ", that nobody wrote"
-                 : "",
+             : f->fault == FAULT_DENIED ? denied
+                                        : "",
              f->why);
     add_place(m, a->from, text, n);
 }

@@ -47,6 +47,7 @@ EXPORT CUresult cuMemPoolCreate(CUmemoryPool *ret_pool, const CUmemPoolProps *pr
     struct CUmemPoolHandle_st *pool = fake_alloc(sizeof *pool);
     pool->magic = MAGIC_POOL;
     pool->device = props->location.id;
+    pool->access = 1u << pool->device;
     pool->max = props->maxSize ? props->maxSize : SIZE_MAX;
     fake.live[FAKE_POOLS]++;
     pool->next = pools;
@@ -68,6 +69,20 @@ EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
     fake.live[FAKE_POOLS]--;
     pool_unref(pool);
     return fake_leave(failure);
+}
+
+EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *who, size_t n)
+{
+    int r = fake_enter("cuMemPoolSetAccess", NEEDS_INIT, NULL);
+    if (r)
+        return r;
+    unsigned devices = devices_named(who, n);
+    if (!is_pool(pool) || !devices)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    if (!devices_reach(devices, pool->device))
+        return fake_leave(CUDA_ERROR_INVALID_DEVICE);
+    memory_share(pool, devices);
+    return fake_leave(CUDA_SUCCESS);
 }
 
 EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value)

@@ -1,9 +1,9 @@
 /* Virtual memory management: physical memory is a memfd, so that another process with this driver
  * can import its descriptor and map it; addresses are reserved without access, and pages that are
- * mapped there become device memory when access is given to them. What is unmapped faults at once.
- * Memory is given out as a pattern, as in memory.c; what is imported, as it is: all of it counts as
- * written. The file's name says whose memory it is, so that it is the same device's where it is
- * imported. */
+ * mapped there, of one device or of several, become device memory when access is given to them.
+ * What is unmapped faults at once. Memory is given out as a pattern, as in memory.c; what is
+ * imported, as it is: all of it counts as written. The file's name says whose memory it is, so that
+ * it is the same device's where it is imported. */
 #include "tests/fake/fake.h"
 
 #include <fcntl.h>
@@ -26,13 +26,19 @@ struct physical {
     unsigned char *written; /* as an allocation's */
 };
 
-/* Addresses; mapped as a whole or not at all. */
+/* Physical memory at a place of a range, all of it. */
+struct mapping {
+    struct mapping *next;
+    char *start;
+    struct physical *from;
+    struct allocation *seen; /* NULL: no device has access */
+};
+
 struct range {
     struct range *next;
     char *start, *map; /* map, mapped_size: with what makes the start even */
     size_t size, mapped_size;
-    struct physical *mapped;
-    bool has_access;
+    struct mapping *mapped; /* by address */
 };
 
 static struct physical *all_physical;
@@ -58,6 +64,31 @@ static struct range *find_range(CUdeviceptr start, size_t size)
     while (r && (uintptr_t)r->start != start)
         r = r->next;
     return r && r->size == size ? r : NULL;
+}
+
+/* The one that has all these addresses. */
+static struct range *range_with(CUdeviceptr start, size_t size)
+{
+    struct range *r = all_ranges;
+    while (r && (start < (uintptr_t)r->start || size > r->size ||
+                 start - (uintptr_t)r->start > r->size - size))
+        r = r->next;
+    return r;
+}
+
+/* The place of the first of the mappings that these addresses are made of, without a gap and each
+ * as a whole; NULL: they are not. */
+static struct mapping **find_mapped(struct range *r, CUdeviceptr start, size_t size)
+{
+    if (!r || !size)
+        return NULL;
+    struct mapping **first = &r->mapped;
+    while (*first && (uintptr_t)(*first)->start < start)
+        first = &(*first)->next;
+    uintptr_t at = start, end = start + size;
+    for (const struct mapping *m = *first; m && at < end && (uintptr_t)m->start == at; m = m->next)
+        at += m->from->size;
+    return at == end ? first : NULL;
 }
 
 static struct physical *add(int fd, size_t size, int device)
@@ -296,13 +327,21 @@ EXPORT CUresult cuMemMap(CUdeviceptr p, size_t bytes, size_t offset,
     int r = fake_enter("cuMemMap", NEEDS_INIT, NULL);
     if (r)
         return r;
-    struct range *a = find_range(p, bytes);
+    struct range *a = range_with(p, bytes);
     struct physical *from = find_physical(handle);
-    if (!a || !from || a->mapped || offset || bytes != from->size || flags)
+    if (!a || !from || p % grain || offset || bytes != from->size || flags)
         return fake_leave(CUDA_ERROR_INVALID_VALUE);
-    if (mmap(a->start, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, from->fd, 0) == MAP_FAILED)
+    char *start = a->start + (p - (uintptr_t)a->start);
+    struct mapping **at = &a->mapped;
+    while (*at && (*at)->start + (*at)->from->size <= start)
+        at = &(*at)->next;
+    if (*at && (*at)->start < start + bytes)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    if (mmap(start, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, from->fd, 0) == MAP_FAILED)
         return fake_leave(CUDA_ERROR_OUT_OF_MEMORY);
-    a->mapped = from;
+    struct mapping *m = fake_alloc(sizeof *m);
+    *m = (struct mapping){.next = *at, .start = start, .from = from};
+    *at = m;
     from->mappings++;
     fake.live[FAKE_MAPPINGS]++;
     return fake_leave(CUDA_SUCCESS);
@@ -313,16 +352,21 @@ EXPORT CUresult cuMemSetAccess(CUdeviceptr p, size_t bytes, const CUmemAccessDes
     int r = fake_enter("cuMemSetAccess", NEEDS_INIT, NULL);
     if (r)
         return r;
-    struct range *a = find_range(p, bytes);
-    if (!a || !a->mapped || n != 1 || who->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-        who->location.id < 0 || who->location.id >= fake.n_devices ||
-        who->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+    struct range *a = range_with(p, bytes);
+    struct mapping **first = find_mapped(a, p, bytes), *end;
+    unsigned devices = devices_named(who, n);
+    if (!first || !devices)
         return fake_leave(CUDA_ERROR_INVALID_VALUE);
-    if (mprotect(a->start, bytes, PROT_READ | PROT_WRITE) != 0)
+    for (end = *first; end && (uintptr_t)end->start < p + bytes; end = end->next)
+        if (!devices_reach(devices, end->from->device))
+            return fake_leave(CUDA_ERROR_INVALID_DEVICE);
+    if (mprotect((*first)->start, bytes, PROT_READ | PROT_WRITE) != 0)
         return fake_leave(CUDA_ERROR_OUT_OF_MEMORY);
-    if (!a->has_access)
-        memory_add_mapped(a->start, bytes, a->mapped->written);
-    a->has_access = true;
+    for (struct mapping *m = *first; m != end; m = m->next) {
+        if (!m->seen)
+            m->seen = memory_add_mapped(m->start, m->from->size, m->from->written, a, 0);
+        __atomic_fetch_or(&m->seen->access, devices, __ATOMIC_RELAXED);
+    }
     return fake_leave(CUDA_SUCCESS);
 }
 
@@ -331,18 +375,20 @@ EXPORT CUresult cuMemUnmap(CUdeviceptr p, size_t bytes)
     int failure = CUDA_SUCCESS, r = fake_enter("cuMemUnmap", NEEDS_INIT, &failure);
     if (r)
         return r;
-    struct range *a = find_range(p, bytes);
-    if (!a || !a->mapped)
+    struct mapping **first = find_mapped(range_with(p, bytes), p, bytes);
+    if (!first)
         return fake_leave(CUDA_ERROR_INVALID_VALUE);
-    if (a->has_access)
-        memory_drop_mapped(a->start);
-    if (mmap(a->start, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
-             -1, 0) == MAP_FAILED)
+    if (mmap((*first)->start, bytes, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
         abort();
-    a->mapped->mappings--;
-    let_go(a->mapped);
-    a->mapped = NULL;
-    a->has_access = false;
-    fake.live[FAKE_MAPPINGS]--;
+    for (struct mapping *m; (m = *first) && (uintptr_t)m->start < p + bytes;) {
+        *first = m->next;
+        if (m->seen)
+            memory_drop_mapped(m->seen);
+        m->from->mappings--;
+        let_go(m->from);
+        free(m);
+        fake.live[FAKE_MAPPINGS]--;
+    }
     return fake_leave(failure);
 }

@@ -1,0 +1,267 @@
+/* The fake driver's devices beside one another: ranges of addresses whose memory is of several,
+ * whose memory a device may touch, and whose stream takes what. Its kernels are
+ * tests/fake/test_plain.cu. */
+#include "tests/unit/fake_device.h"
+
+enum { MB = 1 << 20 };
+
+/* Of device 1, as fake_device.h has them of device 0. */
+static CUcontext context_1;
+static CUmemoryPool pool_1;
+static CUstream stream_1;
+static CUmodule plain_1;
+
+static char said[1024];
+
+static void note(const char *message)
+{
+    snprintf(said, sizeof said, "%s", message);
+}
+
+static int setup_devices(void **state)
+{
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .location = {CU_MEM_LOCATION_TYPE_DEVICE, 1}};
+    if (setup(state))
+        return -1;
+    ok(cuDevicePrimaryCtxRetain(&context_1, 1));
+    ok(cuCtxSetCurrent(context_1));
+    ok(cuMemPoolCreate(&pool_1, &props));
+    ok(cuStreamCreate(&stream_1, CU_STREAM_NON_BLOCKING));
+    plain_1 = module_of("test_plain.cu");
+    ok(cuCtxSetCurrent(context));
+    return 0;
+}
+
+static int teardown_devices(void **state)
+{
+    ok(cuCtxSetCurrent(context_1));
+    ok(cuModuleUnload(plain_1));
+    ok(cuStreamDestroy(stream_1));
+    ok(cuMemPoolDestroy(pool_1));
+    ok(cuDevicePrimaryCtxRelease(1));
+    ok(cuCtxSetCurrent(context));
+    return teardown(state);
+}
+
+/* A launch on device 0 or 1. */
+static int launch_on(int device, const char *name, struct params p)
+{
+    ok(cuCtxSetCurrent(device ? context_1 : context));
+    int result =
+        launch(function_of(device ? plain_1 : plain, name), 1, 1, 0, device ? stream_1 : stream, p);
+    ok(cuCtxSetCurrent(context));
+    return result;
+}
+
+static int wait_for(int device)
+{
+    ok(cuCtxSetCurrent(device ? context_1 : context));
+    int result = d->cuStreamSynchronize(device ? stream_1 : stream);
+    d->cuCtxSetCurrent(context);
+    return result;
+}
+
+static void fine_on(int device, const char *name, struct params p)
+{
+    assert_int_equal(launch_on(device, name, p), CUDA_SUCCESS);
+    assert_int_equal(wait_for(device), CUDA_SUCCESS);
+}
+
+static void expect_on(int device, const char *name, struct params p, int code, const char *message)
+{
+    *said = 0;
+    fake_cuda_on_violation(note);
+    assert_int_equal(launch_on(device, name, p), CUDA_SUCCESS);
+    assert_int_equal(wait_for(device), code);
+    fake_cuda_on_violation(NULL);
+    fake_cuda_reset();
+    ok(cuCtxSetCurrent(context));
+    if (!strstr(said, message))
+        fail_msg("%s: '%s' lacks '%s'", name, said, message);
+}
+
+static CUmemGenericAllocationHandle physical(int device, size_t bytes)
+{
+    CUmemAllocationProp props = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                 .location = {CU_MEM_LOCATION_TYPE_DEVICE, device}};
+    CUmemGenericAllocationHandle handle = 0;
+    ok(cuMemCreate(&handle, bytes, &props, 0));
+    return handle;
+}
+
+static const CUmemAccessDesc both[] = {
+    {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+    {{CU_MEM_LOCATION_TYPE_DEVICE, 1}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+};
+
+static void test_mappings_of_a_range(void **state)
+{
+    (void)state;
+    CUmemGenericAllocationHandle two = physical(0, 2 * MB), four = physical(1, 4 * MB);
+    CUmemAccessDesc nobody = both[0];
+    CUdeviceptr p = 0;
+    nobody.location.id = 3;
+    ok(cuMemAddressReserve(&p, 8 * MB, 0, 0, 0));
+    ok(cuMemMap(p, 2 * MB, 0, two, 0));
+    is(cuMemMap(p, 4 * MB, 0, four, 0), CUDA_ERROR_INVALID_VALUE); /* over the other */
+    is(cuMemMap(p + 3 * MB, 4 * MB, 0, four, 0), CUDA_ERROR_INVALID_VALUE);
+    is(cuMemMap(p + 6 * MB, 4 * MB, 0, four, 0), CUDA_ERROR_INVALID_VALUE);
+    is(cuMemMap(p + 2 * MB, 2 * MB, 0, four, 0), CUDA_ERROR_INVALID_VALUE); /* a part of it */
+    is(cuMemMap(p + 2 * MB, 2 * MB, 2 * MB, four, 0), CUDA_ERROR_INVALID_VALUE);
+    ok(cuMemMap(p + 4 * MB, 4 * MB, 0, four, 0));
+    is(cuMemSetAccess(p, 8 * MB, both, 2), CUDA_ERROR_INVALID_VALUE); /* a gap */
+    ok(cuMemUnmap(p + 4 * MB, 4 * MB));
+    ok(cuMemMap(p + 2 * MB, 4 * MB, 0, four, 0));
+    assert_int_equal(fake_cuda_live(FAKE_MAPPINGS), 2);
+    is(cuMemSetAccess(p, 8 * MB, both, 2), CUDA_ERROR_INVALID_VALUE);
+    is(cuMemSetAccess(p, 4 * MB, both, 2), CUDA_ERROR_INVALID_VALUE);
+    is(cuMemSetAccess(p + 4 * MB, 2 * MB, both, 2), CUDA_ERROR_INVALID_VALUE);
+    is(cuMemSetAccess(p, 6 * MB, both, 0), CUDA_ERROR_INVALID_VALUE);
+    is(cuMemSetAccess(p, 6 * MB, &nobody, 1), CUDA_ERROR_INVALID_VALUE);
+    is(cuMemsetD8Async(p, 0, 1, stream), CUDA_ERROR_INVALID_VALUE);
+    ok(cuMemSetAccess(p, 6 * MB, both, 2));
+    is(cuMemUnmap(p, 4 * MB), CUDA_ERROR_INVALID_VALUE);
+    is(cuMemUnmap(p + 2 * MB, 2 * MB), CUDA_ERROR_INVALID_VALUE);
+    is(cuMemAddressFree(p, 8 * MB), CUDA_ERROR_INVALID_VALUE);
+    ok(cuMemUnmap(p + 2 * MB, 4 * MB));
+    ok(cuMemsetD8Async(p, 0, 2 * MB, stream)); /* the other stays */
+    is(cuMemsetD8Async(p, 0, 2 * MB + 1, stream), CUDA_ERROR_INVALID_VALUE);
+    ok(cuMemMap(p + 2 * MB, 4 * MB, 0, four, 0));
+    ok(cuStreamSynchronize(stream));
+    ok(cuMemUnmap(p, 6 * MB)); /* with access and without */
+    assert_int_equal(fake_cuda_live(FAKE_MAPPINGS), 0);
+    ok(cuMemAddressFree(p, 8 * MB));
+    ok(cuMemRelease(two));
+    ok(cuMemRelease(four));
+}
+
+/* What lies over the seam of two mappings is as good as any; what was written goes with the memory,
+ * not with the address. */
+static void test_seam(void **state)
+{
+    (void)state;
+    CUmemGenericAllocationHandle two = physical(0, 2 * MB), four = physical(1, 4 * MB);
+    CUdeviceptr a = ramp(64), p = 0;
+    ok(cuMemAddressReserve(&p, 8 * MB, 0, 0, 0));
+    ok(cuMemMap(p, 2 * MB, 0, two, 0));
+    ok(cuMemMap(p + 2 * MB, 4 * MB, 0, four, 0));
+    ok(cuMemSetAccess(p, 6 * MB, both, 2));
+    CUdeviceptr seam = p + 2 * MB;
+    ok(cuMemcpyDtoDAsync(seam - 128, a, 256, stream));
+    const float *v = values(seam - 128, 64);
+    for (int i = 0; i < 64; i++)
+        assert_true(v[i] == (float)i);
+    fine_on(0, "move_12", (struct params){a, seam, -4});
+    fine_on(1, "move_12", (struct params){seam - 4, seam, 52});
+    assert_true(values(seam - 4, 4)[2] == 2 && values(seam + 52, 3)[2] == 2);
+    ok(cuMemsetD8Async(seam - 4, 0, 8, stream));
+    assert_true(values(seam - 8, 4)[1] == 0);
+    expect_on(1, "move_12", (struct params){seam - 4, p, 6 * MB - 8}, CUDA_ERROR_ILLEGAL_ADDRESS,
+              "writes 12 bytes at 4194296, of an");
+    is(cuMemsetD8Async(p + 6 * MB - 4, 0, 8, stream), CUDA_ERROR_INVALID_VALUE);
+    /* unwritten on either side */
+    expect_on(0, "move_12", (struct params){seam - 136, seam, 0}, CUDA_ERROR_LAUNCH_FAILED,
+              "that nobody wrote");
+    ok(cuMemcpyDtoDAsync(a, seam - 132, 8, stream));
+    expect_on(0, "read_at", (struct params){a, seam, 0}, CUDA_ERROR_LAUNCH_FAILED, "nobody wrote");
+    fine_on(0, "read_at", (struct params){a, seam, 1});
+    ok(cuMemUnmap(p, 6 * MB));
+    ok(cuMemMap(p, 4 * MB, 0, four, 0));
+    ok(cuMemMap(p + 4 * MB, 2 * MB, 0, two, 0));
+    ok(cuMemSetAccess(p, 6 * MB, both, 2));
+    assert_true(values(p + 6 * MB - 128, 32)[5] == 5 && values(p, 32)[31] == 63);
+    expect_on(0, "read_at", (struct params){p + 128, a, 0}, CUDA_ERROR_LAUNCH_FAILED,
+              "nobody wrote");
+    ok(cuMemUnmap(p, 6 * MB));
+    ok(cuMemAddressFree(p, 8 * MB));
+    ok(cuMemRelease(two));
+    ok(cuMemRelease(four));
+    ok(cuMemFreeAsync(a, stream));
+    ok(cuStreamSynchronize(stream));
+}
+
+/* A device touches its own memory, and other memory when it was named. */
+static void test_access(void **state)
+{
+    (void)state;
+    const int denied = CUDA_ERROR_ILLEGAL_ADDRESS, invalid = CUDA_ERROR_INVALID_VALUE;
+    const char *why = "that device 1 has no access to";
+    CUmemGenericAllocationHandle one = physical(1, 2 * MB);
+    CUdeviceptr a = ramp(64), p = 0, own = 0;
+    float *host = pinned(64);
+    *host = 1;
+    ok(cuMemAddressReserve(&p, 2 * MB, 0, 0, 0));
+    ok(cuMemMap(p, 2 * MB, 0, one, 0));
+    ok(cuMemSetAccess(p, 2 * MB, both, 1)); /* to 0, though it is 1's */
+    ok(cuMemsetD8Async(p, 0, 64, stream));
+    fine_on(0, "add_one", (struct params){a, p, 16});
+    ok(cuCtxSetCurrent(context_1));
+    ok(cuMemAllocFromPoolAsync(&own, 64, pool_1, stream_1));
+    ok(cuMemcpyHtoDAsync(own, host, 4, stream_1));
+    is(cuMemsetD8Async(a, 0, 64, stream_1), invalid);
+    is(cuMemcpyDtoDAsync(own, p, 64, stream_1), invalid);
+    is(cuMemcpyDtoHAsync(host, p, 64, stream_1), invalid);
+    ok(cuCtxSetCurrent(context));
+    is(cuMemcpyDtoDAsync(own, a, 64, stream), invalid);
+    fine_on(1, "read_at", (struct params){(uintptr_t)host, own, 0});
+    expect_on(1, "read_at", (struct params){a, own, 0}, denied, why);
+    expect_on(1, "write_at", (struct params){own, a, 0}, denied, "writes 4 bytes at 0, of an");
+    expect_on(1, "read_at", (struct params){p, own, 0}, denied, why);
+    expect_on(0, "read_at", (struct params){own, a, 0}, denied, "that device 0 has no access to");
+    ok(cuMemSetAccess(p, 2 * MB, &both[1], 1));
+    ok(cuMemPoolSetAccess(pool, &both[1], 1));
+    CUdeviceptr later = ramp(64);
+    ok(cuStreamSynchronize(stream));
+    fine_on(1, "read_at", (struct params){p, own, 0});
+    fine_on(1, "read_at", (struct params){a, own, 0});
+    fine_on(1, "read_at", (struct params){later, own, 0});
+    fine_on(0, "read_at", (struct params){p, a, 0}); /* still */
+    expect_on(0, "read_at", (struct params){own, a, 0}, denied, "that device 0 has no access to");
+    is(cuMemPoolSetAccess(pool, both, 0), invalid);
+    ok(cuCtxSetCurrent(context_1));
+    ok(cuMemFreeAsync(own, stream_1));
+    ok(cuStreamSynchronize(stream_1));
+    ok(cuCtxSetCurrent(context));
+    ok(cuMemUnmap(p, 2 * MB));
+    ok(cuMemAddressFree(p, 2 * MB));
+    ok(cuMemRelease(one));
+    ok(cuMemFreeHost(host));
+    release(a, later);
+}
+
+static void test_peers(void **state)
+{
+    (void)state;
+    CUmemGenericAllocationHandle one = physical(1, 2 * MB);
+    CUdeviceptr p = 0;
+    int can = -1;
+    ok(cuDeviceCanAccessPeer(&can, 0, 1));
+    assert_int_equal(can, 1);
+    ok(cuDeviceCanAccessPeer(&can, 1, 1));
+    assert_int_equal(can, 0);
+    is(cuDeviceCanAccessPeer(&can, 0, 3), CUDA_ERROR_INVALID_DEVICE);
+    setenv("ARRAYD_FAKE_PEERS", "0", 1);
+    ok(cuDeviceCanAccessPeer(&can, 0, 1));
+    assert_int_equal(can, 0);
+    is(cuMemPoolSetAccess(pool_1, both, 1), CUDA_ERROR_INVALID_DEVICE);
+    ok(cuMemAddressReserve(&p, 2 * MB, 0, 0, 0));
+    ok(cuMemMap(p, 2 * MB, 0, one, 0));
+    is(cuMemSetAccess(p, 2 * MB, both, 2), CUDA_ERROR_INVALID_DEVICE);
+    ok(cuMemSetAccess(p, 2 * MB, &both[1], 1));
+    unsetenv("ARRAYD_FAKE_PEERS");
+    ok(cuMemUnmap(p, 2 * MB));
+    ok(cuMemAddressFree(p, 2 * MB));
+    ok(cuMemRelease(one));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mappings_of_a_range),
+        cmocka_unit_test(test_seam),
+        cmocka_unit_test(test_access),
+        cmocka_unit_test(test_peers),
+    };
+    return cmocka_run_group_tests(tests, setup_devices, teardown_devices);
+}
