@@ -97,6 +97,7 @@ struct CUmod_st {
     struct CUmod_st *next, *prev; /* as an event's */
     unsigned magic;
     int refs; /* the handle's, and those of queued launches */
+    struct CUctx_st *context;
     void *handle;
     const struct fake_module *module;
     char *image; /* the shared object that was loaded, for a place's file and line */
@@ -188,7 +189,8 @@ int fake_launch_failure(int *ret_later);
 int fake_held_failure(int code);
 
 /* stream.c; with the lock held */
-struct CUstream_st *stream_of(CUstream s); /* the context's own for NULL; NULL when not one */
+/* The current context's own for NULL; NULL when it is not one, or another context's. */
+struct CUstream_st *stream_of(CUstream s);
 struct CUstream_st *stream_new(struct CUctx_st *context);
 void stream_push(struct CUstream_st *s, struct work *w);
 /* Until what is queued now has ended; the sticky error or success. */

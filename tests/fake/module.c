@@ -79,6 +79,7 @@ EXPORT CUresult cuModuleLoadData(CUmodule *ret_module, const void *image)
     struct CUmod_st *m = fake_alloc(sizeof *m);
     m->magic = MAGIC_MODULE;
     m->refs = 1;
+    m->context = fake_current;
     m->handle = handle;
     m->image = copy;
     m->n_image = n_copy;
@@ -350,7 +351,7 @@ EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned gr
     if (now)
         return fake_leave(now);
     struct CUstream_st *s = stream_of(stream);
-    if (!function || !s)
+    if (!function || !s || function->module->context != s->context)
         return fake_leave(CUDA_ERROR_INVALID_HANDLE);
     struct fake_dim grid = {grid_x, grid_y, grid_z}, block = {block_x, block_y, block_z};
     struct work *w = fake_alloc(sizeof *w);

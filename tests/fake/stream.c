@@ -4,6 +4,7 @@
  * The default stream (NULL) is one more stream of its context; it does not wait for the others, so
  * that a program relying on that is found out. An event is a pair of counters: how often it was
  * recorded and which recording has been reached; a wait remembers the recording it was asked after.
+ * A stream takes what is asked for with its own context current; to wait for an event, any.
  * With a sticky error queued work is disposed of without being run. */
 #include "tests/fake/fake.h"
 
@@ -104,12 +105,18 @@ struct CUstream_st *stream_new(struct CUctx_st *context)
     return s;
 }
 
+static bool is_stream(const struct CUstream_st *s)
+{
+    return s && s->magic == MAGIC_STREAM && !s->stop;
+}
+
 struct CUstream_st *stream_of(CUstream s)
 {
+    if (is_stream(s) && s->context != fake_current)
+        fake_warn("a stream of device %d, and a context of device %d is current",
+                  s->context->device, fake_current->device);
     if (s)
-        return s->magic == MAGIC_STREAM && !s->stop ? s : NULL;
-    if (!fake_current)
-        return NULL;
+        return is_stream(s) && s->context == fake_current ? s : NULL;
     if (!fake_current->null_stream)
         fake_current->null_stream = stream_new(fake_current);
     return fake_current->null_stream;
@@ -341,7 +348,7 @@ EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags
     int r = fake_enter("cuStreamWaitEvent", NEEDS_CONTEXT, NULL);
     if (r)
         return r;
-    struct CUstream_st *s = stream_of(stream);
+    struct CUstream_st *s = is_stream(stream) ? stream : stream_of(stream);
     if (!s || s->capture || !is_event(event))
         return fake_leave(CUDA_ERROR_INVALID_HANDLE);
     if (flags > 1)

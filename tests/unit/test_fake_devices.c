@@ -255,6 +255,40 @@ static void test_peers(void **state)
     ok(cuMemRelease(one));
 }
 
+/* Kernels, streams and events go by their contexts. */
+static void test_contexts(void **state)
+{
+    (void)state;
+    const int invalid = CUDA_ERROR_INVALID_HANDLE;
+    CUfunction f = function_of(plain, "read_at"), f_1 = function_of(plain_1, "read_at");
+    CUdeviceptr a = ramp(4), b = device(16);
+    struct params p = {a, b, 0};
+    CUevent e = NULL, e_1 = NULL;
+    ok(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+    assert_int_equal(launch(f_1, 1, 1, 0, stream, p), invalid);
+    assert_int_equal(launch(f_1, 1, 1, 0, stream_1, p), invalid); /* another is current */
+    is(cuMemsetD8Async(a, 0, 16, stream_1), invalid);
+    is(cuStreamQuery(stream_1), invalid);
+    is(cuEventRecord(e, stream_1), invalid);
+    ok(cuEventRecord(e, stream));
+    ok(cuStreamWaitEvent(stream_1, e, 0));
+    ok(cuCtxSetCurrent(context_1));
+    assert_int_equal(launch(f, 1, 1, 0, stream_1, p), invalid);
+    assert_int_equal(launch(f, 1, 1, 0, stream, p), invalid);
+    is(cuEventRecord(e, stream_1), invalid);
+    is(cuEventRecord(e, stream), invalid);
+    ok(cuEventCreate(&e_1, CU_EVENT_DISABLE_TIMING));
+    ok(cuEventRecord(e_1, stream_1));
+    ok(cuStreamWaitEvent(stream, e_1, 0));
+    ok(cuStreamSynchronize(stream_1));
+    ok(cuEventQuery(e));
+    ok(cuCtxSetCurrent(context));
+    ok(cuEventQuery(e_1));
+    ok(cuEventDestroy(e));
+    ok(cuEventDestroy(e_1));
+    release(a, b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -262,6 +296,7 @@ int main(void)
         cmocka_unit_test(test_seam),
         cmocka_unit_test(test_access),
         cmocka_unit_test(test_peers),
+        cmocka_unit_test(test_contexts),
     };
     return cmocka_run_group_tests(tests, setup_devices, teardown_devices);
 }
