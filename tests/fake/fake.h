@@ -29,6 +29,8 @@ struct fake {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool initialised, forked, reverse, trace;
+    int unkind;       /* 1: later devices first, -1: earlier ones, 0: as it comes */
+    double pushed_at; /* ms: when there was new work last, if unkind */
     int n_devices, delay_us;
     int arch[FAKE_MAX_DEVICES];
     size_t memory;
@@ -89,8 +91,10 @@ struct CUevent_st {
     unsigned magic, flags;
     int refs; /* the handle's, and those of queued work */
     struct CUctx_st *context;
-    uint64_t recorded, completed; /* generations */
-    double at;                    /* ms, of the last completed */
+    uint64_t recorded, completed;    /* generations */
+    struct CUstream_st *recorded_in; /* the last; gone once it is completed */
+    uint64_t recorded_at;            /* which piece of its work that is */
+    double at;                       /* ms, of the last completed */
 };
 
 struct CUmod_st {
@@ -123,6 +127,8 @@ struct work {
     bool held;               /* wait for fake_cuda_release */
     struct CUevent_st *wait; /* until generation `until` completed, then run */
     uint64_t until;
+    struct CUstream_st *recorded_in; /* that generation, as an event's */
+    uint64_t recorded_at;
     union {
         struct {
             void *to;
@@ -152,8 +158,8 @@ struct CUstream_st {
     unsigned magic;
     struct CUctx_st *context;
     pthread_cond_t ready;
-    struct work *first, **last;
-    uint64_t issued, done;
+    struct work *first, **last, *running;
+    uint64_t issued, done, wanted;
     bool stop;
     struct CUgraph_st *capture; /* what it is asked for goes there; NULL: is run */
     struct CUstream_st *next;

@@ -12,6 +12,9 @@
  *   ARRAYD_FAKE_VMM=0         no memory that can be shared by descriptors; read when asked for
  *   ARRAYD_FAKE_PEERS=0       no device may have access to another's memory; likewise
  *   ARRAYD_FAKE_ORDER=reverse blocks and threads run last to first: a missing barrier shows
+ *   ARRAYD_FAKE_ORDER=adverse nothing is run until it is waited for, and then the work of later
+ *                             devices first, as far as no event orders it: a missing event between
+ *                             devices shows; adverse-down: that of earlier devices first
  *   ARRAYD_FAKE_DELAY=us      each piece of queued work waits so long first: missing order shows
  *   ARRAYD_FAKE_FAIL=N:CODE   as fake_cuda_fail(N, CODE), or N:CODE:async as fake_cuda_fail_launch
  *   ARRAYD_FAKE_FAIL_FILE=p   when file p is there at a launch, that launch fails with the code in

@@ -46,6 +46,10 @@ __attribute__((constructor)) static void setup(void)
     fake.trace = number("ARRAYD_FAKE_TRACE", 0) != 0;
     const char *order = getenv("ARRAYD_FAKE_ORDER");
     fake.reverse = order && !strcmp(order, "reverse");
+    fake.unkind = !order                           ? 0
+                  : !strcmp(order, "adverse")      ? 1
+                  : !strcmp(order, "adverse-down") ? -1
+                                                   : 0;
     fake.fail_file = getenv("ARRAYD_FAKE_FAIL_FILE");
     const char *fail = getenv("ARRAYD_FAKE_FAIL");
     long nth = 0;

@@ -12,6 +12,59 @@
 #include <stdlib.h>
 #include <time.h>
 
+/* The adverse order (fake.unkind). Nothing is run until somebody waits for it, or asks whether it
+ * is done while nobody has anything more to do; then the devices that come first in this order run
+ * all that they can before another runs what is waited for. So a kernel that reads what another
+ * device writes comes too soon, in one of the two orders, unless an event holds it back: what that
+ * is recorded behind is waited for in turn. */
+
+static const double quiet = 5; /* ms without new work: who asks now waits */
+
+static bool is_blocked(const struct work *w)
+{
+    return (w->wait && w->wait->completed < w->until) || (w->held && fake.holding);
+}
+
+static bool can_go_on(const struct CUstream_st *s)
+{
+    const struct work *w = s->running ? s->running : s->first;
+    return w && !is_blocked(w);
+}
+
+/* Somebody waits for its first `until` pieces of work. */
+static void want(struct CUstream_st *s, uint64_t until)
+{
+    if (!fake.unkind || s->wanted >= until)
+        return;
+    s->wanted = until;
+    pthread_cond_broadcast(&fake.changed);
+}
+
+/* Somebody asks after them. */
+static void ask(struct CUstream_st *s, uint64_t until)
+{
+    if (fake_now() - fake.pushed_at >= quiet)
+        want(s, until);
+}
+
+/* Whether it is this stream's turn. If not, what it waits for is wanted as it is. */
+static bool may_run(struct CUstream_st *s)
+{
+    if (!fake.unkind)
+        return true;
+    const struct work *w = s->running;
+    if (w->wait && is_blocked(w) && s->wanted > s->done)
+        want(w->recorded_in, w->recorded_at);
+    bool wanted = s->wanted > s->done;
+    for (const struct CUstream_st *x = fake.streams; x; x = x->next) {
+        int behind = fake.unkind * (s->context->device - x->context->device);
+        if (behind < 0 && can_go_on(x))
+            return false;
+        wanted |= behind > 0 && x->wanted > x->done;
+    }
+    return wanted;
+}
+
 static void finish(struct CUstream_st *s)
 {
     for (struct CUstream_st **p = &fake.streams; *p; p = &(*p)->next)
@@ -39,8 +92,8 @@ static void run_one(struct CUstream_st *s)
     s->first = w->next;
     if (!s->first)
         s->last = &s->first;
-    while (!fake.sticky &&
-           ((w->wait && w->wait->completed < w->until) || (w->held && fake.holding)))
+    s->running = w;
+    while (!fake.sticky && (!may_run(s) || is_blocked(w)))
         pthread_cond_wait(&fake.changed, &fake.lock);
     if (!fake.sticky && w->run) {
         struct timespec pause = {.tv_nsec = fake.delay_us * 1000L};
@@ -58,6 +111,7 @@ static void run_one(struct CUstream_st *s)
     if (w->dispose)
         w->dispose(w);
     free(w);
+    s->running = NULL;
     s->done++;
     pthread_cond_broadcast(&fake.changed);
 }
@@ -130,12 +184,14 @@ void stream_push(struct CUstream_st *s, struct work *w)
     *s->last = w;
     s->last = &w->next;
     s->issued++;
+    fake.pushed_at = fake.unkind ? fake_now() : 0;
     pthread_cond_signal(&s->ready);
 }
 
 int stream_wait(struct CUstream_st *s)
 {
     uint64_t until = s->issued;
+    want(s, until);
     while (s->done < until && !fake.sticky)
         pthread_cond_wait(&fake.changed, &fake.lock);
     return fake.sticky;
@@ -145,8 +201,10 @@ void stream_wait_all(void)
 {
     for (bool again = true; again;) {
         again = false;
-        for (struct CUstream_st *s = fake.streams; s; s = s->next)
+        for (struct CUstream_st *s = fake.streams; s; s = s->next) {
+            want(s, s->issued);
             again |= s->done < s->issued || s->stop;
+        }
         if (again)
             pthread_cond_wait(&fake.changed, &fake.lock);
     }
@@ -228,6 +286,7 @@ EXPORT CUresult cuStreamDestroy(CUstream stream)
     if (!s)
         return fake_leave(CUDA_ERROR_INVALID_HANDLE);
     s->stop = true; /* what is queued is still run */
+    want(s, s->issued);
     pthread_cond_signal(&s->ready);
     fake.live[FAKE_STREAMS]--;
     return fake_leave(failure);
@@ -239,6 +298,8 @@ EXPORT CUresult cuStreamQuery(CUstream stream)
     if (r)
         return r;
     struct CUstream_st *s = stream_of(stream);
+    if (s && s->done < s->issued)
+        ask(s, s->issued);
     return fake_leave(!s                    ? CUDA_ERROR_INVALID_HANDLE
                       : s->done < s->issued ? CUDA_ERROR_NOT_READY
                                             : CUDA_SUCCESS);
@@ -340,6 +401,8 @@ EXPORT CUresult cuEventRecord(CUevent event, CUstream stream)
     w->record.generation = ++event->recorded;
     event->refs++;
     stream_push(s, w);
+    event->recorded_in = s;
+    event->recorded_at = s->issued;
     return fake_leave(CUDA_SUCCESS);
 }
 
@@ -356,6 +419,8 @@ EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags
     struct work *w = fake_alloc(sizeof *w);
     w->wait = event;
     w->until = event->recorded;
+    w->recorded_in = event->recorded_in;
+    w->recorded_at = event->recorded_at;
     event->refs++;
     stream_push(s, w);
     return fake_leave(CUDA_SUCCESS);
@@ -366,9 +431,12 @@ EXPORT CUresult cuEventQuery(CUevent event)
     int r = fake_enter("cuEventQuery", NEEDS_CONTEXT, NULL);
     if (r)
         return r;
-    return fake_leave(!is_event(event)                     ? CUDA_ERROR_INVALID_HANDLE
-                      : event->completed < event->recorded ? CUDA_ERROR_NOT_READY
-                                                           : CUDA_SUCCESS);
+    bool waits = is_event(event) && event->completed < event->recorded;
+    if (waits)
+        ask(event->recorded_in, event->recorded_at);
+    return fake_leave(!is_event(event) ? CUDA_ERROR_INVALID_HANDLE
+                      : waits          ? CUDA_ERROR_NOT_READY
+                                       : CUDA_SUCCESS);
 }
 
 EXPORT CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end)

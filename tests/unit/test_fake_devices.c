@@ -1,6 +1,6 @@
 /* The fake driver's devices beside one another: ranges of addresses whose memory is of several,
- * whose memory a device may touch, and whose stream takes what. Its kernels are
- * tests/fake/test_plain.cu. */
+ * whose memory a device may touch, whose stream takes what, and in which order all is run. Run in
+ * each order that the fake has. Its kernels are tests/fake/test_plain.cu. */
 #include "tests/unit/fake_device.h"
 
 enum { MB = 1 << 20 };
@@ -289,6 +289,94 @@ static void test_contexts(void **state)
     release(a, b);
 }
 
+/* Orders. `first` is the device whose work comes first when nothing orders it; -1: who knows. */
+
+static int first_device(void)
+{
+    const char *order = getenv("ARRAYD_FAKE_ORDER");
+    return !order || !strcmp(order, "forward") ? -1 : !strcmp(order, "adverse") ? 1 : 0;
+}
+
+static CUevent event_of(int device)
+{
+    CUevent e = NULL;
+    ok(cuCtxSetCurrent(device ? context_1 : context));
+    ok(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+    ok(cuCtxSetCurrent(context));
+    return e;
+}
+
+/* What is asked for next of one device's stream comes behind what was asked for of the other's. */
+static void order(CUevent e, int before)
+{
+    ok(cuCtxSetCurrent(before ? context_1 : context));
+    ok(cuEventRecord(e, before ? stream_1 : stream));
+    ok(cuCtxSetCurrent(context));
+    ok(cuStreamWaitEvent(before ? stream : stream_1, e, 0));
+}
+
+/* Memory of device 0 for both. */
+static CUdeviceptr shared_zeros(size_t n)
+{
+    CUdeviceptr p = device(n * sizeof(float));
+    ok(cuMemPoolSetAccess(pool, &both[1], 1));
+    ok(cuMemsetD8Async(p, 0, n * sizeof(float), stream));
+    ok(cuStreamSynchronize(stream));
+    return p;
+}
+
+static void test_order(void **state)
+{
+    (void)state;
+    CUdeviceptr a = ramp(4), b = shared_zeros(64);
+    float *seen = pinned(sizeof *seen);
+    CUevent events[] = {event_of(0), event_of(1)};
+    for (int i = 0; i < 60; i++) {
+        const int writer = i & 1, waiter = i >> 1 & 1, ordered = i % 3 == 0;
+        const bool wrong = first_device() >= 0 && first_device() != writer;
+        ok(cuMemsetD8Async(b, 0, 4, stream));
+        ok(cuStreamSynchronize(stream));
+        assert_int_equal(launch_on(writer, "write_at", (struct params){a, b, 0}), CUDA_SUCCESS);
+        if (ordered)
+            order(events[writer], writer);
+        else if (i < 8)
+            usleep(20000); /* it is not because time is short */
+        assert_int_equal(launch_on(!writer, "read_at", (struct params){b, (uintptr_t)seen, 0}),
+                         CUDA_SUCCESS);
+        assert_int_equal(wait_for(waiter), CUDA_SUCCESS);
+        assert_int_equal(wait_for(!waiter), CUDA_SUCCESS);
+        if (ordered || first_device() >= 0)
+            assert_true(*seen == (ordered || !wrong));
+    }
+    ok(cuEventDestroy(events[0]));
+    ok(cuEventDestroy(events[1]));
+    ok(cuMemFreeHost(seen));
+    release(a, b);
+}
+
+/* Who asks again and again whether work is done waits for it, too, and for what that waits for. */
+static void test_to_and_fro(void **state)
+{
+    (void)state;
+    CUdeviceptr a = shared_zeros(1), b = shared_zeros(1);
+    CUevent events[] = {event_of(0), event_of(1)};
+    for (int i = 0; i < 10; i++) {
+        assert_int_equal(launch_on(0, "add_one", (struct params){a, b, 1}), CUDA_SUCCESS);
+        order(events[0], 0);
+        assert_int_equal(launch_on(1, "add_one", (struct params){b, a, 1}), CUDA_SUCCESS);
+        order(events[1], 1);
+    }
+    while (d->cuEventQuery(events[1]) == CUDA_ERROR_NOT_READY)
+        usleep(100);
+    ok(cuEventQuery(events[1]));
+    assert_true(values(a, 1)[0] == 20);
+    while (d->cuStreamQuery(stream) == CUDA_ERROR_NOT_READY)
+        usleep(100);
+    ok(cuEventDestroy(events[0]));
+    ok(cuEventDestroy(events[1]));
+    release(a, b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -297,6 +385,8 @@ int main(void)
         cmocka_unit_test(test_access),
         cmocka_unit_test(test_peers),
         cmocka_unit_test(test_contexts),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_to_and_fro),
     };
     return cmocka_run_group_tests(tests, setup_devices, teardown_devices);
 }
