@@ -94,7 +94,11 @@ struct CUevent_st {
     uint64_t recorded, completed;    /* generations */
     struct CUstream_st *recorded_in; /* the last; gone once it is completed */
     uint64_t recorded_at;            /* which piece of its work that is */
-    double at;                       /* ms, of the last completed */
+    struct CUevent_st *captured;     /* what stands for it in a graph; NULL: recorded for all */
+    /* of one that stands for another: */
+    struct CUgraph_st *capture; /* being captured; NULL when that has ended */
+    int *seen;                  /* of each lane, how much it is recorded behind */
+    double at;                  /* ms, of the last completed */
 };
 
 struct CUmod_st {
@@ -123,12 +127,13 @@ struct work {
     struct work *next;
     int (*run)(struct work *w);
     void (*dispose)(struct work *w);
-    bool is_launch;
+    bool is_launch, is_record;
     bool held;               /* wait for fake_cuda_release */
     struct CUevent_st *wait; /* until generation `until` completed, then run */
     uint64_t until;
     struct CUstream_st *recorded_in; /* that generation, as an event's */
     uint64_t recorded_at;
+    int lane; /* of a graph */
     union {
         struct {
             void *to;
@@ -162,6 +167,7 @@ struct CUstream_st {
     uint64_t issued, done, wanted;
     bool stop;
     struct CUgraph_st *capture; /* what it is asked for goes there; NULL: is run */
+    int lane;                   /* of that */
     struct CUstream_st *next;
 };
 
@@ -202,7 +208,12 @@ void stream_push(struct CUstream_st *s, struct work *w);
 /* Until what is queued now has ended; the sticky error or success. */
 int stream_wait(struct CUstream_st *s);
 void stream_wait_all(void);
+struct CUevent_st *event_new(struct CUctx_st *context, unsigned flags);
 void event_unref(struct CUevent_st *e);
+void event_record(struct CUevent_st *e, struct CUstream_st *s);
+void event_wait(struct CUevent_st *e, struct CUstream_st *s);
+void events_forget(const struct CUgraph_st *capture); /* it has ended */
+void stream_end(struct CUstream_st *s);               /* when it has run what is queued */
 
 /* memory.c; with the lock held */
 /* For a pool, or pinned host memory (NULL); NULL without memory. */
@@ -306,7 +317,12 @@ void fiber_fault(enum fault fault); /* ends the launch of this thread; does not 
 void module_unref(struct CUmod_st *m);
 void launch_copy(struct work *to, const struct work *from); /* what a launch has for itself */
 
-/* graph.c; with the lock: whether the stream captures, and has taken the work */
+/* graph.c; with the lock */
+/* Whether the stream captures, and has taken the work. */
 bool graph_takes(struct CUstream_st *s, struct work *w);
+/* What is to stand for an event that a capturing stream records. */
+struct CUevent_st *graph_event(struct CUstream_st *s);
+/* The stream is to wait for what stands for an event (NULL: it is not of a capture): joins it. */
+int graph_joins(struct CUstream_st *s, const struct CUevent_st *e);
 
 #endif

@@ -137,6 +137,13 @@ static void *stream_main(void *arg)
     return NULL;
 }
 
+void stream_end(struct CUstream_st *s)
+{
+    s->stop = true;
+    want(s, s->issued);
+    pthread_cond_signal(&s->ready);
+}
+
 struct CUstream_st *stream_new(struct CUctx_st *context)
 {
     struct CUstream_st *s = fake_alloc(sizeof *s);
@@ -285,9 +292,7 @@ EXPORT CUresult cuStreamDestroy(CUstream stream)
     struct CUstream_st *s = stream ? stream_of(stream) : NULL;
     if (!s)
         return fake_leave(CUDA_ERROR_INVALID_HANDLE);
-    s->stop = true; /* what is queued is still run */
-    want(s, s->issued);
-    pthread_cond_signal(&s->ready);
+    stream_end(s);
     fake.live[FAKE_STREAMS]--;
     return fake_leave(failure);
 }
@@ -327,11 +332,35 @@ void event_unref(struct CUevent_st *e)
 {
     if (--e->refs)
         return;
+    if (e->captured)
+        event_unref(e->captured);
+    free(e->seen);
     e->magic = 0;
     *(e->prev ? &e->prev->next : &events) = e->next;
     if (e->next)
         e->next->prev = e->prev;
     free(e);
+}
+
+struct CUevent_st *event_new(struct CUctx_st *context, unsigned flags)
+{
+    struct CUevent_st *e = fake_alloc(sizeof *e);
+    e->magic = MAGIC_EVENT;
+    e->flags = flags;
+    e->refs = 1;
+    e->context = context;
+    e->next = events;
+    if (events)
+        events->prev = e;
+    events = e;
+    return e;
+}
+
+void events_forget(const struct CUgraph_st *capture)
+{
+    for (struct CUevent_st *e = events; e; e = e->next)
+        if (e->capture == capture)
+            e->capture = NULL;
 }
 
 EXPORT CUresult cuEventCreate(CUevent *event, unsigned flags)
@@ -341,17 +370,8 @@ EXPORT CUresult cuEventCreate(CUevent *event, unsigned flags)
         return r;
     if (!event || flags & ~7u)
         return fake_leave(CUDA_ERROR_INVALID_VALUE);
-    struct CUevent_st *e = fake_alloc(sizeof *e);
-    e->magic = MAGIC_EVENT;
-    e->flags = flags;
-    e->refs = 1;
-    e->context = fake_current;
+    *event = event_new(fake_current, flags);
     fake.live[FAKE_EVENTS]++;
-    e->next = events;
-    if (events)
-        events->prev = e;
-    events = e;
-    *event = e;
     return fake_leave(CUDA_SUCCESS);
 }
 
@@ -386,23 +406,43 @@ static void dispose_record(struct work *w) /* dropped: nobody is to wait for it 
     event_unref(w->record.event);
 }
 
+void event_record(struct CUevent_st *e, struct CUstream_st *s)
+{
+    struct work *w = fake_alloc(sizeof *w);
+    w->is_record = true;
+    w->run = run_record;
+    w->dispose = dispose_record;
+    w->record.event = e;
+    w->record.generation = ++e->recorded;
+    e->refs++;
+    stream_push(s, w);
+    e->recorded_in = s;
+    e->recorded_at = s->issued;
+}
+
+void event_wait(struct CUevent_st *e, struct CUstream_st *s)
+{
+    struct work *w = fake_alloc(sizeof *w);
+    w->wait = e;
+    w->until = e->recorded;
+    w->recorded_in = e->recorded_in;
+    w->recorded_at = e->recorded_at;
+    e->refs++;
+    stream_push(s, w);
+}
+
 EXPORT CUresult cuEventRecord(CUevent event, CUstream stream)
 {
     int r = fake_enter("cuEventRecord", NEEDS_CONTEXT, NULL);
     if (r)
         return r;
     struct CUstream_st *s = stream_of(stream);
-    if (!s || s->capture || !is_event(event) || event->context != s->context)
+    if (!s || !is_event(event) || event->context != s->context)
         return fake_leave(CUDA_ERROR_INVALID_HANDLE);
-    struct work *w = fake_alloc(sizeof *w);
-    w->run = run_record;
-    w->dispose = dispose_record;
-    w->record.event = event;
-    w->record.generation = ++event->recorded;
-    event->refs++;
-    stream_push(s, w);
-    event->recorded_in = s;
-    event->recorded_at = s->issued;
+    if (event->captured)
+        event_unref(event->captured);
+    event->captured = s->capture ? graph_event(s) : NULL;
+    event_record(event->captured ? event->captured : event, s);
     return fake_leave(CUDA_SUCCESS);
 }
 
@@ -412,17 +452,13 @@ EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags
     if (r)
         return r;
     struct CUstream_st *s = is_stream(stream) ? stream : stream_of(stream);
-    if (!s || s->capture || !is_event(event))
+    if (!s || !is_event(event))
         return fake_leave(CUDA_ERROR_INVALID_HANDLE);
     if (flags > 1)
         return fake_leave(CUDA_ERROR_INVALID_VALUE);
-    struct work *w = fake_alloc(sizeof *w);
-    w->wait = event;
-    w->until = event->recorded;
-    w->recorded_in = event->recorded_in;
-    w->recorded_at = event->recorded_at;
-    event->refs++;
-    stream_push(s, w);
+    if ((s->capture || event->captured) && (r = graph_joins(s, event->captured)))
+        return fake_leave(r);
+    event_wait(event->captured ? event->captured : event, s);
     return fake_leave(CUDA_SUCCESS);
 }
 
@@ -434,9 +470,10 @@ EXPORT CUresult cuEventQuery(CUevent event)
     bool waits = is_event(event) && event->completed < event->recorded;
     if (waits)
         ask(event->recorded_in, event->recorded_at);
-    return fake_leave(!is_event(event) ? CUDA_ERROR_INVALID_HANDLE
-                      : waits          ? CUDA_ERROR_NOT_READY
-                                       : CUDA_SUCCESS);
+    return fake_leave(!is_event(event)  ? CUDA_ERROR_INVALID_HANDLE
+                      : event->captured ? CUDA_ERROR_CAPTURED_EVENT
+                      : waits           ? CUDA_ERROR_NOT_READY
+                                        : CUDA_SUCCESS);
 }
 
 EXPORT CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end)
@@ -446,8 +483,9 @@ EXPORT CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end)
         return r;
     if (!ms)
         return fake_leave(CUDA_ERROR_INVALID_VALUE);
-    if (!is_event(start) || !is_event(end) || start->context != end->context ||
-        (start->flags | end->flags) & CU_EVENT_DISABLE_TIMING || !start->recorded || !end->recorded)
+    if (!is_event(start) || !is_event(end) || start->context != end->context || start->captured ||
+        end->captured || (start->flags | end->flags) & CU_EVENT_DISABLE_TIMING ||
+        !start->recorded || !end->recorded)
         return fake_leave(CUDA_ERROR_INVALID_HANDLE);
     if (start->completed < start->recorded || end->completed < end->recorded)
         return fake_leave(CUDA_ERROR_NOT_READY);

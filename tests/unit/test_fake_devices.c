@@ -377,6 +377,105 @@ static void test_to_and_fro(void **state)
     release(a, b);
 }
 
+static int end_capture(CUgraphExec *exec)
+{
+    CUgraph graph = NULL;
+    int code = d->cuStreamEndCapture(stream, &graph);
+    if (code)
+        return code;
+    ok(cuGraphInstantiate(exec, graph, 0));
+    ok(cuGraphDestroy(graph));
+    return CUDA_SUCCESS;
+}
+
+/* A capture of two devices' streams, which keeps the order of events. */
+static void test_capture(void **state)
+{
+    (void)state;
+    const int mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUdeviceptr a = shared_zeros(1), b = shared_zeros(1);
+    CUevent events[] = {event_of(0), event_of(1)}, plain_event = event_of(0);
+    CUgraph graph = NULL;
+    CUgraphExec exec = NULL;
+    ok(cuStreamBeginCapture(stream, mode));
+    assert_int_equal(launch_on(0, "add_one", (struct params){a, b, 1}), CUDA_SUCCESS);
+    order(events[0], 0);
+    assert_int_equal(launch_on(1, "add_one", (struct params){b, a, 1}), CUDA_SUCCESS);
+    is(cuEventQuery(events[0]), CUDA_ERROR_CAPTURED_EVENT);
+    is(cuStreamWaitEvent(stream, plain_event, 0), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+    ok(cuCtxSetCurrent(context_1));
+    is(cuStreamEndCapture(stream_1, &graph), CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+    ok(cuCtxSetCurrent(context));
+    order(events[1], 1);
+    assert_int_equal(end_capture(&exec), CUDA_SUCCESS);
+    is(cuStreamWaitEvent(stream_1, events[0], 0), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+    assert_true(values(a, 1)[0] == 0); /* nothing was run */
+    for (int i = 0; i < 10; i++)
+        ok(cuGraphLaunch(exec, stream));
+    assert_true(values(a, 1)[0] == 20 && values(b, 1)[0] == 19);
+    ok(cuCtxSetCurrent(context_1));
+    is(cuGraphLaunch(exec, stream_1), CUDA_ERROR_INVALID_HANDLE);
+    ok(cuCtxSetCurrent(context));
+    ok(cuGraphLaunch(exec, stream));
+    ok(cuGraphExecDestroy(exec)); /* what it was launched for is still run */
+    assert_true(values(a, 1)[0] == 22);
+    order(events[0], 0); /* events of streams again */
+    ok(cuEventRecord(events[0], stream));
+    ok(cuStreamSynchronize(stream));
+    ok(cuEventQuery(events[0]));
+    /* each that joins is to be waited for, after the last it was asked for */
+    for (int i = 0; i < 3; i++) {
+        ok(cuStreamBeginCapture(stream, mode));
+        order(events[0], 0);
+        if (i)
+            order(events[1], 1);
+        if (i == 1)
+            assert_int_equal(launch_on(1, "add_one", (struct params){b, a, 1}), CUDA_SUCCESS);
+        if (i == 2)
+            order(events[0], 0); /* a barrier of all leaves them waiting */
+        assert_int_equal(end_capture(&exec),
+                         i == 2 ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+    }
+    ok(cuGraphExecDestroy(exec));
+    CUevent all[] = {events[0], events[1], plain_event};
+    for (int i = 0; i < 3; i++)
+        ok(cuEventDestroy(all[i]));
+    release(a, b);
+}
+
+/* What no event orders is not ordered by its place in a capture. */
+static void test_order_of_a_capture(void **state)
+{
+    (void)state;
+    CUdeviceptr a = ramp(4), b = shared_zeros(1);
+    float *seen = pinned(sizeof *seen);
+    CUevent events[] = {event_of(0), event_of(1)};
+    for (int i = 0; i < 4; i++) {
+        const int writer = i & 1, ordered = i >> 1;
+        const bool wrong = first_device() >= 0 && first_device() != writer;
+        CUgraphExec exec = NULL;
+        ok(cuMemsetD8Async(b, 0, 4, stream));
+        ok(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+        order(events[0], 0);
+        assert_int_equal(launch_on(writer, "write_at", (struct params){a, b, 0}), CUDA_SUCCESS);
+        if (ordered)
+            order(events[writer], writer);
+        assert_int_equal(launch_on(!writer, "read_at", (struct params){b, (uintptr_t)seen, 0}),
+                         CUDA_SUCCESS);
+        order(events[1], 1);
+        assert_int_equal(end_capture(&exec), CUDA_SUCCESS);
+        ok(cuGraphLaunch(exec, stream));
+        ok(cuStreamSynchronize(stream));
+        if (ordered || first_device() >= 0)
+            assert_true(*seen == (ordered || !wrong));
+        ok(cuGraphExecDestroy(exec));
+    }
+    ok(cuEventDestroy(events[0]));
+    ok(cuEventDestroy(events[1]));
+    ok(cuMemFreeHost(seen));
+    release(a, b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -387,6 +486,8 @@ int main(void)
         cmocka_unit_test(test_contexts),
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_to_and_fro),
+        cmocka_unit_test(test_capture),
+        cmocka_unit_test(test_order_of_a_capture),
     };
     return cmocka_run_group_tests(tests, setup_devices, teardown_devices);
 }
