@@ -22,12 +22,17 @@ struct backend;
 struct backend_stream;
 struct transfer;
 
+#define BACKEND_PARTS 16
+
 struct backend_device {
     int index;
     char name[128];
     char architecture[32];             /* "sm_90", "x86_64 avx2" */
     int64_t memory_total, memory_free; /* bytes */
     int64_t memory_limit;              /* of them, what this process may use */
+    int n_parts;                       /* of a device that is several together: so many, */
+    int parts[BACKEND_PARTS]; /* the numbers of those devices, each of which is one by itself, too
+                               */
 };
 
 /* The work on a device when it was found lost: jobs with kernels launched that were not seen to
@@ -80,7 +85,12 @@ struct backend_config {
     int64_t kernel_cache_entries; /* CUDA: kernels kept in memory */
     int64_t slab_memory;          /* CUDA: bytes of pinned host memory per device */
     int compile_threads;          /* CUDA: 0 = one per two cores, at most 8 */
-    enum interpret interpret;     /* CUDA */
+    /* CUDA: GPUs that are one device more together, the last: "all", or numbers ("0,1"). NULL:
+     * there is none. What has fewer bytes than `mesh_least` for each of them is the first one's
+     * alone, and so is work on fewer points than a quarter of that. 0: a default */
+    const char *mesh;
+    int64_t mesh_least;
+    enum interpret interpret; /* CUDA */
     /* CUDA: what is interpreted leaves at most so many bytes for a reduction or scan; and makes so
      * many steps on points, of one kernel, before that is compiled although it has come once. 0: a
      * default */

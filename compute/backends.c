@@ -11,6 +11,8 @@ enum err_code backend_open(const char *name, const struct backend_config *config
 {
     if (n)
         note[0] = '\0';
+    if (!strcmp(name, "cpu") && config->mesh)
+        return err_set(e, ERR_BAD_FIELD, "mesh: the CPU backend has no GPUs");
     if (!strcmp(name, "cpu"))
         return backend_cpu_ops.open(config, ret, e);
     if (!strcmp(name, "cuda"))
@@ -21,6 +23,8 @@ enum err_code backend_open(const char *name, const struct backend_config *config
             snprintf(note, n, "a GPU was found");
             return ERR_OK;
         }
+        if (config->mesh)
+            return err_set(e, why.code, "%s", why.message);
         snprintf(note, n, "not using a GPU: %s", why.message);
         return backend_cpu_ops.open(config, ret, e);
     }

@@ -51,6 +51,8 @@ struct config {
     char *ready_kernels;     /* CUDA: another, which is only read; NULL: none */
     int64_t kernel_cache_size, kernel_cache_entries;
     int64_t slab_memory, compile_threads;
+    const char *mesh; /* GPUs that are one device more; NULL: none */
+    int64_t mesh_least;
     bool interpreter;
     int64_t interpreter_memory, interpreter_work; /* bytes; steps */
     double lost_exit_delay;                       /* seconds */

@@ -23,6 +23,8 @@ void device_configure(const struct config *c, struct backend_config *ret)
     ret->kernel_cache_entries = c->kernel_cache_entries;
     ret->slab_memory = c->slab_memory;
     ret->compile_threads = (int)c->compile_threads;
+    ret->mesh = c->mesh;
+    ret->mesh_least = c->mesh_least;
     ret->interpret = c->interpreter ? INTERPRET_FIRST : INTERPRET_NEVER;
     ret->interpret_bytes = c->interpreter_memory;
     ret->interpret_steps = c->interpreter_work;

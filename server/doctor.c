@@ -206,6 +206,8 @@ void doctor_self_test(struct doctor *d, const struct config *c, const char *back
     ec.device.threads = (int)c->threads;
     ec.device.slab_memory = c->slab_memory;
     ec.device.compile_threads = (int)c->compile_threads;
+    ec.device.mesh = c->mesh;
+    ec.device.mesh_least = 1; /* the test is small, and to be divided */
     ec.device.shareable = keeps;
     snprintf(what, sizeof what, "self-test");
     double begun = clock_ms();
@@ -224,7 +226,7 @@ void doctor_self_test(struct doctor *d, const struct config *c, const char *back
         doctor_say(d, code ? FINDING_FAIL : FINDING_OK, what, text,
                    "do not use this device; check the kernel log, and run this command again with "
                    "ARRAYD_TRACE=nvrtc,launch");
-        if (keeps)
+        if (keeps && i < engine_single_count(g))
             say_kept(d, backend, i, engine_keep_problem(g, i));
     }
     (void)engine_close(g);

@@ -209,7 +209,7 @@ static enum err_code open_exports(const struct config *c, struct server *s, stru
                       NULL);
         return ERR_OK;
     }
-    for (int i = 0; i < engine_device_count(s->engine); i++) {
+    for (int i = 0; i < engine_single_count(s->engine); i++) {
         const char *why = engine_export_problem(s->engine, i);
         if (why)
             log_event(LOG_WARN, "a device's memory cannot be exported", "reason", why, NULL);

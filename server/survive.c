@@ -387,7 +387,7 @@ const char *survive_problem(struct survive *v, const struct server *s)
     if (!v)
         return "keep-arrays is no";
     v->backend = engine_backend(s->engine);
-    for (int i = engine_device_count(s->engine) - 1; i >= 0; i--) {
+    for (int i = engine_single_count(s->engine) - 1; i >= 0; i--) {
         const char *why = engine_keep_problem(s->engine, i);
         n_can += !why;
         problem = why ? why : problem;

@@ -85,6 +85,11 @@ enum err_code engine_open(const struct engine_config *config, struct engine **re
         mem_free(g);
         return code;
     }
+    struct backend_device last;
+    g->mesh = engine_device_count(g) - 1;
+    engine_device_info(g, g->mesh, &last);
+    if (!last.n_parts)
+        g->mesh = -1;
     g->fuse.recompute = g->backend->ops->recompute;
     if (!g->max_cost)
         g->max_cost = g->backend->ops->max_cost;
@@ -188,7 +193,7 @@ void engine_report(const struct engine *g, struct backend_report *ret)
              "contents that are in doubt are lost");
     if (ops->report)
         ops->report(g->backend, ret);
-    for (int i = 0; i < engine_device_count(g); i++) {
+    for (int i = 0; i < engine_single_count(g); i++) {
         if (g->device.shareable)
             warn(ret, "arrays cannot be exported", engine_export_problem(g, i));
         if (g->keep.put)

@@ -63,7 +63,15 @@ bool engine_in_host_memory(const struct engine *g);
 void engine_poll(struct engine *g);
 int engine_device_count(const struct engine *g);
 void engine_device_info(const struct engine *g, int device, struct backend_device *ret);
-/* The device with the most free memory; the first of equals. */
+/* The device that is several together, which is the last (-1: there is none); and how many others
+ * there are. */
+int engine_mesh(const struct engine *g);
+int engine_single_count(const struct engine *g);
+/* A device's number as it is kept for another process, which may have other ones: -1, the mesh; and
+ * the device there. Where a GPU or the mesh is missing it is another one. */
+int engine_kept_device(const struct engine *g, int device);
+int engine_device_kept(const struct engine *g, int64_t kept);
+/* The device with the most free memory, of those that are one; the first of equals. */
 int engine_roomiest_device(const struct engine *g);
 
 /* --- memory that outlives the process --- */

@@ -51,15 +51,6 @@ static bool from_hole(struct storage *st, bool zero)
                ERR_OK;
 }
 
-static void want(const struct storage *st, struct err *e)
-{
-    if (!e)
-        return;
-    e->wanted = st->size;
-    e->device = st->device;
-    e->until = atomic_load(&st->engine->clock);
-}
-
 /* If there is no memory, or no descriptor, retired chunks may still have to be released. */
 static enum err_code obtain(struct storage *st, source *from, bool zero, bool must, struct err *e)
 {
@@ -70,7 +61,7 @@ static enum err_code obtain(struct storage *st, source *from, bool zero, bool mu
     if (lacks && reclaim_shares(r, back))
         code = from(st, zero, must, e);
     if (code == ERR_OUT_OF_MEMORY)
-        want(st, e);
+        engine_lacks(st->engine, st->device, st->size, e);
     return code;
 }
 
@@ -138,7 +129,7 @@ enum err_code storage_none_is_kept(const struct storage *like, struct err *e)
     err_set(e, ERR_OUT_OF_MEMORY,
             "an array of %lld bytes needs other memory that outlives the daemon, and there is none",
             (long long)like->size);
-    want(like, e);
+    engine_lacks(like->engine, like->device, like->size, e);
     return ERR_OUT_OF_MEMORY;
 }
 

@@ -194,6 +194,9 @@ void storage_awaits(struct storage *st);
  * storage_written: at any time one of the two places is whole, unless a second move began before
  * the first had ended. */
 void storage_copied(struct storage *st);
+/* Adds to an error what a device lacks: so many bytes; and whether the mesh has them. NULL allowed.
+ */
+void engine_lacks(const struct engine *g, int device, int64_t size, struct err *e);
 /* Whether a buffer may have `st` from now on instead of `old`: what outlives the process never
  * gives way to what does not. storage_none_is_kept: the error where that is all there is. */
 static inline bool storage_may_replace(const struct storage *st, const struct storage *old)

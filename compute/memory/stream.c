@@ -4,6 +4,9 @@
  * itself: it is put on a list then, and freed by the next thread that submits. */
 #include "compute/memory/memory_int.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "compute/base/mem.h"
 #include "compute/memory/export.h"
 #include "compute/memory/reclaim.h"
@@ -29,11 +32,17 @@ void engine_device_info(const struct engine *g, int device, struct backend_devic
     g->backend->ops->device_info(g->backend, device, ret);
     if (g->reclaim)
         ret->memory_free += reclaim_kept(g->reclaim, device);
+    for (int i = 0; i < ret->n_parts; i++) { /* it takes as much of each */
+        struct backend_device part;
+        engine_device_info(g, ret->parts[i], &part);
+        const int64_t all = part.memory_free * ret->n_parts;
+        ret->memory_free = i == 0 || all < ret->memory_free ? all : ret->memory_free;
+    }
 }
 
 int engine_roomiest_device(const struct engine *g)
 {
-    int n = engine_device_count(g), best = 0;
+    int n = engine_single_count(g), best = 0;
     int64_t most = -1;
     for (int i = 0; i < n && n > 1; i++) {
         struct backend_device d;
@@ -44,6 +53,44 @@ int engine_roomiest_device(const struct engine *g)
         }
     }
     return best;
+}
+
+int engine_mesh(const struct engine *g)
+{
+    return g->mesh;
+}
+
+int engine_single_count(const struct engine *g)
+{
+    return engine_device_count(g) - (g->mesh >= 0);
+}
+
+int engine_kept_device(const struct engine *g, int device)
+{
+    return device == g->mesh ? -1 : device;
+}
+
+int engine_device_kept(const struct engine *g, int64_t kept)
+{
+    if (kept < 0)
+        return g->mesh >= 0 ? g->mesh : engine_roomiest_device(g);
+    return (int)(kept % engine_single_count(g));
+}
+
+void engine_lacks(const struct engine *g, int device, int64_t size, struct err *e)
+{
+    struct backend_device d = {0};
+    if (!e)
+        return;
+    e->wanted = size;
+    e->device = device;
+    e->until = atomic_load(&g->clock);
+    if (g->mesh >= 0 && device != g->mesh)
+        engine_device_info(g, g->mesh, &d);
+    const size_t n = strlen(e->message);
+    if (size <= d.memory_free)
+        snprintf(e->message + n, sizeof e->message - n,
+                 "; several GPUs together have: a session with \"device\": \"mesh\" uses them");
 }
 
 const char *engine_export_problem(const struct engine *g, int device)

@@ -174,6 +174,15 @@ static void put_process(struct json_writer *w, const struct server *s, const str
     json_close_object(w);
 }
 
+static void put_parts(struct json_writer *w, const struct backend_device *d)
+{
+    json_put_key(w, "parts");
+    json_open_list(w);
+    for (int i = 0; i < d->n_parts; i++)
+        json_put_i64(w, d->parts[i]);
+    json_close_list(w);
+}
+
 void service_info(struct request *req)
 {
     struct err e = ERR_INIT;
@@ -198,6 +207,8 @@ void service_info(struct request *req)
         json_put_member_string(&w, "name", d.name);
         json_put_member_i64(&w, "memory", d.memory_total);
         json_put_member_i64(&w, "free", d.memory_free);
+        if (d.n_parts)
+            put_parts(&w, &d);
         json_close_object(&w);
     }
     json_close_list(&w);

@@ -9,7 +9,8 @@
 #include "server/kept/member.h"
 #include "server/labels/labels.h"
 
-enum err_code kept_read_session(struct json v, int n_devices, struct session *ret, struct err *e)
+enum err_code kept_read_session(struct json v, const struct engine *g, struct session *ret,
+                                struct err *e)
 {
     struct json x;
     int64_t device;
@@ -21,7 +22,7 @@ enum err_code kept_read_session(struct json v, int n_devices, struct session *re
     TRY(json_get_double(x, &ret->ttl_s, e));
     TRY(member_i64(v, "memory_limit", &ret->own_limit, e));
     TRY(member_i64(v, "device", &device, e));
-    ret->device = (int)(device % n_devices);
+    ret->device = engine_device_kept(g, device);
     int64_t seq = 0;
     TRY(member_i64_given(v, "seq", &seq, e));
     ret->seq = (uint64_t)seq;

@@ -15,7 +15,7 @@ void kept_put_session(struct json_writer *w, const struct session *s, bool live)
     json_put_member_i64(w, "created_us", s->created_us);
     json_put_member_double(w, "ttl_s", s->ttl_s);
     json_put_member_i64(w, "memory_limit", s->own_limit);
-    json_put_member_i64(w, "device", s->device);
+    json_put_member_i64(w, "device", s->kept_device);
     if (live)
         json_put_member_i64(w, "seq", (int64_t)s->seq);
     json_close_object(w);

@@ -238,7 +238,7 @@ static enum err_code restore_session(struct recovery *r, const struct item *x, s
     TRY(recover_owner(r, x, &p, why));
     if (!p)
         return ERR_OK;
-    TRY(kept_read_session(v, engine_device_count(r->server->engine), &image, why));
+    TRY(kept_read_session(v, r->server->engine, &image, why));
     TRY(session_restore(p->sessions, &image, &s, why));
     session_unref(s);
     r->report.sessions++;

@@ -48,7 +48,7 @@ struct loader {
 /* If there are fewer devices now, the arrays of the missing ones are spread over the others. */
 static int device_of(const struct loader *l, int64_t was)
 {
-    return (int)(was % engine_device_count(l->server->engine));
+    return engine_device_kept(l->server->engine, was);
 }
 
 /* --- sessions --- */
@@ -56,7 +56,7 @@ static int device_of(const struct loader *l, int64_t was)
 static enum err_code restore_session(struct loader *l, struct principal *p, struct json v)
 {
     struct session image = {0}, *s;
-    TRY(kept_read_session(v, engine_device_count(l->server->engine), &image, l->e));
+    TRY(kept_read_session(v, l->server->engine, &image, l->e));
     TRY(session_restore(p->sessions, &image, &s, l->e));
     session_unref(s);
     return ERR_OK;

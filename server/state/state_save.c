@@ -151,7 +151,7 @@ static void visit(void *user, struct principal *p)
 
 /* --- the manifest --- */
 
-static void put_blob(struct json_writer *w, const struct blob *b)
+static void put_blob(struct json_writer *w, const struct engine *g, const struct blob *b)
 {
     if (!b->there) {
         json_put_null(w);
@@ -163,7 +163,7 @@ static void put_blob(struct json_writer *w, const struct blob *b)
     json_put_member_i64(w, "bytes", b->nbytes);
     json_put_member_string(w, "sha256", b->file.digest);
     json_put_member_string(w, "dtype", dtype_name(b->dtype));
-    json_put_member_i64(w, "device", b->device);
+    json_put_member_i64(w, "device", engine_kept_device(g, b->device));
     json_put_member_bool(w, "host", b->host);
     if (b->why)
         json_put_member_i64(w, "taken_us", b->file.taken_us);
@@ -242,7 +242,7 @@ static void put_manifest(struct saver *v, struct strb *out)
     json_put_key(&w, "memories");
     json_open_list(&w);
     HASH_ITER (hh, v->blobs.table, b, tmp) {
-        put_blob(&w, b);
+        put_blob(&w, v->server->engine, b);
     }
     passed_put_memories(v->passed, &w);
     json_close_list(&w);

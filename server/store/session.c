@@ -91,8 +91,11 @@ enum err_code session_background(struct session *s, struct session_stream **ret,
 static enum err_code node_new_as(struct sessions *t, const struct session_spec *spec,
                                  const char *id, struct node **ret, struct err *e)
 {
-    int n_devices = engine_device_count(t->engine);
-    if (spec->device < SESSION_ANY_DEVICE || spec->device >= n_devices)
+    const int n_devices = engine_device_count(t->engine), mesh = engine_mesh(t->engine);
+    if (spec->device == SESSION_MESH && mesh < 0)
+        return err_field(e, ERR_BAD_FIELD, "/device",
+                         "this daemon has no mesh: its operator starts it with --mesh");
+    if (spec->device < SESSION_MESH || spec->device >= n_devices)
         return n_devices == 1 ? err_field(e, ERR_BAD_FIELD, "/device",
                                           "there is no device %d: the only one is 0", spec->device)
                               : err_field(e, ERR_BAD_FIELD, "/device",
@@ -117,8 +120,10 @@ static enum err_code node_new_as(struct sessions *t, const struct session_spec *
     if (t->limits.session_memory &&
         (!s->memory_limit || s->memory_limit > t->limits.session_memory))
         s->memory_limit = t->limits.session_memory;
-    s->device =
-        spec->device == SESSION_ANY_DEVICE ? engine_roomiest_device(t->engine) : spec->device;
+    s->device = spec->device == SESSION_ANY_DEVICE ? engine_roomiest_device(t->engine)
+                : spec->device == SESSION_MESH     ? mesh
+                                                   : spec->device;
+    s->kept_device = engine_kept_device(t->engine, s->device);
     enum err_code code = ERR_OK;
     s->handles = handle_space_new(t->handles, s->id);
     s->account = account_new_of(t->owner, s->memory_limit);

@@ -57,6 +57,7 @@ struct session {
     int64_t memory_limit; /* in force; 0: none */
     int64_t own_limit;    /* as it was asked for; 0: not at all */
     int device;
+    int kept_device; /* engine_kept_device */
     struct engine_stream *stream;
     struct session_stream *_Atomic background; /* session_background's */
     struct account *account;
@@ -115,9 +116,10 @@ struct session_spec {
     const char *name; /* NULL: none */
     double ttl_s;
     int64_t memory_limit;
-    int device; /* SESSION_ANY_DEVICE: the one with most free memory */
+    int device; /* SESSION_ANY_DEVICE: the one with most free memory; SESSION_MESH: engine_mesh's */
 };
 #define SESSION_ANY_DEVICE (-1)
+#define SESSION_MESH       (-2)
 /* A new session, a new reference. ERR_QUOTA (too many), ERR_BAD_FIELD (no such device),
  * ERR_UNAUTHORIZED (the table is closed), ERR_OUT_OF_MEMORY. */
 enum err_code session_new(struct sessions *t, const struct session_spec *spec, struct session **ret,

@@ -23,6 +23,7 @@
 #include "compute/memory/memory_int.h"
 #include "compute/type/op.h"
 #include "protocol/text/infix.h"
+#include "tests/backend/suite.h"
 #include "tests/golden/golden.h"
 
 #define MAX_NAMES 64
@@ -460,11 +461,7 @@ static bool read_file(struct suite *t, const char *path)
 int main(int argc, char **argv)
 {
     static struct suite t;
-    struct engine_config config = ENGINE_CONFIG_DEFAULT;
-    config.backend = argc > 1 ? argv[1] : "cpu";
-    config.device.compile_threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    if (getenv("ARRAYD_INTERPRET"))
-        config.device.interpret = INTERPRET_ONLY;
+    struct engine_config config = suite_config(argc > 1 ? argv[1] : "cpu");
     int every = argc > 2 ? atoi(argv[2]) : 1;
     struct err e = ERR_INIT;
     if (engine_open(&config, &t.g, &e) != ERR_OK) {
@@ -473,8 +470,8 @@ int main(int argc, char **argv)
     }
     t.account = account_new(0);
     if (!read_file(&t, ARRAYS_FILE) || !t.account ||
-        engine_stream_new(t.g, 0, &t.streams[0], &e) != ERR_OK ||
-        engine_stream_new(t.g, 0, &t.streams[1], &e) != ERR_OK) {
+        engine_stream_new(t.g, suite_device(t.g), &t.streams[0], &e) != ERR_OK ||
+        engine_stream_new(t.g, suite_device(t.g), &t.streams[1], &e) != ERR_OK) {
         fprintf(stderr, "cannot begin (" ARRAYS_FILE ")\n");
         return 1;
     }

@@ -15,6 +15,7 @@
 #include "compute/engine/engine.h"
 #include "compute/engine/run.h"
 #include "compute/memory/memory_int.h"
+#include "tests/backend/suite.h"
 
 #define BATCH    64
 #define OPERANDS 3
@@ -400,18 +401,15 @@ int main(int argc, char **argv)
     static struct expression batches[2][BATCH];
     account = account_new(0);
     for (int k = 0; k < 2; k++) {
-        struct engine_config config = ENGINE_CONFIG_DEFAULT;
+        struct engine_config config = suite_config(backends[k]);
         struct err e = ERR_INIT;
-        config.backend = backends[k];
-        config.device.compile_threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
-        if (getenv("ARRAYD_INTERPRET"))
-            config.device.interpret = INTERPRET_ONLY;
         if (engine_open(&config, &sides[k].g, &e) != ERR_OK) {
             fprintf(stderr, "skipped: %s\n", e.message);
             return 77;
         }
         for (int i = 0; i < 2; i++)
-            if (engine_stream_new(sides[k].g, 0, &sides[k].streams[i], &e) != ERR_OK)
+            if (engine_stream_new(sides[k].g, suite_device(sides[k].g), &sides[k].streams[i], &e) !=
+                ERR_OK)
                 abort();
     }
     int failed = 0, at = 0, n[2] = {0};

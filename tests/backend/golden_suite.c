@@ -19,6 +19,7 @@
 #include "compute/engine/engine.h"
 #include "compute/engine/run.h"
 #include "compute/memory/memory_int.h"
+#include "tests/backend/suite.h"
 #include "tests/golden/golden.h"
 
 enum layout { CONTIGUOUS, SPREAD, REVERSED, COLUMN, N_LAYOUTS };
@@ -224,11 +225,7 @@ static void run_all(struct suite *t, const struct golden *golden, size_t every, 
 int main(int argc, char **argv)
 {
     struct suite t = {0};
-    struct engine_config config = ENGINE_CONFIG_DEFAULT;
-    config.backend = argc > 1 ? argv[1] : "cpu";
-    config.device.compile_threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    if (getenv("ARRAYD_INTERPRET"))
-        config.device.interpret = INTERPRET_ONLY;
+    struct engine_config config = suite_config(argc > 1 ? argv[1] : "cpu");
     int every = argc > 2 ? atoi(argv[2]) : 1;
     struct err e = ERR_INIT;
     if (engine_open(&config, &t.g, &e) != ERR_OK) {
@@ -237,8 +234,8 @@ int main(int argc, char **argv)
     }
     struct golden *golden = golden_load();
     t.account = account_new(0);
-    if (!t.account || engine_stream_new(t.g, 0, &t.streams[0], &e) != ERR_OK ||
-        engine_stream_new(t.g, 0, &t.streams[1], &e) != ERR_OK)
+    if (!t.account || engine_stream_new(t.g, suite_device(t.g), &t.streams[0], &e) != ERR_OK ||
+        engine_stream_new(t.g, suite_device(t.g), &t.streams[1], &e) != ERR_OK)
         return 1;
     run_all(&t, golden, every > 0 ? (size_t)every : 1, argc > 3 ? argv[3] : "");
     golden_free(golden);

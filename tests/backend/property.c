@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "tests/backend/property.h"
+#include "tests/backend/suite.h"
 
 static int finish_batch(struct world *worlds, int *n)
 {
@@ -35,11 +36,7 @@ int main(int argc, char **argv)
     static struct world worlds[2][BATCH];
     struct world common = {0};
     struct engine_stream *streams[2] = {0};
-    struct engine_config config = ENGINE_CONFIG_DEFAULT;
-    config.backend = backend;
-    config.device.compile_threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    if (getenv("ARRAYD_INTERPRET"))
-        config.device.interpret = INTERPRET_ONLY;
+    struct engine_config config = suite_config(backend);
     struct err e = ERR_INIT;
     if (engine_open(&config, &common.g, &e) != ERR_OK) {
         fprintf(stderr, "skipped: %s\n", e.message);
@@ -47,7 +44,7 @@ int main(int argc, char **argv)
     }
     common.account = account_new(0);
     for (int k = 0; k < 2; k++) {
-        enum err_code code = engine_stream_new(common.g, 0, &streams[k], &e);
+        enum err_code code = engine_stream_new(common.g, suite_device(common.g), &streams[k], &e);
         assert(code == ERR_OK && common.account);
         (void)code;
     }

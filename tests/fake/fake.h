@@ -28,7 +28,7 @@ struct fake_device {
 struct fake {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool initialised, forked, reverse, trace;
+    bool initialised, forked, reverse, trace, forgets;
     int unkind;       /* 1: later devices first, -1: earlier ones, 0: as it comes */
     double pushed_at; /* ms: when there was new work last, if unkind */
     int n_devices, delay_us;

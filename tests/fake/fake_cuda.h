@@ -15,6 +15,8 @@
  *   ARRAYD_FAKE_ORDER=adverse nothing is run until it is waited for, and then the work of later
  *                             devices first, as far as no event orders it: a missing event between
  *                             devices shows; adverse-down: that of earlier devices first
+ *   ARRAYD_FAKE_FORGET=1      no stream waits for another device's event: whether a missing wait
+ *                             would show
  *   ARRAYD_FAKE_DELAY=us      each piece of queued work waits so long first: missing order shows
  *   ARRAYD_FAKE_FAIL=N:CODE   as fake_cuda_fail(N, CODE), or N:CODE:async as fake_cuda_fail_launch
  *   ARRAYD_FAKE_FAIL_FILE=p   when file p is there at a launch, that launch fails with the code in

@@ -45,6 +45,7 @@ __attribute__((constructor)) static void setup(void)
     fake.delay_us = (int)number("ARRAYD_FAKE_DELAY", 0);
     fake.trace = number("ARRAYD_FAKE_TRACE", 0) != 0;
     const char *order = getenv("ARRAYD_FAKE_ORDER");
+    fake.forgets = number("ARRAYD_FAKE_FORGET", 0) != 0;
     fake.reverse = order && !strcmp(order, "reverse");
     fake.unkind = !order                           ? 0
                   : !strcmp(order, "adverse")      ? 1

@@ -458,7 +458,8 @@ EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags
         return fake_leave(CUDA_ERROR_INVALID_VALUE);
     if ((s->capture || event->captured) && (r = graph_joins(s, event->captured)))
         return fake_leave(r);
-    event_wait(event->captured ? event->captured : event, s);
+    if (!fake.forgets || event->context == s->context)
+        event_wait(event->captured ? event->captured : event, s);
     return fake_leave(CUDA_SUCCESS);
 }
 

@@ -14,7 +14,7 @@ SKIPPED = 77
 FLOORS = ("server", "server/api", "server/live", "server/page", "server/login", "server/admin", "server/state", "server/jobs", "server/kept", "server/look", "server/body", "server/store", "server/labels", "server/keeper", "server/journal", "server/work", "server/http",
           "protocol/text", "protocol/wire", "protocol/json", "protocol/number",
           "compute/program", "compute/engine", "compute/memory", "compute/backends.c", "compute/cpu", "compute/cpu/interp",
-          "compute/cpu/loops", "compute/gpu/cuda", "compute/gpu/code", "compute/gpu/interp", "compute/gpu/text", "compute/gpu/api", "compute/backend",
+          "compute/cpu/loops", "compute/gpu/cuda", "compute/gpu/transfer", "compute/gpu/device", "compute/gpu/code", "compute/gpu/interp", "compute/gpu/text", "compute/gpu/api", "compute/backend",
           "compute/ir", "compute/check", "compute/lang", "compute/kernels/steps", "compute/kernels/forms", "compute/kernels/scalar", "compute/type", "compute/culprit",
           "compute/base")
 # Headers of the top room that every room of server/ may include: the parts of the daemon as pointers, and the options.

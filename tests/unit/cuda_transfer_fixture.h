@@ -21,11 +21,11 @@
 #include <time.h>
 
 #include "compute/base/mem.h"
-#include "compute/gpu/cuda/memory.h"
-#include "compute/gpu/cuda/pack.h"
-#include "compute/gpu/cuda/slab.h"
-#include "compute/gpu/cuda/stream.h"
-#include "compute/gpu/cuda/transfer.h"
+#include "compute/gpu/device/memory.h"
+#include "compute/gpu/device/stream.h"
+#include "compute/gpu/transfer/pack.h"
+#include "compute/gpu/transfer/slab.h"
+#include "compute/gpu/transfer/transfer.h"
 #include "tests/fake/fake_cuda.h"
 
 #define SLAB_MEMORY (INT64_C(8) << 20) /* one bulk slab and some small ones */

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "compute/gpu/cuda/device.h"
+#include "compute/gpu/device/device.h"
 #include "tests/unit/chunk_front.h"
 
 static void told(struct exporting *x)

@@ -277,8 +277,9 @@ static struct prepared *text_of(struct cuda *c, enum dtype dtype)
     struct arena *arena = arena_new(0);
     struct ir_kernel *k = arena_alloc(arena, sizeof *k);
     make_kernel(arena, dtype, k);
-    struct prepared *p = prepared_of(
-        &c->devices[0], arena, emit_within(arena, k, SLOT_ALIGNMENT, c->devices[0].shared), false);
+    struct prepared *p =
+        prepared_of(&c->devices[0], arena,
+                    emit_within(arena, k, SLOT_ALIGNMENT, c->devices[0].shared, 1), false);
     assert_non_null(p);
     return p;
 }

@@ -161,7 +161,7 @@ static int try_steps(const struct steps_case *c, uint32_t steps)
         fill(&one, i, c->dtype);
         fill(&all, i, c->dtype);
     }
-    const struct emitted *m = emit_within(arena, k, 256, FORM_SHARED);
+    const struct emitted *m = emit_within(arena, k, 256, FORM_SHARED, 1);
     assert_non_null(m);
     met_elements[m->form->rank] |= (unsigned)m->form->elements;
     met_rows |= 1u << m->form->rows;
@@ -452,7 +452,7 @@ static void schedulers_have_two_warps(void **state)
         _cleanup_arena_ struct arena *arena = arena_new(0);
         struct ir_kernel *k = steps_kernel(arena, &expected[i].c, expected[i].steps);
         assert_non_null(k);
-        const struct emitted *m = emit_within(arena, k, 256, FORM_SHARED);
+        const struct emitted *m = emit_within(arena, k, 256, FORM_SHARED, 1);
         assert_non_null(m);
         assert_int_equal(m->form->elements, expected[i].elements);
         assert_in_range(m->form->grid[0] * m->form->grid[1], 132 * 7, 132 * 8); /* of an H200 */
@@ -473,7 +473,7 @@ static void boxes_begin_at_multiples_of_16_bytes(void **state)
         const struct steps_case c = {"", types[i % 4], 3, {2, 200, nx}, {steps_of[i / 4 % 4]}};
         _cleanup_arena_ struct arena *arena = arena_new(0);
         struct ir_kernel *k = steps_kernel(arena, &c, 2 + i / 96);
-        const struct emitted *m = k ? emit_within(arena, k, 256, FORM_SHARED) : NULL;
+        const struct emitted *m = k ? emit_within(arena, k, 256, FORM_SHARED, 1) : NULL;
         if (!m || m->form->kind != FORM_STEPS)
             continue;
         const struct form *f = m->form;
@@ -509,7 +509,7 @@ static void four_rounds_are_a_loop_where_they_fit(void **state)
         _cleanup_arena_ struct arena *arena = arena_new(0);
         struct ir_kernel *k = steps_kernel(arena, &expected[i].c, expected[i].steps);
         assert_non_null(k);
-        const struct emitted *m = emit_within(arena, k, 256, FORM_SHARED);
+        const struct emitted *m = emit_within(arena, k, 256, FORM_SHARED, 1);
         assert_non_null(m);
         assert_int_equal(m->form->unroll, expected[i].unroll);
     }

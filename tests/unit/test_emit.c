@@ -54,7 +54,7 @@ static void every_kernel_takes_the_form_it_should(void **state)
         _cleanup_arena_ struct arena *arena = arena_new(0);
         const struct ir_plan *p = plan_of(arena, emit_cases[i].text);
         const struct ir_kernel *k = p->kernels[0];
-        struct emitted *m = emit_within(arena, k, 256, FORM_SHARED);
+        struct emitted *m = emit_within(arena, k, 256, FORM_SHARED, 1);
         assert_non_null(m);
         if (strcmp(form_name(m->form), emit_cases[i].form) != 0) {
             print_message("%s: %s, not %s\n", emit_cases[i].text, form_name(m->form),
@@ -139,7 +139,7 @@ static void the_text_is_the_committed_one(void **state)
     for (size_t i = 0; i < sizeof emit_golden / sizeof *emit_golden; i++) {
         _cleanup_arena_ struct arena *arena = arena_new(0);
         struct emitted *m =
-            emit_within(arena, golden_kernel(arena, emit_golden[i].text), 256, FORM_SHARED);
+            emit_within(arena, golden_kernel(arena, emit_golden[i].text), 256, FORM_SHARED, 1);
         assert_non_null(m);
         wrong += is_golden(emit_golden[i].name, m->text);
     }
@@ -147,7 +147,7 @@ static void the_text_is_the_committed_one(void **state)
         _cleanup_arena_ struct arena *arena = arena_new(0);
         const struct steps_case *c = &emit_steps_golden[i].c;
         struct emitted *m = emit_within(arena, steps_kernel(arena, c, emit_steps_golden[i].steps),
-                                        256, FORM_SHARED);
+                                        256, FORM_SHARED, 1);
         assert_non_null(m);
         assert_string_equal(form_name(m->form), "steps");
         wrong += is_golden(c->name, m->text);
@@ -169,7 +169,7 @@ static void many_parameters_go_through_memory(void **state)
         strb_addc(&text, ']');
     }
     const struct ir_plan *p = plan_of(arena, text.data);
-    struct emitted *m = emit_within(arena, p->kernels[0], 256, FORM_SHARED);
+    struct emitted *m = emit_within(arena, p->kernels[0], 256, FORM_SHARED, 1);
     assert_non_null(m);
     assert_int_equal(p->n_kernels, 1);
     assert_true(m->params_size > EMIT_PARAMS_MAX);
@@ -178,7 +178,7 @@ static void many_parameters_go_through_memory(void **state)
 
     /* and a kernel that needs few has none of it */
     struct emitted *few =
-        emit_within(arena, plan_of(arena, "a*2 + 1")->kernels[0], 256, FORM_SHARED);
+        emit_within(arena, plan_of(arena, "a*2 + 1")->kernels[0], 256, FORM_SHARED, 1);
     assert_false(few->indirect);
     assert_null(strstr(few->text, "AR_INDIRECT"));
 
@@ -207,7 +207,7 @@ static void nvrtc_makes_machine_code_of_them(void **state)
             continue;
         _cleanup_arena_ struct arena *arena = arena_new(0);
         const struct ir_plan *p = plan_of(arena, emit_cases[i].text);
-        struct emitted *m = emit_within(arena, p->kernels[0], 256, FORM_SHARED);
+        struct emitted *m = emit_within(arena, p->kernels[0], 256, FORM_SHARED, 1);
         struct compiled code = {0};
         struct err e = ERR_INIT;
         struct timespec t0, t1;
@@ -246,7 +246,7 @@ static void nvrtc_makes_machine_code_of_them(void **state)
             continue;
         _cleanup_arena_ struct arena *arena = arena_new(0);
         struct emitted *m =
-            emit_within(arena, kernel_of_two(arena, emit_golden[i].text), 256, FORM_SHARED);
+            emit_within(arena, kernel_of_two(arena, emit_golden[i].text), 256, FORM_SHARED, 1);
         struct compiled code = {0};
         struct err e = ERR_INIT;
         assert_non_null(m);
@@ -274,7 +274,7 @@ static void nvrtc_computes_common_sums_once(void **state)
         const struct ir_plan *p =
             plan_of(arena, factored ? "fast correlate(deep, " BINOMIAL_5x5x5 ", 'clamp')"
                                     : "fast correlate(deep, " WEIGHTS_5x5x5 ", 'clamp')");
-        struct emitted *m = emit_within(arena, p->kernels[0], 256, FORM_SHARED);
+        struct emitted *m = emit_within(arena, p->kernels[0], 256, FORM_SHARED, 1);
         struct compiled code = {0};
         struct err e = ERR_INIT;
         assert_int_equal(p->n_kernels, 1);
@@ -300,7 +300,7 @@ static void nvrtc_makes_machine_code_of_several_steps(void **state)
             _cleanup_arena_ struct arena *arena = arena_new(0);
             struct ir_kernel *k =
                 steps_kernel(arena, &emit_steps_golden[i].c, emit_steps_golden[i].steps);
-            struct emitted *m = emit_within(arena, k, 256, FORM_SHARED);
+            struct emitted *m = emit_within(arena, k, 256, FORM_SHARED, 1);
             struct compiled code = {0};
             struct err e = ERR_INIT;
             assert_non_null(m);
@@ -504,7 +504,7 @@ static void no_memory_is_told(void **state)
             const struct ir_kernel *k =
                 !p ? steps_kernel(arena, &emit_steps_golden[4].c, 3) : p->kernels[0];
             mem_fail_after(nth, false);
-            struct emitted *m = emit_within(arena, k, 256, FORM_SHARED);
+            struct emitted *m = emit_within(arena, k, 256, FORM_SHARED, 1);
             int64_t failed = mem_failed();
             mem_fail_after(0, false);
             assert_true(failed ? !m : m != NULL);

@@ -16,12 +16,14 @@
 #include "compute/gpu/api/gone.h"
 #include "compute/gpu/api/health.h"
 #include "compute/gpu/cuda/fault.h"
-#include "compute/gpu/cuda/memory.h"
-#include "compute/gpu/cuda/pack.h"
 #include "compute/gpu/cuda/prepare.h"
-#include "compute/gpu/cuda/slab.h"
-#include "compute/gpu/cuda/stream.h"
-#include "compute/gpu/cuda/transfer.h"
+#include "compute/gpu/cuda/queue.h"
+#include "compute/gpu/device/memory.h"
+#include "compute/gpu/device/mesh.h"
+#include "compute/gpu/device/stream.h"
+#include "compute/gpu/transfer/pack.h"
+#include "compute/gpu/transfer/slab.h"
+#include "compute/gpu/transfer/transfer.h"
 
 #define KERNEL_CACHE_ENTRIES 4096
 #define INTERPRET_BYTES      (1 << 30)
@@ -106,7 +108,11 @@ static void write_uuid(const CUuuid *id, char ret[DEVICE_UUID])
 static void device_begin(struct cuda *c, struct cuda_device *d, CUdevice handle)
 {
     const struct driver *v = c->driver;
-    *d = (struct cuda_device){.cuda = c, .index = (int)(d - c->devices), .handle = handle};
+    *d = (struct cuda_device){.cuda = c,
+                              .index = (int)(d - c->devices),
+                              .handle = handle,
+                              .members = {d},
+                              .n_members = 1};
     if (v->cuDeviceGetName(d->name, sizeof d->name, handle) != CUDA_SUCCESS)
         snprintf(d->name, sizeof d->name, "GPU %d", handle);
     (void)v->cuDeviceTotalMem(&d->memory_total, handle);
@@ -171,14 +177,19 @@ static void cuda_close(struct backend *b)
     machines_close(c);
     cuda_compiler_close(c);
     machines_free(c);
-    for (int i = 0; i < c->n_devices; i++)
+    if (c->n_devices > c->n_gpus) {
+        (void)cuda_enter(&c->devices[c->n_gpus]);
+        cuda_queue_close(&c->devices[c->n_gpus]);
+        mesh_close(&c->devices[c->n_gpus]);
+    }
+    for (int i = 0; i < c->n_gpus; i++)
         device_close(&c->devices[i]);
     if (c->own_culprits)
         culprits_close(c->culprits);
     else if (c->culprits)
         culprits_folder(c->culprits, -1);
     kcache_free(c->kcache);
-    for (int i = 0; i < c->n_devices; i++)
+    for (int i = 0; i < c->n_gpus; i++)
         if (c->devices[i].opened >= 1)
             (void)c->driver->cuDevicePrimaryCtxRelease(c->devices[i].handle);
     pthread_mutex_destroy(&c->fault_lock);
@@ -206,7 +217,7 @@ static enum err_code find_devices(struct cuda *c, struct err *e)
                        "the CUDA driver (version %d.%d) found no GPU; CUDA_VISIBLE_DEVICES or the "
                        "container's --gpus option may hide it",
                        version / 1000, version % 1000 / 10);
-    c->devices = mem_calloc((size_t)n, sizeof *c->devices);
+    c->devices = mem_calloc((size_t)n + 1, sizeof *c->devices);
     if (!c->devices)
         return err_oom(e);
     for (int i = 0; i < n; i++) {
@@ -214,8 +225,9 @@ static enum err_code find_devices(struct cuda *c, struct err *e)
         if (v->cuDeviceGet(&handle, i) != CUDA_SUCCESS ||
             !attribute(c, handle, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED))
             continue;
-        device_begin(c, &c->devices[c->n_devices++], handle);
+        device_begin(c, &c->devices[c->n_gpus++], handle);
     }
+    c->n_devices = c->n_gpus;
     return c->n_devices ? ERR_OK
                         : err_set(e, ERR_BAD_FIELD,
                                   "none of the %d GPUs has stream-ordered memory pools (some "
@@ -236,10 +248,21 @@ static void *compile_ahead(void *arg)
 /* In the order of c->devices; NULL without memory. The caller frees it. */
 static CUdevice *handles_of(const struct cuda *c)
 {
-    CUdevice *handles = mem_calloc((size_t)c->n_devices, sizeof *handles);
-    for (int i = 0; handles && i < c->n_devices; i++)
+    CUdevice *handles = mem_calloc((size_t)c->n_gpus, sizeof *handles);
+    for (int i = 0; handles && i < c->n_gpus; i++)
         handles[i] = c->devices[i].handle;
     return handles;
+}
+
+static enum err_code open_mesh(struct cuda *c, struct err *e)
+{
+    struct cuda_device *d = &c->devices[c->n_gpus];
+    if (!c->config.mesh)
+        return ERR_OK;
+    *d = (struct cuda_device){.cuda = c, .index = c->n_gpus};
+    c->n_devices++;
+    TRY(mesh_open(d, e));
+    return cuda_queue_open(d, e);
 }
 
 /* Nothing has been mapped yet. */
@@ -256,15 +279,17 @@ static enum err_code open_devices(struct cuda *c, struct err *e)
     pthread_t ahead;
     CUdevice *handles = handles_of(c);
     struct gone *before =
-        handles ? gone_ask(c->driver, handles, c->n_devices, c->config.before) : NULL;
+        handles ? gone_ask(c->driver, handles, c->n_gpus, c->config.before) : NULL;
     mem_free(handles);
     bool started = thread_start(&ahead, "arrayd-module", compile_ahead, c);
     enum err_code code = ERR_OK;
-    for (int i = 0; i < c->n_devices && code == ERR_OK; i++)
+    for (int i = 0; i < c->n_gpus && code == ERR_OK; i++)
         code = device_open(&c->devices[i], e);
     if (started)
         pthread_join(ahead, NULL);
     enum err_code gone = await_gone(before, code == ERR_OK ? e : NULL);
+    if (code == ERR_OK && gone == ERR_OK)
+        code = open_mesh(c, e);
     return code != ERR_OK ? code : gone;
 }
 
@@ -297,7 +322,7 @@ static enum err_code open_all(struct cuda *c, struct err *e)
 static struct health *watch_devices(const struct cuda *c)
 {
     CUdevice *handles = handles_of(c);
-    struct health *h = handles ? health_open(c->driver, handles, c->n_devices) : NULL;
+    struct health *h = handles ? health_open(c->driver, handles, c->n_gpus) : NULL;
     mem_free(handles);
     return h;
 }
@@ -318,6 +343,8 @@ static enum err_code cuda_open(const struct backend_config *config, struct backe
         c->config.interpret_bytes = INTERPRET_BYTES;
     if (c->config.interpret_steps <= 0)
         c->config.interpret_steps = INTERPRET_STEPS;
+    if (c->config.mesh_least <= 0)
+        c->config.mesh_least = MESH_LEAST;
     enum err_code code = open_all(c, e);
     if (code != ERR_OK) {
         if (c->driver)
@@ -348,17 +375,21 @@ static void cuda_device_info(struct backend *b, int device, struct backend_devic
 {
     struct cuda_device *d = &cuda_of(b)->devices[device];
     struct cuda_memory_stats m = {0};
-    cuda_memory_stats(d, &m);
+    if (d->n_members == 1) /* what a mesh has free follows from its parts */
+        cuda_memory_stats(d, &m);
     *ret = (struct backend_device){.index = device,
                                    .memory_total = (int64_t)d->memory_total,
                                    .memory_limit = (int64_t)d->memory_total,
                                    .memory_free = m.free + (m.reserved - m.used)};
-    int64_t limit = d->cuda->config.memory_limit;
+    int64_t limit = d->cuda->config.memory_limit * d->n_members;
+    for (int k = 0; k < d->n_members && d->n_members > 1; k++)
+        ret->parts[ret->n_parts++] = d->members[k]->index;
     if (limit > 0 && limit < ret->memory_limit)
         ret->memory_limit = limit;
     if (limit > 0 && limit - m.live < ret->memory_free)
         ret->memory_free =
             m.live < limit ? limit - m.live : 0; /* what was taken over may be more */
+    ret->memory_free += mesh_kept(d);
     memcpy(ret->name, d->name, sizeof ret->name);
     memcpy(ret->architecture, d->arch, sizeof d->arch);
 }
@@ -375,6 +406,11 @@ static void *cuda_host(struct backend *b, void *p)
     return NULL;
 }
 
+static void cuda_tidy(struct backend *b)
+{
+    mesh_tidy(cuda_of(b));
+}
+
 static void line(struct strb *out, const char *name, const char *type, const char *help)
 {
     strb_addf(out, "# HELP arrayd_cuda_%s %s\n# TYPE arrayd_cuda_%s %s\n", name, help, name, type);
@@ -385,10 +421,12 @@ static void device_metrics(struct cuda *c, struct strb *out)
     static const struct {
         const char *name, *type, *help;
     } lines[] = {
-        {"memory_live_bytes", "gauge", "Device memory allocated from the pool, in bytes."},
+        {"memory_live_bytes", "gauge", "Device memory allocated, in bytes."},
         {"memory_reserved_bytes", "gauge", "Device memory held by the pool, in bytes."},
         {"allocations_total", "counter", "Device allocations."},
         {"trims_total", "counter", "Times the pool was emptied because memory ran out."},
+        {"mesh_kept_bytes", "gauge",
+         "Of the device memory allocated, what is free on the mesh, and kept for its next arrays."},
         {"slab_bytes", "gauge", "Pinned host memory, in bytes."},
         {"slab_free_bytes", "gauge", "Pinned host memory not used by a transfer, in bytes."},
         {"slab_copies_total", "counter", "Slabs copied to or from the device."},
@@ -396,13 +434,14 @@ static void device_metrics(struct cuda *c, struct strb *out)
     };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         line(out, lines[i].name, lines[i].type, lines[i].help);
-        for (int k = 0; k < c->n_devices; k++) {
+        for (int k = 0; k < c->n_gpus; k++) {
             struct cuda_memory_stats m = {0};
             struct cuda_slab_stats s = {0};
             cuda_memory_stats(&c->devices[k], &m);
             cuda_slab_stats(&c->devices[k], &s);
-            const int64_t values[] = {m.live,  m.reserved,   m.allocations, m.trims,
-                                      s.bytes, s.free_bytes, s.copies,      s.waits};
+            const int64_t values[] = {
+                m.live,  m.reserved,   m.allocations, m.trims, mesh_kept(&c->devices[k]),
+                s.bytes, s.free_bytes, s.copies,      s.waits};
             strb_addf(out, "arrayd_cuda_%s{device=\"%d\"} %lld\n", lines[i].name, k,
                       (long long)values[i]);
         }
@@ -494,4 +533,5 @@ const struct backend_ops backend_cuda_ops = {
     .explain_whole = cuda_explain_whole,
     .wholes_bound = true,
     .metrics = cuda_metrics,
+    .tidy = cuda_tidy,
 };

@@ -5,7 +5,8 @@
  * none at all was it the launch itself that failed.
  *
  * The first thread that has a finished job to report also reports the record, without that lock: it
- * writes a file and the log. */
+ * writes a file and the log. A mesh shares its GPUs with other devices, so what was on any of them
+ * is one record. */
 #include "compute/gpu/cuda/fault.h"
 
 #include <string.h>
@@ -14,7 +15,13 @@
 #include "compute/base/lock.h"
 #include "compute/gpu/cuda/launch.h"
 
+/* What was there: the first kind that there is counts. */
+enum fault_kind { ASKED, OWN, LAUNCHING };
+
+/* Of one device. */
 struct fault {
+    struct fault *next;
+    enum fault_kind kind;
     struct arena *arena;
     struct backend_fault told;
     struct fault_work *work;
@@ -82,16 +89,43 @@ static size_t count_jobs(const struct cuda_device *d)
     return n;
 }
 
+/* Whether what is on the device may be why that one was lost: it is the same, or they have a GPU in
+ * common. −1: any. */
+static bool may_be_why(const struct cuda_device *d, int lost)
+{
+    const struct cuda_device *other = &d->cuda->devices[lost < 0 ? d->index : lost];
+    for (int i = 0; i < d->n_members; i++)
+        for (int k = 0; k < other->n_members; k++)
+            if (d->members[i] == other->members[k])
+                return true;
+    return false;
+}
+
+/* What is on the device that counts: what somebody asked for; if there is none, the daemon's own;
+ * else what could not be launched. */
+static bool list_work(struct fault *f, const struct cuda_device *d)
+{
+    bool ok = add_launched(f, d, false);
+    if (!ok || f->told.n_work)
+        return ok;
+    f->kind = OWN;
+    ok = add_launched(f, d, true);
+    if (!ok || f->told.n_work)
+        return ok;
+    f->kind = LAUNCHING;
+    return add_failing(f, d);
+}
+
 void cuda_fault_look(struct cuda_device *d)
 {
     lock_held(&d->lock);
     struct cuda *c = d->cuda;
-    int device = atomic_load(&c->lost_device);
+    const int device = atomic_load(&c->lost_device);
     if (d->looked)
         return;
     d->looked = true;
-    if ((device >= 0 && device != d->index) || atomic_load(&c->noted))
-        return; /* it did not happen on the other devices */
+    if (!may_be_why(d, device))
+        return;
     struct arena *arena = arena_new(0);
     struct fault *f = arena ? arena_alloc(arena, sizeof *f) : NULL;
     if (f) {
@@ -99,22 +133,50 @@ void cuda_fault_look(struct cuda_device *d)
         f->work = arena_alloc_array(arena, count_jobs(d) + 1, sizeof *f->work);
         f->kernels = arena_alloc_array(arena, count_jobs(d) + 1, sizeof *f->kernels);
     }
-    bool ok = f && f->work && f->kernels && add_launched(f, d, false);
-    if (ok && f->told.n_work == 0)
-        ok = add_launched(f, d, true);
-    if (ok && f->told.n_work == 0) {
-        f->told.launching = true;
-        ok = add_failing(f, d);
-    }
+    bool ok = f && f->work && f->kernels && list_work(f, d);
     /* if several devices may be the lost one, one that had no work is not it */
     ok = ok && (f->told.n_work || device >= 0 || c->n_devices == 1);
-    if (!ok || atomic_exchange(&c->noted, true)) {
+    if (!ok) {
         arena_free(arena);
         return;
     }
-    if (c->config.noted)
+    if (!atomic_exchange(&c->noted, true) && c->config.noted)
         c->config.noted(c->config.lost_user);
-    atomic_store(&c->fault, f);
+    f->next = atomic_load(&c->fault);
+    while (!atomic_compare_exchange_weak(&c->fault, &f->next, f))
+        ;
+}
+
+/* All that was found, of the first kind that there is, as one; NULL without memory. */
+static struct fault *together(struct fault *all, int lost)
+{
+    struct arena *arena = arena_new(0);
+    struct fault *f = arena ? arena_alloc(arena, sizeof *f) : NULL;
+    enum fault_kind kind = LAUNCHING;
+    uint32_t n = 0;
+    for (const struct fault *x = all; x; x = x->next) {
+        kind = x->told.n_work && x->kind < kind ? x->kind : kind;
+        n += x->told.n_work;
+    }
+    if (f) {
+        *f = (struct fault){.arena = arena, .kind = kind, .told.device = all->told.device};
+        f->work = arena_alloc_array(arena, n + 1, sizeof *f->work);
+        f->kernels = arena_alloc_array(arena, n + 1, sizeof *f->kernels);
+    }
+    if (!f || !f->work || !f->kernels) {
+        arena_free(arena);
+        return NULL;
+    }
+    f->told.launching = kind == LAUNCHING;
+    for (const struct fault *x = all; x; x = x->next) {
+        f->told.device = x->told.device == lost ? lost : f->told.device;
+        for (uint32_t i = 0; i < x->told.n_work && x->kind == kind; i++) {
+            f->work[f->told.n_work] = x->work[i];
+            f->kernels[f->told.n_work++] = x->kernels[i];
+        }
+        f->alone |= x->kind == kind && x->alone;
+    }
+    return f;
 }
 
 /* Names the kernels for the report. */
@@ -157,11 +219,25 @@ void cuda_fault_tell(struct cuda *c)
 {
     if (!atomic_load(&c->fault))
         return;
+    for (int i = 0; i < c->n_devices; i++) { /* some share a GPU */
+        pthread_mutex_lock(&c->devices[i].lock);
+        cuda_fault_look(&c->devices[i]);
+        pthread_mutex_unlock(&c->devices[i].lock);
+    }
     pthread_mutex_lock(&c->fault_lock);
-    struct fault *f = atomic_load(&c->fault);
-    if (f)
-        settle(c, f);
+    struct fault *all = atomic_load(&c->fault);
+    if (all && !c->fault_told) {
+        struct fault *f = together(all, atomic_load(&c->lost_device));
+        c->fault_told = true;
+        if (f)
+            settle(c, f);
+        arena_free(f ? f->arena : NULL);
+    }
     atomic_store(&c->fault, NULL);
     pthread_mutex_unlock(&c->fault_lock);
-    arena_free(f ? f->arena : NULL);
+    while (all) {
+        struct fault *x = all;
+        all = x->next;
+        arena_free(x->arena);
+    }
 }

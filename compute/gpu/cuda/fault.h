@@ -2,7 +2,7 @@
 #ifndef ARRAYD_CUDA_FAULT_H
 #define ARRAYD_CUDA_FAULT_H
 
-#include "compute/gpu/cuda/device.h"
+#include "compute/gpu/device/device.h"
 
 /* With device->lock held, the device being lost: records what was on it, once. Call before any of
  * that leaves its stream. */

@@ -5,26 +5,19 @@
  * behind kernels already launched, these are waited for.
  *
  * A loop of many launches becomes a graph of some passes that is launched repeatedly: a launch
- * costs the host more than a small kernel takes, and a stream blocks after about a thousand. */
+ * costs the host more than a small kernel takes, and a stream blocks after about a thousand.
+ * Kernels that a mesh's members share are large, and launched one by one. */
 #include "compute/gpu/cuda/launch.h"
 
-#include <assert.h>
 #include <string.h>
 
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
-#include "compute/gpu/cuda/memory.h"
-#include "compute/gpu/cuda/transfer.h"
+#include "compute/gpu/device/memory.h"
+#include "compute/gpu/device/mesh.h"
+#include "compute/gpu/transfer/transfer.h"
 
 #define GRAPH_LAUNCHES 64 /* per graph, about; a loop of twice as many gets one */
-
-/* Device memory a launch needs: its own, followed by its parameters if they are not passed by
- * value. */
-static int64_t scratch_of(const struct emitted *m)
-{
-    int64_t own = (m->scratch + 255) / 256 * 256;
-    return own + (m->indirect ? m->params_size : 0);
-}
 
 /* --- launches --- */
 
@@ -40,13 +33,21 @@ void launch_free(struct cuda_device *d, struct launch *l)
     mem_free(l);
 }
 
+static void free_scratch(struct cuda_device *d, struct launch *l)
+{
+    for (int k = 0; k < d->n_members; k++)
+        if (l->scratch[k]) {
+            cuda_free(&d->cuda->base, d->members[k]->index, l->scratch[k], l->scratch_size[k]);
+            l->scratch[k] = NULL;
+        }
+}
+
 void launch_put(struct cuda_device *d, struct launch *l)
 {
     if (l->graph && cuda_enter(d))
         (void)d->cuda->driver->cuGraphExecDestroy(l->graph);
     l->graph = NULL;
-    if (l->scratch)
-        cuda_free(&d->cuda->base, d->index, l->scratch, l->scratch_size);
+    free_scratch(d, l);
     pthread_mutex_lock(&d->lock);
     l->next = d->launches;
     d->launches = l;
@@ -160,13 +161,20 @@ uint32_t launch_keys(const struct job *job, const struct launch *l, uint32_t fro
     return n;
 }
 
-/* One block of device memory for all the job's kernels that need some: they run one by one. */
-static enum err_code reserve_scratch(struct cuda_device *d, struct launch *l, int64_t size)
+/* One block of memory for all the job's kernels that need some, since they run one by one; and one
+ * of each other member's, `others` bytes. */
+static enum err_code reserve_scratch(struct cuda_device *d, struct launch *l, int64_t size,
+                                     int64_t others)
 {
-    if (size == 0)
-        return ERR_OK;
-    enum err_code code = cuda_alloc(&d->cuda->base, d->index, size, false, &l->scratch, NULL);
-    l->scratch_size = code == ERR_OK ? size : 0;
+    enum err_code code = ERR_OK;
+    for (int k = 0; k < d->n_members && code == ERR_OK; k++) {
+        l->scratch_size[k] = k ? others : size;
+        if (l->scratch_size[k] > 0)
+            code = cuda_alloc(&d->cuda->base, d->members[k]->index, l->scratch_size[k], false,
+                              &l->scratch[k], NULL);
+    }
+    if (code != ERR_OK)
+        free_scratch(d, l);
     return code;
 }
 
@@ -182,8 +190,9 @@ static void do_without_programs(const struct job *job, struct launch *l)
     }
 }
 
-/* The plan: all that runs for the job, and the most scratch memory that one of it needs. */
-static void make_plan(const struct job *job, struct launch *l, int64_t *most)
+/* The plan: all that runs for the job, and the most scratch memory that one of it needs, and that
+ * it needs of each other member, too. */
+static void make_plan(const struct job *job, struct launch *l, int64_t *most, int64_t *others)
 {
     uint32_t parts;
     l->plan = (struct code_key){{0}};
@@ -194,14 +203,18 @@ static void make_plan(const struct job *job, struct launch *l, int64_t *most)
             continue;
         code_key_add(&l->plan, &p->key);
         l->n_plan++;
-        if (scratch_of(p->emitted) > *most)
-            *most = scratch_of(p->emitted);
+        const int64_t bytes = launch_scratch(p->emitted);
+        if (bytes > *most)
+            *most = bytes;
+        if (launch_divides(p) && !p->emitted->form->joined && bytes > *others)
+            *others = bytes;
     }
 }
 
 static enum err_code reserve(struct cuda_device *d, struct job *job, struct launch *l)
 {
-    int64_t most = 0, with_programs = 0; /* bytes: what programs leave may be far more */
+    int64_t most = 0, others = 0,
+            with_programs = 0; /* bytes: what programs leave may be far more */
     size_t params = 0;
     for (uint32_t i = 0; i < job->n_kernels; i++) {
         if (prepare_is_empty(job->kernels[i]))
@@ -210,25 +223,25 @@ static enum err_code reserve(struct cuda_device *d, struct job *job, struct laun
         if (!p)
             return ERR_OUT_OF_MEMORY;
         if (p->program && atomic_load(&p->state) != PREPARED_READY &&
-            scratch_of(p->program) > with_programs)
-            with_programs = scratch_of(p->program);
+            launch_scratch(p->program) > with_programs)
+            with_programs = launch_scratch(p->program);
         params += p->emitted->indirect ? p->emitted->params_size : 0;
     }
-    make_plan(job, l, &most);
+    make_plan(job, l, &most, &others);
     /* what is refused in parts is refused as a whole, too, whether that is compiled yet or not */
     enum err_code code = judge(d, job, l);
     if (code == ERR_OK && cuda_wholes(d, job, l->wholes)) {
-        make_plan(job, l, &most);
+        make_plan(job, l, &most, &others);
         code = judge(d, job, l);
     }
     if (code == ERR_OK && params > l->pinned_size)
         code = reserve_pinned(d, l, params);
     if (code != ERR_OK)
         return code;
-    code = reserve_scratch(d, l, with_programs > most ? with_programs : most);
+    code = reserve_scratch(d, l, with_programs > most ? with_programs : most, others);
     if (code == ERR_OUT_OF_MEMORY && with_programs > most) {
         do_without_programs(job, l);
-        code = reserve_scratch(d, l, most);
+        code = reserve_scratch(d, l, most, others);
     }
     job->wanted = code == ERR_OUT_OF_MEMORY ? most : 0;
     return code;
@@ -244,121 +257,6 @@ struct launch *launch_new(struct cuda_device *d, struct job *job, enum err_code 
 }
 
 /* --- launching; device->lock is held --- */
-
-#ifndef NDEBUG
-/* The kernel's form was chosen for aligned addresses; a single number may be stored anywhere, and
- * an array without elements has an address that is never dereferenced. */
-static bool slots_are_aligned(const struct ir_kernel *k, void *const *slots)
-{
-    for (uint32_t i = 0; i < k->n_inputs; i++) {
-        const struct ir_input *in = &k->inputs[i];
-        if (view_size(&in->view) > 0 && (uintptr_t)slots[in->slot] % SLOT_ALIGNMENT != 0)
-            return false;
-    }
-    for (uint32_t i = 0; i < k->n_outputs; i++) {
-        const struct ir_output *o = &k->outputs[i];
-        int64_t n = view_size(&o->view);
-        size_t alignment = n == 1 ? dtype_size(o->dtype) : SLOT_ALIGNMENT;
-        if (n > 0 && (uintptr_t)slots[o->slot] % alignment != 0)
-            return false;
-    }
-    return true;
-}
-#endif
-
-/* Writes to `to` what the copy engine needs of an array. */
-static enum err_code fill_map(unsigned char *to, struct cuda *c, const struct emit_map *a,
-                              char *array)
-{
-    static const uint32_t steps[3] = {1, 1, 1};
-    const int type = a->size == 1   ? CU_TENSOR_MAP_DATA_TYPE_UINT8
-                     : a->size == 2 ? CU_TENSOR_MAP_DATA_TYPE_UINT16
-                     : a->size == 4 ? CU_TENSOR_MAP_DATA_TYPE_UINT32
-                                    : CU_TENSOR_MAP_DATA_TYPE_UINT64;
-    CUtensorMap map;
-    TRY(cuda_check(c,
-                   c->driver->cuTensorMapEncodeTiled(&map, type, 3, array, a->shape, a->strides,
-                                                     a->box, steps, 0, 0,
-                                                     CU_TENSOR_MAP_L2_PROMOTION_L2_128B, 0),
-                   "cuTensorMapEncodeTiled", NULL));
-    memcpy(to, &map, sizeof map);
-    return ERR_OK;
-}
-
-/* Writes the parameters with the current addresses to `to`. */
-static enum err_code fill_params(unsigned char *to, const struct backend_stream *s,
-                                 const struct emitted *m, void *const *slots, void *scratch)
-{
-    lock_held(&s->device->lock);
-    const struct cuda_device *d = s->device;
-    /* parameters in memory are no place for maps: the text does without (AR_MAPPED) */
-    const bool maps = d->copies_boxes && !m->indirect;
-    memcpy(to, m->params, m->params_size);
-    for (uint32_t i = 0; i < m->n_addresses; i++) {
-        const struct emit_address *a = &m->addresses[i];
-        char *base = a->slot == EMIT_SCRATCH    ? scratch
-                     : a->slot == EMIT_COUNTERS ? s->counters
-                                                : slots[a->slot];
-        char *at = base ? base + a->displacement : NULL;
-        memcpy(to + a->at, &at, sizeof at);
-    }
-    for (uint32_t i = 0; i < m->n_maps && maps; i++) {
-        const struct emit_map *a = &m->maps[i];
-        TRY(fill_map(to + a->at, d->cuda, a, (char *)slots[a->slot] + a->displacement));
-    }
-    return ERR_OK;
-}
-
-/* Where the parameters of kernel number i are, if they are not passed by value. */
-static unsigned char *pinned_params(const struct job *job, const struct launch *l, uint32_t i)
-{
-    unsigned char *at = l->pinned;
-    for (uint32_t k = 0; k < i; k++) {
-        const struct prepared *p =
-            prepare_is_empty(job->kernels[k]) ? NULL : atomic_load(&job->kernels[k]->prepared);
-        at += p && p->emitted->indirect ? p->emitted->params_size : 0;
-    }
-    return at;
-}
-
-/* Prepares the launch parameters of kernel number i in d->params, which the launch copies. Many
- * parameters are first copied to the device, from memory that belongs to the launch until the job
- * is done, and filled in when the kernel is launched for the first time. */
-static enum err_code make_params(struct backend_stream *s, const struct emitted *m,
-                                 const struct job *job, struct launch *l, uint32_t i, bool first)
-{
-    lock_held(&s->device->lock);
-    struct cuda_device *d = s->device;
-    struct cuda *c = d->cuda;
-    if (!m->indirect)
-        return fill_params(d->params, s, m, job_slots(job, i), l->scratch);
-    unsigned char *all = pinned_params(job, l, i);
-    if (first)
-        TRY(fill_params(all, s, m, job_slots(job, i), l->scratch));
-    char *to = (char *)l->scratch + scratch_of(m) - m->params_size;
-    memcpy(d->params, &to, sizeof to);
-    enum err_code code = cuda_check(
-        c, c->driver->cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)to, all, m->params_size, s->cu),
-        "cuMemcpyHtoDAsync", NULL);
-    l->launched |= code == ERR_OK;
-    return code;
-}
-
-/* Zeroes the memory through which blocks communicate. */
-static enum err_code zero_scratch(struct backend_stream *s, const struct emitted *m,
-                                  struct launch *l)
-{
-    lock_held(&s->device->lock);
-    struct cuda *c = s->device->cuda;
-    if (m->zeroed == 0)
-        return ERR_OK;
-    enum err_code code = cuda_check(
-        c,
-        c->driver->cuMemsetD8Async((CUdeviceptr)(uintptr_t)l->scratch, 0, (size_t)m->zeroed, s->cu),
-        "cuMemsetD8Async", NULL);
-    l->launched |= code == ERR_OK;
-    return code;
-}
 
 bool launch_settled(struct cuda_device *d, const struct job *job, struct launch *l)
 {
@@ -381,27 +279,6 @@ bool launch_settled(struct cuda_device *d, const struct job *job, struct launch 
     return true;
 }
 
-static enum err_code launch_code(struct backend_stream *s, const struct emitted *m,
-                                 CUfunction function, const struct job *job, struct launch *l,
-                                 uint32_t i, bool first)
-{
-    lock_held(&s->device->lock);
-    struct cuda *c = s->device->cuda;
-    TRY(make_params(s, m, job, l, i, first));
-    TRY(zero_scratch(s, m, l));
-    const struct form *g = m->form;
-    void *params[1] = {s->device->params};
-    enum err_code code = cuda_check(
-        c,
-        c->driver->cuLaunchKernel(function, g->grid[0], g->grid[1], g->grid[2], g->block[0],
-                                  g->block[1], 1, (unsigned)g->shared, s->cu, params, NULL),
-        "cuLaunchKernel", NULL);
-    l->launched |= code == ERR_OK;
-    if (code != ERR_OK)
-        l->failing = i + 1;
-    return code;
-}
-
 static enum err_code launch_kernel(struct backend_stream *s, const struct job *job,
                                    struct launch *l, uint32_t i, bool first)
 {
@@ -411,9 +288,7 @@ static enum err_code launch_kernel(struct backend_stream *s, const struct job *j
     struct launchable x;
     if (!prepared_code(p, l->compiled, &x)) /* it could, in launch_settled */
         return ERR_INTERNAL;
-    assert(slots_are_aligned(job->kernels[i], job_slots(job, i)));
-    for (int k = 0; k < x.n; k++)
-        TRY(launch_code(s, x.m[k], x.function[k], job, l, i, first));
+    TRY(launch_prepared(s, p, &x, job, l, i, first));
     if (l->reached < i + parts)
         l->reached = i + parts;
     l->forms |= p->form;
@@ -431,6 +306,7 @@ static enum err_code copy_block(struct backend_stream *s, const struct job_copy 
                                 struct launch *l)
 {
     lock_held(&s->device->lock);
+    TRY(mesh_alone(s));
     static const char *const calls[] = {"cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync",
                                         "cuMemcpyDtoDAsync"};
     const struct driver *cu = s->device->cuda->driver;
@@ -494,6 +370,7 @@ static enum err_code make_graph(struct backend_stream *s, const struct job *job,
     const struct driver *v = c->driver;
     CUgraph graph = NULL;
     CUgraphExec exec = NULL;
+    TRY(mesh_alone(s));
     TRY(cuda_check(c, v->cuStreamBeginCapture(s->cu, CU_STREAM_CAPTURE_MODE_RELAXED),
                    "cuStreamBeginCapture", NULL));
     enum err_code code = launch_passes(s, job, l, n, true);
@@ -509,12 +386,24 @@ static enum err_code make_graph(struct backend_stream *s, const struct job *job,
     return code;
 }
 
+/* Whether members share one of its kernels: a graph is of one stream. */
+static bool loop_divides(const struct job *job, const struct launch *l)
+{
+    uint32_t parts;
+    bool divides = false;
+    for (uint32_t i = job->loop_from; i < job->loop_from + job->loop_n; i += parts) {
+        const struct prepared *p = prepared_at(job, l, i, &parts);
+        divides |= p && launch_divides(p);
+    }
+    return divides;
+}
+
 static enum err_code launch_loop(struct backend_stream *s, const struct job *job, struct launch *l)
 {
     lock_held(&s->device->lock);
     struct cuda *c = s->device->cuda;
     uint32_t passes = job->loop_n < GRAPH_LAUNCHES ? GRAPH_LAUNCHES / job->loop_n : 1;
-    if (job->repeats / 2 < passes)
+    if (job->repeats / 2 < passes || loop_divides(job, l))
         return launch_passes(s, job, l, job->repeats, true);
     enum err_code code = make_graph(s, job, l, passes);
     for (uint32_t i = passes; i <= job->repeats && code == ERR_OK; i += passes)
@@ -544,7 +433,8 @@ static enum err_code record_begin(struct backend_stream *s, struct launch *l)
     lock_held(&s->device->lock);
     struct cuda *c = s->device->cuda;
     const struct launch *before = s->under_way_tail ? s->under_way_tail->private_data : NULL;
-    const bool waits = atomic_exchange(&s->waits, false);
+    const bool waits = s->waits;
+    s->waits = false;
     l->follows = before && before->timed && !waits && !atomic_load(&c->lost) &&
                  c->driver->cuEventQuery(before->end) == CUDA_ERROR_NOT_READY;
     return l->follows
@@ -577,6 +467,8 @@ enum err_code launch_job(struct backend_stream *s, struct job *job, struct launc
         code = launch_loop(s, job, l);
     if (code == ERR_OK)
         code = launch_kernels(s, job, l, end_of_loop, job->n_kernels, true);
+    const enum err_code met = job->fetch ? mesh_alone(s) : mesh_meet(s);
+    code = code == ERR_OK ? met : code;
     if (job->fetch && code == ERR_OK) {
         cuda_transfer_launch(job->fetch, s->cu);
         l->launched = true;

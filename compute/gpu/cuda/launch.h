@@ -4,14 +4,14 @@
 #define ARRAYD_CUDA_LAUNCH_H
 
 #include "compute/gpu/cuda/prepare.h"
-#include "compute/gpu/cuda/stream.h"
+#include "compute/gpu/device/stream.h"
 
 /* A submitted job's resources. */
 struct launch {
     struct launch *next; /* in the pool */
     CUevent begin, end;
-    void *scratch; /* device memory for its kernels */
-    int64_t scratch_size;
+    void *scratch[BACKEND_PARTS]; /* memory for its kernels, of each member of the device */
+    int64_t scratch_size[BACKEND_PARTS];
     CUgraphExec graph;     /* of the job's loop, or NULL */
     unsigned char *pinned; /* host memory for parameters that are not passed by value */
     size_t pinned_size;
@@ -64,5 +64,18 @@ void launch_take_begin(struct launch *l, struct launch *before);
  * device->lock and the device entered. ERR_OUT_OF_MEMORY (the driver's own), ERR_DEVICE_LOST; what
  * was queued by then still runs. */
 enum err_code launch_job(struct backend_stream *s, struct job *job, struct launch *l) must_check;
+
+/* --- launch_kernel.c --- */
+
+/* Device memory that a launch needs: its own, followed by its parameters if they are not passed by
+ * value. */
+int64_t launch_scratch(const struct emitted *m);
+/* Whether each member of the device takes a part of the kernel. */
+bool launch_divides(const struct prepared *p);
+/* Launches kernel number i, prepared as p, by x. `first`: it was not launched in this job before.
+ * Sets launched and failing of the launch. With device->lock and the device entered. */
+enum err_code launch_prepared(struct backend_stream *s, const struct prepared *p,
+                              const struct launchable *x, const struct job *job, struct launch *l,
+                              uint32_t i, bool first) must_check;
 
 #endif

@@ -15,7 +15,7 @@
 #include "compute/base/mem.h"
 #include "compute/base/trace.h"
 #include "compute/base/worker.h"
-#include "compute/gpu/cuda/pack.h"
+#include "compute/gpu/transfer/pack.h"
 
 #define UNAVAILABLE "the interpreter could not be compiled"
 #define KERNELS     (MACHINES + INTERP_RESTS) /* of a device: these first */
@@ -38,10 +38,10 @@ bool machines_are_wanted(const struct cuda *c)
     return c->machines != NULL;
 }
 
-CUfunction machines_function(const struct cuda *c, int device, enum machine m)
+const CUfunction *machines_functions(const struct cuda *c, int device, enum machine m)
 {
     const struct prepared *p = c->machines ? c->machines->on[device * KERNELS + (int)m] : NULL;
-    return p && atomic_load(&p->state) == PREPARED_READY ? p->function : NULL;
+    return p && atomic_load(&p->state) == PREPARED_READY ? p->functions : NULL;
 }
 
 /* --- compiling elsewhere --- */

@@ -113,21 +113,23 @@ static enum err_code load_module(struct cuda *c, const void *bytes, const struct
     return code;
 }
 
-/* Loads the entry's code into the device, once for all kernels that share it. */
+/* Loads the entry's code into the device's members, once for all kernels that share it. */
 static enum err_code load(struct prepared *p, struct err *e)
 {
     struct cuda_device *d = &p->cuda->devices[p->device];
-    TRY(cuda_entered(d, e));
     struct modules *m = modules_of(p->cuda, p->entry);
     if (!m)
         return err_oom(e);
     enum err_code code = ERR_OK;
     pthread_mutex_lock(&m->lock);
-    struct module *at = &m->by_device[d->index];
-    if (!at->module)
-        code = load_module(p->cuda, p->entry->bytes, p->emitted, at, e);
-    if (code == ERR_OK)
-        p->function = at->function;
+    for (int k = 0; k < d->n_members && code == ERR_OK; k++) {
+        struct module *at = &m->by_device[d->members[k]->index];
+        code = cuda_entered(d->members[k], e);
+        if (code == ERR_OK && !at->module)
+            code = load_module(p->cuda, p->entry->bytes, p->emitted, at, e);
+        if (code == ERR_OK)
+            p->functions[k] = at->function;
+    }
     pthread_mutex_unlock(&m->lock);
     return code;
 }
@@ -138,10 +140,13 @@ static bool is_loaded(struct prepared *p)
     struct modules *m = atomic_load(&p->entry->user);
     if (!m || pthread_mutex_trylock(&m->lock) != 0)
         return false;
-    const struct module *at = &m->by_device[p->device];
-    bool loaded = at->module != NULL;
-    if (loaded)
-        p->function = at->function;
+    const struct cuda_device *d = &p->cuda->devices[p->device];
+    bool loaded = true;
+    for (int k = 0; k < d->n_members && loaded; k++) {
+        const struct module *at = &m->by_device[d->members[k]->index];
+        loaded = at->module != NULL;
+        p->functions[k] = at->function;
+    }
     pthread_mutex_unlock(&m->lock);
     return loaded;
 }
@@ -333,7 +338,9 @@ struct prepared *prepared_of(struct cuda_device *d, struct arena *arena, struct 
                              bool fast_math)
 {
     struct prepared *p = emitted ? arena_alloc(arena, sizeof *p) : NULL;
-    if (!p) {
+    if (p)
+        p->functions = arena_alloc_array(arena, (size_t)d->n_members, sizeof *p->functions);
+    if (!p || !p->functions) {
         arena_free(arena);
         return NULL;
     }
@@ -378,20 +385,29 @@ static struct prepared *prepared_new(struct cuda_device *d, const struct ir_kern
     if (!arena)
         return NULL;
     arena_exempt(arena, true); /* freed with the kernel; the plan counts it */
-    struct prepared *p =
-        prepared_of(d, arena, emit_within(arena, k, SLOT_ALIGNMENT, d->shared), k->fast_math);
+    int members = prepare_members(d, k);
+    struct emitted *m = emit_within(arena, k, SLOT_ALIGNMENT, d->shared, members);
+    if (m && m->indirect && members > 1) { /* a member's part differs in its parameters */
+        members = 1;
+        m = emit_within(arena, k, SLOT_ALIGNMENT, d->shared, members);
+    }
+    struct prepared *p = prepared_of(d, arena, m, k->fast_math);
     if (p && trace_on(TRACE_EMIT))
         trace_write(TRACE_EMIT, p->emitted->text, strlen(p->emitted->text));
-    if (p && machines_are_wanted(d->cuda) && atomic_load(&p->state) == PREPARED_COMPILING)
+    /* whose elements several GPUs add in another order is not interpreted */
+    if (p && machines_are_wanted(d->cuda) && !m->form->joined &&
+        atomic_load(&p->state) == PREPARED_COMPILING)
         make_program(d, p, k);
-    if (p)
+    if (p) {
         p->user = user;
+        p->members = members;
+    }
     return p;
 }
 
 static bool can_be_interpreted(const struct prepared *p)
 {
-    return p->program && machines_function(p->cuda, p->device, p->machine) &&
+    return p->program && machines_functions(p->cuda, p->device, p->machine) &&
            (!p->rest || atomic_load(&p->rest->state) == PREPARED_READY);
 }
 
@@ -454,16 +470,16 @@ struct prepared *cuda_prepare(struct cuda_device *d, struct ir_kernel *k, const 
 bool prepared_code(const struct prepared *p, bool compiled, struct launchable *ret)
 {
     if (atomic_load(&p->state) == PREPARED_READY) {
-        *ret = (struct launchable){{p->emitted}, {p->function}, 1};
+        *ret = (struct launchable){.m = {p->emitted}, .functions = {p->functions}, .n = 1};
         return true;
     }
     if (compiled || !can_be_interpreted(p))
         return false;
     *ret =
-        (struct launchable){{p->program}, {machines_function(p->cuda, p->device, p->machine)}, 1};
+        (struct launchable){{p->program}, {machines_functions(p->cuda, p->device, p->machine)}, 1};
     if (p->rest) {
         ret->m[1] = p->rest->emitted;
-        ret->function[1] = p->rest->function;
+        ret->functions[1] = p->rest->functions;
         ret->n = 2;
     }
     return true;
@@ -550,8 +566,8 @@ void cuda_explain_prepared(struct cuda *c, struct prepared *p, struct kernel_exp
     struct err e = ERR_INIT;
     enum err_code code =
         atomic_load(&p->state) == PREPARED_READY ? ERR_OK : make_ready(p, &ret->cached, &e);
-    if (code == ERR_OK && cuda_enter(&c->devices[p->device]))
-        attributes(c, p->function, ret);
+    if (code == ERR_OK && cuda_enter(c->devices[p->device].members[0]))
+        attributes(c, p->functions[0], ret);
     else if (code != ERR_OK)
         put_failure(&ret->source, p, code);
     strb_add(&ret->source, p->emitted->text);

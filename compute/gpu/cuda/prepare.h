@@ -7,7 +7,7 @@
 #define ARRAYD_CUDA_PREPARE_H
 
 #include "compute/base/strb.h"
-#include "compute/gpu/cuda/device.h"
+#include "compute/gpu/device/device.h"
 #include "compute/gpu/interp/interp.h"
 #include "compute/gpu/text/emit.h"
 
@@ -28,17 +28,18 @@ struct prepared {
     enum machine machine;
     bool fast_math;
     struct code_key key;
-    int device; /* kernels are planned for one device */
+    int device;  /* kernels are planned for one device */
+    int members; /* of it that share the kernel, where that can be divided */
     /* A failure may be retried, so readers load the state once: it also holds the reason. The
      * fields below belong to the thread that compiles, and are constant once the state is
      * PREPARED_READY. */
     _Atomic int state;
     double compile_ms; /* what compiling took, 0 if the code was found; the first launch takes it */
     struct kcache_entry *entry;
-    CUfunction function;
-    _Atomic bool put_off; /* it is compiled when it comes a second time */
-    bool has_run;         /* as a program; with the device's lock */
-    const void *user;     /* the user whose request came first */
+    CUfunction *functions; /* by the device's members */
+    _Atomic bool put_off;  /* it is compiled when it comes a second time */
+    bool has_run;          /* as a program; with the device's lock */
+    const void *user;      /* the user whose request came first */
     /* in the compiler's queue */
     struct prepared *next;          /* user: the users in order, one entry each */
     struct prepared *behind, *last; /* the same user's; `last` only in its first entry */
@@ -64,7 +65,7 @@ void prepared_compile(struct prepared *p, const void *user, bool waited_for);
  * will do. */
 struct launchable {
     const struct emitted *m[2];
-    CUfunction function[2];
+    const CUfunction *functions[2]; /* by the device's members */
     int n;
 };
 bool prepared_code(const struct prepared *p, bool compiled, struct launchable *ret);
@@ -77,6 +78,8 @@ void prepared_hurry(struct prepared *p);
 
 /* k->prepared, created if missing, for `user` (see backend.h); NULL without memory. */
 struct prepared *cuda_prepare(struct cuda_device *d, struct ir_kernel *k, const void *user);
+/* whole.c: of the device's members, those that share a kernel: all, or one, because it is small. */
+int prepare_members(const struct cuda_device *d, const struct ir_kernel *k);
 /* whole.c: whether wholes run in place of some of the job's kernels, and sets their bits
  * (launch.h). Compiles them if that has not begun, and is worth it. */
 bool cuda_wholes(struct cuda_device *d, const struct job *job, uint64_t ret[2]);
@@ -100,8 +103,8 @@ void machines_close(struct cuda *c);
 void machines_free(struct cuda *c);
 
 bool machines_are_wanted(const struct cuda *c);
-/* NULL: it is not there yet, or never will be. */
-CUfunction machines_function(const struct cuda *c, int device, enum machine m);
+/* By the device's members. NULL: it is not there yet, or never will be. */
+const CUfunction *machines_functions(const struct cuda *c, int device, enum machine m);
 
 /* backend.h's backend_precompile */
 enum err_code machines_precompile(const char *kernel_cache, const char *architecture,

@@ -25,7 +25,9 @@
 #include "compute/base/worker.h"
 #include "compute/gpu/cuda/fault.h"
 #include "compute/gpu/cuda/launch.h"
-#include "compute/gpu/cuda/transfer.h"
+#include "compute/gpu/cuda/queue.h"
+#include "compute/gpu/device/mesh.h"
+#include "compute/gpu/transfer/transfer.h"
 
 #define MOST_UNDER_WAY 128    /* jobs in flight per stream */
 #define SPIN_NS        100000 /* how long to spin after the last event */
@@ -115,8 +117,8 @@ static enum err_code wait_for_fences(struct backend_stream *s, const struct job 
                         : event_behind(job->waits[i].stream, job->waits[i].seq);
         if (!e)
             continue;
-        atomic_store(&s->waits, true);
         code = cuda_check(c, c->driver->cuStreamWaitEvent(s->cu, e, 0), "cuStreamWaitEvent", NULL);
+        cuda_stream_waits(s);
     }
     return code;
 }
@@ -293,8 +295,10 @@ static struct job *take_finished(struct backend_stream *s)
     if (l && l->timed && !atomic_load(&c->lost)) {
         CUresult r = c->driver->cuEventQuery(l->end);
         /* a failure that leaves the device alive says nothing about the work: poll again */
-        if (r == CUDA_ERROR_NOT_READY || r == CUDA_ERROR_OUT_OF_MEMORY)
+        if (r == CUDA_ERROR_NOT_READY || r == CUDA_ERROR_OUT_OF_MEMORY) {
+            mesh_look(s);
             return NULL;
+        }
         float ms = 0;
         enum err_code code = cuda_check(c, r, "cuEventQuery", NULL);
         if (code == ERR_OK && cuda_check(c, c->driver->cuEventElapsedTime(&ms, l->begin, l->end),
@@ -354,6 +358,7 @@ static void retry(struct cuda_device *d)
 static bool report_one(struct cuda_device *d)
 {
     lock_held(&d->lock);
+    (void)cuda_enter(d); /* reporting may have entered another's */
     struct job *job = d->telling ? NULL : next_finished(d);
     if (!job)
         return false;

@@ -4,8 +4,33 @@
  * are refused, so is the whole: no request is refused today and served tomorrow. Which of them run
  * is decided for each job when it is submitted (launch.c).
  *
- * And how many steps of a loop one kernel does. */
+ * And how many steps of a loop one kernel does, and which members of a device share one. */
 #include "compute/gpu/cuda/prepare.h"
+
+int prepare_members(const struct cuda_device *d, const struct ir_kernel *k)
+{
+    int64_t bytes = 1;
+    size_t size = 1;
+    for (uint32_t i = 0; i < k->n_inputs; i++)
+        size = dtype_size(k->inputs[i].dtype) > size ? dtype_size(k->inputs[i].dtype) : size;
+    for (uint32_t i = 0; i < k->n_outputs; i++)
+        size = dtype_size(k->outputs[i].dtype) > size ? dtype_size(k->outputs[i].dtype) : size;
+    for (int a = 0; a < k->rank; a++)
+        bytes *= k->shape[a];
+    return bytes * (int64_t)size / d->n_members >= d->cuda->config.mesh_least ? d->n_members : 1;
+}
+
+/* Whether members add in another order than one GPU does: the whole would have other bits. */
+static bool parts_are_joined(const struct cuda_device *d, struct arena *arena,
+                             const struct ir_whole *w, int members)
+{
+    for (uint32_t i = 0; i < w->n_parts; i++) {
+        const struct form *f = form_within(arena, w->parts[i], SLOT_ALIGNMENT, d->shared, members);
+        if (!f || f->joined)
+            return true;
+    }
+    return false;
+}
 
 static struct prepared *new_whole(struct cuda_device *d, const struct ir_whole *w,
                                   const char **ret_why)
@@ -15,13 +40,23 @@ static struct prepared *new_whole(struct cuda_device *d, const struct ir_whole *
     if (!arena)
         return NULL;
     arena_exempt(arena, true); /* freed with the kernel */
-    const struct form *f = form_of_whole(arena, w, SLOT_ALIGNMENT, d->shared, ret_why);
+    struct form *f = form_of_whole(arena, w, SLOT_ALIGNMENT, d->shared, ret_why);
+    const int members = prepare_members(d, w->kernel);
+    if (f)
+        f->members = members;
     struct emitted *m = f ? emit_in_form(arena, w->kernel, f) : NULL;
     if (m && m->indirect) { /* parts get theirs from memory, one after the other */
         *ret_why = "it has too many parameters";
         m = NULL;
+    } else if (m && members > 1 && (!form_group(f) || parts_are_joined(d, arena, w, members))) {
+        *ret_why = "several GPUs divide its parts";
+        m = NULL;
     }
-    return prepared_of(d, arena, m, w->kernel->fast_math); /* frees the arena if m is NULL */
+    struct prepared *p =
+        prepared_of(d, arena, m, w->kernel->fast_math); /* frees the arena if m is NULL */
+    if (p)
+        p->members = members;
+    return p;
 }
 
 /* w->kernel->prepared, created if missing; NULL: it cannot run, or there is no memory. */
@@ -104,7 +139,8 @@ static bool steps_are_avoided(struct cuda_device *d, struct arena *arena, const 
         if (!x)
             return true;
         x->steps = steps;
-        const struct emitted *m = emit_within(arena, x, SLOT_ALIGNMENT, d->shared);
+        const struct emitted *m =
+            emit_within(arena, x, SLOT_ALIGNMENT, d->shared, prepare_members(d, x));
         if (!m)
             return true;
         struct code_key key = kcache_key(c->kcache, d->arch, m->text, k->fast_math);
@@ -119,9 +155,10 @@ uint32_t cuda_steps(struct backend *b, int device, const struct ir_kernel *k, co
     struct cuda *c = (struct cuda *)b;
     *ret_why = "";
     struct arena *arena = prepare_is_empty(k) ? NULL : arena_new(0);
+    struct cuda_device *d = &c->devices[device];
     uint32_t n =
-        arena ? form_steps(arena, k, SLOT_ALIGNMENT, c->devices[device].shared, ret_why) : 1;
-    if (n > 1 && steps_are_avoided(&c->devices[device], arena, k, n)) {
+        arena ? form_steps(arena, k, SLOT_ALIGNMENT, d->shared, prepare_members(d, k), ret_why) : 1;
+    if (n > 1 && steps_are_avoided(d, arena, k, n)) {
         *ret_why = "the kernel of several steps was running on a device that faulted";
         n = 1;
     }

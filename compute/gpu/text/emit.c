@@ -220,10 +220,10 @@ static bool assemble(struct emitter *m)
     strb_addf(&text,
               "#include \"compute/kernels/scalar/scalar.h\"\ntypedef %s ar_index;\n"
               "#define AR_RANK %d\n#define AR_FAST %d\n#define AR_BLOCK %d\n#define AR_E %d\n"
-              "#define AR_UNROLL %d\n#define AR_STEP %d\n%s"
+              "#define AR_UNROLL %d\n#define AR_STEP %d\n#define AR_ALONG %d\n%s"
               "#include \"compute/kernels/forms/common.cuh\"\n%s%sstruct ar_params {\n",
               f->wide ? "long" : "int", f->rank, f->rank - 1, f->threads, f->elements,
-              f->kind == FORM_REDUCE && f->any ? 1 : f->unroll, f->step,
+              f->kind == FORM_REDUCE && f->any ? 1 : f->unroll, f->step, form_along(f),
               m->out->indirect ? "#define AR_INDIRECT 1\n" : "",
               m->halves ? "#include \"compute/kernels/forms/half.cuh\"\n" : "",
               m->types.data ? m->types.data : "");
@@ -245,9 +245,9 @@ static bool assemble(struct emitter *m)
 }
 
 struct emitted *emit_within(struct arena *arena, const struct ir_kernel *k, int slot_alignment,
-                            int64_t shared)
+                            int64_t shared, int members)
 {
-    const struct form *f = form_within(arena, k, slot_alignment, shared);
+    const struct form *f = form_within(arena, k, slot_alignment, shared, members);
     return f ? emit_in_form(arena, k, f) : NULL;
 }
 
@@ -258,6 +258,7 @@ struct emitted *emit_in_form(struct arena *arena, const struct ir_kernel *k, con
     if (!m.out)
         return NULL;
     m.out->form = m.f;
+    emit_i64(&m, 0, "from");
     emit_inputs(&m);
     emit_constants(&m);
     if (m.f->kind != FORM_STEPS && m.f->kind != FORM_WINDOW)

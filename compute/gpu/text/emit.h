@@ -31,6 +31,13 @@ struct emit_map {
     uint32_t box[3];
 };
 
+/* What a member has of a joined reduction (form.h): chunks [since, until) of those that are
+ * reduced; the number of its first state of an output; to merge the states: how many there are,
+ * else 0. */
+struct emit_share {
+    int64_t since, until, number, join;
+};
+
 struct emitted {
     const struct form *form;
     const char *text;
@@ -42,6 +49,7 @@ struct emitted {
     uint32_t n_addresses;
     struct emit_map *maps;
     uint32_t n_maps;
+    uint32_t share;  /* where in the parameters is a struct emit_share; 0: nowhere */
     int64_t scratch; /* bytes of memory the launch needs, or 0 */
     int64_t zeroed;  /* how many of these, from the start, must be zeroed */
 };
@@ -53,11 +61,15 @@ struct emit_divisor {
 };
 struct emit_divisor emit_divisor_of(int64_t d);
 
+/* Where in the parameters, unless they are in memory, is the number of the first block that is
+ * launched (form_along): an int64_t, 0. */
+#define EMIT_FROM 0
+
 #define EMIT_PARAMS_MAX 4096 /* bytes of parameters that every driver passes by value */
 
 /* In the form of form_within(). NULL without memory. */
 struct emitted *emit_within(struct arena *arena, const struct ir_kernel *k, int slot_alignment,
-                            int64_t shared) __attribute__((warn_unused_result));
+                            int64_t shared, int members) __attribute__((warn_unused_result));
 /* The same in a form that is given. An input may lie in the kernel's own memory: slot EMIT_SCRATCH.
  */
 struct emitted *emit_in_form(struct arena *arena, const struct ir_kernel *k, const struct form *f)

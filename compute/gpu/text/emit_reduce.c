@@ -220,8 +220,9 @@ void emit_reduce(struct emitter *m)
     const uint32_t numbered = (1u << (f->any ? f->rank - 1 : f->rank)) - 1; /* by chunk */
     if (!f->any)
         strb_addf(b, "#define AR_LANES %d\n#define AR_RESIDENT %d\n", f->lanes, f->resident);
-    strb_addf(b, "#define AR_INNER %d\n%s", f->inner,
-              f->stretches > 1 && !f->any ? "#define AR_SPLIT 1\n" : "");
+    strb_addf(b, "#define AR_INNER %d\n%s%s", f->inner,
+              f->stretches > 1 && !f->any && !f->joined ? "#define AR_SPLIT 1\n" : "",
+              f->joined ? "#define AR_JOINED 1\n" : "");
     emit_i64(m, f->kept, "kept");
     emit_i64(m, f->reduced, "reduced");
     if (f->any) {
@@ -229,12 +230,19 @@ void emit_reduce(struct emitter *m)
         emit_i64(m, (int64_t)f->lanes * f->unroll, "turn");
         emit_i64(m, strip_of(f), "strip");
     }
-    if (f->any || f->stretches > 1) {
+    if (f->any || f->stretches > 1 || f->joined) {
         emit_address(m, EMIT_SCRATCH, 0, "void *", "scratch");
         emit_address(m, EMIT_COUNTERS, 0, "ar_u32 *", "counters");
     }
-    if (f->stretches > 1)
-        m->out->scratch = f->stretches * f->kept * (f->inner ? 1 : strip_of(f)) * f->state_size;
+    if (f->stretches > 1 || f->joined)
+        m->out->scratch = f->stretches * (f->joined ? f->members : 1) * f->kept *
+                          (f->inner ? 1 : strip_of(f)) * f->state_size;
+    if (f->joined) {
+        const struct emit_share whole = {0};
+        m->out->share = (uint32_t)m->values.len;
+        strb_add(&m->fields, "    alignas(8) ar_i64 since, until, number, join;\n");
+        emit_bytes(m, &whole, sizeof whole);
+    }
     emit_divisors(m);
     emit_operands(m);
     emit_fetch(m);

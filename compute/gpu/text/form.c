@@ -342,16 +342,17 @@ static bool can_be_launched(const struct form *f)
 
 struct form *form_of(struct arena *arena, const struct ir_kernel *k, int slot_alignment)
 {
-    return form_within(arena, k, slot_alignment, FORM_SHARED);
+    return form_within(arena, k, slot_alignment, FORM_SHARED, 1);
 }
 
 struct form *form_within(struct arena *arena, const struct ir_kernel *k, int slot_alignment,
-                         int64_t shared)
+                         int64_t shared, int members)
 {
     struct analysis z = {.arena = arena, .k = k, .alignment = slot_alignment, .shared = shared};
     if (!form_begin(&z))
         return NULL;
     struct form *f = z.f;
+    f->members = members;
     if (k->steps > 1) {
         const char *why = form_make_steps(&z);
         assert(!why || !*why);
@@ -430,6 +431,33 @@ struct form *form_of_whole(struct arena *arena, const struct ir_whole *w, int sl
     *ret_why = form_make_fold(&z, shared);
     assert(*ret_why || can_be_launched(z.f));
     return *ret_why ? NULL : z.f;
+}
+
+int form_along(const struct form *f)
+{
+    if (f->members == 1)
+        return -1;
+    switch (f->kind) {
+    case FORM_STENCIL:
+    case FORM_WINDOW:
+    case FORM_STEPS:
+        return f->rank > 2 ? 2 : f->rank - 1;
+    default:
+        return 0;
+    }
+}
+
+unsigned form_group(const struct form *f)
+{
+    switch (f->kind) {
+    case FORM_REDUCE:
+    case FORM_SCAN:
+        return f->stretches == 1;
+    case FORM_SCAN_ROWS:
+        return (unsigned)f->scan_rows.parts;
+    default:
+        return 1;
+    }
 }
 
 const char *form_name(const struct form *f)

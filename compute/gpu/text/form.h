@@ -190,8 +190,11 @@ struct form {
     /* REDUCE; also FOLD, and SCAN and SCAN_ROWS, whose axis counts as reduced */
     uint32_t reduced_axes; /* bits over the merged axes */
     bool inner;            /* the fastest axis is reduced */
-    int lanes; /* REDUCE, FOLD: threads per output; SCAN: warps per row; SCAN_ROWS, STEPS: threads
-                  per row */
+    int lanes;   /* REDUCE, FOLD: threads per output; SCAN: warps per row; SCAN_ROWS, STEPS: threads
+                    per row */
+    int members; /* GPUs that share the blocks */
+    bool joined; /* REDUCE: each of them takes a part of the reduced points, and leaves states that
+                    one of them merges */
     int64_t kept, reduced; /* chunks; SCAN: rows, or chunks of columns; SCAN_ROWS: rows */
     int64_t stretches;     /* REDUCE: blocks that share an output; SCAN: parts of a row or column */
     int state_size;        /* REDUCE: bytes, at most */
@@ -214,10 +217,11 @@ struct form {
  * (for a reduction: outputs); one of several steps must be one that form_steps() accepts. */
 struct form *form_of(struct arena *arena, const struct ir_kernel *k, int slot_alignment)
     __attribute__((warn_unused_result));
-/* The same for a GPU whose blocks have at most so many bytes of shared memory: a form of several
- * steps is made for that. form_of(): as many as an A100 has. */
+/* The same for a GPU whose blocks have at most so many bytes of shared memory, or for `members`
+ * such GPUs that share the blocks (form_along): a form of several steps is made for that.
+ * form_of(): one, with as many bytes as an A100 has. */
 struct form *form_within(struct arena *arena, const struct ir_kernel *k, int slot_alignment,
-                         int64_t shared) __attribute__((warn_unused_result));
+                         int64_t shared, int members) __attribute__((warn_unused_result));
 #define FORM_SHARED 166912
 
 /* The form of a whole (ir_whole.h): FORM_FOLD, of siblings FORM_REDUCE. NULL if it would not do
@@ -228,9 +232,10 @@ struct form *form_of_whole(struct arena *arena, const struct ir_whole *w, int sl
     __attribute__((warn_unused_result));
 
 /* How many steps of the kernel are best done in one pass over memory (backend.h's steps()) by
- * blocks that have at most so much shared memory, in bytes; 1, and *ret_why "", without memory. */
+ * blocks that have at most so much shared memory, in bytes, of `members` GPUs; 1, and *ret_why "",
+ * without memory. */
 uint32_t form_steps(struct arena *arena, const struct ir_kernel *k, int slot_alignment,
-                    int64_t shared, const char **ret_why);
+                    int64_t shared, int members, const char **ret_why);
 
 /* FORM_STEPS in three dimensions: planes of a field that a level keeps. */
 int form_steps_kept(const struct form *f, const struct form_field *d);
@@ -248,6 +253,13 @@ bool form_any_reduce(const struct ir_kernel *k, struct form *f, int64_t (*out_st
 /* By merged axis: what one further along it adds to an element's number among those that are
  * reduced to one; 0 along the others. */
 void form_positions(const struct ir_kernel *k, const struct form *f, int64_t strides[MAX_RANK]);
+
+/* The axis of the grid that goes along the slowest axis of the iteration space, and of how many
+ * blocks side by side along it each belongs together: of a kernel that several GPUs share, a launch
+ * may be of any such groups (AR_ALONG of common.cuh). -1: one GPU has it. 0: all blocks work
+ * together; only what they reduce can be divided (joined). */
+int form_along(const struct form *f);
+unsigned form_group(const struct form *f);
 
 /* "flat", "rows", "tile", "stencil", "reduce-inner", … */
 const char *form_name(const struct form *f);

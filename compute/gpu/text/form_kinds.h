@@ -31,6 +31,11 @@ const char *form_make_steps(struct analysis *z);
 /* Parts of so much width that an axis is cut into; elements that are copied at once. */
 int64_t form_steps_spans(int64_t n, bool wraps, int width, int halo);
 int form_steps_piece(const struct analysis *z, int elements);
+/* What a GPU has of the slowest axis, of which `form->members` have all. */
+static inline int64_t form_steps_rows(const struct form *f)
+{
+    return (f->shape[0] + f->members - 1) / f->members;
+}
 /* An H200's: others are similar enough for choosing among options. */
 #define FORM_PROCESSORS  132
 #define FORM_CACHE_RATE  4400.0 /* bytes per cycle */

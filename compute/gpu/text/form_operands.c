@@ -81,7 +81,7 @@ bool form_begin(struct analysis *z)
     f->offsets = arena_alloc_array(z->arena, k->n_ctxs + 1, sizeof *f->offsets);
     f->out_strides = arena_alloc_array(z->arena, k->n_outputs, sizeof *f->out_strides);
     f->wide = needs_wide(k);
-    f->step = 1;
+    f->step = f->members = 1;
     f->threads = FORM_BLOCK;
     return f->strides && f->offsets && f->out_strides && list_loads(z);
 }

@@ -188,7 +188,7 @@ static double cost_of(const struct analysis *z, double point, double bytes, int6
     const struct form *f = z->f;
     const int pieces = f->elements / f->steps.piece;
     const int64_t room = (int64_t)FORM_PROCESSORS * f->steps.at_once;
-    const int64_t blocks = f->grid[0] * ((f->shape[0] + part - 1) / part);
+    const int64_t blocks = f->grid[0] * ((form_steps_rows(f) + part - 1) / part);
     const int64_t waves = (blocks + room - 1) / room, warps = warps_of(f, blocks);
     double level = f->elements * point + 2, round = 10;
     int own = 0;
@@ -213,7 +213,7 @@ static double cost_of(const struct analysis *z, double point, double bytes, int6
 double form_pass2d_part(const struct analysis *z, double point, double bytes)
 {
     struct form *f = z->f;
-    const int64_t n = f->shape[0];
+    const int64_t n = form_steps_rows(f);
     double least = -1;
     /* one warp per scheduler, two and so on, then twice and four times what fits */
     for (int64_t each = SCHEDULERS; each <= 4 * f->steps.at_once;
@@ -221,7 +221,7 @@ double form_pass2d_part(const struct analysis *z, double point, double bytes)
         const int64_t parts = FORM_PROCESSORS * each / f->grid[0];
         int64_t part = parts > 1 ? (n + parts - 1) / parts : n;
         part = part < 4 ? 4 : part;
-        while ((n + part - 1) / part > FORM_GRID)
+        while ((f->shape[0] + part - 1) / part > FORM_GRID)
             part *= 2;
         const double cost = cost_of(z, point, bytes, part);
         if (least < 0 || cost < least * 0.98) {
@@ -350,7 +350,7 @@ static bool can_map_all(const struct analysis *z)
     return true;
 }
 
-/* A pass reads and writes every field. */
+/* A pass reads and writes every field; a GPU's share. */
 static int64_t bytes_of(const struct analysis *z)
 {
     const struct form *f = z->f;
@@ -359,7 +359,7 @@ static int64_t bytes_of(const struct analysis *z)
         n += 2 * (int64_t)dtype_size(z->k->inputs[f->steps.fields[i].input].dtype);
     for (int a = 0; a < f->rank; a++)
         n *= f->shape[a];
-    return n;
+    return n / f->members;
 }
 
 bool form_pass3d_patch(struct analysis *z, int steps, int elements, int rows)
@@ -413,7 +413,7 @@ static double row_of(const struct form *f, double work)
 static double part_cost(const struct form *f, double work, int64_t part)
 {
     int64_t room = (int64_t)FORM_PROCESSORS * f->steps.at_once;
-    int64_t blocks = (int64_t)f->grid[0] * f->grid[1] * ((f->shape[0] + part - 1) / part);
+    int64_t blocks = (int64_t)f->grid[0] * f->grid[1] * ((form_steps_rows(f) + part - 1) / part);
     int64_t waves = (blocks + room - 1) / room;
     int64_t each = (blocks + FORM_PROCESSORS - 1) / FORM_PROCESSORS;
     each = each < f->steps.at_once ? each : f->steps.at_once;
@@ -426,7 +426,7 @@ static double part_cost(const struct form *f, double work, int64_t part)
 
 double form_pass3d_part(struct form *f, double work)
 {
-    int64_t n = f->shape[0], room = (int64_t)FORM_PROCESSORS * f->steps.at_once;
+    int64_t n = form_steps_rows(f), room = (int64_t)FORM_PROCESSORS * f->steps.at_once;
     int margin = f->steps.beside * f->steps.n;
     double least = -1;
     f->grid[0] = (unsigned)form_steps_spans(f->shape[2], f->steps.wraps[2], f->lanes * f->elements,
@@ -440,7 +440,7 @@ double form_pass3d_part(struct form *f, double work)
         int64_t part = parts > 1 ? (n + parts - 1) / parts : n;
         if (part < 4)
             part = 4;
-        while ((n + part - 1) / part > FORM_GRID)
+        while ((f->shape[0] + part - 1) / part > FORM_GRID)
             part *= 2;
         double cost = part_cost(f, work, part);
         if (least < 0 || cost < least * 0.98) {
@@ -448,9 +448,10 @@ double form_pass3d_part(struct form *f, double work)
             f->steps.part = part;
         }
     }
-    f->grid[2] = (unsigned)((n + f->steps.part - 1) / f->steps.part);
+    f->grid[2] = (unsigned)((f->shape[0] + f->steps.part - 1) / f->steps.part);
     double memory = (double)f->steps.bytes / TOGETHER;
-    f->steps.paced = across * f->grid[2] <= room && across > 1 && memory > 0.8 * least;
+    f->steps.paced = across * ((n + f->steps.part - 1) / f->steps.part) <= room && across > 1 &&
+                     memory > 0.8 * least;
     f->unroll = f->steps.lag > 1 ? 4 : 2;
     if (4 * f->steps.n * f->rows * row_of(f, work) <= LOOP)
         f->unroll = 4;

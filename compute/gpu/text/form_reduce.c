@@ -14,6 +14,7 @@
 #define MOST_LANES    512  /* per row */
 #define SHARED_BYTES  49152
 #define LEAST_STRETCH 8   /* chunks per lane */
+#define LEAST_JOINED  64  /* elements for each that a state takes, about, and chunks of a GPU */
 #define MOST_COPIES   192 /* of additions, approximately, in a loop */
 
 /* The cost of an element's value, in additions. */
@@ -132,11 +133,15 @@ void form_make_reduce(struct analysis *z)
         columns(z, PROCESSORS * threads / BLOCK);
     f->resident = threads / f->threads;
     f->stretches = PROCESSORS * f->resident / across(f);
-    int64_t most = f->reduced / (LEAST_STRETCH * f->lanes);
+    int64_t most = f->reduced / f->members / (LEAST_STRETCH * f->lanes);
     if (f->stretches > most)
         f->stretches = most;
     if (f->stretches < 1 || across(f) > FORM_COUNTERS)
         f->stretches = 1;
+    const int64_t states = f->stretches * f->members * f->state_size * (f->inner ? 1 : f->elements);
+    f->joined = f->members > 1 && f->reduced >= (int64_t)LEAST_JOINED * f->members &&
+                f->reduced * chunk_bytes(z) >= LEAST_JOINED * states &&
+                (f->stretches > 1 || (f->reduced_axes & 1));
     f->wide |= f->reduced + f->stretches * f->lanes * f->unroll > INT32_MAX; /* one step further */
     f->grid[0] = (unsigned)across(f);
     f->grid[1] = (unsigned)f->stretches;

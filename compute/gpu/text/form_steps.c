@@ -242,6 +242,7 @@ static struct weight weigh(const struct analysis *z)
         w.bytes += 2 * (double)dtype_size(k->inputs[z->f->steps.fields[i].input].dtype);
     for (int a = 0; a < k->rank; a++)
         w.bytes *= (double)k->shape[a];
+    w.bytes /= z->f->members;
     return w;
 }
 
@@ -347,10 +348,10 @@ static bool set_patch(struct analysis *z, int steps, int elements, int rows)
     return f->shared <= SHARED_BYTES;
 }
 
-/* The extent of the axis along which a warp advances. */
+/* The extent of the axis along which a warp advances, on a GPU. */
 static int64_t slow_extent(const struct form *f)
 {
-    return f->rank > 1 ? f->shape[0] : 1;
+    return f->rank > 1 ? form_steps_rows(f) : 1;
 }
 
 /* Approximate cycles of a pass over parts of `part` rows or planes. */
@@ -400,7 +401,8 @@ static double choose_part(struct analysis *z, const struct weight *w)
             f->steps.part = part;
         }
     }
-    f->grid[1] = (unsigned)((n + f->steps.part - 1) / f->steps.part);
+    if (f->rank > 1)
+        f->grid[1] = (unsigned)((f->shape[0] + f->steps.part - 1) / f->steps.part);
     f->grid[2] = 1;
     return least;
 }
@@ -493,12 +495,13 @@ const char *form_make_steps(struct analysis *z)
 }
 
 uint32_t form_steps(struct arena *arena, const struct ir_kernel *k, int slot_alignment,
-                    int64_t shared, const char **ret_why)
+                    int64_t shared, int members, const char **ret_why)
 {
     struct analysis z = {.arena = arena, .k = k, .alignment = slot_alignment, .shared = shared};
     *ret_why = "";
     if (!form_begin(&z))
         return 1;
+    z.f->members = members;
     *ret_why = begin(&z);
     if (*ret_why)
         return 1;

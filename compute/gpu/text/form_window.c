@@ -402,7 +402,7 @@ static bool set_grid(struct form *f)
     const int64_t height = (int64_t)f->threads / w->across * f->rows;
     const int64_t width = (int64_t)w->across * f->elements;
     int64_t gx = (nx + width - 1) / width, gy = (ny + height - 1) / height;
-    w->part = part_of(w, nz, gx * gy, outer);
+    w->part = part_of(w, (nz + f->members - 1) / f->members, gx * gy, outer);
     int64_t gz = (nz + w->part - 1) / w->part * outer;
     if (gx >= 1ll << 31 || gy > FORM_GRID || gz > FORM_GRID)
         return false;

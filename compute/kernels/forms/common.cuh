@@ -124,6 +124,14 @@ struct ar_where {
 #define AR_GIVEN
 #endif
 
+/* The block's number along an axis of the grid. Where several GPUs share a kernel, a launch is of those
+ * from p.from on along AR_ALONG, which goes along the iteration space's slowest axis. (Elsewhere
+ * AR_ALONG is no axis: the addition alone made stencils in three dimensions 8 % slower.) */
+#define AR_BLOCK_AT(axis, n) ((ar_index)(n) + (AR_ALONG == (axis) ? (ar_index)p.from : 0))
+#define AR_BLOCK_X           AR_BLOCK_AT(0, blockIdx.x)
+#define AR_BLOCK_Y           AR_BLOCK_AT(1, blockIdx.y)
+#define AR_BLOCK_Z           AR_BLOCK_AT(2, blockIdx.z)
+
 /* A point of the iteration space: indices along the collapsed axes, the fastest last. */
 struct ar_at {
     ar_index i[AR_RANK];

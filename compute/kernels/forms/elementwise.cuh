@@ -35,7 +35,7 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK)
     ar_kernel(AR_TAKES)
 {
     AR_GIVEN
-    ar_index first = (ar_index)blockIdx.x * (AR_BLOCK * AR_UNROLL) + (ar_index)threadIdx.x;
+    ar_index first = AR_BLOCK_X * (AR_BLOCK * AR_UNROLL) + (ar_index)threadIdx.x;
 #if AR_UNROLL == 1 /* the same as below; written out it compiles a tenth faster */
     if (first < (ar_index)p.chunks) {
         ar_operands<AR_E> o;
@@ -60,7 +60,8 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK)
             ar_chunk<AR_E>(p, at[u], o[u]);
 #endif
 #ifdef AR_TAIL
-    if (blockIdx.x == gridDim.x - 1 && threadIdx.x < p.tail) {
+    if (first - (ar_index)threadIdx.x + AR_BLOCK * AR_UNROLL >= (ar_index)p.chunks &&
+        threadIdx.x < p.tail) { /* the last block */
         ar_at last;
         ar_operands<1> single;
         last.i[0] = (ar_index)p.chunks * AR_E + (ar_index)threadIdx.x;

@@ -250,7 +250,7 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_RESIDENT) ar_kernel(AR
     __shared__ ar_room room;
     ar_row row;
     ar_folds h;
-    const ar_index number = (ar_index)blockIdx.x * AR_WIDTH + (int)threadIdx.x / AR_LANES;
+    const ar_index number = AR_BLOCK_X * AR_WIDTH + (int)threadIdx.x / AR_LANES;
     const bool inside = number < (ar_index)p.kept;
     row.lane = (int)threadIdx.x % AR_LANES;
     ar_kept(p, inside ? number : (ar_index)p.kept - 1, row.base);

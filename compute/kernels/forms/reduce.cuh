@@ -4,7 +4,8 @@
  * reduced points in round-robin order, adjacent in memory (a tenth faster than one range per
  * block), and store their states; the block that finishes last merges them, in the order of the
  * blocks. The order in which elements are merged depends only on the shape and on the operands'
- * layout.
+ * layout, and on how many GPUs there are: AR_JOINED, each of them takes the reduced points [p.since,
+ * p.until), and stores states from number p.number on; another launch then merges all p.join.
  *
  * Measured (H200): the number of bytes in flight matters, so the loop over whole steps must not be
  * unrolled any further: its registers would cost threads.
@@ -80,8 +81,13 @@ AR_FN void ar_step(const ar_params &p, const ar_at &base, ar_index r, ar_index e
 /* Takes a lane's share of the points of its outputs. */
 AR_FN void ar_walk(const ar_params &p, const ar_at &base, int lane, ar_state (&state)[AR_STATES])
 {
-    const ar_index end = (ar_index)p.reduced, step = AR_LANES * AR_UNROLL;
-    ar_index r = (ar_index)blockIdx.y * step + lane;
+    const ar_index step = AR_LANES * AR_UNROLL;
+#ifdef AR_JOINED
+    const ar_index end = (ar_index)p.until, begin = (ar_index)p.since;
+#else
+    const ar_index end = (ar_index)p.reduced, begin = 0;
+#endif
+    ar_index r = begin + (ar_index)blockIdx.y * step + lane;
 #pragma unroll 1
     for (; r + (AR_UNROLL - 1) * AR_LANES < end; r += (ar_index)gridDim.y * step)
         ar_step<true>(p, base, r, end, state);
@@ -134,6 +140,34 @@ AR_FN void ar_meet(ar_states &shared, int lane, int column, int n, ar_state (&st
 #endif
 }
 
+#if defined(AR_SPLIT) || defined(AR_JOINED)
+/* Stores a block's states of its outputs. */
+AR_FN void ar_leave(const ar_params &p, ar_index chunk, int lane, ar_i64 number,
+                    const ar_state (&state)[AR_STATES])
+{
+    ar_state *to = (ar_state *)p.scratch + number * p.kept * AR_LEFT + (ar_i64)chunk * AR_LEFT;
+    if (lane == 0 && chunk < (ar_index)p.kept)
+#pragma unroll
+        for (int e = 0; e < AR_LEFT; e++)
+            to[e] = state[e];
+}
+
+/* Merges what so many blocks left. */
+AR_FN void ar_collect(const ar_params &p, ar_states &shared, ar_index chunk, int lane, int column,
+                      int blocks, ar_state (&state)[AR_STATES])
+{
+    const ar_state *from = (const ar_state *)p.scratch + (ar_i64)chunk * AR_LEFT;
+    for (int b = lane; b < blocks && chunk < (ar_index)p.kept; b += AR_LANES)
+#pragma unroll
+        for (int e = 0; e < AR_LEFT; e++) {
+            const ar_state more = from[b * p.kept * AR_LEFT + e];
+            state[e] = b == lane ? more : ar_merge(state[e], more);
+        }
+    ar_meet(shared, lane, column, blocks, state);
+}
+
+#endif
+
 #ifdef AR_SPLIT
 /* Stores the block's states, and merges those of all blocks. False: other blocks have not finished.
  * The counter is 0 before and after. */
@@ -141,14 +175,7 @@ AR_FN bool ar_join(const ar_params &p, ar_states &shared, ar_index chunk, int la
                    ar_state (&state)[AR_STATES])
 {
     __shared__ int last;
-    const bool inside = chunk < (ar_index)p.kept;
-    const ar_i64 all = p.kept * AR_LEFT, first = (ar_i64)chunk * AR_LEFT;
-    ar_state *to = (ar_state *)p.scratch;
-    const int blocks = (int)gridDim.y;
-    if (lane == 0 && inside)
-#pragma unroll
-        for (int e = 0; e < AR_LEFT; e++)
-            to[blockIdx.y * all + first + e] = state[e];
+    ar_leave(p, chunk, lane, blockIdx.y, state);
     __threadfence();
     __syncthreads();
     if (threadIdx.x == 0)
@@ -157,41 +184,15 @@ AR_FN bool ar_join(const ar_params &p, ar_states &shared, ar_index chunk, int la
     if (!last)
         return false;
     __threadfence();
-    for (int b = lane; b < blocks && inside; b += AR_LANES)
-#pragma unroll
-        for (int e = 0; e < AR_LEFT; e++) {
-            const ar_state more = to[b * all + first + e];
-            state[e] = b == lane ? more : ar_merge(state[e], more);
-        }
-    ar_meet(shared, lane, column, blocks, state);
+    ar_collect(p, shared, chunk, lane, column, (int)gridDim.y, state);
     return true;
 }
 #endif
 
-extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_RESIDENT)
-    ar_kernel(AR_TAKES)
+/* Makes the states of a thread's outputs results. */
+AR_FN void ar_finish(const ar_params &p, ar_index chunk, int lane, ar_at at,
+                     const ar_state (&state)[AR_STATES])
 {
-    AR_GIVEN
-    __shared__ ar_states shared;
-    const int tid = (int)threadIdx.x;
-    const int lane = AR_INNER ? tid % AR_LANES : tid / AR_WIDTH;
-    const int column = AR_INNER ? tid / AR_LANES : tid % AR_WIDTH;
-    const ar_index chunk = (ar_index)blockIdx.x * AR_WIDTH + column;
-    ar_state state[AR_STATES];
-    ar_at at;
-    if (chunk < (ar_index)p.kept) {
-        ar_kept(p, chunk, at);
-        ar_start(p, at, state);
-        ar_walk(p, at, lane, state);
-    }
-#pragma unroll
-    for (int e = AR_LEFT; e < AR_STATES; e++)
-        state[0] = ar_merge(state[0], state[e]);
-    ar_meet(shared, lane, column, AR_LANES, state);
-#ifdef AR_SPLIT
-    if (!ar_join(p, shared, chunk, lane, column, state))
-        return;
-#endif
     if (lane != 0 || chunk >= (ar_index)p.kept)
         return;
 #pragma unroll
@@ -201,6 +202,46 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_RESIDENT)
         ar_put<1>(p, at, r);
         at.i[AR_FAST] += 1;
     }
+}
+
+extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_RESIDENT)
+    ar_kernel(AR_TAKES)
+{
+    AR_GIVEN
+    __shared__ ar_states shared;
+    const int tid = (int)threadIdx.x;
+    const int lane = AR_INNER ? tid % AR_LANES : tid / AR_WIDTH;
+    const int column = AR_INNER ? tid / AR_LANES : tid % AR_WIDTH;
+    const ar_index chunk = AR_BLOCK_X * AR_WIDTH + column;
+    ar_state state[AR_STATES];
+    ar_at at;
+#ifdef AR_JOINED
+    if (p.join) {
+        if (chunk < (ar_index)p.kept)
+            ar_kept(p, chunk, at);
+        ar_collect(p, shared, chunk, lane, column, (int)p.join, state);
+        ar_finish(p, chunk, lane, at, state);
+        return;
+    }
+#endif
+    if (chunk < (ar_index)p.kept) {
+        ar_kept(p, chunk, at);
+        ar_start(p, at, state);
+        ar_walk(p, at, lane, state);
+    }
+#pragma unroll
+    for (int e = AR_LEFT; e < AR_STATES; e++)
+        state[0] = ar_merge(state[0], state[e]);
+    ar_meet(shared, lane, column, AR_LANES, state);
+#ifdef AR_JOINED
+    ar_leave(p, chunk, lane, p.number + blockIdx.y, state);
+#else
+#ifdef AR_SPLIT
+    if (!ar_join(p, shared, chunk, lane, column, state))
+        return;
+#endif
+    ar_finish(p, chunk, lane, at, state);
+#endif
 }
 
 #endif

@@ -111,7 +111,7 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK) ar_kernel(AR_TAKES)
     const int tid = (int)threadIdx.x, lanes = (int)p.lanes, width = (int)blockDim.x / lanes;
     const ar_post t = {lanes, AR_INNER ? tid % lanes : tid / width,
                        AR_INNER ? tid / lanes : tid % width, width};
-    const ar_index chunk = (ar_index)blockIdx.x * width + t.column;
+    const ar_index chunk = AR_BLOCK_X * width + t.column;
     const bool inside = chunk < (ar_index)p.kept;
     const int strip = (int)p.strip, outputs = AR_INNER ? 1 : strip, blocks = (int)gridDim.y;
     const ar_i64 all = p.kept * outputs, first = (ar_i64)chunk * outputs;

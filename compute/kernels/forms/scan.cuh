@@ -173,7 +173,7 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_RESIDENT) ar_kernel(AR
     AR_GIVEN
     __shared__ ar_meeting shared;
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, part = warp % AR_TEAM;
-    const ar_i64 row = (ar_i64)blockIdx.x * AR_ROWS + warp / AR_TEAM;
+    const ar_i64 row = (ar_i64)AR_BLOCK_X * AR_ROWS + warp / AR_TEAM;
     ar_at base;
     if (row < p.kept)
         ar_kept(p, (ar_index)row, base);
@@ -286,7 +286,7 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK) ar_kernel(AR_TAKES)
     begin = stretch * p.rows;
     end = begin + p.rows < p.length ? begin + p.rows : p.length;
 #else
-    const ar_i64 line = blockIdx.x;
+    const ar_i64 line = AR_BLOCK_X;
 #endif
     const ar_i64 column = line * AR_BLOCK + (int)threadIdx.x;
     const bool there = column < p.kept;

@@ -179,7 +179,7 @@ AR_FN void ar_row(const ar_params &p, ar_meeting &shared)
 {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, many = (int)p.many;
     const ar_i64 piece = 32 * p.each * many;
-    const ar_index first = ar_first(p, (ar_index)blockIdx.x);
+    const ar_index first = ar_first(p, AR_BLOCK_X);
     ar_carry carry = ar_begin();
 #pragma unroll 1
     for (ar_i64 tile = 0; tile < p.length; tile += AR_TEAM * piece) {
@@ -224,7 +224,8 @@ AR_FN void ar_row(const ar_params &p, ar_meeting &shared)
  * made of it. */
 AR_FN void ar_column(const ar_params &p)
 {
-    const ar_i64 line = blockIdx.x % (unsigned)p.lines, stretch = blockIdx.x / (unsigned)p.lines;
+    const ar_index block = AR_BLOCK_X;
+    const ar_i64 line = block % (ar_index)p.lines, stretch = block / (ar_index)p.lines;
     const ar_i64 column = line * (int)blockDim.x + (int)threadIdx.x, begin = stretch * p.rows;
     const ar_i64 end = begin + p.rows < p.length ? begin + p.rows : p.length;
     if (column >= p.kept)

@@ -326,10 +326,11 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_RESIDENT) ar_kernel(AR
     const ar_vec<ar_result, AR_AT_ONCE> any = {};
     ar_store<ar_result, AR_AT_ONCE>(shared.x + ar_where(0, 0, 0), any);
 #if AR_SPLIT
-    const ar_i64 row = blockIdx.x / (unsigned)p.parts;
-    const ar_i64 begin = (ar_i64)(blockIdx.x % (unsigned)p.parts) * p.part;
+    const unsigned block = (unsigned)AR_BLOCK_X;
+    const ar_i64 row = block / (unsigned)p.parts;
+    const ar_i64 begin = (ar_i64)(block % (unsigned)p.parts) * p.part;
 #else
-    const ar_i64 row = (ar_i64)blockIdx.x * AR_ROWS;
+    const ar_i64 row = (ar_i64)AR_BLOCK_X * AR_ROWS;
     for (ar_i64 begin = 0; begin < p.length; begin += p.part)
 #endif
     {

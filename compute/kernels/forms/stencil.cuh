@@ -15,11 +15,11 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK)
 {
     AR_GIVEN
     ar_at at;
-    ar_index outer = (ar_index)blockIdx.z;
+    ar_index outer = AR_BLOCK_Z;
     const ar_index q = ar_divide(outer, p.tiles_z);
     const ar_index z = (outer - q * (ar_index)p.tiles_z.divisor) * AR_P;
-    const ar_index y = ((ar_index)blockIdx.y * (ar_index)blockDim.y + (ar_index)threadIdx.y) * AR_R;
-    const ar_index column = (ar_index)blockIdx.x * (ar_index)blockDim.x + (ar_index)threadIdx.x;
+    const ar_index y = (AR_BLOCK_Y * (ar_index)blockDim.y + (ar_index)threadIdx.y) * AR_R;
+    const ar_index column = AR_BLOCK_X * (ar_index)blockDim.x + (ar_index)threadIdx.x;
 #if AR_STEP == 1
     const ar_index x = column * AR_E;
 #else

@@ -64,7 +64,7 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK)
 {
     AR_GIVEN
     __shared__ ar_turned shared;
-    const ar_at tile = ar_locate(p, (ar_index)blockIdx.x);
+    const ar_at tile = ar_locate(p, AR_BLOCK_X);
     ar_turning turning[AR_CHUNKS];
     ar_operands<AR_E> o[AR_UNROLL];
     ar_at at;

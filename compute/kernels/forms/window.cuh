@@ -47,9 +47,9 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_RESIDENT)
     __shared__ ar_tiles tiles[2];
     __shared__ ar_uniform uniform;
     const int column = (int)threadIdx.x % AR_BX, group = (int)threadIdx.x / AR_BX * AR_R;
-    const ar_index first_x = (ar_index)blockIdx.x * AR_BX;
-    const ar_index first_y = (ar_index)blockIdx.y * (AR_BY * AR_R);
-    ar_index outer = (ar_index)blockIdx.z;
+    const ar_index first_x = AR_BLOCK_X * AR_BX;
+    const ar_index first_y = AR_BLOCK_Y * (AR_BY * AR_R);
+    ar_index outer = AR_BLOCK_Z;
     ar_at at;
     const ar_index q = ar_divide(outer, p.parts);
     const ar_index from = (outer - q * (ar_index)p.parts.divisor) * (ar_index)p.part;
@@ -221,9 +221,9 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_RESIDENT)
     AR_GIVEN
     __shared__ ar_tiles tile;
     __shared__ ar_uniform uniform;
-    const ar_index first_x = (ar_index)blockIdx.x * (AR_BX * AR_E);
-    const ar_index first_y = (ar_index)blockIdx.y * (AR_BY * AR_R);
-    ar_index outer = (ar_index)blockIdx.z;
+    const ar_index first_x = AR_BLOCK_X * (AR_BX * AR_E);
+    const ar_index first_y = AR_BLOCK_Y * (AR_BY * AR_R);
+    ar_index outer = AR_BLOCK_Z;
     ar_at at;
     const ar_index q = ar_divide(outer, p.parts);
     const ar_index from = (outer - q * (ar_index)p.parts.divisor) * (AR_ONE ? 1 : (ar_index)p.part);

@@ -12,7 +12,7 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_BLOCKS)
     AR_GIVEN
     __shared__ ar_shared all[AR_BLOCK / 32];
     const int warp = (int)threadIdx.x / 32;
-    const ar_index number = (ar_index)blockIdx.x * (AR_BLOCK / 32) + warp;
+    const ar_index number = AR_BLOCK_X * (AR_BLOCK / 32) + warp;
     const ar_span s = ar_span_at<AR_LANES, AR_E, AR_HALO, AR_WRAP_X>(number, (ar_index)p.nx, ar_lane());
     ar_shared &shared = all[warp];
     if (s.from >= s.to)

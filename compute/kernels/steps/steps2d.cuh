@@ -68,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_BLOCKS)
     __shared__ ar_shared shared;
     const ar_index ny = (ar_index)p.ny, part = (ar_index)p.part;
     const ar_window s = ar_window_at((ar_index)blockIdx.x, (ar_index)p.nx);
-    const ar_index begin = (ar_index)blockIdx.y * part;
+    const ar_index begin = AR_BLOCK_Y * part;
     const ar_index stop = (begin + part < ny ? begin + part : ny) + AR_T;
     ar_index i = begin - AR_T;
     if (!AR_WRAP_SLOW && i < 0)

@@ -135,7 +135,7 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_BLOCKS)
     const ar_place s = ar_place_at((ar_index)blockIdx.x, (ar_index)blockIdx.y, (ar_index)p.nx,
                                    (ar_index)p.ny);
     ar_march m;
-    m.begin = (ar_index)blockIdx.z * part;
+    m.begin = AR_BLOCK_Z * part;
     m.stop = (m.begin + part < nz ? m.begin + part : nz) + AR_LAG * AR_T;
     m.i = m.begin - AR_LAG * AR_T;
     if (AR_WRAP_SLOW)

@@ -6,10 +6,12 @@ typedef int ar_index;
 #define AR_E 1
 #define AR_UNROLL 8
 #define AR_STEP 1
+#define AR_ALONG -1
 #include "compute/kernels/forms/common.cuh"
 #include "compute/kernels/forms/running.cuh"
 typedef ar_c128 ar_carry;
 struct ar_params {
+    alignas(8) ar_i64 from;
     alignas(8) const ar_c64 * in0;
     alignas(8) ar_i64 s0_0;
     alignas(8) ar_i64 kept;

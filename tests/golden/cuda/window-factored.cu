@@ -6,8 +6,10 @@ typedef int ar_index;
 #define AR_E 4
 #define AR_UNROLL 1
 #define AR_STEP 1
+#define AR_ALONG -1
 #include "compute/kernels/forms/common.cuh"
 struct ar_params {
+    alignas(8) ar_i64 from;
     alignas(8) const ar_f32 * in0;
     alignas(8) ar_i64 s0_0;
     alignas(8) ar_f32 c0;

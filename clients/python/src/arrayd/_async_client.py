@@ -345,7 +345,7 @@ class AsyncClient(Calls):
     # --- sessions ---
 
     def session(self, *, name: Optional[str] = None, ttl_s: Optional[float] = None, memory_limit: Optional[int] = None,
-                device: Optional[int] = None) -> "Opening[AsyncClient]":
+                device: Union[int, str, None] = None) -> "Opening[AsyncClient]":
         """Creates a session, which is deleted with all its arrays at the end of an `async with`, or by close()."""
         async def begin() -> AsyncClient:
             made = await self._await(self._beginning_session(name, ttl_s, memory_limit, device))

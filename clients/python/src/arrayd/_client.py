@@ -173,7 +173,7 @@ class Client(Calls):
     # --- sessions ---
 
     def session(self, *, name: Optional[str] = None, ttl_s: Optional[float] = None, memory_limit: Optional[int] = None,
-                device: Optional[int] = None) -> "Client":
+                device: Union[int, str, None] = None) -> "Client":
         """Creates a session, which is deleted with all its arrays at the end of a `with`, or by close()."""
         made = self._run(self._beginning_session(name, ttl_s, memory_limit, device))
         return Client(self._transport, made["id"], "session")

@@ -71,7 +71,7 @@ class Namespace(Own, Protocols, Inspection, Exchange):
         return "cpu" if info["backend"] == "cpu" else f"{info['backend']}:{(session or {}).get('device', 0)}"
 
     def _beginning_session(self, name: Optional[str], ttl_s: Optional[float], memory_limit: Optional[int],
-                           device: Optional[int]) -> Steps[Dict[str, Any]]:
+                           device: Union[int, str, None]) -> Steps[Dict[str, Any]]:
         spec = {"name": name, "ttl_s": ttl_s, "memory_limit": memory_limit, "device": device}
         made: Dict[str, Any] = (yield from self._asking("POST", "/v1/sessions", {k: v for k, v in spec.items() if v is not None})).json(SESSION)
         return made

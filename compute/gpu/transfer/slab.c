@@ -10,7 +10,7 @@
  * without a pause for some microseconds, because a small copy takes about five, then with longer
  * and longer sleeps. When users wait and nothing moves, it reclaims slabs that lie idle with slow
  * clients; their contents are sent on (upload) or read again later (download). */
-#include "compute/gpu/cuda/slab.h"
+#include "compute/gpu/transfer/slab.h"
 
 #include <sched.h>
 #include <sys/prctl.h>

@@ -4,7 +4,7 @@
  * They write straight into the pinned slab, across the bus: no staging memory on the device, so a
  * view can be read when the device is full. The 64-bit part of locating an element is done here,
  * once per launch; the device counts on from there. */
-#include "compute/gpu/cuda/pack.h"
+#include "compute/gpu/transfer/pack.h"
 
 #include <string.h>
 

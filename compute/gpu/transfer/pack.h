@@ -4,7 +4,7 @@
 #ifndef ARRAYD_CUDA_PACK_H
 #define ARRAYD_CUDA_PACK_H
 
-#include "compute/gpu/cuda/device.h"
+#include "compute/gpu/device/device.h"
 
 /* The module that gathers strided views, compiled (blocking) or from the kernel cache; call when
  * cuda->kcache is set. Compiling needs no device, so it can begin before there is a context:

@@ -18,7 +18,8 @@
 #include <unistd.h>
 
 #include "compute/base/mem.h"
-#include "compute/gpu/cuda/memory.h"
+#include "compute/gpu/device/memory.h"
+#include "compute/gpu/device/mesh.h"
 
 #define GRAIN 512 /* the pool's own granularity: memory is counted as it is used */
 
@@ -205,13 +206,9 @@ static enum err_code obtain(struct cuda_device *d, int64_t size, bool zero, void
     return code;
 }
 
-enum err_code cuda_alloc(struct backend *b, int device, int64_t size, bool zero, void **ret,
-                         struct err *e)
+static enum err_code alloc(struct cuda_device *d, int64_t size, bool zero, void **ret,
+                           struct err *e)
 {
-    struct cuda_device *d = &((struct cuda *)b)->devices[device];
-    TRY(cuda_entered(d, e));
-    if (size > INT64_MAX - GRAIN)
-        return err_set(e, ERR_OUT_OF_MEMORY, "no device has %" PRId64 " bytes", size);
     const int64_t whole = rounded(size);
     TRY(cuda_memory_charge(d, whole, e));
     /* exactly the requested size, so that a tool that checks accesses knows its end */
@@ -223,31 +220,52 @@ enum err_code cuda_alloc(struct backend *b, int device, int64_t size, bool zero,
     return code;
 }
 
+enum err_code cuda_alloc(struct backend *b, int device, int64_t size, bool zero, void **ret,
+                         struct err *e)
+{
+    struct cuda_device *d = &((struct cuda *)b)->devices[device];
+    TRY(cuda_entered(d, e));
+    if (size > INT64_MAX - GRAIN)
+        return err_set(e, ERR_OUT_OF_MEMORY, "no device has %" PRId64 " bytes", size);
+    if (mesh_divides(d, size))
+        return mesh_alloc(d, size, zero, ret, e);
+    d = d->members[0];
+    enum err_code code = alloc(d, size, zero, ret, e);
+    return code == ERR_OUT_OF_MEMORY && mesh_gives_back(d->cuda) && cuda_enter(d)
+               ? alloc(d, size, zero, ret, e)
+               : code;
+}
+
 void cuda_free(struct backend *b, int device, void *p, int64_t size)
 {
     struct cuda_device *d = &((struct cuda *)b)->devices[device];
+    if (mesh_divides(d, size)) {
+        mesh_free(d, p);
+        return;
+    }
     cuda_free_own(d, p);
-    cuda_memory_discharge(d, rounded(size));
+    cuda_memory_discharge(d->members[0], rounded(size));
 }
 
 enum err_code cuda_zero(struct backend *b, int device, void *p, int64_t size, struct err *e)
 {
     struct cuda_device *d = &((struct cuda *)b)->devices[device];
     TRY(cuda_entered(d, e));
-    return settle(d, (CUdeviceptr)(uintptr_t)p, size, true, e);
+    return settle(d->members[0], (CUdeviceptr)(uintptr_t)p, size, true, e);
 }
 
 enum err_code cuda_alloc_own(struct cuda_device *d, int64_t size, void **ret, struct err *e)
 {
     TRY(cuda_entered(d, e));
-    return obtain(d, size, true, ret, e);
+    return obtain(d->members[0], size, true, ret, e);
 }
 
 void cuda_free_own(struct cuda_device *d, void *p)
 {
     if (!cuda_enter(d))
         return;
-    CUresult r = d->cuda->driver->cuMemFreeAsync((CUdeviceptr)(uintptr_t)p, d->memory.stream);
+    CUresult r =
+        d->cuda->driver->cuMemFreeAsync((CUdeviceptr)(uintptr_t)p, d->members[0]->memory.stream);
     (void)cuda_check(d->cuda, r, "cuMemFreeAsync", NULL);
 }
 

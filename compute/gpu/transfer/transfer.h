@@ -6,8 +6,8 @@
 #define ARRAYD_CUDA_TRANSFER_H
 
 #include "compute/base/wake.h"
-#include "compute/gpu/cuda/pack.h"
-#include "compute/gpu/cuda/slab.h"
+#include "compute/gpu/transfer/pack.h"
+#include "compute/gpu/transfer/slab.h"
 
 enum err_code cuda_upload_new(struct backend *b, int device, void *to, int64_t n,
                               void (*wake)(void *user), void *user, struct transfer **ret,

@@ -1,16 +1,19 @@
 /* The base of the CUDA backend: the backend, its devices, their contexts, and what a driver call's
- * result means. Private to compute/gpu/cuda, whose files build on each other in this order, each
- * calling only those above it:
+ * result means. Private to compute/gpu/device, compute/gpu/transfer and compute/gpu/cuda, whose
+ * files build on each other in this order, each calling only those above it:
  *
- *   device.c                     contexts, results, the loss of a device
- *   memory.c  share.c            the pool; memory that others can map
- *   stream.c                     streams
- *   slab.c  pack.c               pinned memory and its copies; kernels that gather views
- *   transfer.c  upload.c  download.c   bytes in and out
- *   prepare.c  machines.c        compiling and loading kernels, and the interpreter
- *   launch.c  fault.c            a job onto its stream; what was on a lost device
- *   queue.c                      jobs: when they are launched, when they are done
- *   cuda.c                       opening, the vtable
+ *   device/    device.c                 contexts, results, the loss of a device
+ *              mesh_memory.c  memory.c  share.c   memory on several GPUs; the pool; memory that
+ *                                       others can map
+ *              mesh.c                   several GPUs as one device
+ *              stream.c                 streams
+ *   transfer/  slab.c  pack.c           pinned memory and its copies; kernels that gather views
+ *              transfer.c  upload.c  download.c   bytes in and out
+ *   cuda/      prepare.c  machines.c    compiling and loading kernels, and the interpreter
+ *              launch_kernel.c  launch.c  fault.c   a kernel, and a job, onto its stream; what was
+ *                                       on a lost device
+ *              queue.c                  jobs: when they are launched, when they are done
+ *              cuda.c                   opening, the vtable
  *
  * Threads: any thread submits; one completion thread per device reports finished jobs; some threads
  * compile and load code. Locks: device->lock protects its streams' queues; slabs and pool have
@@ -38,6 +41,7 @@ struct compiler;
 struct machines;
 struct backend_stream;
 struct fault;
+struct mesh_memory;
 
 /* The pool that array memory and scratch come from. */
 struct device_memory {
@@ -71,6 +75,12 @@ struct cuda_device {
     bool copies_boxes; /* has an engine that copies parts of arrays into shared memory */
     size_t memory_total;
     int opened; /* how many parts are open, for closing */
+
+    /* What it consists of: itself, or the GPUs of a mesh, whose first has the context, the slabs
+     * and the smaller blocks of memory */
+    struct cuda_device *members[BACKEND_PARTS];
+    int n_members;
+    struct mesh_memory *ranges; /* mesh_memory.c */
 
     struct device_memory memory; /* memory.c */
     struct device_sharing share; /* share.c */
@@ -107,16 +117,17 @@ struct cuda {
     _Atomic int64_t interpreted; /* launches */
     _Atomic int64_t wholes;      /* likewise */
     struct health *health;       /* NULL: no figures from the GPUs' sensors */
-    struct cuda_device *devices;
-    int n_devices;
+    struct cuda_device *devices; /* the GPUs, then the mesh */
+    int n_devices, n_gpus;
     _Atomic bool lost;           /* a sticky error: every later call fails */
     _Atomic int lost_code;       /* the CUresult, */
     _Atomic int lost_device;     /* the device, −1: unknown, */
     const char *lost_what;       /* and the call; static text */
     struct culprits *culprits;   /* what is refused and suspected, and what runs */
     bool own_culprits;           /* nobody else has the list */
-    struct fault *_Atomic fault; /* still to be reported */
+    struct fault *_Atomic fault; /* still to be reported, by device */
     pthread_mutex_t fault_lock;  /* held while it is reported */
+    bool fault_told;
     _Atomic bool noted;        /* a fault was recorded, and perhaps reported: there is no second */
     _Atomic bool opened, told; /* config.lost is to be called, has been */
     char timings[256];         /* of opening, for a person */

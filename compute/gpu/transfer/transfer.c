@@ -9,7 +9,7 @@
  * Locks: transfer->lock covers everything but wake, and is never held while the caller's functions
  * run or a slab is returned (which may call into another transfer). Bytes are copied without it: a
  * transfer is `busy` meanwhile and its slabs are left alone. */
-#include "compute/gpu/cuda/transfer.h"
+#include "compute/gpu/transfer/transfer.h"
 
 #include "compute/base/clock.h"
 #include "compute/base/lock.h"

@@ -1,12 +1,12 @@
 /* Uploads: the caller fills a slab; when it is full its copy is queued and the caller continues
  * with the next one. Locks: see transfer.c. */
-#include "compute/gpu/cuda/transfer.h"
+#include "compute/gpu/transfer/transfer.h"
 
 #include <assert.h>
 
 #include "compute/base/clock.h"
 #include "compute/base/lock.h"
-#include "compute/gpu/cuda/stream.h"
+#include "compute/gpu/device/stream.h"
 
 #define HOLD 4 /* slabs per transfer */
 

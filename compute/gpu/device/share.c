@@ -19,7 +19,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "compute/gpu/cuda/memory.h"
+#include "compute/gpu/device/memory.h"
+#include "compute/gpu/device/mesh.h"
 
 static CUmemAllocationProp properties(const struct cuda_device *d)
 {
@@ -194,15 +195,10 @@ static enum err_code clear(struct cuda_device *d, const struct shared_block *b, 
     return code;
 }
 
-enum err_code cuda_share_alloc(struct backend *b, int device, int64_t size, bool zero, bool must,
-                               struct shared_block *ret, struct err *e)
+static enum err_code alloc(struct cuda_device *d, int64_t size, bool zero, struct shared_block *ret,
+                           struct err *e)
 {
-    struct cuda_device *d = &((struct cuda *)b)->devices[device];
     struct shared_block made;
-    (void)must; /* a block has no descriptor of its own */
-    TRY(cuda_entered(d, e));
-    if (size > INT64_MAX - d->share.grain)
-        return err_set(e, ERR_OUT_OF_MEMORY, "no device has %" PRId64 " bytes", size);
     const int64_t whole = (size + d->share.grain - 1) / d->share.grain * d->share.grain;
     TRY(cuda_memory_charge(d, whole, e));
     bool unknown = false;
@@ -219,6 +215,20 @@ enum err_code cuda_share_alloc(struct backend *b, int device, int64_t size, bool
         cuda_memory_discharge(d, whole);
     }
     return code;
+}
+
+enum err_code cuda_share_alloc(struct backend *b, int device, int64_t size, bool zero, bool must,
+                               struct shared_block *ret, struct err *e)
+{
+    struct cuda_device *d = &((struct cuda *)b)->devices[device];
+    (void)must; /* a block has no descriptor of its own */
+    TRY(cuda_entered(d, e));
+    if (size > INT64_MAX - d->share.grain)
+        return err_set(e, ERR_OUT_OF_MEMORY, "no device has %" PRId64 " bytes", size);
+    enum err_code code = alloc(d, size, zero, ret, e);
+    return code == ERR_OUT_OF_MEMORY && mesh_gives_back(d->cuda) && cuda_enter(d)
+               ? alloc(d, size, zero, ret, e)
+               : code;
 }
 
 /* INVALID_VALUE: the descriptor is of something else, for certain. A real driver says UNKNOWN then,

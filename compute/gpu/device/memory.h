@@ -4,7 +4,7 @@
 #ifndef ARRAYD_CUDA_MEMORY_H
 #define ARRAYD_CUDA_MEMORY_H
 
-#include "compute/gpu/cuda/device.h"
+#include "compute/gpu/device/device.h"
 
 /* An open that fails leaves nothing behind: do not call its close. */
 enum err_code cuda_memory_open(struct cuda_device *d, struct err *e) must_check;

@@ -1,6 +1,6 @@
 /* Entering a device's context, and judging the results of driver calls. An error that means that a
  * device is lost ends the backend: the first thread that finds it records and reports it. */
-#include "compute/gpu/cuda/device.h"
+#include "compute/gpu/device/device.h"
 
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
  * reply can begin after microseconds. It may be queued behind a job's kernels on the job's own
  * stream, so that evaluating a small expression and answering take one round trip to the device.
  * Locks: see transfer.c. */
-#include "compute/gpu/cuda/transfer.h"
+#include "compute/gpu/transfer/transfer.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
 #ifndef ARRAYD_CUDA_SLAB_H
 #define ARRAYD_CUDA_SLAB_H
 
-#include "compute/gpu/cuda/device.h"
+#include "compute/gpu/device/device.h"
 
 /* Slabs and the thread that watches copies; open after the memory, close before it and before the
  * streams' context is released. Closing waits for copies in flight. */

@@ -1,13 +1,15 @@
 /* Streams are created and freed with sessions, but their device resources are made once: a freed
  * stream waits for its next owner. Its numbering continues: its fences may still be queried. */
-#include "compute/gpu/cuda/stream.h"
+#include "compute/gpu/device/stream.h"
 
+#include "compute/base/lock.h"
 #include "compute/base/mem.h"
-#include "compute/gpu/cuda/memory.h"
+#include "compute/gpu/device/memory.h"
+#include "compute/gpu/device/mesh.h"
 #include "compute/gpu/text/emit.h"
 
 /* Lower numbers have priority. If there is only one priority, all are equal. */
-static enum err_code create(struct cuda *c, bool background, CUstream *ret, struct err *e)
+enum err_code cuda_stream_create(struct cuda *c, bool background, CUstream *ret, struct err *e)
 {
     int least = 0, greatest = 0;
     TRY(cuda_check(c, c->driver->cuCtxGetStreamPriorityRange(&least, &greatest),
@@ -39,18 +41,25 @@ enum err_code cuda_stream_new(struct backend *b, int device, bool background,
     s = mem_calloc(1, sizeof *s);
     if (!s)
         return err_oom(e);
-    enum err_code code = create(c, background, &s->cu, e);
+    s->device = d;
+    s->background = background;
+    enum err_code code = cuda_stream_create(c, background, &s->cu, e);
     if (code == ERR_OK) {
         code = cuda_alloc_own(d, EMIT_COUNTERS_SIZE, &s->counters, e);
         if (code != ERR_OK)
             (void)c->driver->cuStreamDestroy(s->cu);
     }
+    if (code == ERR_OK && d->n_members > 1) {
+        code = mesh_stream_open(s, e);
+        if (code != ERR_OK) {
+            (void)c->driver->cuStreamDestroy(s->cu);
+            cuda_free_own(d, s->counters);
+        }
+    }
     if (code != ERR_OK) {
         mem_free(s);
         return code;
     }
-    s->device = d;
-    s->background = background;
     pthread_mutex_lock(&d->lock);
     s->next = d->streams;
     d->streams = s;
@@ -78,6 +87,8 @@ void cuda_streams_release(struct cuda_device *d)
         while (d->spare[i]) {
             struct backend_stream *s = d->spare[i];
             d->spare[i] = s->next;
+            if (s->mesh)
+                mesh_stream_close(s);
             (void)d->cuda->driver->cuStreamDestroy(s->cu);
             cuda_free_own(d, s->counters);
             mem_free(s);
@@ -89,10 +100,22 @@ bool cuda_passed(struct fence f)
     return atomic_load(&f.stream->passed) >= f.seq;
 }
 
+void cuda_stream_waits(struct backend_stream *s)
+{
+    lock_held(&s->device->lock);
+    s->waits = true;
+    if (s->order == MESH_MET)
+        s->order = MESH_TOGETHER;
+}
+
 enum err_code cuda_stream_wait_event(struct backend_stream *s, CUevent event, struct err *e)
 {
     struct cuda *c = s->device->cuda;
     TRY(cuda_entered(s->device, e));
-    atomic_store(&s->waits, true);
-    return cuda_check(c, c->driver->cuStreamWaitEvent(s->cu, event, 0), "cuStreamWaitEvent", e);
+    pthread_mutex_lock(&s->device->lock); /* all of it is before or behind a job */
+    enum err_code code =
+        cuda_check(c, c->driver->cuStreamWaitEvent(s->cu, event, 0), "cuStreamWaitEvent", e);
+    cuda_stream_waits(s);
+    pthread_mutex_unlock(&s->device->lock);
+    return code;
 }

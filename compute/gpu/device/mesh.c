@@ -1,0 +1,250 @@
+/* The order on a mesh. Its stream is a CUDA stream on each member. Where a kernel is divided, each
+ * member's part waits for what every member did before: its input may be anybody's, and what it
+ * overwrites may still be read. (That costs the GPUs some three microseconds, and the host two
+ * calls for each pair of members; that only neighbours need to wait, or none, is not looked at.)
+ * What is not divided is the first member's, behind all others; so are a job's beginning and end,
+ * which the rest of the backend knows alone.
+ */
+#include "compute/gpu/device/mesh.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compute/base/lock.h"
+#include "compute/base/mem.h"
+#include "compute/gpu/device/memory.h"
+
+/* --- opening --- */
+
+static enum err_code add(struct cuda_device *d, long number, struct err *e)
+{
+    struct cuda *c = d->cuda;
+    if (number < 0 || number >= c->n_gpus)
+        return err_set(e, ERR_BAD_FIELD, "mesh: there is no GPU %ld (there are 0 to %d)", number,
+                       c->n_gpus - 1);
+    for (int k = 0; k < d->n_members; k++)
+        if (d->members[k] == &c->devices[number])
+            return err_set(e, ERR_BAD_FIELD, "mesh: GPU %ld is named twice", number);
+    if (d->n_members == BACKEND_PARTS)
+        return err_set(e, ERR_BAD_FIELD, "mesh: more than %d GPUs", BACKEND_PARTS);
+    d->members[d->n_members++] = &c->devices[number];
+    return ERR_OK;
+}
+
+static enum err_code find_members(struct cuda_device *d, struct err *e)
+{
+    const char *list = d->cuda->config.mesh;
+    char *end;
+    const bool all = strcmp(list, "all") == 0;
+    for (int i = 0; all && i < d->cuda->n_gpus; i++)
+        TRY(add(d, i, e));
+    for (const char *at = list; !all; at = end + 1) {
+        const long number = strtol(at, &end, 10);
+        if (end == at || (*end && *end != ','))
+            return err_set(e, ERR_BAD_FIELD,
+                           "mesh: \"%.60s\" is neither \"all\" nor numbers of "
+                           "GPUs (\"0,1\")",
+                           list);
+        TRY(add(d, number, e));
+        if (!*end)
+            break;
+    }
+    return d->n_members > 1
+               ? ERR_OK
+               : err_set(e, ERR_BAD_FIELD, "mesh: it takes two GPUs or more; there is one");
+}
+
+/* What the kernels need of each other's memory: the pools'. Ranges are given access themselves. */
+static enum err_code give_access(struct cuda_device *d, struct err *e)
+{
+    struct cuda *c = d->cuda;
+    for (int k = 0; k < d->n_members; k++) {
+        CUmemAccessDesc others[BACKEND_PARTS];
+        size_t n = 0;
+        for (int i = 0; i < d->n_members; i++) {
+            int reaches = 0;
+            if (i == k)
+                continue;
+            TRY(cuda_check(c,
+                           c->driver->cuDeviceCanAccessPeer(&reaches, d->members[i]->handle,
+                                                            d->members[k]->handle),
+                           "cuDeviceCanAccessPeer", e));
+            if (!reaches)
+                return err_set(e, ERR_BAD_FIELD,
+                               "mesh: GPU %d does not reach the memory of GPU %d (no peer access)",
+                               d->members[i]->index, d->members[k]->index);
+            others[n++] = (CUmemAccessDesc){{CU_MEM_LOCATION_TYPE_DEVICE, d->members[i]->handle},
+                                            CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+        }
+        TRY(cuda_check(c, c->driver->cuMemPoolSetAccess(d->members[k]->memory.pool, others, n),
+                       "cuMemPoolSetAccess", e));
+    }
+    return ERR_OK;
+}
+
+/* The mesh is like its first member, as far as a kernel's text goes. */
+static enum err_code are_alike(const struct cuda_device *d, struct err *e)
+{
+    for (int k = 1; k < d->n_members; k++)
+        if (strcmp(d->members[k]->arch, d->members[0]->arch) != 0 ||
+            d->members[k]->shared != d->members[0]->shared)
+            return err_set(e, ERR_BAD_FIELD, "mesh: GPU %d is another kind than GPU %d",
+                           d->members[k]->index, d->members[0]->index);
+    return ERR_OK;
+}
+
+enum err_code mesh_open(struct cuda_device *d, struct err *e)
+{
+    pthread_mutex_init(&d->memory.lock, NULL); /* cannot fail here */
+    TRY(find_members(d, e));
+    TRY(are_alike(d, e));
+    const struct cuda_device *first = d->members[0];
+    d->handle = first->handle;
+    d->context = first->context;
+    d->shared = first->shared;
+    d->copies_boxes = first->copies_boxes;
+    memcpy(d->arch, first->arch, sizeof d->arch);
+    snprintf(d->name, sizeof d->name, "%d x %.100s", d->n_members, first->name);
+    for (int k = 0; k < d->n_members; k++)
+        d->memory_total += d->members[k]->memory_total;
+    snprintf(d->share.problem, sizeof d->share.problem,
+             "an array of device %d may lie on several GPUs, and has no one descriptor", d->index);
+    d->slabs = first->slabs;
+    d->pack = first->pack;
+    d->memory.stream = first->memory.stream;
+    TRY(cuda_entered(d, e));
+    return give_access(d, e);
+}
+
+/* --- streams --- */
+
+enum err_code mesh_stream_open(struct backend_stream *s, struct err *e)
+{
+    struct cuda_device *d = s->device;
+    struct cuda *c = d->cuda;
+    enum err_code code = ERR_OK;
+    s->mesh = mem_calloc((size_t)d->n_members, sizeof *s->mesh);
+    if (!s->mesh)
+        return err_oom(e);
+    for (int k = 0; k < d->n_members && code == ERR_OK; k++) {
+        struct mesh_lane *l = &s->mesh[k];
+        code = cuda_entered(d->members[k], e);
+        if (code == ERR_OK && k > 0)
+            code = cuda_stream_create(c, s->background, &l->cu, e);
+        if (code == ERR_OK)
+            code = cuda_check(c, c->driver->cuEventCreate(&l->end, CU_EVENT_DISABLE_TIMING),
+                              "cuEventCreate", e);
+    }
+    s->mesh[0].cu = s->cu;
+    if (code != ERR_OK)
+        mesh_stream_close(s);
+    (void)cuda_enter(d);
+    return code;
+}
+
+void mesh_stream_close(struct backend_stream *s)
+{
+    const struct driver *v = s->device->cuda->driver;
+    for (int k = 0; k < s->device->n_members; k++) {
+        (void)cuda_enter(s->device->members[k]);
+        if (k > 0 && s->mesh[k].cu)
+            (void)v->cuStreamDestroy(s->mesh[k].cu);
+        if (s->mesh[k].end)
+            (void)v->cuEventDestroy(s->mesh[k].end);
+    }
+    (void)cuda_enter(s->device);
+    mem_free(s->mesh);
+    s->mesh = NULL;
+}
+
+/* --- order --- */
+
+/* Records the events behind the work of members [from, to). */
+static enum err_code record(struct backend_stream *s, int from, int to)
+{
+    struct cuda *c = s->device->cuda;
+    enum err_code code = ERR_OK;
+    for (int k = from; k < to && code == ERR_OK; k++) {
+        code = cuda_enter(s->device->members[k]) ? ERR_OK : ERR_DEVICE_LOST;
+        if (code == ERR_OK)
+            code = cuda_check(c, c->driver->cuEventRecord(s->mesh[k].end, s->mesh[k].cu),
+                              "cuEventRecord", NULL);
+    }
+    (void)cuda_enter(s->device);
+    return code;
+}
+
+static enum err_code wait(struct backend_stream *s, int member, int other)
+{
+    struct cuda *c = s->device->cuda;
+    return cuda_check(c, c->driver->cuStreamWaitEvent(s->mesh[member].cu, s->mesh[other].end, 0),
+                      "cuStreamWaitEvent", NULL);
+}
+
+/* Where the members had met, the others wait for what the first did before that: the microseconds
+ * of its waiting for them are not theirs, too. */
+enum err_code mesh_part_ways(struct backend_stream *s)
+{
+    lock_held(&s->device->lock);
+    const int n = s->device->n_members, events = s->order == MESH_TOGETHER ? 1 : n;
+    const bool met = s->order == MESH_MET;
+    enum err_code code = met ? ERR_OK : record(s, 0, events);
+    for (int k = met ? 1 : 0; k < n && code == ERR_OK; k++)
+        for (int i = 0; i < events && code == ERR_OK; i++)
+            if (i != k)
+                code = wait(s, k, i);
+    s->order = MESH_APART;
+    return code;
+}
+
+/* Waits itself for what the others do: there is no memory for events. */
+static enum err_code settle(struct backend_stream *s)
+{
+    struct cuda *c = s->device->cuda;
+    enum err_code code = ERR_OK;
+    for (int k = 1; k < s->device->n_members && code == ERR_OK; k++) {
+        code = cuda_enter(s->device->members[k]) ? ERR_OK : ERR_DEVICE_LOST;
+        if (code == ERR_OK)
+            code = cuda_check(c, c->driver->cuStreamSynchronize(s->mesh[k].cu),
+                              "cuStreamSynchronize", NULL);
+    }
+    (void)cuda_enter(s->device);
+    return code;
+}
+
+enum err_code mesh_meet(struct backend_stream *s)
+{
+    lock_held(&s->device->lock);
+    if (s->order != MESH_APART)
+        return ERR_OK;
+    enum err_code code = record(s, 0, s->device->n_members);
+    for (int k = 1; k < s->device->n_members && code == ERR_OK; k++)
+        code = wait(s, 0, k);
+    s->order = MESH_MET;
+    if (code == ERR_OUT_OF_MEMORY) {
+        code = settle(s);
+        s->order = MESH_TOGETHER;
+    }
+    return code;
+}
+
+enum err_code mesh_alone(struct backend_stream *s)
+{
+    const enum err_code code = mesh_meet(s);
+    s->order = MESH_TOGETHER;
+    return code;
+}
+
+void mesh_look(struct backend_stream *s)
+{
+    lock_held(&s->device->lock);
+    struct cuda *c = s->device->cuda;
+    for (int k = 1; s->mesh && k < s->device->n_members && cuda_enter(s->device->members[k]); k++) {
+        const CUresult r = c->driver->cuEventQuery(s->mesh[k].end);
+        if (r != CUDA_ERROR_OUT_OF_MEMORY)
+            (void)cuda_check(c, r, "cuEventQuery", NULL);
+    }
+    if (s->mesh)
+        (void)cuda_enter(s->device);
+}

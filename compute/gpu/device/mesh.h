@@ -1,0 +1,60 @@
+/* Several GPUs of a host as one device: a mesh. Large memory is one range of addresses whose pages
+ * lie on all of them (mesh_memory.c), and a kernel is launched on each over a part of its blocks
+ * (compute/gpu/cuda/launch_kernel.c). Whatever a part reads of another's is there, at its own
+ * address, over the link between the GPUs; a bad division is slow, never wrong. Only a missing
+ * event would be wrong.
+ *
+ * Called by memory.c, share.c, stream.c and compute/gpu/cuda. */
+#ifndef ARRAYD_CUDA_MESH_H
+#define ARRAYD_CUDA_MESH_H
+
+#include "compute/gpu/device/stream.h"
+
+#define MESH_LEAST (INT64_C(4) << 20) /* bytes a member, by default */
+
+/* Makes d, behind the GPUs, the mesh of those that config.mesh names. ERR_BAD_FIELD: it names none,
+ * one twice, or two that do not reach each other's memory. They are open. */
+enum err_code mesh_open(struct cuda_device *d, struct err *e) must_check;
+/* Before they are closed: gives all memory back. */
+void mesh_close(struct cuda_device *d);
+
+/* --- memory: mesh_memory.c --- */
+
+/* Whether so many bytes are divided; the rest is the first member's. */
+bool mesh_divides(const struct cuda_device *d, int64_t size);
+/* cuda_alloc's and cuda_free's part: thread-safe; blocks while the driver maps memory. Each member
+ * is charged an equal share. */
+enum err_code mesh_alloc(struct cuda_device *d, int64_t size, bool zero, void **ret,
+                         struct err *e) must_check;
+void mesh_free(struct cuda_device *d, void *p);
+/* Gives ranges back to the driver that nothing uses, and says whether there were any: all, because
+ * a GPU has no memory left; those that were not used lately. */
+bool mesh_gives_back(struct cuda *c);
+void mesh_tidy(struct cuda *c);
+/* Bytes of a GPU in such ranges. */
+int64_t mesh_kept(struct cuda_device *gpu);
+
+/* --- order: with device->lock and the device entered, but for opening and closing --- */
+
+/* A member's CUDA stream, and the event behind what it was given last. */
+struct mesh_lane {
+    CUstream cu;
+    CUevent end;
+};
+
+enum err_code mesh_stream_open(struct backend_stream *s, struct err *e) must_check;
+void mesh_stream_close(struct backend_stream *s);
+
+/* Before all members are given work: everything the stream has been given is before it. Afterwards
+ * each member's context has to be entered for its part, and the device's again behind the last. */
+enum err_code mesh_part_ways(struct backend_stream *s) must_check;
+/* Before an event behind everything is recorded for s->cu, the first member's. */
+enum err_code mesh_meet(struct backend_stream *s) must_check;
+/* Before that member alone is given work. */
+enum err_code mesh_alone(struct backend_stream *s) must_check;
+
+/* Finds out whether another member is lost: the first would wait for it for ever. Does nothing for
+ * the stream of one GPU. */
+void mesh_look(struct backend_stream *s);
+
+#endif

@@ -1,0 +1,165 @@
+"""Several GPUs as one device, on the fake driver: what clients see of it, and that values are those of one GPU. The backend
+suites run on it, too (tests/backend, ARRAYD_MESH)."""
+import http.client
+import signal
+
+import numpy as np
+import pytest
+
+from client import NPY
+from test_gpu_faults import Waiting, fault_now, lost
+
+
+def sides(gpu_with, *args, devices="3", **environment):
+    """The daemon, a client on the first GPU, and one on the mesh."""
+    d = gpu_with("--mesh", "all", "--mesh-least", 1, *args, environment={"ARRAYD_FAKE_DEVICES": devices, **environment})
+    one = d.client()
+    session = one.expect(201, one.post("/v1/sessions", {"device": 0})).json()
+    mesh = one.expect(201, one.post("/v1/sessions", {"device": "mesh"})).json()
+    assert session["device"] == 0 and mesh["device"] == int(devices)
+    return d, one.clone(session=session["id"]), one.clone(session=mesh["id"])
+
+
+def evaluate(api, expr, **fields):
+    r = api.expect(200, api.post("/v1/evaluate", {"expr": expr, **fields}, accept=NPY))
+    return r.npy()
+
+
+@pytest.mark.parametrize("listed, parts", [("all", [0, 1, 2]), ("2,0", [2, 0])])
+def test_the_mesh_is_one_device_more(gpu_with, listed, parts):
+    api = gpu_with("--mesh", listed, environment={"ARRAYD_FAKE_DEVICES": "3"}).client()
+    devices = api.info()["devices"]
+    assert [d["index"] for d in devices] == [0, 1, 2, 3] and devices[3]["parts"] == parts
+    assert all("parts" not in d for d in devices[:3])
+    assert devices[3]["memory"] == sum(devices[i]["memory"] for i in parts)
+    assert devices[3]["name"] == f"{len(parts)} x Fake GPU {parts[0]}"
+    # only who asks for it is there
+    for _ in range(5):
+        assert api.expect(201, api.post("/v1/sessions", {})).json()["device"] < 3
+    assert api.expect(201, api.post("/v1/sessions", {"device": "mesh"})).json()["device"] == 3
+    api.fails(422, "bad_field", api.post("/v1/sessions", {"device": "all"}))
+
+
+def test_without_a_mesh(gpu_with):
+    api = gpu_with(environment={"ARRAYD_FAKE_DEVICES": "2"}).client()
+    problem = api.fails(422, "bad_field", api.post("/v1/sessions", {"device": "mesh"}))
+    assert problem["pointer"] == "/device" and "--mesh" in problem["detail"]
+
+
+@pytest.mark.parametrize("listed, environment, why", [
+    ("all", {"ARRAYD_FAKE_DEVICES": "1"}, "two GPUs or more"),
+    ("0", {"ARRAYD_FAKE_DEVICES": "2"}, "two GPUs or more"),
+    ("0,2", {"ARRAYD_FAKE_DEVICES": "2"}, "no GPU 2"),
+    ("1,1", {"ARRAYD_FAKE_DEVICES": "2"}, "named twice"),
+    ("0;1", {"ARRAYD_FAKE_DEVICES": "2"}, "neither"),
+    ("all", {"ARRAYD_FAKE_DEVICES": "2", "ARRAYD_FAKE_ARCH": "90,80"}, "another kind"),
+    ("all", {"ARRAYD_FAKE_DEVICES": "2", "ARRAYD_FAKE_PEERS": "0"}, "does not reach the memory"),
+])
+def test_what_is_no_mesh(gpu_with, listed, environment, why):
+    with pytest.raises(RuntimeError, match=f"(?s)ended with 1.*mesh: .*{why}"):
+        gpu_with("--mesh", listed, environment=environment)
+
+
+@pytest.mark.parametrize("order", ["", "adverse", "adverse-down"])
+def test_values_are_those_of_one_gpu(gpu_with, order):
+    _, one, mesh = sides(gpu_with, ARRAYD_FAKE_ORDER=order)
+    # 6 MiB: a range over three GPUs
+    a = np.random.default_rng(1).random((192, 8192), "f4")
+    for api in (one, mesh):
+        api.upload(a, "a")
+    for expr in ("a*2 + 1", "a[::-1, 5:77:3] - 1", "shift(a, [3, -1], 'wrap')", "laplacian(a, boundary='clamp')", "max(a)", "max(a, 0)", "argmin(a)",
+                 "argmax(a, 0)", "any(a > 0.999, 1)", "count_nonzero(a > 0.5)", "cumulative_sum(a, 1)", "sum(a, 1)", "permute_dims(a, [1, 0])",
+                 "cumulative_sum(astype(a*1000, 'int32'), 0)", "sum(astype(a*1000, 'int64'))", "correlate(a, [[1, 2, 1], [0, 3, 0], [1, 1, 1]], 'reflect')",
+                 "take(a, [5, 190, 0], axis=0)"):
+        x, y = evaluate(one, expr), evaluate(mesh, expr)
+        assert x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes(), expr
+    for expr, value in (("sum(a)", a.sum(dtype="f8")), ("mean(a, 0)", a.mean(0, dtype="f8")), ("std(a)", a.std(dtype="f8"))):
+        y = evaluate(mesh, expr)
+        assert np.allclose(y, value, rtol=1e-6) and y.tobytes() == evaluate(mesh, expr).tobytes(), expr
+    # one after the other, some of them small
+    for api in (one, mesh):
+        for body in ({"expr": "a + 1", "name": "b"}, {"expr": "b*a - shift(b, [1, 0], 'clamp')", "out": "b"}, {"expr": "sum(b, 1)", "name": "c"},
+                     {"expr": "b + c[:, None]", "out": "a"}):
+            assert api.post("/v1/evaluate", body).status < 300, body
+    assert one.download("a").tobytes() == mesh.download("a").tobytes()
+
+
+@pytest.mark.parametrize("order", ["adverse", "adverse-down"])
+def test_programs_are_those_of_one_gpu(gpu_with, order):
+    _, one, mesh = sides(gpu_with, ARRAYD_FAKE_ORDER=order)
+    u = np.random.default_rng(2).random((96, 64, 256), "f4")
+    got = []
+    for api in (one, mesh):
+        api.upload(u, "u")
+        api.upload(u, "p")
+        body = ["n = 2*u - p + 0.1*laplacian(u, boundary='clamp')", "p = u", "u = n"]
+        job = api.expect(200, api.post("/v1/programs?wait=1", {"body": body, "steps": 11, "record": {"m": "max(u)"}, "record_every": 5})).json()
+        assert job["state"] == "done", job
+        got.append((api.download("u").tobytes(), api.download("p").tobytes()))
+    assert got[0] == got[1]
+
+
+@pytest.mark.parametrize("order", ["adverse", "adverse-down"])
+def test_a_missing_wait_would_show(gpu_with, order):
+    """The tests above can fail: without the GPUs' waiting for each other what a part reads of another's is old, or unwritten."""
+    u = np.random.default_rng(2).random((96, 64, 256), "f4")
+    for forget in "01":
+        d, one, mesh = sides(gpu_with, "--no-keeper", devices="2", ARRAYD_FAKE_ORDER=order, ARRAYD_FAKE_FORGET=forget)
+        try:
+            for api in (one, mesh):
+                api.upload(u, "u")
+                for _ in range(2):
+                    api.expect(200, api.post("/v1/evaluate", {"expr": "u[::-1] + 1", "out": "u"}))
+            same = one.download("u").tobytes() == mesh.download("u").tobytes()
+        except (OSError, http.client.HTTPException, AssertionError):
+            same = False
+            d.expected = -signal.SIGABRT  # the fake device's, where nobody has written yet
+        assert same == (forget == "0")
+
+
+def test_memory_comes_back(gpu_with):
+    _, one, mesh = sides(gpu_with, "--memory-limit", "64MiB", devices="2")
+    free = lambda: [d["free"] for d in one.info()["devices"]]
+    before = free()
+    # more than one of them has
+    problem = one.fails(507, "out_of_memory", one.post("/v1/arrays", {"shape": [20 << 20], "dtype": "float32"}))
+    assert '"device": "mesh"' in problem["detail"]
+    big = mesh.create(name="big", shape=[20 << 20], dtype="float32")
+    assert big["device"] == 2 and big["nbytes"] == 80 << 20
+    mesh.expect(200, mesh.post("/v1/evaluate", {"expr": "big + 1", "out": "big"}))
+    assert evaluate(mesh, "sum(big)") == 20 << 20
+    problem = one.fails(507, "out_of_memory", one.post("/v1/arrays", {"shape": [20 << 20], "dtype": "float32"}))
+    assert "mesh" not in problem["detail"]
+    # each GPU has some 24 MiB left, and what a member asks for is not kept from it by what the mesh keeps
+    one.fails(507, "out_of_memory", one.post("/v1/arrays", {"shape": [10 << 20], "dtype": "float32"}))
+    mesh.expect(204, mesh.delete("/v1/arrays/big"))
+    one.create(name="own", shape=[10 << 20], dtype="float32")
+    one.expect(204, one.delete("/v1/arrays/own"))
+    after = free()
+    assert all(a >= b - (8 << 20) for a, b in zip(after, before)), (before, after)
+
+
+def test_a_fault_names_who_had_work_on_any_of_its_gpus(gpu_with, accounts, tmp_path):
+    for name in ("ann", "bob", "eve"):
+        accounts.add(name, role="operator")
+    d = gpu_with("--mesh", "all", "--mesh-least", 1, "--no-keeper", "--kernel-cache", tmp_path / "kernels", "--accounts", accounts.path,
+                 "--lost-exit-delay", 4, environment={"ARRAYD_FAKE_DEVICES": "2"})
+    users = []
+    for name, device in (("ann", "mesh"), ("bob", 1), ("eve", 0)):
+        api = accounts.client(d, name)
+        users.append(api.clone(session=api.expect(201, api.post("/v1/sessions", {"device": device})).json()["id"]))
+        users[-1].create(name="u", data=np.ones((64, 64)).tolist())
+        assert users[-1].download("u").sum() == 64 * 64
+    ann, bob, eve = users
+    fuse = tmp_path / "fail"
+    value = Waiting(d, fuse, bob, "/v1/evaluate", {"expr": "sum(u*3)", "inline": True})
+    job = Waiting(d, fuse, ann, "/v1/programs?wait=1", {"body": ["u = u + 0.1*laplacian(u)"], "steps": 50})
+    fault_now(tmp_path, eve)
+    job, value = job.end(), value.end()
+    detail = bob.fails(503, "device_lost", value)["detail"]
+    assert "LAUNCH_FAILED" in detail and "work of 1 other" in detail, detail
+    failed = ann.expect(200, job).json()
+    assert failed["state"] == "failed" and "work of 1 other" in failed["error"]["detail"], failed
+    named = [line for line in d.log().splitlines() if "on the device when it was lost" in line]
+    assert len(named) == 2 and not [line for line in named if "principal=eve" in line], named
+    lost(d)
