@@ -4,6 +4,7 @@
  * itself: it is put on a list then, and freed by the next thread that submits. */
 #include "compute/memory/memory_int.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -65,14 +66,16 @@ int engine_single_count(const struct engine *g)
     return engine_device_count(g) - (g->mesh >= 0);
 }
 
+#define KEPT_MESH INT_MAX
+
 int engine_kept_device(const struct engine *g, int device)
 {
-    return device == g->mesh ? -1 : device;
+    return device == g->mesh ? KEPT_MESH : device;
 }
 
 int engine_device_kept(const struct engine *g, int64_t kept)
 {
-    if (kept < 0)
+    if (kept == KEPT_MESH)
         return g->mesh >= 0 ? g->mesh : engine_roomiest_device(g);
     return (int)(kept % engine_single_count(g));
 }

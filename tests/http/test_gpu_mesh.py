@@ -163,3 +163,21 @@ def test_a_fault_names_who_had_work_on_any_of_its_gpus(gpu_with, accounts, tmp_p
     named = [line for line in d.log().splitlines() if "on the device when it was lost" in line]
     assert len(named) == 2 and not [line for line in named if "principal=eve" in line], named
     lost(d)
+
+
+def test_sessions_and_arrays_come_back_to_the_mesh(gpu_with, tmp_path):
+    a = np.arange(3 << 20, dtype="f4")
+    d, one, mesh = sides(gpu_with, "--state-dir", tmp_path / "state", devices="2")
+    mesh.upload(a, "a")
+    one.upload(a[:5], "b")
+    ids = one.session, mesh.session
+    d.stop()
+    # more GPUs than before, and then no mesh
+    for devices, listed, there in (("3", ["--mesh", "all"], 3), ("2", [], None)):
+        d = gpu_with("--state-dir", tmp_path / "state", *listed, environment={"ARRAYD_FAKE_DEVICES": devices})
+        one, mesh = (d.client().clone(session=s) for s in ids)
+        assert one.meta("b")["device"] == 0 and one.download("b").tolist() == [0, 1, 2, 3, 4]
+        assert mesh.meta("a")["device"] == there if listed else mesh.meta("a")["device"] < 2
+        assert mesh.download("a").tobytes() == a.tobytes()
+        mesh.expect(200, mesh.post("/v1/evaluate", {"expr": "a*1", "out": "a"}))
+        d.stop()
