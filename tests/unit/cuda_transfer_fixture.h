@@ -76,6 +76,8 @@ static inline enum err_code open_device(struct err *e)
     cuda.n_devices = 1;
     cuda.config.slab_memory = SLAB_MEMORY;
     device.cuda = &cuda;
+    device.members[0] = &device;
+    device.n_members = cuda.n_gpus = 1;
     strcpy(device.arch, "sm_90");
     if (cu->cuInit(0) || cu->cuDeviceGet(&device.handle, 0) ||
         cu->cuDevicePrimaryCtxRetain(&device.context, device.handle))

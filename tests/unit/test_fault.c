@@ -55,7 +55,7 @@ static void set_up(struct node *n, int lost_device)
     n->cuda.driver = &n->driver;
     n->cuda.config = (struct backend_config){.noted = noted, .fault = told, .lost_user = n};
     n->cuda.devices = n->devices;
-    n->cuda.n_devices = 2;
+    n->cuda.n_devices = n->cuda.n_gpus = 2;
     n->cuda.lost_what = "a call";
     atomic_store(&n->cuda.lost, true);
     atomic_store(&n->cuda.lost_code, CUDA_ERROR_ECC_UNCORRECTABLE);
@@ -69,6 +69,8 @@ static void set_up(struct node *n, int lost_device)
         n->devices[i].index = i;
         pthread_mutex_init(&n->devices[i].lock, NULL);
         n->devices[i].cuda = &n->cuda;
+        n->devices[i].members[0] = &n->devices[i];
+        n->devices[i].n_members = 1;
         n->devices[i].streams = &n->streams[i];
     }
 }
@@ -145,6 +147,21 @@ static void what_nobody_asked_for_is_not_to_blame(void **state)
     assert_ptr_equal(n.asker, &somebody);
 }
 
+/* Of a mesh, two of whose members are devices by themselves. */
+static void what_shares_a_gpu_is_one(void **state)
+{
+    (void)state;
+    for (int lost_device = 0; lost_device < 2; lost_device++) {
+        struct node n;
+        set_up(&n, lost_device);
+        n.devices[1].members[1] = &n.devices[0];
+        n.devices[1].n_members = 2;
+        look_and_tell(&n, 1);
+        look_and_tell(&n, 0);
+        assert_true(n.noted == 1 && n.told == 1 && n.n_work == 2 && n.device == lost_device);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -152,6 +169,7 @@ int main(void)
         cmocka_unit_test(two_that_are_looked_at_before_either_is_told_of),
         cmocka_unit_test(one_that_had_nothing_leaves_it_to_another),
         cmocka_unit_test(what_nobody_asked_for_is_not_to_blame),
+        cmocka_unit_test(what_shares_a_gpu_is_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -89,14 +89,12 @@ static size_t count_jobs(const struct cuda_device *d)
     return n;
 }
 
-/* Whether what is on the device may be why that one was lost: it is the same, or they have a GPU in
- * common. −1: any. */
-static bool may_be_why(const struct cuda_device *d, int lost)
+static bool share_a_gpu(const struct cuda *c, int a, int b)
 {
-    const struct cuda_device *other = &d->cuda->devices[lost < 0 ? d->index : lost];
-    for (int i = 0; i < d->n_members; i++)
-        for (int k = 0; k < other->n_members; k++)
-            if (d->members[i] == other->members[k])
+    const struct cuda_device *x = &c->devices[a], *y = &c->devices[b];
+    for (int i = 0; i < x->n_members; i++)
+        for (int k = 0; k < y->n_members; k++)
+            if (x->members[i] == y->members[k])
                 return true;
     return false;
 }
@@ -124,8 +122,8 @@ void cuda_fault_look(struct cuda_device *d)
     if (d->looked)
         return;
     d->looked = true;
-    if (!may_be_why(d, device))
-        return;
+    if (device >= 0 && !share_a_gpu(c, d->index, device))
+        return; /* it did not happen there */
     struct arena *arena = arena_new(0);
     struct fault *f = arena ? arena_alloc(arena, sizeof *f) : NULL;
     if (f) {
@@ -147,19 +145,26 @@ void cuda_fault_look(struct cuda_device *d)
         ;
 }
 
-/* All that was found, of the first kind that there is, as one; NULL without memory. */
-static struct fault *together(struct fault *all, int lost)
+/* What was found first, and on devices that share a GPU with that one; of the first kind that there
+ * is, as one. NULL without memory. */
+static struct fault *together(const struct cuda *c, const struct fault *all)
 {
+    const int lost = atomic_load(&c->lost_device);
+    const struct fault *first = all;
     struct arena *arena = arena_new(0);
     struct fault *f = arena ? arena_alloc(arena, sizeof *f) : NULL;
     enum fault_kind kind = LAUNCHING;
     uint32_t n = 0;
+    while (first->next)
+        first = first->next;
     for (const struct fault *x = all; x; x = x->next) {
+        if (!share_a_gpu(c, x->told.device, first->told.device))
+            continue;
         kind = x->told.n_work && x->kind < kind ? x->kind : kind;
         n += x->told.n_work;
     }
     if (f) {
-        *f = (struct fault){.arena = arena, .kind = kind, .told.device = all->told.device};
+        *f = (struct fault){.arena = arena, .told.device = lost >= 0 ? lost : first->told.device};
         f->work = arena_alloc_array(arena, n + 1, sizeof *f->work);
         f->kernels = arena_alloc_array(arena, n + 1, sizeof *f->kernels);
     }
@@ -169,12 +174,13 @@ static struct fault *together(struct fault *all, int lost)
     }
     f->told.launching = kind == LAUNCHING;
     for (const struct fault *x = all; x; x = x->next) {
-        f->told.device = x->told.device == lost ? lost : f->told.device;
-        for (uint32_t i = 0; i < x->told.n_work && x->kind == kind; i++) {
+        if (x->kind != kind || !share_a_gpu(c, x->told.device, first->told.device))
+            continue;
+        for (uint32_t i = 0; i < x->told.n_work; i++) {
             f->work[f->told.n_work] = x->work[i];
             f->kernels[f->told.n_work++] = x->kernels[i];
         }
-        f->alone |= x->kind == kind && x->alone;
+        f->alone |= x->alone;
     }
     return f;
 }
@@ -227,7 +233,7 @@ void cuda_fault_tell(struct cuda *c)
     pthread_mutex_lock(&c->fault_lock);
     struct fault *all = atomic_load(&c->fault);
     if (all && !c->fault_told) {
-        struct fault *f = together(all, atomic_load(&c->lost_device));
+        struct fault *f = together(c, all);
         c->fault_told = true;
         if (f)
             settle(c, f);
