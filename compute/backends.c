@@ -24,7 +24,7 @@ enum err_code backend_open(const char *name, const struct backend_config *config
             return ERR_OK;
         }
         if (config->mesh)
-            return err_set(e, why.code, "%s", why.message);
+            return err_set(e, why.code, "a mesh takes GPUs that can be used: %s", why.message);
         snprintf(note, n, "not using a GPU: %s", why.message);
         return backend_cpu_ops.open(config, ret, e);
     }

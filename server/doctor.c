@@ -206,7 +206,7 @@ void doctor_self_test(struct doctor *d, const struct config *c, const char *back
     ec.device.threads = (int)c->threads;
     ec.device.slab_memory = c->slab_memory;
     ec.device.compile_threads = (int)c->compile_threads;
-    ec.device.mesh = c->mesh;
+    ec.device.mesh = strcmp(backend, "cpu") != 0 ? c->mesh : NULL;
     ec.device.mesh_least = 1; /* the test is small, and to be divided */
     ec.device.shareable = keeps;
     snprintf(what, sizeof what, "self-test");

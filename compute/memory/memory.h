@@ -67,8 +67,8 @@ void engine_device_info(const struct engine *g, int device, struct backend_devic
  * there are. */
 int engine_mesh(const struct engine *g);
 int engine_single_count(const struct engine *g);
-/* A device's number as it is kept for another process, which may have others, and the device that is
- * meant there. Where a GPU or the mesh is missing it is another one. */
+/* A device's number as it is kept for another process, which may have others, and the device that
+ * is meant there. Where a GPU or the mesh is missing it is another one. */
 int engine_kept_device(const struct engine *g, int device);
 int engine_device_kept(const struct engine *g, int64_t kept);
 /* The device with the most free memory, of those that are one; the first of equals. */

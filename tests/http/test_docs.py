@@ -51,7 +51,7 @@ def run_script(page, script, daemon, folder, bin_folder):
 def test_commands(page, daemon_with, tmp_path, tmp_path_factory):
     environment = {}
     if page == "docs/gpu.md":
-        environment = fake_gpu() or pytest.skip("no fake driver in this build, or no g++")
+        environment = {**(fake_gpu() or pytest.skip("no fake driver in this build, or no g++")), "ARRAYD_FAKE_DEVICES": "2"}
     daemon = daemon_with("--listen", f"{ADDRESS[:-4]}0", "--listen", f"unix:{tmp_path}/arrayd.sock", "--allow-export",
                          environment={**environment, "XDG_CACHE_HOME": str(tmp_path)})
     script = []

@@ -1,12 +1,15 @@
 """Several GPUs as one device, on the fake driver: what clients see of it, and that values are those of one GPU. The backend
 suites run on it, too (tests/backend, ARRAYD_MESH)."""
 import http.client
+import os
 import signal
+import subprocess
 
 import numpy as np
 import pytest
 
 from client import NPY
+from conftest import fake_gpu, find_binary
 from test_gpu_faults import Waiting, fault_now, lost
 
 
@@ -49,7 +52,9 @@ def test_without_a_mesh(gpu_with):
 @pytest.mark.parametrize("listed, environment, why", [
     ("all", {"ARRAYD_FAKE_DEVICES": "1"}, "two GPUs or more"),
     ("0", {"ARRAYD_FAKE_DEVICES": "2"}, "two GPUs or more"),
-    ("0,2", {"ARRAYD_FAKE_DEVICES": "2"}, "no GPU 2"),
+    ("0,2", {"ARRAYD_FAKE_DEVICES": "2"}, "not there"),
+    ("0,18446744073709551617", {"ARRAYD_FAKE_DEVICES": "2"}, "not there"),
+    ("0, 1", {"ARRAYD_FAKE_DEVICES": "2"}, "neither"),
     ("1,1", {"ARRAYD_FAKE_DEVICES": "2"}, "named twice"),
     ("0;1", {"ARRAYD_FAKE_DEVICES": "2"}, "neither"),
     ("all", {"ARRAYD_FAKE_DEVICES": "2", "ARRAYD_FAKE_ARCH": "90,80"}, "another kind"),
@@ -181,3 +186,11 @@ def test_sessions_and_arrays_come_back_to_the_mesh(gpu_with, tmp_path):
         assert mesh.download("a").tobytes() == a.tobytes()
         mesh.expect(200, mesh.post("/v1/evaluate", {"expr": "a*1", "out": "a"}))
         d.stop()
+
+
+def test_doctor_tests_the_mesh(gpu_with):
+    fake = fake_gpu() or pytest.skip("no fake driver in this build, or no g++")
+    done = subprocess.run([find_binary(), "doctor", "--kernel-cache", "none", "--mesh", "all"], timeout=120, capture_output=True, text=True,
+                          env={**os.environ, **fake, "ARRAYD_FAKE_DEVICES": "2"})
+    assert "cuda, device 2: " in done.stdout and "no GPUs" not in done.stdout, done.stdout
+    assert not [line for line in done.stdout.splitlines() if line.startswith("fail") and "self-test" in line], done.stdout

@@ -20,8 +20,9 @@
 static enum err_code add(struct cuda_device *d, long number, struct err *e)
 {
     struct cuda *c = d->cuda;
-    if (number < 0 || number >= c->n_gpus)
-        return err_set(e, ERR_BAD_FIELD, "mesh: there is no GPU %ld (there are 0 to %d)", number,
+    if (number >= c->n_gpus)
+        return err_set(e, ERR_BAD_FIELD,
+                       "mesh: %s names a GPU that is not there (there are 0 to %d)", c->config.mesh,
                        c->n_gpus - 1);
     for (int k = 0; k < d->n_members; k++)
         if (d->members[k] == &c->devices[number])
@@ -41,7 +42,7 @@ static enum err_code find_members(struct cuda_device *d, struct err *e)
         TRY(add(d, i, e));
     for (const char *at = list; !all; at = end + 1) {
         const long number = strtol(at, &end, 10);
-        if (end == at || (*end && *end != ','))
+        if (*at < '0' || *at > '9' || (*end && *end != ','))
             return err_set(e, ERR_BAD_FIELD,
                            "mesh: \"%.60s\" is neither \"all\" nor numbers of "
                            "GPUs (\"0,1\")",
