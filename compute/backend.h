@@ -85,9 +85,9 @@ struct backend_config {
     int64_t kernel_cache_entries; /* CUDA: kernels kept in memory */
     int64_t slab_memory;          /* CUDA: bytes of pinned host memory per device */
     int compile_threads;          /* CUDA: 0 = one per two cores, at most 8 */
-    /* CUDA: GPUs that are one device more together, the last: "all", or numbers ("0,1"). NULL:
-     * there is none. What has fewer bytes than `mesh_least` for each of them is the first one's
-     * alone, and so is work on fewer points than a quarter of that. 0: a default */
+    /* CUDA: GPUs that together are one more device, the last: "all", or numbers ("0,1"); NULL: no
+     * such device. An array with fewer bytes than `mesh_least` for each of them lies on the first
+     * alone, which also runs alone what has so few operands. 0: a default */
     const char *mesh;
     int64_t mesh_least;
     enum interpret interpret; /* CUDA */

@@ -63,8 +63,8 @@ bool engine_in_host_memory(const struct engine *g);
 void engine_poll(struct engine *g);
 int engine_device_count(const struct engine *g);
 void engine_device_info(const struct engine *g, int device, struct backend_device *ret);
-/* The device that is several together, which is the last (-1: there is none); and how many others
- * there are. */
+/* The number of the mesh, which is the last device, or -1 without one; the number of single
+ * devices. */
 int engine_mesh(const struct engine *g);
 int engine_single_count(const struct engine *g);
 /* A device's number as it is kept for another process, which may have others, and the device that

@@ -43,7 +43,7 @@ struct kept {
 
 struct engine {
     struct backend *backend;
-    int mesh; /* the device that is several together; -1: there is none */
+    int mesh; /* engine_mesh */
     char note[512];
     /* see struct engine_config */
     struct backend_config device;

@@ -18,7 +18,7 @@
  * device writes comes too soon, in one of the two orders, unless an event holds it back: what that
  * is recorded behind is waited for in turn. */
 
-static const double quiet = 5; /* ms without new work: who asks now waits */
+static const double quiet = 5; /* ms without new work, after which a query counts as waiting */
 
 static bool is_blocked(const struct work *w)
 {

@@ -78,7 +78,8 @@ def test_values_are_those_of_one_gpu(gpu_with, order):
                  "take(a, [5, 190, 0], axis=0)"):
         x, y = evaluate(one, expr), evaluate(mesh, expr)
         assert x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes(), expr
-    for expr, value in (("sum(a)", a.sum(dtype="f8")), ("mean(a, 0)", a.mean(0, dtype="f8")), ("std(a)", a.std(dtype="f8"))):
+    for expr, value in (("sum(a)", a.sum(dtype="f8")), ("mean(a, 0)", a.mean(0, dtype="f8")), ("std(a)", a.std(dtype="f8")),
+                        ("mean(a, 0) + std(a, 0)", a.mean(0, dtype="f8") + a.std(0, dtype="f8"))):
         y = evaluate(mesh, expr)
         assert np.allclose(y, value, rtol=1e-6) and y.tobytes() == evaluate(mesh, expr).tobytes(), expr
     # one after the other, some of them small
@@ -138,8 +139,11 @@ def test_memory_comes_back(gpu_with):
     # each GPU has some 24 MiB left, and what a member asks for is not kept from it by what the mesh keeps
     one.fails(507, "out_of_memory", one.post("/v1/arrays", {"shape": [10 << 20], "dtype": "float32"}))
     mesh.expect(204, mesh.delete("/v1/arrays/big"))
-    one.create(name="own", shape=[10 << 20], dtype="float32")
-    one.expect(204, one.delete("/v1/arrays/own"))
+    second = one.clone(session=one.expect(201, one.post("/v1/sessions", {"device": 1})).json()["id"])
+    for api in (one, second):
+        api.create(name="own", shape=[10 << 20], dtype="float32")
+        assert evaluate(api, "max(own)") == 0
+        api.expect(204, api.delete("/v1/arrays/own"))
     after = free()
     assert all(a >= b - (8 << 20) for a, b in zip(after, before)), (before, after)
 

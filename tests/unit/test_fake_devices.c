@@ -354,7 +354,7 @@ static void test_order(void **state)
     release(a, b);
 }
 
-/* Who asks again and again whether work is done waits for it, too, and for what that waits for. */
+/* Polling for work counts as waiting for it, too, and for what that waits for. */
 static void test_to_and_fro(void **state)
 {
     (void)state;

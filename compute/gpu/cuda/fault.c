@@ -99,8 +99,8 @@ static bool share_a_gpu(const struct cuda *c, int a, int b)
     return false;
 }
 
-/* What is on the device that counts: what somebody asked for; if there is none, the daemon's own;
- * else what could not be launched. */
+/* Lists the suspects on the device: work that somebody asked for; if nobody did, the daemon's own
+ * work; otherwise what could not be launched. */
 static bool list_work(struct fault *f, const struct cuda_device *d)
 {
     bool ok = add_launched(f, d, false);

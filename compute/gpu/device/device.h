@@ -41,7 +41,7 @@ struct compiler;
 struct machines;
 struct backend_stream;
 struct fault;
-struct mesh_memory;
+struct mesh_range;
 
 /* The pool that array memory and scratch come from. */
 struct device_memory {
@@ -80,7 +80,9 @@ struct cuda_device {
      * and the smaller blocks of memory */
     struct cuda_device *members[BACKEND_PARTS];
     int n_members;
-    struct mesh_memory *ranges; /* mesh_memory.c */
+    /* mesh_memory.c: a mesh's memory in use, and what is kept for its next arrays, the one freed
+     * last first; with memory.lock */
+    struct mesh_range *used, *kept;
 
     struct device_memory memory; /* memory.c */
     struct device_sharing share; /* share.c */

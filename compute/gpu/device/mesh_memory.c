@@ -2,8 +2,8 @@
  * so on, in equal shares. To make one takes the driver 1.4 ms (4 MiB) to 18 ms (1 GiB and more), so
  * ranges that were freed are kept, and given out again for anything of nearly that size.
  *
- * What is kept counts as used on its members, up to the time when somebody needs the memory: then
- * all of it is given back. */
+ * What is kept counts as used on its members. It is given back when it was not used for some
+ * seconds, and all of it as soon as one of them has no memory left. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -16,17 +16,13 @@
 #define SPARE   64                 /* a range may be larger by one part in so many */
 #define KEEP_NS UINT64_C(10000000000)
 
-struct range {
-    struct range *next;
+struct mesh_range {
+    struct mesh_range *next;
     CUdeviceptr at;
     int64_t share;  /* bytes of each member */
     int n;          /* members whose memory is mapped */
     uint64_t freed; /* when, clock_ns */
     CUmemGenericAllocationHandle physical[BACKEND_PARTS];
-};
-
-struct mesh_memory {
-    struct range *used, *kept; /* kept: the one freed last first; with the device's memory.lock */
 };
 
 static int64_t least(const struct cuda_device *d)
@@ -47,7 +43,7 @@ static int64_t share_of(const struct cuda_device *d, int64_t size)
 
 /* --- the driver's part --- */
 
-static void unmake(struct cuda_device *d, struct range *r, bool mapped)
+static void unmake(struct cuda_device *d, struct mesh_range *r, bool mapped)
 {
     struct cuda *c = d->cuda;
     const struct driver *v = c->driver;
@@ -69,7 +65,7 @@ static void unmake(struct cuda_device *d, struct range *r, bool mapped)
 }
 
 /* A share of each member. */
-static enum err_code make_physical(struct cuda_device *d, struct range *r, struct err *e)
+static enum err_code make_physical(struct cuda_device *d, struct mesh_range *r, struct err *e)
 {
     struct cuda *c = d->cuda;
     for (; r->n < d->n_members; r->n++) {
@@ -91,7 +87,7 @@ static enum err_code make_physical(struct cuda_device *d, struct range *r, struc
     return ERR_OK;
 }
 
-static enum err_code map(struct cuda_device *d, struct range *r, struct err *e)
+static enum err_code map(struct cuda_device *d, struct mesh_range *r, struct err *e)
 {
     struct cuda *c = d->cuda;
     const struct driver *v = c->driver;
@@ -130,10 +126,11 @@ static enum err_code charge(struct cuda_device *d, int64_t share, struct err *e)
     return ERR_OK;
 }
 
-static enum err_code make(struct cuda_device *d, int64_t share, struct range **ret, struct err *e)
+static enum err_code make(struct cuda_device *d, int64_t share, struct mesh_range **ret,
+                          struct err *e)
 {
     TRY(charge(d, share, e));
-    struct range *r = mem_calloc(1, sizeof *r);
+    struct mesh_range *r = mem_calloc(1, sizeof *r);
     if (!r) {
         for (int k = 0; k < d->n_members; k++)
             cuda_memory_discharge(d->members[k], share);
@@ -152,24 +149,15 @@ static enum err_code make(struct cuda_device *d, int64_t share, struct range **r
 
 /* --- what is kept --- */
 
-static struct mesh_memory *memory_of(struct cuda_device *d)
+static struct mesh_range *take_kept(struct cuda_device *d, int64_t share)
 {
     pthread_mutex_lock(&d->memory.lock);
-    if (!d->ranges)
-        d->ranges = mem_calloc(1, sizeof *d->ranges);
-    pthread_mutex_unlock(&d->memory.lock);
-    return d->ranges;
-}
-
-static struct range *take_kept(struct cuda_device *d, int64_t share)
-{
-    pthread_mutex_lock(&d->memory.lock);
-    struct range **best = NULL;
-    for (struct range **at = &d->ranges->kept; *at; at = &(*at)->next)
+    struct mesh_range **best = NULL;
+    for (struct mesh_range **at = &d->kept; *at; at = &(*at)->next)
         if ((*at)->share >= share && (*at)->share <= share + share / SPARE &&
             (!best || (*at)->share < (*best)->share))
             best = at;
-    struct range *r = best ? *best : NULL;
+    struct mesh_range *r = best ? *best : NULL;
     if (r)
         *best = r->next;
     pthread_mutex_unlock(&d->memory.lock);
@@ -179,9 +167,9 @@ static struct range *take_kept(struct cuda_device *d, int64_t share)
 static bool trim(struct cuda_device *d, bool all)
 {
     const uint64_t now = clock_ns();
-    struct range *old = NULL;
+    struct mesh_range *old = NULL;
     pthread_mutex_lock(&d->memory.lock);
-    struct range **at = d->ranges ? &d->ranges->kept : &old;
+    struct mesh_range **at = &d->kept;
     while (*at && !all && now - (*at)->freed < KEEP_NS)
         at = &(*at)->next;
     old = *at;
@@ -189,7 +177,7 @@ static bool trim(struct cuda_device *d, bool all)
     pthread_mutex_unlock(&d->memory.lock);
     const bool any = old != NULL;
     while (old) {
-        struct range *r = old;
+        struct mesh_range *r = old;
         old = r->next;
         unmake(d, r, true);
     }
@@ -205,8 +193,7 @@ int64_t mesh_kept(struct cuda_device *gpu)
         return 0;
     pthread_mutex_lock(&d->memory.lock);
     for (int k = 0; k < d->n_members; k++)
-        for (struct range *r = d->ranges ? d->ranges->kept : NULL; r && d->members[k] == gpu;
-             r = r->next)
+        for (struct mesh_range *r = d->kept; r && d->members[k] == gpu; r = r->next)
             bytes += r->share;
     pthread_mutex_unlock(&d->memory.lock);
     return bytes;
@@ -225,7 +212,7 @@ void mesh_tidy(struct cuda *c)
 
 /* Zeroes so many bytes, each member its share. *ret_unknown: it failed, and the memory may still be
  * being written. */
-static enum err_code clear(struct cuda_device *d, const struct range *r, int64_t size,
+static enum err_code clear(struct cuda_device *d, const struct mesh_range *r, int64_t size,
                            bool *ret_unknown, struct err *e)
 {
     enum err_code code = ERR_OK;
@@ -254,11 +241,8 @@ static enum err_code clear(struct cuda_device *d, const struct range *r, int64_t
 
 enum err_code mesh_alloc(struct cuda_device *d, int64_t size, bool zero, void **ret, struct err *e)
 {
-    struct mesh_memory *m = memory_of(d);
-    if (!m)
-        return err_oom(e);
     const int64_t share = share_of(d, size);
-    struct range *r = take_kept(d, share);
+    struct mesh_range *r = take_kept(d, share);
     enum err_code code = r ? ERR_OK : make(d, share, &r, e);
     if (code == ERR_OUT_OF_MEMORY && trim(d, true)) /* what is kept was in the way */
         code = make(d, share, &r, e);
@@ -266,13 +250,13 @@ enum err_code mesh_alloc(struct cuda_device *d, int64_t size, bool zero, void **
     if (code == ERR_OK && zero)
         code = clear(d, r, size, &unknown, e);
     if (code != ERR_OK) {
-        if (r && !unknown)
+        if (r && !unknown) /* else it is lost: something may still write there */
             unmake(d, r, true);
         return code;
     }
     pthread_mutex_lock(&d->memory.lock);
-    r->next = m->used;
-    m->used = r;
+    r->next = d->used;
+    d->used = r;
     pthread_mutex_unlock(&d->memory.lock);
     *ret = (void *)(uintptr_t)r->at;
     for (int k = 0; k < d->n_members; k++)
@@ -283,22 +267,19 @@ enum err_code mesh_alloc(struct cuda_device *d, int64_t size, bool zero, void **
 void mesh_free(struct cuda_device *d, void *p)
 {
     pthread_mutex_lock(&d->memory.lock);
-    struct range **at = &d->ranges->used;
+    struct mesh_range **at = &d->used;
     while ((*at)->at != (CUdeviceptr)(uintptr_t)p)
         at = &(*at)->next;
-    struct range *r = *at;
+    struct mesh_range *r = *at;
     *at = r->next;
     r->freed = clock_ns();
-    r->next = d->ranges->kept;
-    d->ranges->kept = r;
+    r->next = d->kept;
+    d->kept = r;
     pthread_mutex_unlock(&d->memory.lock);
 }
 
 void mesh_close(struct cuda_device *d)
 {
-    if (d->ranges)
-        (void)trim(d, true);
-    mem_free(d->ranges);
-    d->ranges = NULL;
+    (void)trim(d, true);
     pthread_mutex_destroy(&d->memory.lock);
 }
