@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from client import NPY
-from conftest import fake_gpu, find_binary
+from conftest import fake_gpu, find_binary, until
 from test_gpu_faults import Waiting, fault_now, lost
 
 
@@ -144,8 +144,7 @@ def test_memory_comes_back(gpu_with):
         api.create(name="own", shape=[10 << 20], dtype="float32")
         assert evaluate(api, "max(own)") == 0
         api.expect(204, api.delete("/v1/arrays/own"))
-    after = free()
-    assert all(a >= b - (8 << 20) for a, b in zip(after, before)), (before, after)
+    until(lambda: all(a >= b - (8 << 20) for a, b in zip(free(), before)))  # a thread gives it back
 
 
 def test_a_fault_names_who_had_work_on_any_of_its_gpus(gpu_with, accounts, tmp_path):
