@@ -9,13 +9,15 @@
 #include <math.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "tests/fake/fake_cuda.h"
 #include "tests/unit/program_text.h"
 
-#define N       8
+#define N       (getenv("ARRAYD_MESH") ? 64 : 8) /* so large that several GPUs share it */
+#define MOST    64
 #define STEPS   300 /* a graph's loop, and some over */
 #define OOM     2
 #define ILLEGAL 700
@@ -35,9 +37,11 @@ static void open_engine(const char *backend)
     int64_t shape[] = {N, N};
     config.backend = backend;
     config.device.slab_memory = 16 << 20;
+    config.device.mesh = strcmp(backend, "cpu") != 0 ? getenv("ARRAYD_MESH") : NULL;
+    config.device.mesh_least = 1;
     account = account_new(0);
     assert_int_equal(engine_open(&config, &g, &e), ERR_OK);
-    assert_int_equal(engine_stream_new(g, 0, &s, &e), ERR_OK);
+    assert_int_equal(engine_stream_new(g, engine_device_count(g) - 1, &s, &e), ERR_OK);
     struct literal zero = {.kind = LIT_INT}, end = {.kind = LIT_INT, .i = N * N},
                    step = {.kind = LIT_INT, .i = 1};
     struct array *line = NULL;
@@ -112,11 +116,12 @@ static bool fetch(struct array *a, float *to)
 }
 
 struct contents {
-    float u[N * N], v[4];
+    float u[MOST * MOST], v[4];
 };
 
 static void contents(struct contents *ret)
 {
+    *ret = (struct contents){.u = {0}};
     assert_true(fetch(u, ret->u));
     assert_true(fetch(v, ret->v));
 }
@@ -157,13 +162,30 @@ static void slices_and_graphs_agree(void **state)
     assert_int_equal(fake_cuda_live(FAKE_GRAPHS), 0);
 }
 
+static void a_loop_is_a_graph(void **state)
+{
+    (void)state;
+    struct program *p = NULL;
+    struct err e = ERR_INIT;
+    open_engine("cuda");
+    assert_int_equal(make(&p, &e), ERR_OK);
+    assert_int_equal(run(p, 0, 1).state, PROGRAM_GOES_ON);
+    fake_cuda_fail_call("cuGraphLaunch", 1, OOM);
+    assert_int_equal(run(p, 1, STEPS).state, PROGRAM_FAILED);
+    assert_string_equal(fake_cuda_failed(), "cuGraphLaunch");
+    fake_cuda_reset();
+    program_free(p);
+    close_engine();
+}
+
 /* One call of a slice fails: the arrays are of before it, or of after it, and it can go on. */
 static void out_of_memory_leaves_a_whole_step(void **state)
 {
     (void)state;
     struct contents before, got, done;
     bool failed = true, went = false;
-    for (int nth = 1; failed; nth += nth < 20 ? 1 : 9) {
+    /* a busy machine asks without end whether the work is done */
+    for (int nth = 1; failed && nth < 500; nth += nth < 20 ? 1 : 9) {
         struct program *p = NULL;
         struct err e = ERR_INIT;
         open_engine("cuda");
@@ -243,6 +265,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(how_many_steps_a_pass_makes_is_known_before_the_first_slice),
         cmocka_unit_test(slices_and_graphs_agree),
+        cmocka_unit_test(a_loop_is_a_graph),
         cmocka_unit_test(out_of_memory_leaves_a_whole_step),
         cmocka_unit_test(a_lost_device_ends_it),
     };

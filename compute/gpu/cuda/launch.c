@@ -373,10 +373,15 @@ static enum err_code make_graph(struct backend_stream *s, const struct job *job,
     TRY(mesh_alone(s));
     TRY(cuda_check(c, v->cuStreamBeginCapture(s->cu, CU_STREAM_CAPTURE_MODE_RELAXED),
                    "cuStreamBeginCapture", NULL));
+    s->captured = true;
     enum err_code code = launch_passes(s, job, l, n, true);
-    enum err_code ended =
-        cuda_check(c, v->cuStreamEndCapture(s->cu, &graph), "cuStreamEndCapture", NULL);
-    code = code == ERR_OK ? ended : code;
+    if (code == ERR_OK)
+        code = mesh_alone(s);
+    const CUresult ended = v->cuStreamEndCapture(s->cu, &graph);
+    if (code == ERR_OK) /* else other members' streams may not have been joined */
+        code = cuda_check(c, ended, "cuStreamEndCapture", NULL);
+    const enum err_code renewed = mesh_captured(s);
+    code = code == ERR_OK ? renewed : code;
     if (code == ERR_OK)
         code = cuda_check(c, v->cuGraphInstantiate(&exec, graph, 0), "cuGraphInstantiateWithFlags",
                           NULL);
@@ -386,24 +391,12 @@ static enum err_code make_graph(struct backend_stream *s, const struct job *job,
     return code;
 }
 
-/* Whether members share one of its kernels: a graph is of one stream. */
-static bool loop_divides(const struct job *job, const struct launch *l)
-{
-    uint32_t parts;
-    bool divides = false;
-    for (uint32_t i = job->loop_from; i < job->loop_from + job->loop_n; i += parts) {
-        const struct prepared *p = prepared_at(job, l, i, &parts);
-        divides |= p && launch_divides(p);
-    }
-    return divides;
-}
-
 static enum err_code launch_loop(struct backend_stream *s, const struct job *job, struct launch *l)
 {
     lock_held(&s->device->lock);
     struct cuda *c = s->device->cuda;
     uint32_t passes = job->loop_n < GRAPH_LAUNCHES ? GRAPH_LAUNCHES / job->loop_n : 1;
-    if (job->repeats / 2 < passes || loop_divides(job, l))
+    if (job->repeats / 2 < passes)
         return launch_passes(s, job, l, job->repeats, true);
     enum err_code code = make_graph(s, job, l, passes);
     for (uint32_t i = passes; i <= job->repeats && code == ERR_OK; i += passes)

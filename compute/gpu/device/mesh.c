@@ -223,7 +223,7 @@ enum err_code mesh_meet(struct backend_stream *s)
     for (int k = 1; k < s->device->n_members && code == ERR_OK; k++)
         code = wait(s, 0, k);
     s->order = MESH_MET;
-    if (code == ERR_OUT_OF_MEMORY) {
+    if (code == ERR_OUT_OF_MEMORY && !s->captured) {
         code = settle(s);
         s->order = MESH_TOGETHER;
     }
@@ -237,13 +237,21 @@ enum err_code mesh_alone(struct backend_stream *s)
     return code;
 }
 
+enum err_code mesh_captured(struct backend_stream *s)
+{
+    lock_held(&s->device->lock);
+    s->order = MESH_TOGETHER;
+    s->captured = false;
+    return s->mesh ? record(s, 0, s->device->n_members) : ERR_OK;
+}
+
 void mesh_look(struct backend_stream *s)
 {
     lock_held(&s->device->lock);
     struct cuda *c = s->device->cuda;
     for (int k = 1; s->mesh && k < s->device->n_members && cuda_enter(s->device->members[k]); k++) {
         const CUresult r = c->driver->cuEventQuery(s->mesh[k].end);
-        if (r != CUDA_ERROR_OUT_OF_MEMORY)
+        if (r != CUDA_ERROR_OUT_OF_MEMORY && r != CUDA_ERROR_CAPTURED_EVENT)
             (void)cuda_check(c, r, "cuEventQuery", NULL);
     }
     if (s->mesh)

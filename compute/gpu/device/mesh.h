@@ -53,6 +53,10 @@ enum err_code mesh_meet(struct backend_stream *s) must_check;
 /* Before that member alone is given work. */
 enum err_code mesh_alone(struct backend_stream *s) must_check;
 
+/* After a capture (s->captured) that began with the first member alone: nothing of it runs yet, and
+ * its events stand for nothing. */
+enum err_code mesh_captured(struct backend_stream *s) must_check;
+
 /* Finds out whether another member is lost: the first would wait for it for ever. Does nothing for
  * the stream of one GPU. */
 void mesh_look(struct backend_stream *s);

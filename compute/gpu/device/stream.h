@@ -17,6 +17,7 @@ struct backend_stream {
     CUstream cu;            /* of a mesh: the first member's */
     struct mesh_lane *mesh; /* the members' (mesh.h); NULL: it is of one GPU */
     enum mesh_order order;  /* of a mesh's members */
+    bool captured;          /* what it is given makes a graph, and does not run */
     void *counters;         /* device memory: EMIT_COUNTERS */
     struct backend_stream *next, *next_busy;
     bool is_busy, background;
