@@ -155,6 +155,10 @@ struct kernel_explanation {
     bool cached;        /* compiled already, in memory or on disk */
     bool interpreted;   /* as long as it is not compiled, if the backend has an interpreter */
     int registers, shared, local; /* per thread, bytes per block, bytes per thread; −1: unknown */
+    int parts;                    /* GPUs of a mesh that share it; 0: the device is one */
+    int64_t
+        remote; /* parts > 0: about how many bytes these read and write of each other's memory, */
+    bool waits; /* and whether one waits for the others before its part */
 };
 
 /* A point in a stream's order: all work up to and including `seq`. */

@@ -215,6 +215,11 @@ static bool put_how(struct json_writer *w, struct kernel_explanation *of, const 
     put_known(w, "registers", how.registers);
     put_known(w, "shared_bytes", how.shared);
     put_known(w, "local_bytes", how.local);
+    if (how.parts > 0) {
+        json_put_member_i64(w, "parts", how.parts);
+        json_put_member_i64(w, "remote_bytes", how.remote);
+        json_put_member_string(w, "barrier", how.waits ? "all" : "none");
+    }
     json_put_member_string(w, "source", source.data ? source.data : "");
     json_put_member_string(w, "ir", ir.data ? ir.data : "");
     return true;

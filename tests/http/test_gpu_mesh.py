@@ -106,6 +106,56 @@ def test_programs_are_those_of_one_gpu(gpu_with, order):
 
 
 @pytest.mark.parametrize("order", ["adverse", "adverse-down"])
+def test_who_needs_nothing_of_others_does_not_wait(gpu_with, order):
+    """And who does, because views of one kernel begin where those of another do not, waits."""
+    _, one, mesh = sides(gpu_with, ARRAYD_FAKE_ORDER=order)
+    n = 3 << 17
+    a = np.random.default_rng(4).random(n, "f4")
+    statements = ["b = a*2", "a = b + 1", "b = a + b", "b[:200000] = a[120000:320000] - 1", "a[:390000] = b[64:390064]*3", "a = a + b", "b[5:] = a[5:]",
+                  "a = b*a", "b[1:] = a[:-1]", "a = b + 1"]
+    got = []
+    for api in (one, mesh):
+        api.upload(a, "a")
+        api.upload(a, "b")
+        api.expect(200, api.post("/v1/programs?wait=1", {"body": statements, "steps": 2}))
+        for _ in range(2): # a job each
+            for to, expr in ((t.split(" = ") for t in ("a = a*0.5", "b = a + b", "a = a + b[::-1]", "b = a - b"))):
+                api.expect(200, api.post("/v1/evaluate", {"expr": expr, "out": to}))
+        got.append(api.download("a").tobytes() + api.download("b").tobytes())
+    assert got[0] == got[1]
+
+
+def explained(api, expr):
+    kernels = api.expect(200, api.post("/v1/explain", {"expr": expr, "name": "x"})).json()["kernels"]
+    return [(k["parts"], k["remote_bytes"], k["barrier"]) for k in kernels]
+
+
+def test_what_crosses_is_explained_and_counted(gpu_with):
+    _, one, mesh = sides(gpu_with, "--mesh-least", "2MiB", devices="2")
+    rows, row = 4096, 1024 * 4
+    api = mesh
+    for name, shape in (("a", (rows, 1024)), ("c", (16, 1024))):
+        api.upload(np.ones(shape, "f4"), name)
+    assert explained(api, "a + 1") == [(2, 0, "none")]
+    assert explained(api, "c + 1") == [(1, 0, "all")]
+    assert explained(api, "laplacian(a, boundary='clamp')") == [(2, 2 * row, "all")]
+    assert explained(api, "shift(a, [3, 0], 'wrap')") == [(2, 6 * row, "all")]
+    assert explained(api, "a[::-1] * 1.5") == [(2, rows * row, "all")]
+    assert explained(api, "permute_dims(a, [1, 0]) + 1") == [(2, rows * row / 2, "all")]
+    assert explained(api, "sum(a, 0)") == [(2, 0, "all")]
+    assert "parts" not in one.expect(200, one.post("/v1/explain", {"expr": "abs(-1.0)", "inline": True})).json()["kernels"][0]
+
+    def count():
+        line, = (x for x in api.expect(200, api.get("/metrics")).body.decode().splitlines() if x.startswith("arrayd_cuda_mesh_remote_bytes_total "))
+        return int(line.split()[1])
+    assert count() == 0
+    api.expect(200, api.post("/v1/programs?wait=1", {"body": ["a = a + laplacian(a, boundary='clamp')*laplacian(a[::-1])"], "steps": 1}))
+    before = count()
+    api.expect(200, api.post("/v1/evaluate", {"expr": "laplacian(a, boundary='clamp')", "out": "a"}))
+    assert before > 0 and count() - before == 2 * row
+
+
+@pytest.mark.parametrize("order", ["adverse", "adverse-down"])
 def test_a_missing_wait_would_show(gpu_with, order):
     """The tests above can fail: without the GPUs' waiting for each other what a part reads of another's is old, or unwritten."""
     u = np.random.default_rng(2).random((96, 64, 256), "f4")

@@ -469,6 +469,13 @@ static void cuda_metrics(struct backend *b, struct strb *out)
          "Launches of kernels that were not compiled yet, by the interpreter.");
     strb_addf(out, "arrayd_cuda_kernels_interpreted_total %lld\n",
               (long long)atomic_load(&c->interpreted));
+    if (c->n_devices > c->n_gpus) {
+        line(out, "mesh_remote_bytes_total", "counter",
+             "Bytes, about, that GPUs of the mesh read and wrote of each other's memory for "
+             "kernels.");
+        strb_addf(out, "arrayd_cuda_mesh_remote_bytes_total %lld\n",
+                  (long long)atomic_load(&c->mesh_remote));
+    }
     line(out, "wholes_total", "counter",
          "Launches of one kernel in place of several over the same rows.");
     strb_addf(out, "arrayd_cuda_wholes_total %lld\n", (long long)atomic_load(&c->wholes));

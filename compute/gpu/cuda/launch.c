@@ -206,7 +206,7 @@ static void make_plan(const struct job *job, struct launch *l, int64_t *most, in
         const int64_t bytes = launch_scratch(p->emitted);
         if (bytes > *most)
             *most = bytes;
-        if (launch_divides(p) && !p->emitted->form->joined && bytes > *others)
+        if (p->divided && !p->emitted->form->joined && bytes > *others)
             *others = bytes;
     }
 }
@@ -332,6 +332,19 @@ static bool writes_result(const struct job *job, uint32_t i)
     return false;
 }
 
+/* Counts what the job's kernels move between members. */
+static void count_remote(struct cuda *c, const struct job *job, const struct launch *l)
+{
+    uint32_t parts;
+    int64_t bytes = 0;
+    for (uint32_t i = 0; i < job->n_kernels; i += parts) {
+        const struct prepared *p = prepared_at(job, l, i, &parts);
+        const bool looped = i >= job->loop_from && i < job->loop_from + job->loop_n;
+        bytes += p ? p->remote * (looped ? job->repeats : 1) : 0;
+    }
+    atomic_fetch_add(&c->mesh_remote, bytes);
+}
+
 /* Launches kernels [from, to), one after the other. */
 static enum err_code launch_kernels(struct backend_stream *s, const struct job *job,
                                     struct launch *l, uint32_t from, uint32_t to, bool first)
@@ -454,6 +467,8 @@ enum err_code launch_job(struct backend_stream *s, struct job *job, struct launc
     for (uint32_t i = 0; i < job->n_copies && code == ERR_OK; i++)
         code = copy_block(s, &job->copies[i], l);
     uint32_t end_of_loop = job->loop_from + job->loop_n;
+    if (s->mesh)
+        count_remote(c, job, l);
     if (code == ERR_OK)
         code = launch_kernels(s, job, l, 0, job->loop_from, true);
     if (code == ERR_OK && job->loop_n)

@@ -70,8 +70,6 @@ enum err_code launch_job(struct backend_stream *s, struct job *job, struct launc
 /* Device memory that a launch needs: its own, followed by its parameters if they are not passed by
  * value. */
 int64_t launch_scratch(const struct emitted *m);
-/* Whether each member of the device takes a part of the kernel. */
-bool launch_divides(const struct prepared *p);
 /* Launches kernel number i, prepared as p, by x. `first`: it was not launched in this job before.
  * Sets launched and failing of the launch. With device->lock and the device entered. */
 enum err_code launch_prepared(struct backend_stream *s, const struct prepared *p,

@@ -5,7 +5,11 @@
 
 #include "compute/base/lock.h"
 #include "compute/gpu/cuda/launch.h"
+#include "compute/gpu/cuda/parts.h"
 #include "compute/gpu/device/mesh.h"
+
+#define OPERANDS                                                                                   \
+    16 /* whose spans are looked at: of kernels with more, members wait for each other */
 
 int64_t launch_scratch(const struct emitted *m)
 {
@@ -154,14 +158,6 @@ static enum err_code launch_code(struct backend_stream *s, const struct emitted 
     return launch_grid(s, m, function, m->form->grid, s->cu, l, i);
 }
 
-bool launch_divides(const struct prepared *p)
-{
-    const struct form *f = p->emitted->form;
-    const unsigned group = form_group(f);
-    return p->members > 1 && !p->emitted->indirect &&
-           (f->joined || (group > 0 && f->grid[form_along(f)] / group > 1));
-}
-
 /* Makes d->params those of a member's part: where its share begins and ends, or so many states to
  * merge. */
 static void set_share(struct cuda_device *d, const struct emitted *m, int k, bool join)
@@ -186,11 +182,10 @@ static enum err_code launch_part(struct backend_stream *s, const struct prepared
     unsigned grid[3] = {f->grid[0], f->grid[1], f->grid[2]};
     int64_t from = 0;
     if (!f->joined) {
-        const int along = form_along(f);
-        const int64_t group = form_group(f), groups = f->grid[along] / group;
-        from = groups * k / d->n_members * group;
-        grid[along] = (unsigned)(groups * (k + 1) / d->n_members * group - from);
-        if (grid[along] == 0)
+        const struct part part = parts_of(f, p->own, k, d->n_members);
+        from = part.from;
+        grid[form_along(f)] = (unsigned)part.n;
+        if (part.n == 0)
             return ERR_OK;
     }
     if (!cuda_enter(d->members[k]))
@@ -216,11 +211,47 @@ static enum err_code join_parts(struct backend_stream *s, const struct prepared 
     return launch_grid(s, m, p->functions[0], grid, s->cu, l, i);
 }
 
+static struct mesh_span span_of(const struct view *v, enum dtype dtype, void *slot,
+                                struct part elements, bool written)
+{
+    const int64_t size = (int64_t)dtype_size(dtype);
+    const bool single = v->rank == 0 || v->strides[v->rank - 1] == 0 || view_size(v) == 1;
+    const uintptr_t at = (uintptr_t)slot + (uintptr_t)(v->offset * size);
+    if (single)
+        return (struct mesh_span){at, at + (uintptr_t)size, written};
+    return (struct mesh_span){at + (uintptr_t)(elements.from * size),
+                              at + (uintptr_t)((elements.from + elements.n) * size), written};
+}
+
+/* What each member touches, one after the other; returns how many of each, or -1: anything. */
+static int find_spans(const struct cuda_device *d, const struct prepared *p,
+                      const struct ir_kernel *k, void *const *slots, struct mesh_span *to)
+{
+    const int n = (int)(k->n_inputs + k->n_outputs);
+    if (!p->own || n > OPERANDS)
+        return -1;
+    for (int m = 0; m < d->n_members; m++) {
+        const struct form *f = p->emitted->form;
+        const struct part part = parts_elements(f, parts_of(f, true, m, d->n_members));
+        for (uint32_t i = 0; i < k->n_inputs; i++) {
+            const struct ir_input *in = &k->inputs[i];
+            *to++ = span_of(&in->view, in->dtype, slots[in->slot], part, false);
+        }
+        for (uint32_t i = 0; i < k->n_outputs; i++) {
+            const struct ir_output *o = &k->outputs[i];
+            *to++ = span_of(&o->view, o->dtype, slots[o->slot], part, true);
+        }
+    }
+    return n;
+}
+
 static enum err_code launch_parts(struct backend_stream *s, const struct prepared *p,
                                   const struct job *job, struct launch *l, uint32_t i)
 {
     lock_held(&s->device->lock);
-    enum err_code code = mesh_part_ways(s);
+    struct mesh_span spans[OPERANDS * BACKEND_PARTS];
+    const int n = find_spans(s->device, p, job->kernels[i], job_slots(job, i), spans);
+    enum err_code code = mesh_part_ways(s, spans, n);
     for (int k = 0; k < s->device->n_members && code == ERR_OK; k++)
         code = launch_part(s, p, job, l, i, k);
     if (!cuda_enter(s->device))
@@ -233,7 +264,7 @@ enum err_code launch_prepared(struct backend_stream *s, const struct prepared *p
                               uint32_t i, bool first)
 {
     assert(slots_are_aligned(job->kernels[i], job_slots(job, i)));
-    if (x->m[0] == p->emitted && launch_divides(p))
+    if (x->m[0] == p->emitted && p->divided)
         return launch_parts(s, p, job, l, i);
     for (int k = 0; k < x->n; k++)
         TRY(launch_code(s, x->m[k], x->functions[k][0], job, l, i, first));

@@ -400,7 +400,7 @@ static struct prepared *prepared_new(struct cuda_device *d, const struct ir_kern
         make_program(d, p, k);
     if (p) {
         p->user = user;
-        p->members = members;
+        prepared_divide(p, k, members);
     }
     return p;
 }
@@ -561,6 +561,10 @@ void cuda_explain_prepared(struct cuda *c, struct prepared *p, struct kernel_exp
 {
     ret->interpreted = p->program != NULL;
     ret->form = form_name(p->emitted->form);
+    const struct cuda_device *d = &c->devices[p->device];
+    ret->parts = d->n_members == 1 ? 0 : p->divided ? d->n_members : 1;
+    ret->remote = p->remote;
+    ret->waits = !p->own;
     describe(&ret->source, p->emitted->form);
     put_refusal(&ret->source, p);
     struct err e = ERR_INIT;

@@ -28,8 +28,11 @@ struct prepared {
     enum machine machine;
     bool fast_math;
     struct code_key key;
-    int device;  /* kernels are planned for one device */
-    int members; /* of it that share the kernel, where that can be divided */
+    int device; /* kernels are planned for one device */
+    /* On a mesh: whether each member takes a part, of its own elements (parts.h), and parts_remote
+     */
+    bool divided, own;
+    int64_t remote;
     /* A failure may be retried, so readers load the state once: it also holds the reason. The
      * fields below belong to the thread that compiles, and are constant once the state is
      * PREPARED_READY. */
@@ -80,6 +83,8 @@ void prepared_hurry(struct prepared *p);
 struct prepared *cuda_prepare(struct cuda_device *d, struct ir_kernel *k, const void *user);
 /* whole.c: of the device's members, those that share a kernel: all, or one, because it is small. */
 int prepare_members(const struct cuda_device *d, const struct ir_kernel *k);
+/* whole.c: sets how the kernel's work is divided between so many members. */
+void prepared_divide(struct prepared *p, const struct ir_kernel *k, int members);
 /* whole.c: whether wholes run in place of some of the job's kernels, and sets their bits
  * (launch.h). Compiles them if that has not begun, and is worth it. */
 bool cuda_wholes(struct cuda_device *d, const struct job *job, uint64_t ret[2]);

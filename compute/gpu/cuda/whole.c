@@ -5,6 +5,7 @@
  * is decided for each job when it is submitted (launch.c).
  *
  * And how many steps of a loop one kernel does, and which members of a device share one. */
+#include "compute/gpu/cuda/parts.h"
 #include "compute/gpu/cuda/prepare.h"
 
 int prepare_members(const struct cuda_device *d, const struct ir_kernel *k)
@@ -18,6 +19,17 @@ int prepare_members(const struct cuda_device *d, const struct ir_kernel *k)
     for (int a = 0; a < k->rank; a++)
         bytes *= k->shape[a];
     return bytes * (int64_t)size / d->n_members >= d->cuda->config.mesh_least ? d->n_members : 1;
+}
+
+void prepared_divide(struct prepared *p, const struct ir_kernel *k, int members)
+{
+    const struct cuda_device *d = &p->cuda->devices[p->device];
+    const struct form *f = p->emitted->form;
+    const unsigned group = form_group(f);
+    p->divided = members > 1 && !p->emitted->indirect &&
+                 (f->joined || (group > 0 && f->grid[form_along(f)] / group > 1));
+    p->own = p->divided && parts_are_own(k, f);
+    p->remote = d->n_members > 1 ? parts_remote(d, k, f, p->divided) : 0;
 }
 
 /* Whether members add in another order than one GPU does: the whole would have other bits. */
@@ -55,7 +67,7 @@ static struct prepared *new_whole(struct cuda_device *d, const struct ir_whole *
     struct prepared *p =
         prepared_of(d, arena, m, w->kernel->fast_math); /* frees the arena if m is NULL */
     if (p)
-        p->members = members;
+        prepared_divide(p, w->kernel, members);
     return p;
 }
 

@@ -118,6 +118,7 @@ struct cuda {
     struct machines *machines;   /* machines.c: the interpreter; NULL: none */
     _Atomic int64_t interpreted; /* launches */
     _Atomic int64_t wholes;      /* likewise */
+    _Atomic int64_t mesh_remote; /* bytes, likewise */
     struct health *health;       /* NULL: no figures from the GPUs' sensors */
     struct cuda_device *devices; /* the GPUs, then the mesh */
     int n_devices, n_gpus;

@@ -1,7 +1,8 @@
 /* The order on a mesh. Its stream is a CUDA stream on each member. Where a kernel is divided, each
  * member's part waits for what every member did before: its input may be anybody's, and what it
- * overwrites may still be read. (That costs the GPUs some three microseconds, and the host two
- * calls for each pair of members; that only neighbours need to wait, or none, is not looked at.)
+ * overwrites may still be read. That costs the GPUs some three microseconds, and the host two calls
+ * for each pair of members. Kernels whose parts touch only elements of their own number say which
+ * addresses these are, and as long as no two members' overlap, none waits.
  * What is not divided is the first member's, behind all others; so are a job's beginning and end,
  * which the rest of the backend knows alone.
  */
@@ -183,11 +184,55 @@ static enum err_code wait(struct backend_stream *s, int member, int other)
                       "cuStreamWaitEvent", NULL);
 }
 
+/* Whether one of them writes what another of them touches. */
+static bool collide(const struct mesh_span *a, int n_a, const struct mesh_span *b, int n_b)
+{
+    for (int i = 0; i < n_a; i++)
+        for (int k = 0; k < n_b; k++)
+            if ((a[i].written || b[k].written) && a[i].from < b[k].until && b[k].from < a[i].until)
+                return true;
+    return false;
+}
+
+/* Adds what a member touches; false: there is no room. */
+static bool note(struct mesh_lane *l, const struct mesh_span *spans, int n)
+{
+    for (int i = 0; i < n; i++) {
+        int at = 0;
+        while (at < l->n_spans &&
+               (l->spans[at].from != spans[i].from || l->spans[at].until != spans[i].until))
+            at++;
+        if (at == MESH_SPANS)
+            return false;
+        if (at == l->n_spans)
+            l->spans[l->n_spans++] = spans[i];
+        l->spans[at].written |= spans[i].written;
+    }
+    return true;
+}
+
+/* Whether no part of the next kernel has to wait for another member. Notes what it touches. */
+static bool are_apart(struct backend_stream *s, const struct mesh_span *spans, int n)
+{
+    const int members = s->device->n_members;
+    if (s->order == MESH_TOGETHER || n < 0)
+        return false;
+    for (int k = 0; k < members; k++)
+        for (int i = 0; i < members; i++) {
+            const struct mesh_lane *o = &s->mesh[i];
+            if (i != k && (o->n_spans < 0 || collide(spans + k * n, n, o->spans, o->n_spans)))
+                return false;
+        }
+    for (int k = 0; k < members; k++)
+        if (!note(&s->mesh[k], spans + k * n, n))
+            return false;
+    return true;
+}
+
 /* Where the members had met, the others wait for what the first did before that: the microseconds
  * of its waiting for them are not theirs, too. */
-enum err_code mesh_part_ways(struct backend_stream *s)
+static enum err_code wait_for_all(struct backend_stream *s)
 {
-    lock_held(&s->device->lock);
     const int n = s->device->n_members, events = s->order == MESH_TOGETHER ? 1 : n;
     const bool met = s->order == MESH_MET;
     enum err_code code = met ? ERR_OK : record(s, 0, events);
@@ -195,6 +240,20 @@ enum err_code mesh_part_ways(struct backend_stream *s)
         for (int i = 0; i < events && code == ERR_OK; i++)
             if (i != k)
                 code = wait(s, k, i);
+    return code;
+}
+
+enum err_code mesh_part_ways(struct backend_stream *s, const struct mesh_span *spans, int n)
+{
+    lock_held(&s->device->lock);
+    const bool apart = are_apart(s, spans, n);
+    const enum err_code code = apart ? ERR_OK : wait_for_all(s);
+    for (int k = 0; k < s->device->n_members && !apart; k++) {
+        struct mesh_lane *l = &s->mesh[k];
+        l->n_spans = 0;
+        if (n < 0 || code != ERR_OK || !note(l, spans + k * n, n))
+            l->n_spans = -1;
+    }
     s->order = MESH_APART;
     return code;
 }

@@ -36,18 +36,31 @@ int64_t mesh_kept(struct cuda_device *gpu);
 
 /* --- order: with device->lock and the device entered, but for opening and closing --- */
 
+#define MESH_SPANS 32
+
+/* Addresses that a member's part of a kernel touches. */
+struct mesh_span {
+    uintptr_t from, until;
+    bool written;
+};
+
 /* A member's CUDA stream, and the event behind what it was given last. */
 struct mesh_lane {
     CUstream cu;
     CUevent end;
+    struct mesh_span spans[MESH_SPANS]; /* of its work since it last waited for all others' */
+    int n_spans;                        /* -1: anything */
 };
 
 enum err_code mesh_stream_open(struct backend_stream *s, struct err *e) must_check;
 void mesh_stream_close(struct backend_stream *s);
 
-/* Before all members are given work: everything the stream has been given is before it. Afterwards
- * each member's context has to be entered for its part, and the device's again behind the last. */
-enum err_code mesh_part_ways(struct backend_stream *s) must_check;
+/* Before all members are given work: everything the stream has been given is before it. `spans`:
+ * `n` that each member's part touches, member after member; n -1: it may touch anything. Where no
+ * part needs what another has done, or is in the way of it, none waits. Afterwards each member's
+ * context has to be entered for its part, and the device's again behind the last. */
+enum err_code mesh_part_ways(struct backend_stream *s, const struct mesh_span *spans,
+                             int n) must_check;
 /* Before an event behind everything is recorded for s->cu, the first member's. */
 enum err_code mesh_meet(struct backend_stream *s) must_check;
 /* Before that member alone is given work. */

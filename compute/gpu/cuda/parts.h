@@ -1,0 +1,28 @@
+/* How a kernel's work is divided between the members of a mesh, and what each part touches. Pure.
+ *
+ * Called by prepare.c, whole.c and launch_kernel.c. */
+#ifndef ARRAYD_CUDA_PARTS_H
+#define ARRAYD_CUDA_PARTS_H
+
+#include "compute/gpu/device/device.h"
+#include "compute/gpu/text/form.h"
+
+/* Blocks of the grid, along form_along. */
+struct part {
+    int64_t from, n;
+};
+
+/* Whether a point of the kernel touches the elements of its own number, and single ones, so that
+ * members' parts can be far apart: parts_elements says which. */
+bool parts_are_own(const struct ir_kernel *k, const struct form *f);
+/* Member number `member`'s part, of form_group's blocks. */
+struct part parts_of(const struct form *f, bool own, int member, int members);
+/* If they are its own: the elements of a part, [from, from + n). */
+struct part parts_elements(const struct form *f, struct part blocks);
+
+/* About how many bytes d's members, which share the kernel or leave it to the first, read and write
+ * of each other's memory, if each operand is an array of its own. */
+int64_t parts_remote(const struct cuda_device *d, const struct ir_kernel *k, const struct form *f,
+                     bool shared);
+
+#endif
