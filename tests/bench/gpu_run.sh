@@ -2,7 +2,7 @@
 # Everything that is measured and checked on a machine with an NVIDIA GPU, from a bare checkout.
 #
 #     gpu_run.sh STEP…       build unit backend arrays sanitize suite devices bench bench-quick sample rows program
-#                            values first fair move http export consumers generated generated-checked soak survive keep
+#                            values first fair move transfer http export consumers generated generated-checked soak survive keep
 #
 # A step that fails or runs out of time does not stop the next; each has a log in $OUT and a line in
 # the summary, which comes last. Exit status: how many steps failed.
@@ -86,7 +86,7 @@ step_build() {
     # The checked build keeps its assertions, and with them the validating front of the backends.
     setup "$release" --buildtype=release || return 1
     setup "$checked" --buildtype=debugoptimized -Db_ndebug=false || return 1
-    ninja -j"$jobs" -C "$release" server/arrayd tests/bench/http_bare tests/bench/bench_new tests/backend/property || return 1
+    ninja -j"$jobs" -C "$release" server/arrayd tests/bench/http_bare tests/bench/bench_new tests/bench/bench_transfer tests/backend/property || return 1
     ninja -j"$jobs" -C "$checked" || return 1
 }
 
@@ -260,6 +260,7 @@ run_step() {
     first) "$arrayd" precompile "$work/ready" sm_90 && "$python" "$bench/bench_first.py" "$arrayd" --settle 2 --daemon ready-kernels="$work/ready" ;;
     fair) "$python" "$bench/bench_fair.py" "$arrayd" ;;
     move) "$python" "$bench/bench_move.py" "$arrayd" ;;
+    transfer) "$release/tests/bench/bench_transfer" ;;
     http) "$python" "$bench/bench_gpu_http.py" "$arrayd" "$release/tests/bench/http_bare" ;;
     generated) step_generated ;;
     generated-checked) step_generated_checked ;;
@@ -289,6 +290,7 @@ limit_of() {
     first) echo "${LIMIT_FIRST:-180}" ;;
     fair) echo "${LIMIT_FAIR:-150}" ;;
     move) echo "${LIMIT_MOVE:-60}" ;;
+    transfer) echo "${LIMIT_TRANSFER:-120}" ;;
     http) echo "${LIMIT_HTTP:-150}" ;;
     generated) echo "${LIMIT_GENERATED:-300}" ;;
     generated-checked) echo "${LIMIT_GENERATED_CHECKED:-300}" ;;

@@ -302,22 +302,47 @@ static enum err_code launch_kernel(struct backend_stream *s, const struct job *j
     return ERR_OK;
 }
 
+/* Bytes [begin, end) of a block. */
+static enum err_code copy_bytes(struct cuda *c, const struct job_copy *b, int64_t begin,
+                                int64_t end, CUstream on, struct launch *l)
+{
+    static const char *const calls[] = {"cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync",
+                                        "cuMemcpyDtoDAsync"};
+    const struct driver *cu = c->driver;
+    char *const to = (char *)b->to + begin;
+    const char *const from = (const char *)b->from + begin;
+    const size_t n = (size_t)(end - begin);
+    CUresult r = b->way == COPY_IN ? cu->cuMemcpyHtoDAsync((uintptr_t)to, from, n, on)
+                 : b->way == COPY_OUT
+                     ? cu->cuMemcpyDtoHAsync(to, (uintptr_t)from, n, on)
+                     : cu->cuMemcpyDtoDAsync((uintptr_t)to, (uintptr_t)from, n, on);
+    enum err_code code = cuda_check(c, r, calls[b->way], NULL);
+    l->launched |= code == ERR_OK;
+    return code;
+}
+
+/* Each member copies what lies on it; within the device, what is to lie there. */
 static enum err_code copy_block(struct backend_stream *s, const struct job_copy *b,
                                 struct launch *l)
 {
     lock_held(&s->device->lock);
-    TRY(mesh_alone(s));
-    static const char *const calls[] = {"cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync",
-                                        "cuMemcpyDtoDAsync"};
-    const struct driver *cu = s->device->cuda->driver;
-    CUdeviceptr to = (uintptr_t)b->to, from = (uintptr_t)b->from;
-    size_t n = (size_t)b->n;
-    CUresult r = b->way == COPY_IN    ? cu->cuMemcpyHtoDAsync(to, b->from, n, s->cu)
-                 : b->way == COPY_OUT ? cu->cuMemcpyDtoHAsync(b->to, from, n, s->cu)
-                                      : cu->cuMemcpyDtoDAsync(to, from, n, s->cu);
-    enum err_code code = cuda_check(s->device->cuda, r, calls[b->way], NULL);
-    l->launched |= code == ERR_OK;
-    return code;
+    struct cuda_device *d = s->device;
+    const void *there = b->way == COPY_OUT ? b->from : b->to;
+    const struct mesh_home home = mesh_home(d, there);
+    const int64_t before = (int64_t)((uintptr_t)there - home.at); /* of the range */
+    if (!home.share || before / home.share == (before + b->n - 1) / home.share) {
+        TRY(mesh_alone(s));
+        return copy_bytes(d->cuda, b, 0, b->n, s->cu, l);
+    }
+    enum err_code code = mesh_part_ways(s, NULL, -1);
+    for (int k = 0; k < d->n_members && code == ERR_OK; k++) {
+        const int64_t first = k * home.share - before, last = first + home.share;
+        const int64_t begin = first > 0 ? first : 0, end = last < b->n ? last : b->n;
+        if (begin < end)
+            code = cuda_enter(d->members[k]) ? copy_bytes(d->cuda, b, begin, end, s->mesh[k].cu, l)
+                                             : ERR_DEVICE_LOST;
+    }
+    return cuda_enter(d) ? code : ERR_DEVICE_LOST;
 }
 
 /* Whether kernel number i writes memory that the last kernel writes. */

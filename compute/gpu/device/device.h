@@ -76,8 +76,8 @@ struct cuda_device {
     size_t memory_total;
     int opened; /* how many parts are open, for closing */
 
-    /* What it consists of: itself, or the GPUs of a mesh, whose first has the context, the slabs
-     * and the smaller blocks of memory */
+    /* What it consists of: itself, or the GPUs of a mesh, whose first has the context and the
+     * smaller blocks of memory; each has slabs */
     struct cuda_device *members[BACKEND_PARTS];
     int n_members;
     /* mesh_memory.c: a mesh's memory in use, and what is kept for its next arrays, the one freed

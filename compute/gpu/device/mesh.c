@@ -112,7 +112,6 @@ enum err_code mesh_open(struct cuda_device *d, struct err *e)
         d->memory_total += d->members[k]->memory_total;
     snprintf(d->share.problem, sizeof d->share.problem,
              "an array of device %d may lie on several GPUs, and has no one descriptor", d->index);
-    d->slabs = first->slabs;
     d->pack = first->pack;
     d->memory.stream = first->memory.stream;
     TRY(cuda_entered(d, e));

@@ -4,7 +4,7 @@
  * address, over the link between the GPUs; a bad division is slow, never wrong. Only a missing
  * event would be wrong.
  *
- * Called by memory.c, share.c, stream.c and compute/gpu/cuda. */
+ * Called by memory.c, share.c, stream.c, compute/gpu/transfer and compute/gpu/cuda. */
 #ifndef ARRAYD_CUDA_MESH_H
 #define ARRAYD_CUDA_MESH_H
 
@@ -33,6 +33,20 @@ bool mesh_gives_back(struct cuda *c);
 void mesh_tidy(struct cuda *c);
 /* Bytes of a GPU in such ranges. */
 int64_t mesh_kept(struct cuda_device *gpu);
+
+/* Where memory lies: in equal shares from `at` on, the first member's first, or (share 0) all of it
+ * on one GPU. */
+struct mesh_home {
+    CUdeviceptr at;
+    int64_t share;
+};
+/* Of the device's memory at p, while it is not freed. */
+struct mesh_home mesh_home(struct cuda_device *d, const void *p);
+/* The member that this byte of it is on. */
+static inline int mesh_member(const struct mesh_home *h, CUdeviceptr p)
+{
+    return h->share ? (int)((int64_t)(p - h->at) / h->share) : 0;
+}
 
 /* --- order: with device->lock and the device entered, but for opening and closing --- */
 

@@ -199,6 +199,20 @@ int64_t mesh_kept(struct cuda_device *gpu)
     return bytes;
 }
 
+struct mesh_home mesh_home(struct cuda_device *d, const void *p)
+{
+    const CUdeviceptr at = (uintptr_t)p;
+    struct mesh_home home = {0};
+    if (d->n_members == 1)
+        return home;
+    pthread_mutex_lock(&d->memory.lock);
+    for (const struct mesh_range *r = d->used; r && !home.share; r = r->next)
+        if (at - r->at < (uint64_t)(r->share * d->n_members))
+            home = (struct mesh_home){r->at, r->share};
+    pthread_mutex_unlock(&d->memory.lock);
+    return home;
+}
+
 bool mesh_gives_back(struct cuda *c)
 {
     return c->n_devices > c->n_gpus && trim(&c->devices[c->n_gpus], true);

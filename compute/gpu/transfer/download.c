@@ -20,24 +20,33 @@ static enum slab_class download_class(const struct transfer *t)
                                                                             : SLAB_BULK;
 }
 
-/* Reads the next bytes into the slab: queued on `on`, at the end of the list. False: t->failed. */
-static bool fetch(struct transfer *t, struct slab *b, CUstream on, bool behind_job)
+/* The lane of the next bytes, by the first of them. */
+static struct lane *next_lane(struct transfer *t)
+{
+    return transfer_lane(t, pack_at(&t->pack, t->next / (int64_t)t->pack.itemsize));
+}
+
+/* Reads the next bytes into the slab: queued on `job`, of the transfer's device, or (NULL) on the
+ * lane's own stream, at the end of the list. False: t->failed. */
+static bool fetch(struct transfer *t, struct slab *b, CUstream job)
 {
     lock_held(&t->lock);
     struct cuda *c = t->device->cuda;
+    struct cuda_device *d = job ? t->device : b->lane->device;
+    const CUstream on = job ? job : lane_stream(b->lane);
     int64_t left = t->total - t->next, size = (int64_t)t->pack.itemsize;
     b->from = t->next;
     b->n = left < (int64_t)b->size ? (size_t)left : b->size;
-    b->state = behind_job ? BEHIND_JOB : FILLING;
-    enum err_code code = cuda_enter(t->device) ? ERR_OK : ERR_DEVICE_LOST;
+    b->state = job ? BEHIND_JOB : FILLING;
+    enum err_code code = cuda_enter(d) ? ERR_OK : ERR_DEVICE_LOST;
     if (code == ERR_OK && t->pack.rank)
-        code = pack_launch(t->device, &t->pack, b->from / size, (int64_t)b->n / size, b->bytes, on);
+        code = pack_launch(d, &t->pack, b->from / size, (int64_t)b->n / size, b->bytes, on);
     else if (code == ERR_OK)
         code = cuda_check(
             c, c->driver->cuMemcpyDtoHAsync(b->bytes, t->pack.from + (uint64_t)b->from, b->n, on),
             "cuMemcpyDtoHAsync", NULL);
-    if (code == ERR_OK && !behind_job)
-        code = transfer_watch(t, b, on);
+    if (code == ERR_OK && !job)
+        code = transfer_watch(t, b);
     if (code != ERR_OK) {
         t->failed = code;
         return false;
@@ -57,13 +66,14 @@ static void read_ahead(struct transfer *t, struct slab **back)
     lock_held(&t->lock);
     while (t->started && !t->dead && t->failed == ERR_OK && t->next < t->total && t->held < AHEAD) {
         enum slab_class class = download_class(t);
+        struct lane *l = next_lane(t);
         struct slab *b = NULL;
-        if (t->held && slab_contended(t->device->slabs, class))
+        if (t->held && slab_contended(l->device->slabs, class))
             return;
-        t->failed = slab_get(t->device->slabs, &t->user, class, true, &b);
+        t->failed = lane_get(l, class, true, &b);
         if (!b)
             return;
-        if (!fetch(t, b, slab_stream(t->device->slabs, t->queue), false))
+        if (!fetch(t, b, NULL))
             transfer_give(back, b);
     }
 }
@@ -88,7 +98,7 @@ static bool head_ready(struct transfer *t)
         return false;
     uint64_t until = b->state == FILLING && b->class == SLAB_SMALL ? clock_ns() + SPIN_NS : 0;
     while (b->state == FILLING) { /* the copy thread will mark it, but a moment later */
-        if (atomic_load(&t->device->cuda->lost) || !cuda_enter(t->device))
+        if (atomic_load(&t->device->cuda->lost) || !cuda_enter(b->lane->device))
             return false;
         if (cu->cuEventQuery(b->event) == CUDA_SUCCESS)
             b->state = READY;
@@ -100,7 +110,7 @@ static bool head_ready(struct transfer *t)
 
 static void download_copied(struct slab_user *u, struct slab *slab, enum err_code result)
 {
-    struct transfer *t = (struct transfer *)u;
+    struct transfer *t = ((struct lane *)u)->transfer;
     pthread_mutex_lock(&t->lock);
     for (struct slab *b = t->head; b; b = b->behind)
         if (b == slab)
@@ -112,13 +122,15 @@ static void download_copied(struct slab_user *u, struct slab *slab, enum err_cod
 
 static void download_granted(struct slab_user *u, struct slab *b)
 {
-    struct transfer *t = (struct transfer *)u;
+    struct transfer *t = ((struct lane *)u)->transfer;
     struct slab *back = NULL;
     pthread_mutex_lock(&t->lock);
+    if (b)
+        b->lane = (struct lane *)u;
     if (!b)
         t->failed = ERR_DEVICE_LOST;
     else if (t->dead || !t->started || t->failed != ERR_OK || t->next >= t->total ||
-             t->held >= AHEAD || !fetch(t, b, slab_stream(t->device->slabs, t->queue), false))
+             t->held >= AHEAD || !fetch(t, b, NULL))
         transfer_give(&back, b);
     read_ahead(t, &back);
     transfer_leave(t, back, t->failed != ERR_OK);
@@ -126,11 +138,11 @@ static void download_granted(struct slab_user *u, struct slab *b)
 
 static void download_reclaim(struct slab_user *u, uint64_t before)
 {
-    struct transfer *t = (struct transfer *)u;
+    struct transfer *t = ((struct lane *)u)->transfer;
     struct slab *back = NULL;
     pthread_mutex_lock(&t->lock);
     if (t->head && !t->busy && !t->hungry && t->active < before && t->head->state != BEHIND_JOB) {
-        slab_reclaimed(t->device->slabs, t->held);
+        slab_reclaimed(((struct lane *)u)->device->slabs, t->held);
         seek(t, t->head->from, &back);
         t->started = false; /* until the next pull */
     }
@@ -152,8 +164,8 @@ void cuda_transfer_launch(struct transfer *t, CUstream on)
     struct slab *b = NULL;
     pthread_mutex_lock(&t->lock);
     if (t->failed == ERR_OK && !t->head && t->next < t->total)
-        t->failed = slab_get(t->device->slabs, &t->user, SLAB_SMALL, false, &b);
-    if (b && !fetch(t, b, on, true))
+        t->failed = lane_get(next_lane(t), SLAB_SMALL, false, &b);
+    if (b && !fetch(t, b, on))
         t->unused = b; /* device->lock is held: returning it may call into other transfers */
     pthread_mutex_unlock(&t->lock);
 }
@@ -240,7 +252,7 @@ enum err_code cuda_download_new(struct backend *b, int device, void *from, const
         .granted = download_granted, .copied = download_copied, .reclaim = download_reclaim};
     struct transfer *t;
     int64_t total = view_size(view) * (int64_t)itemsize;
-    TRY(transfer_new(b, device, total, false, &calls, wake, user, &t, e));
+    TRY(transfer_new(b, device, from, total, false, &calls, wake, user, &t, e));
     pack_init(&t->pack, from, view, itemsize);
     *ret = t;
     return ERR_OK;

@@ -107,21 +107,29 @@ void pack_init(struct pack *p, const void *from, const struct view *view, size_t
     }
 }
 
+CUdeviceptr pack_at(const struct pack *p, int64_t element)
+{
+    int64_t at = p->rank ? 0 : element;
+    for (int a = p->rank - 1; a >= 0; a--) {
+        at += element % p->shape[a] * p->strides[a];
+        element /= p->shape[a];
+    }
+    return p->from + (uint64_t)(at * (int64_t)p->itemsize);
+}
+
 enum err_code pack_launch(struct cuda_device *d, const struct pack *p, int64_t first, int64_t count,
                           void *to, CUstream on)
 {
     struct ar_params q = {.to = to, .rank = p->rank, .count = (unsigned)count, .narrow = 1};
-    int64_t at = 0;
+    q.from = (const void *)(uintptr_t)pack_at(p, first);
     for (int a = p->rank - 1; a >= 0; a--) {
         q.shape[a] = p->shape[a];
         q.strides[a] = p->strides[a];
         q.start[a] = first % p->shape[a];
         first /= p->shape[a];
-        at += q.start[a] * p->strides[a];
         if (p->shape[a] > INT32_MAX)
             q.narrow = 0;
     }
-    q.from = (const void *)(uintptr_t)(p->from + (uint64_t)(at * (int64_t)p->itemsize));
     int kernel = 0;
     while ((size_t)1 << kernel < p->itemsize)
         kernel++;

@@ -24,6 +24,8 @@ struct pack {
 };
 
 void pack_init(struct pack *p, const void *from, const struct view *view, size_t itemsize);
+/* Where that element (in C order) is. */
+CUdeviceptr pack_at(const struct pack *p, int64_t element);
 /* Queues on `on` the copy of elements [first, first + count) to `to` (pinned host memory, 16-byte
  * aligned). count ≤ PACK_MOST. With the device entered. Errors: cuda_check's. */
 enum err_code pack_launch(struct cuda_device *d, const struct pack *p, int64_t first, int64_t count,

@@ -177,10 +177,11 @@ static bool may_grow(const struct class *k)
     return k->bytes + (int64_t)k->chunk <= k->limit;
 }
 
-/* On the copy thread, without the lock. */
+/* On the copy thread, without the lock. Users may have entered another device. */
 static void grow(struct slabs *s, enum slab_class class)
 {
     struct chunk *c;
+    (void)cuda_enter(s->device);
     if (chunk_new(s, class, &c, NULL) == ERR_OK) {
         adopt(s, c, class);
         return;
@@ -326,6 +327,7 @@ static bool poll_copies(struct slabs *s)
 {
     struct cuda *c = s->device->cuda;
     bool any = false;
+    (void)cuda_enter(s->device);
     for (int i = 0; i < QUEUES; i++) {
         for (;;) {
             pthread_mutex_lock(&s->lock);

@@ -24,6 +24,7 @@ enum slab_class { SLAB_SMALL, SLAB_BULK, SLAB_CLASSES };
 #define SLAB_SMALL_SIZE ((size_t)64 << 10)
 #define SLAB_BULK_SIZE  ((size_t)4 << 20)
 
+struct lane;
 struct slab_user;
 
 struct slab {
@@ -37,6 +38,7 @@ struct slab {
 
     /* the holder's */
     struct slab *behind;
+    struct lane *lane;
     int64_t from; /* bytes [from, from + n) of the transfer */
     size_t n;
     int state;

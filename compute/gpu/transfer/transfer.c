@@ -6,6 +6,10 @@
  * returns its slabs (slab.h, reclaim): an upload sends on what it has, a download reads the
  * contents again when it continues.
  *
+ * On a mesh, what lies on a GPU passes through that one's slabs: so GPUs copy side by side, each
+ * over its own link to the host, for the users that are there at once. A slab is read or written
+ * where it begins; its end may be the next one's.
+ *
  * Locks: transfer->lock covers everything but wake, and is never held while the caller's functions
  * run or a slab is returned (which may call into another transfer). Bytes are copied without it: a
  * transfer is `busy` meanwhile and its slabs are left alone. */
@@ -25,19 +29,33 @@ void transfer_leave(struct transfer *t, struct slab *back, bool news)
     while (back) {
         struct slab *b = back;
         back = b->behind;
-        slab_put(t->device->slabs, b);
+        slab_put(b->lane->device->slabs, b);
     }
     if (tell)
         wake_tell(&t->wake);
 }
 
-enum err_code transfer_watch(struct transfer *t, struct slab *b, CUstream on)
+struct lane *transfer_lane(struct transfer *t, CUdeviceptr at)
+{
+    return &t->lanes[mesh_member(&t->home, at)];
+}
+
+enum err_code lane_get(struct lane *l, enum slab_class class, bool wait, struct slab **ret)
+{
+    const enum err_code code = slab_get(l->device->slabs, &l->user, class, wait, ret);
+    if (code == ERR_OK && *ret)
+        (*ret)->lane = l;
+    return code;
+}
+
+enum err_code transfer_watch(struct transfer *t, struct slab *b)
 {
     struct cuda *c = t->device->cuda;
+    const CUstream on = lane_stream(b->lane);
     enum err_code code =
         cuda_check(c, c->driver->cuEventRecord(b->event, on), "cuEventRecord", NULL);
     if (code == ERR_OK)
-        slab_watch(t->device->slabs, &t->user, b, t->queue);
+        slab_watch(b->lane->device->slabs, &b->lane->user, b, b->lane->queue);
     else if (!atomic_load(&c->lost))
         (void)cuda_check(c, c->driver->cuStreamSynchronize(on), "cuStreamSynchronize", NULL);
     return code;
@@ -45,7 +63,9 @@ enum err_code transfer_watch(struct transfer *t, struct slab *b, CUstream on)
 
 static void destroy(struct slab_user *u)
 {
-    struct transfer *t = (struct transfer *)u;
+    struct transfer *t = ((struct lane *)u)->transfer;
+    if (atomic_fetch_sub(&t->users, 1) != 1)
+        return;
     if (t->released)
         t->released(t->released_user);
     pthread_mutex_destroy(&t->lock);
@@ -53,14 +73,18 @@ static void destroy(struct slab_user *u)
     mem_free(t);
 }
 
-enum err_code transfer_new(struct backend *b, int device, int64_t total, bool up,
+enum err_code transfer_new(struct backend *b, int device, const void *at, int64_t total, bool up,
                            const struct slab_user *calls, void (*wake)(void *user), void *user,
                            struct transfer **ret, struct err *e)
 {
-    struct transfer *t = mem_calloc(1, sizeof *t);
+    struct cuda_device *d = &((struct cuda *)b)->devices[device];
+    const struct mesh_home home = mesh_home(d, at);
+    const int n = home.share ? d->n_members : 1;
+    struct transfer *t = mem_calloc(1, sizeof *t + (size_t)n * sizeof *t->lanes);
     if (!t)
         return err_oom(e);
-    t->device = &((struct cuda *)b)->devices[device];
+    t->device = d;
+    t->home = home;
     if (atomic_load(&t->device->cuda->lost)) {
         mem_free(t);
         return err_set(e, ERR_DEVICE_LOST, "device %d is lost", device);
@@ -72,10 +96,18 @@ enum err_code transfer_new(struct backend *b, int device, int64_t total, bool up
     t->small_first = true;
     t->active = clock_ns();
     pthread_mutex_init(&t->lock, NULL); /* cannot fail here */
-    t->user = *calls;
-    t->user.destroy = destroy;
-    slab_user_add(t->device->slabs, &t->user);
-    t->queue = slab_queue_for(t->device->slabs, up, small);
+    t->n_lanes = n;
+    atomic_init(&t->users, n);
+    for (int k = 0; k < n; k++) {
+        struct cuda_device *m = d->members[k];
+        t->lanes[k] = (struct lane){.user = *calls,
+                                    .transfer = t,
+                                    .device = m,
+                                    .queue = slab_queue_for(m->slabs, up, small)};
+        t->lanes[k].user.destroy = destroy;
+    }
+    for (int k = 0; k < n; k++)
+        slab_user_add(t->lanes[k].device->slabs, &t->lanes[k].user);
     *ret = t;
     return ERR_OK;
 }
@@ -116,5 +148,7 @@ void cuda_transfer_free(struct transfer *t, void (*released)(void *user), void *
     while (t->head)
         transfer_drop_head(t, &back);
     transfer_leave(t, back, false);
-    slab_user_remove(t->device->slabs, &t->user);
+    const int n = t->n_lanes; /* it may be gone behind the last */
+    for (int k = 0; k < n; k++)
+        slab_user_remove(t->lanes[k].device->slabs, &t->lanes[k].user);
 }

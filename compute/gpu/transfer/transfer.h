@@ -6,6 +6,7 @@
 #define ARRAYD_CUDA_TRANSFER_H
 
 #include "compute/base/wake.h"
+#include "compute/gpu/device/mesh.h"
 #include "compute/gpu/transfer/pack.h"
 #include "compute/gpu/transfer/slab.h"
 
@@ -31,11 +32,20 @@ void cuda_transfer_fetched(struct transfer *t, enum err_code result);
 
 /* --- what the two share: transfer.c --- */
 
-struct transfer {
+/* A GPU's part in a transfer: the bytes that lie on it pass through its slabs and one of its copy
+ * streams. */
+struct lane {
     struct slab_user user; /* first */
+    struct transfer *transfer;
     struct cuda_device *device;
     int queue;
-    int64_t total; /* bytes */
+};
+
+struct transfer {
+    struct cuda_device *device; /* whose memory it is */
+    struct mesh_home home;      /* on which of its members that lies */
+    int64_t total;              /* bytes */
+    _Atomic int users;          /* lanes that are not destroyed */
     void (*released)(void *user);
     void *released_user;
 
@@ -60,18 +70,31 @@ struct transfer {
     bool started, small_first;
     struct slab *head, **tail; /* in order, adjacent; the last ends at `next` */
     struct slab *unused;       /* what a job's launch could not use, to be returned after it */
+
+    int n_lanes; /* one, or each member's */
+    struct lane lanes[];
 };
 
-/* `calls`: slab.h's callbacks; their user is the transfer's first member. */
-enum err_code transfer_new(struct backend *b, int device, int64_t total, bool up,
+/* Of bytes in the memory at `at`. `calls`: slab.h's callbacks; their user is a lane's first member.
+ */
+enum err_code transfer_new(struct backend *b, int device, const void *at, int64_t total, bool up,
                            const struct slab_user *calls, void (*wake)(void *user), void *user,
                            struct transfer **ret, struct err *e) must_check;
+/* The lane of the GPU that this byte lies on. */
+struct lane *transfer_lane(struct transfer *t, CUdeviceptr at);
+/* slab_get, of a lane's. */
+enum err_code lane_get(struct lane *l, enum slab_class class, bool wait,
+                       struct slab **ret) must_check;
+static inline CUstream lane_stream(const struct lane *l)
+{
+    return slab_stream(l->device->slabs, l->queue);
+}
 /* With the lock, which it releases: returns slabs, and wakes the caller if it waits for what is now
  * available. */
 void transfer_leave(struct transfer *t, struct slab *back, bool news);
-/* Records an event behind the slab's copy. If there is no memory for one, waits for the copy: 4
- * MiB, and what is before it in its queue. */
-enum err_code transfer_watch(struct transfer *t, struct slab *b, CUstream on) must_check;
+/* Records an event behind the slab's copy, on its lane's stream; with that device entered. If there
+ * is no memory for one, waits for the copy: 4 MiB, and what is before it in its queue. */
+enum err_code transfer_watch(struct transfer *t, struct slab *b) must_check;
 /* With the lock: moves the first slab of a download to *back. */
 void transfer_drop_head(struct transfer *t, struct slab **back);
 

@@ -21,16 +21,16 @@ static void send(struct transfer *t, struct slab **back)
     b->n = t->fill;
     t->next += (int64_t)t->fill;
     t->fill = 0;
-    CUstream on = slab_stream(t->device->slabs, t->queue);
     enum err_code code = t->failed;
-    if (code == ERR_OK && !cuda_enter(t->device))
+    if (code == ERR_OK && !cuda_enter(b->lane->device))
         code = ERR_DEVICE_LOST;
     if (code == ERR_OK)
-        code = cuda_check(
-            c, c->driver->cuMemcpyHtoDAsync(t->to + (uint64_t)b->from, b->bytes, b->n, on),
-            "cuMemcpyHtoDAsync", NULL);
+        code = cuda_check(c,
+                          c->driver->cuMemcpyHtoDAsync(t->to + (uint64_t)b->from, b->bytes, b->n,
+                                                       lane_stream(b->lane)),
+                          "cuMemcpyHtoDAsync", NULL);
     if (code == ERR_OK)
-        code = transfer_watch(t, b, on);
+        code = transfer_watch(t, b);
     if (code != ERR_OK) {
         t->failed = code;
         t->held--;
@@ -51,8 +51,9 @@ void *cuda_upload_reserve(struct transfer *t, size_t *ret_n)
     t->active = clock_ns();
     if (!t->filling && t->failed == ERR_OK && t->next < t->total) {
         enum slab_class class = upload_class(t);
-        if (t->held < HOLD && !(t->held && slab_contended(t->device->slabs, class)))
-            t->failed = slab_get(t->device->slabs, &t->user, class, true, &t->filling);
+        struct lane *l = transfer_lane(t, t->to + (uint64_t)t->next);
+        if (t->held < HOLD && !(t->held && slab_contended(l->device->slabs, class)))
+            t->failed = lane_get(l, class, true, &t->filling);
         t->held += t->filling != NULL;
     }
     if (t->filling && t->failed == ERR_OK) {
@@ -81,16 +82,15 @@ void cuda_upload_advance(struct transfer *t, size_t n)
 }
 
 /* The event may be destroyed once the stream knows of it, so it lives no longer than this call. */
-static enum err_code join(struct transfer *t, struct backend_stream *s, struct err *e)
+static enum err_code join(const struct lane *l, struct backend_stream *s, struct err *e)
 {
-    struct cuda *c = t->device->cuda;
+    struct cuda *c = l->device->cuda;
     CUevent event;
-    TRY(cuda_entered(t->device, e));
+    TRY(cuda_entered(l->device, e));
     TRY(cuda_check(c, c->driver->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate",
                    e));
     enum err_code code =
-        cuda_check(c, c->driver->cuEventRecord(event, slab_stream(t->device->slabs, t->queue)),
-                   "cuEventRecord", e);
+        cuda_check(c, c->driver->cuEventRecord(event, lane_stream(l)), "cuEventRecord", e);
     if (code == ERR_OK)
         code = cuda_stream_wait_event(s, event, e);
     (void)cuda_check(c, c->driver->cuEventDestroy(event), "cuEventDestroy", NULL);
@@ -109,28 +109,34 @@ enum err_code cuda_upload_join(struct transfer *t, struct backend_stream *s, str
                        code == ERR_OUT_OF_MEMORY
                            ? "the device ran out of memory while copying the data"
                            : "the device failed while copying the data");
-    return under_way ? join(t, s, e) : ERR_OK;
+    for (int k = 0; k < t->n_lanes && under_way && code == ERR_OK; k++)
+        code = join(&t->lanes[k], s, e);
+    return code;
 }
 
 static void upload_granted(struct slab_user *u, struct slab *b)
 {
-    struct transfer *t = (struct transfer *)u;
+    struct lane *l = (struct lane *)u;
+    struct transfer *t = l->transfer;
     struct slab *back = NULL;
     pthread_mutex_lock(&t->lock);
     if (!b) {
         t->failed = ERR_DEVICE_LOST;
-    } else if (t->dead || t->filling || t->failed != ERR_OK || t->next == t->total) {
-        transfer_give(&back, b);
     } else {
-        t->filling = b;
-        t->held++;
+        b->lane = l;
+        if (t->dead || t->filling || t->failed != ERR_OK || t->next == t->total) {
+            transfer_give(&back, b);
+        } else {
+            t->filling = b;
+            t->held++;
+        }
     }
     transfer_leave(t, back, true);
 }
 
 static void upload_copied(struct slab_user *u, struct slab *b, enum err_code result)
 {
-    struct transfer *t = (struct transfer *)u;
+    struct transfer *t = ((struct lane *)u)->transfer;
     struct slab *back = NULL;
     pthread_mutex_lock(&t->lock);
     t->held--;
@@ -142,10 +148,11 @@ static void upload_copied(struct slab_user *u, struct slab *b, enum err_code res
 
 static void upload_reclaim(struct slab_user *u, uint64_t before)
 {
-    struct transfer *t = (struct transfer *)u;
+    struct lane *l = (struct lane *)u;
+    struct transfer *t = l->transfer;
     struct slab *back = NULL;
     pthread_mutex_lock(&t->lock);
-    if (t->filling && !t->busy && t->active < before) {
+    if (t->filling && t->filling->lane == l && !t->busy && t->active < before) {
         if (t->fill) {
             send(t, &back);
         } else {
@@ -153,7 +160,7 @@ static void upload_reclaim(struct slab_user *u, uint64_t before)
             t->filling = NULL;
             t->held--;
         }
-        slab_reclaimed(t->device->slabs, 1);
+        slab_reclaimed(l->device->slabs, 1);
     }
     transfer_leave(t, back, false);
 }
@@ -165,7 +172,7 @@ enum err_code cuda_upload_new(struct backend *b, int device, void *to, int64_t n
     static const struct slab_user calls = {
         .granted = upload_granted, .copied = upload_copied, .reclaim = upload_reclaim};
     struct transfer *t;
-    TRY(transfer_new(b, device, n, true, &calls, wake, user, &t, e));
+    TRY(transfer_new(b, device, to, n, true, &calls, wake, user, &t, e));
     t->to = (CUdeviceptr)(uintptr_t)to;
     *ret = t;
     return ERR_OK;
