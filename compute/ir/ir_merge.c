@@ -51,7 +51,7 @@ bool ir_merge_first(const struct ir_kernel *k)
 /* Sums of floats are rounded in the order of the points, which a merge may change. */
 static bool order_matters(const struct ir_output *o)
 {
-    return reduce_table[o->reduce].rounded && !dtype_is_integer(o->dtype);
+    return reduce_rounds(o->reduce, o->dtype);
 }
 
 bool ir_merge_second(const struct ir_kernel *k)

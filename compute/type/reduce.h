@@ -79,6 +79,12 @@ static inline bool reduce_is_arg(enum reduce_op op)
     return reduce_table[op].result == REDUCE_INDEX;
 }
 
+/* Whether results of elements of t depend on the order of these. */
+static inline bool reduce_rounds(enum reduce_op op, enum dtype t)
+{
+    return reduce_table[op].rounded && !dtype_is_integer(t);
+}
+
 /* Whether the reduction takes a number. */
 static inline bool reduce_divides(enum reduce_op op)
 {

@@ -1,9 +1,14 @@
 /* Scans by the interpreter against compiled ones, bit by bit, on a named backend that has both: of
  * rows and columns of many lengths, into results of many layouts. `scans BACKEND [long]`; long:
  * also of what takes a real GPU to scan. None may wait for a kernel to be compiled: what scans the
- * values that a program leaves is there already. Exit 77 when the backend is not available. */
+ * values that a program leaves is there already. Exit 77 when the backend is not available.
+ *
+ * With ARRAYD_MESH ("all"), several GPUs against one: of integers bit by bit, interpreted ones,
+ * too; of other numbers the rounding differs, but not from run to run. */
 #include <assert.h>
+#include <float.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +22,7 @@
 
 #define WAIT_MS 240000
 
-enum { COMPILED, INTERPRETED, SIDES };
+enum { COMPILED, INTERPRETED, MESH, SIDES };
 enum target { NEW, SPREAD, BEHIND, TURNED, TARGETS };
 
 struct side {
@@ -26,6 +31,7 @@ struct side {
 };
 static struct side sides[SIDES];
 static struct account *account;
+static const char *mesh; /* NULL: the interpreter's side is of one GPU, and there is no other */
 
 static const struct scan {
     int rank;
@@ -191,25 +197,89 @@ static void make_values(char *bytes, size_t n, enum dtype t)
     }
 }
 
-static bool scan_both(const struct scan *c, enum dtype t, enum reduce_op op, enum target how)
+static double component(const char *at, enum dtype t, size_t i)
+{
+    float x;
+    double y;
+    if (t == DT_F32 || t == DT_C64) {
+        memcpy(&x, at + i * sizeof x, sizeof x);
+        return (double)x;
+    }
+    memcpy(&y, at + i * sizeof y, sizeof y);
+    return y;
+}
+
+/* Whether results differ by rounding alone: that of the result's type, and in double precision that
+ * of each element so far, of which a few hundred are added before an error is kept. */
+static bool rounded_alike(const char *x, const char *y, size_t n, enum dtype t, enum reduce_op op)
+{
+    const size_t parts = t == DT_C64 || t == DT_C128 ? 2 : 1;
+    const double unit = t == DT_F32 || t == DT_C64 ? (double)FLT_EPSILON : DBL_EPSILON;
+    const double least = t == DT_F32 || t == DT_C64 ? (double)FLT_MIN : DBL_MIN;
+    n /= dtype_size(t);
+    for (size_t i = 0; i < n; i++) {
+        double far = 0, size = 0, other = 0;
+        for (size_t part = i * parts; part < (i + 1) * parts; part++) {
+            far += fabs(component(x, t, part) - component(y, t, part));
+            size += fabs(component(x, t, part));
+            other += fabs(component(y, t, part));
+        }
+        const double all = DBL_EPSILON * (double)(i + 1);
+        const double may = op == REDUCE_SUM ? all * 64 : all * 4 * size;
+        if (!isfinite(size) && !isfinite(other))
+            continue;
+        if (!(far <= 4 * unit * size + may + 4 * least))
+            return false;
+    }
+    return true;
+}
+
+/* What several GPUs make of it, against one. */
+static const char *scan_on_mesh(const struct scan *c, enum dtype t, enum reduce_op op,
+                                enum target how, const char *bytes, size_t n)
+{
+    const bool whole = dtype_is_integer(t);
+    char *one = result(&sides[COMPILED], c, t, op, how, bytes, n);
+    char *all = result(&sides[MESH], c, t, op, how, bytes, n);
+    const int64_t made = figure(&sides[INTERPRETED], MADE);
+    char *again = result(&sides[whole ? INTERPRETED : MESH], c, t, op, how, bytes, n);
+    const char *why = whole && figure(&sides[INTERPRETED], MADE) != made ? "waited for the compiler"
+                      : memcmp(all, again, n) != 0                       ? "differs each time"
+                      : whole ? memcmp(one, all, n) != 0 ? "differs from that of one GPU" : NULL
+                      : !rounded_alike(one, all, n, t, op) ? "is far from that of one GPU"
+                                                           : NULL;
+    free(one);
+    free(all);
+    free(again);
+    return why;
+}
+
+static const char *scan_by_both(const struct scan *c, enum dtype t, enum reduce_op op,
+                                enum target how, const char *bytes, size_t n)
+{
+    const int64_t made = figure(&sides[INTERPRETED], MADE);
+    char *x = result(&sides[COMPILED], c, t, op, how, bytes, n);
+    char *y = result(&sides[INTERPRETED], c, t, op, how, bytes, n);
+    const char *why = figure(&sides[INTERPRETED], MADE) != made ? "waited for the compiler"
+                      : memcmp(x, y, n) != 0                    ? "differs from the compiled one"
+                                                                : NULL;
+    free(x);
+    free(y);
+    return why;
+}
+
+static bool scan_is_right(const struct scan *c, enum dtype t, enum reduce_op op, enum target how)
 {
     size_t n = dtype_size(t);
     for (int a = 0; a < c->rank; a++)
         n *= (size_t)c->shape[a];
-    char *bytes = malloc(n), *got[SIDES];
+    char *bytes = malloc(n);
     make_values(bytes, n, t);
-    const int64_t made = figure(&sides[INTERPRETED], MADE);
-    for (int k = 0; k < SIDES; k++)
-        got[k] = result(&sides[k], c, t, op, how, bytes, n);
-    const char *why = figure(&sides[INTERPRETED], MADE) != made ? "waited for the compiler"
-                      : memcmp(got[0], got[1], n) != 0          ? "differs from the compiled one"
-                                                                : NULL;
+    const char *why = (mesh ? scan_on_mesh : scan_by_both)(c, t, op, how, bytes, n);
     if (why)
         fprintf(
             stderr, "%s of %s (%" PRId64 ", %" PRId64 ", %" PRId64 ") along %d, target %d: %s\n",
             scan_name(op), dtype_name(t), c->shape[0], c->shape[1], c->shape[2], c->axis, how, why);
-    for (int k = 0; k < SIDES; k++)
-        free(got[k]);
     free(bytes);
     return !why;
 }
@@ -221,20 +291,26 @@ static void open_side(const char *backend, int which)
     config.backend = backend;
     config.device.compile_threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
     config.device.interpret = which == INTERPRETED ? INTERPRET_ONLY : INTERPRET_NEVER;
+    config.device.mesh = which == COMPILED ? NULL : mesh;
+    config.device.mesh_least = 1;
     if (engine_open(&config, &sides[which].g, &e) != ERR_OK) {
         fprintf(stderr, "skipped: %s\n", e.message);
         exit(77);
     }
-    check(engine_stream_new(sides[which].g, 0, &sides[which].s, &e));
+    const int device = config.device.mesh ? engine_device_count(sides[which].g) - 1 : 0;
+    check(engine_stream_new(sides[which].g, device, &sides[which].s, &e));
 }
 
 int main(int argc, char **argv)
 {
     const char *backend = argc > 1 ? argv[1] : "cuda";
     const bool is_long = argc > 2 && strcmp(argv[2], "long") == 0;
+    mesh = getenv("ARRAYD_MESH");
     account = account_new(0);
     open_side(backend, INTERPRETED);
     open_side(backend, COMPILED);
+    if (mesh)
+        open_side(backend, MESH);
     if (figure(&sides[INTERPRETED], MADE) < 0) {
         fprintf(stderr, "skipped: %s has no interpreter\n", backend);
         return 77;
@@ -263,10 +339,10 @@ int main(int argc, char **argv)
             if ((k < 6 && !all) || (c->is_long && how != NEW))
                 continue;
             tested++;
-            failed += !scan_both(c, t, (i + (size_t)k) % 3 ? REDUCE_SUM : REDUCE_PROD, how);
+            failed += !scan_is_right(c, t, (i + (size_t)k) % 3 ? REDUCE_SUM : REDUCE_PROD, how);
         }
     }
-    for (int k = 0; k < SIDES; k++) {
+    for (int k = 0; k < (mesh ? SIDES : MESH); k++) {
         engine_stream_unref(sides[k].s);
         engine_close(sides[k].g);
     }

@@ -90,6 +90,42 @@ def test_values_are_those_of_one_gpu(gpu_with, order):
     assert one.download("a").tobytes() == mesh.download("a").tobytes()
 
 
+SCANS = [((192, 8192), 0), ((3 << 19,), 0), ((1 << 19, 3), 0), ((1 << 15, 48), 0), ((2, 64, 12288), 1), ((5, 300000), 1), ((2, 700000), 1)]
+
+
+@pytest.mark.parametrize("order", ["adverse", "adverse-down"])
+def test_scans_are_those_of_one_gpu(gpu_with, order):
+    """Along the slowest axis, and of rows fewer than GPUs: from the totals of the GPUs before. Also in place."""
+    _, one, mesh = sides(gpu_with, ARRAYD_FAKE_ORDER=order)
+    rng = np.random.default_rng(4)
+    for shape, axis in SCANS:
+        a = rng.integers(-9, 9, shape, "i4")
+        for api in (one, mesh):
+            api.upload(a, "a")
+        x, y = (evaluate(api, f"cumulative_sum(a*2 - 1, {axis})") for api in (one, mesh))
+        assert x.tobytes() == y.tobytes() == np.cumsum(a.astype("i8")*2 - 1, axis).tobytes(), shape
+        f = evaluate(mesh, f"cumulative_sum(astype(a, 'float32')/8, {axis})")  # exact
+        assert f.tobytes() == (np.cumsum(a, axis, "f8")/8).astype("f4").tobytes(), shape
+        mesh.expect(200, mesh.post("/v1/evaluate", {"expr": f"cumulative_sum(a, {axis})", "out": "a"}))
+        assert mesh.download("a").tobytes() == np.cumsum(a, axis, "i4").tobytes(), shape
+        for api in (one, mesh):
+            api.expect(204, api.delete("/v1/arrays/a"))
+
+
+def test_each_gpu_scans_its_share(gpu_with):
+    d, _, mesh = sides(gpu_with, "--no-keeper", ARRAYD_FAKE_TRACE="1")
+    for shape, axis in SCANS:
+        mesh.upload(np.zeros(shape, "f4"), "a")
+        launched = []
+        for _ in range(3):
+            mesh.expect(200, mesh.post("/v1/evaluate", {"expr": f"cumulative_sum(a + 1, {axis})", "out": "a"}))
+            mesh.download("a")
+            launched.append(d.log().count("cuLaunchKernel"))
+        joined = axis == 0 or shape[0] < 3  # its total, then the scan; else some of the rows
+        assert launched[2] - launched[1] == (6 if joined else 3), shape
+        mesh.expect(204, mesh.delete("/v1/arrays/a"))
+
+
 @pytest.mark.parametrize("order", ["adverse", "adverse-down"])
 def test_programs_are_those_of_one_gpu(gpu_with, order):
     _, one, mesh = sides(gpu_with, ARRAYD_FAKE_ORDER=order)

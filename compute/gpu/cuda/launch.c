@@ -206,7 +206,9 @@ static void make_plan(const struct job *job, struct launch *l, int64_t *most, in
         const int64_t bytes = launch_scratch(p->emitted);
         if (bytes > *most)
             *most = bytes;
-        if (p->divided && !p->emitted->form->joined && bytes > *others)
+        /* the states of a joined reduction are all in the first one's */
+        const struct form *f = p->emitted->form;
+        if (p->divided && !(f->joined && f->kind == FORM_REDUCE) && bytes > *others)
             *others = bytes;
     }
 }

@@ -1,5 +1,5 @@
 /* One of a job's kernels onto its stream: parameters, and on a mesh each member's part. A part is
- * some of the kernel's blocks, or (form.h's joined) of what they reduce. */
+ * some of the kernel's blocks, or (form.h's joined) of what they reduce or scan. */
 #include <assert.h>
 #include <string.h>
 
@@ -57,9 +57,10 @@ static enum err_code fill_map(unsigned char *to, struct cuda *c, const struct em
     return ERR_OK;
 }
 
-/* Writes the parameters with the current addresses to `to`. */
+/* Writes the parameters with the current addresses to `to`, for a member of the device. */
 static enum err_code fill_params(unsigned char *to, const struct backend_stream *s,
-                                 const struct emitted *m, void *const *slots, void *scratch)
+                                 const struct emitted *m, void *const *slots,
+                                 const struct launch *l, int member)
 {
     lock_held(&s->device->lock);
     const struct cuda_device *d = s->device;
@@ -68,7 +69,8 @@ static enum err_code fill_params(unsigned char *to, const struct backend_stream 
     memcpy(to, m->params, m->params_size);
     for (uint32_t i = 0; i < m->n_addresses; i++) {
         const struct emit_address *a = &m->addresses[i];
-        char *base = a->slot == EMIT_SCRATCH    ? scratch
+        char *base = a->slot == EMIT_SCRATCH    ? l->scratch[member]
+                     : a->slot == EMIT_FIRST    ? l->scratch[0]
                      : a->slot == EMIT_COUNTERS ? s->counters
                                                 : slots[a->slot];
         char *at = base ? base + a->displacement : NULL;
@@ -103,10 +105,10 @@ static enum err_code make_params(struct backend_stream *s, const struct emitted 
     struct cuda_device *d = s->device;
     struct cuda *c = d->cuda;
     if (!m->indirect)
-        return fill_params(d->params, s, m, job_slots(job, i), l->scratch[0]);
+        return fill_params(d->params, s, m, job_slots(job, i), l, 0);
     unsigned char *all = pinned_params(job, l, i);
     if (first)
-        TRY(fill_params(all, s, m, job_slots(job, i), l->scratch[0]));
+        TRY(fill_params(all, s, m, job_slots(job, i), l, 0));
     char *to = (char *)l->scratch[0] + launch_scratch(m) - m->params_size;
     memcpy(d->params, &to, sizeof to);
     enum err_code code = cuda_check(
@@ -158,23 +160,23 @@ static enum err_code launch_code(struct backend_stream *s, const struct emitted 
     return launch_grid(s, m, function, m->form->grid, s->cu, l, i);
 }
 
-/* Makes d->params those of a member's part: where its share begins and ends, or so many states to
- * merge. */
+/* Makes d->params those of a member's part: where its share begins and ends; or so many states to
+ * merge, or that totals are there. */
 static void set_share(struct cuda_device *d, const struct emitted *m, int k, bool join)
 {
     const struct form *f = m->form;
-    const int64_t rows = f->reduced, n = d->n_members;
-    const struct emit_share share = {.since = rows * k / n,
-                                     .until = rows * (k + 1) / n,
-                                     .number = f->stretches * k,
-                                     .join = join ? f->stretches * n : 0};
+    const int64_t states = f->kind == FORM_REDUCE ? f->stretches : 1;
+    struct emit_share share = {.number = states * k, .join = join ? states * d->n_members : 0};
+    form_share(f, k, &share.since, &share.until);
     memcpy(d->params + m->share, &share, sizeof share);
 }
 
 /* Member k's part of the kernel: so many groups of blocks from its share of the whole on, or all of
- * them over its share of what is reduced. */
+ * them over its share of what is reduced or scanned. `again`: that is scanned, behind the totals.
+ */
 static enum err_code launch_part(struct backend_stream *s, const struct prepared *p,
-                                 const struct job *job, struct launch *l, uint32_t i, int k)
+                                 const struct job *job, struct launch *l, uint32_t i, int k,
+                                 bool again)
 {
     struct cuda_device *d = s->device;
     const struct emitted *m = p->emitted;
@@ -190,11 +192,12 @@ static enum err_code launch_part(struct backend_stream *s, const struct prepared
     }
     if (!cuda_enter(d->members[k]))
         return ERR_DEVICE_LOST;
-    TRY(fill_params(d->params, s, m, job_slots(job, i), l->scratch[f->joined ? 0 : k]));
+    TRY(fill_params(d->params, s, m, job_slots(job, i), l, k));
     memcpy(d->params + EMIT_FROM, &from, sizeof from);
     if (f->joined)
-        set_share(d, m, k, false);
-    TRY(zero_scratch(d->cuda, m, l, l->scratch[k], s->mesh[k].cu));
+        set_share(d, m, k, again);
+    if (!again)
+        TRY(zero_scratch(d->cuda, m, l, l->scratch[k], s->mesh[k].cu));
     return launch_grid(s, m, p->functions[k], grid, s->mesh[k].cu, l, i);
 }
 
@@ -206,7 +209,7 @@ static enum err_code join_parts(struct backend_stream *s, const struct prepared 
     const struct emitted *m = p->emitted;
     const unsigned grid[3] = {m->form->grid[0], 1, 1};
     TRY(mesh_alone(s));
-    TRY(fill_params(d->params, s, m, job_slots(job, i), l->scratch[0]));
+    TRY(fill_params(d->params, s, m, job_slots(job, i), l, 0));
     set_share(d, m, 0, true);
     return launch_grid(s, m, p->functions[0], grid, s->cu, l, i);
 }
@@ -249,14 +252,19 @@ static enum err_code launch_parts(struct backend_stream *s, const struct prepare
                                   const struct job *job, struct launch *l, uint32_t i)
 {
     lock_held(&s->device->lock);
+    const struct form *f = p->emitted->form;
+    const int times = f->joined && f->kind == FORM_SCAN ? 2 : 1;
     struct mesh_span spans[OPERANDS * BACKEND_PARTS];
     const int n = find_spans(s->device, p, job->kernels[i], job_slots(job, i), spans);
-    enum err_code code = mesh_part_ways(s, spans, n);
-    for (int k = 0; k < s->device->n_members && code == ERR_OK; k++)
-        code = launch_part(s, p, job, l, i, k);
+    enum err_code code = ERR_OK;
+    for (int t = 0; t < times && code == ERR_OK; t++) {
+        code = mesh_part_ways(s, spans, n);
+        for (int k = 0; k < s->device->n_members && code == ERR_OK; k++)
+            code = launch_part(s, p, job, l, i, k, t > 0);
+    }
     if (!cuda_enter(s->device))
         return ERR_DEVICE_LOST;
-    return code == ERR_OK && p->emitted->form->joined ? join_parts(s, p, job, l, i) : code;
+    return code == ERR_OK && f->joined && times == 1 ? join_parts(s, p, job, l, i) : code;
 }
 
 enum err_code launch_prepared(struct backend_stream *s, const struct prepared *p,

@@ -362,7 +362,9 @@ struct prepared *prepared_of(struct cuda_device *d, struct arena *arena, struct 
  * have an arena of their own, because the latter may outlive the kernel in the compiler's queue. */
 static void make_program(struct cuda_device *d, struct prepared *p, const struct ir_kernel *k)
 {
-    const struct form *f = p->emitted->form;
+    const struct form *f = prepare_form_of_program(d, p, k);
+    if (!f)
+        return;
     const int64_t most = d->cuda->config.interpret_bytes;
     struct emitted *rest = NULL;
     if (!interp_has_rest(f)) {
@@ -394,9 +396,7 @@ static struct prepared *prepared_new(struct cuda_device *d, const struct ir_kern
     struct prepared *p = prepared_of(d, arena, m, k->fast_math);
     if (p && trace_on(TRACE_EMIT))
         trace_write(TRACE_EMIT, p->emitted->text, strlen(p->emitted->text));
-    /* whose elements several GPUs add in another order is not interpreted */
-    if (p && machines_are_wanted(d->cuda) && !m->form->joined &&
-        atomic_load(&p->state) == PREPARED_COMPILING)
+    if (p && machines_are_wanted(d->cuda) && atomic_load(&p->state) == PREPARED_COMPILING)
         make_program(d, p, k);
     if (p) {
         p->user = user;

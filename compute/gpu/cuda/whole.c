@@ -4,7 +4,8 @@
  * are refused, so is the whole: no request is refused today and served tomorrow. Which of them run
  * is decided for each job when it is submitted (launch.c).
  *
- * And how many steps of a loop one kernel does, and which members of a device share one. */
+ * And how many steps of a loop one kernel does, which members of a device share one, and in which
+ * form it is interpreted. */
 #include "compute/gpu/cuda/parts.h"
 #include "compute/gpu/cuda/prepare.h"
 
@@ -30,6 +31,17 @@ void prepared_divide(struct prepared *p, const struct ir_kernel *k, int members)
                  (f->joined || (group > 0 && f->grid[form_along(f)] / group > 1));
     p->own = p->divided && parts_are_own(k, f);
     p->remote = d->n_members > 1 ? parts_remote(d, k, f, p->divided) : 0;
+}
+
+const struct form *prepare_form_of_program(const struct cuda_device *d, const struct prepared *p,
+                                           const struct ir_kernel *k)
+{
+    if (!p->emitted->form->joined)
+        return p->emitted->form;
+    for (uint32_t i = 0; i < k->n_outputs; i++)
+        if (reduce_rounds(k->outputs[i].reduce, k->outputs[i].dtype))
+            return NULL;
+    return form_within(p->arena, k, SLOT_ALIGNMENT, d->shared, 1);
 }
 
 /* Whether members add in another order than one GPU does: the whole would have other bits. */

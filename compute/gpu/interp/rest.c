@@ -93,6 +93,7 @@ static struct emitted *rest_at(struct arena *arena, const struct program *p, int
     int64_t(*strides)[MAX_RANK] = arena_alloc(arena, sizeof *strides);
     if (!g || !strides)
         return NULL;
+    g->members = 1; /* one GPU runs it, and the text is that for one */
     if (p->f->kind == FORM_REDUCE)
         (void)form_any_reduce(p->k, g, strides);
     else

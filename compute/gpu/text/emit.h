@@ -13,10 +13,12 @@
 /* An address in the parameters: 8 bytes at `at`. */
 struct emit_address {
     uint32_t at;
-    uint32_t slot;        /* EMIT_SCRATCH: the kernel's own memory; EMIT_COUNTERS */
+    uint32_t slot;        /* EMIT_SCRATCH: the kernel's own memory; EMIT_FIRST, EMIT_COUNTERS */
     int64_t displacement; /* bytes */
 };
 #define EMIT_SCRATCH UINT32_MAX
+/* Where several GPUs share the kernel, the first one's own memory. */
+#define EMIT_FIRST (UINT32_MAX - 2)
 /* EMIT_COUNTERS_SIZE bytes per stream, 0 before the kernel and after it. */
 #define EMIT_COUNTERS      (UINT32_MAX - 1)
 #define EMIT_COUNTERS_SIZE (4 * FORM_COUNTERS)
@@ -31,9 +33,9 @@ struct emit_map {
     uint32_t box[3];
 };
 
-/* What a member has of a joined reduction (form.h): chunks [since, until) of those that are
- * reduced; the number of its first state of an output; to merge the states: how many there are,
- * else 0. */
+/* What a member has of a joined kernel (form.h): chunks [since, until) of those that are reduced;
+ * the number of its first state of an output; to merge the states: how many there are, else 0. Of a
+ * scan: elements; its own number; whether to scan them, else their totals are made. */
 struct emit_share {
     int64_t since, until, number, join;
 };

@@ -153,6 +153,14 @@ void emit_divisors(struct emitter *m)
     }
 }
 
+void emit_share(struct emitter *m)
+{
+    const struct emit_share none = {0};
+    m->out->share = (uint32_t)m->values.len;
+    strb_add(&m->fields, "    alignas(8) ar_i64 since, until, number, join;\n");
+    emit_bytes(m, &none, sizeof none);
+}
+
 void emit_stride(struct emitter *m, uint32_t input, int axis)
 {
     const int64_t s = axis < 0 ? 0 : m->f->strides[input][axis];

@@ -57,6 +57,9 @@ void emit_divisors(struct emitter *m);
 /* The function `name`: a number over some axes → indices along them. */
 void emit_unravel(struct emitter *m, const char *name, uint32_t axes);
 
+/* Joined: struct emit_share, to be filled in at launch. */
+void emit_share(struct emitter *m);
+
 /* Whether a stride is a parameter: the text has the strides 0 and 1 itself, one for all strides
  * only 0. */
 static inline bool emit_is_argument(const struct form *f, int64_t stride)

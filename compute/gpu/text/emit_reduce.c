@@ -231,18 +231,14 @@ void emit_reduce(struct emitter *m)
         emit_i64(m, strip_of(f), "strip");
     }
     if (f->any || f->stretches > 1 || f->joined) {
-        emit_address(m, EMIT_SCRATCH, 0, "void *", "scratch");
+        emit_address(m, f->joined ? EMIT_FIRST : EMIT_SCRATCH, 0, "void *", "scratch");
         emit_address(m, EMIT_COUNTERS, 0, "ar_u32 *", "counters");
     }
     if (f->stretches > 1 || f->joined)
         m->out->scratch = f->stretches * (f->joined ? f->members : 1) * f->kept *
                           (f->inner ? 1 : strip_of(f)) * f->state_size;
-    if (f->joined) {
-        const struct emit_share whole = {0};
-        m->out->share = (uint32_t)m->values.len;
-        strb_add(&m->fields, "    alignas(8) ar_i64 since, until, number, join;\n");
-        emit_bytes(m, &whole, sizeof whole);
-    }
+    if (f->joined)
+        emit_share(m);
     emit_divisors(m);
     emit_operands(m);
     emit_fetch(m);

@@ -125,6 +125,21 @@ static void emit_mail(struct emitter *m, int size)
             all * (f->scan.columns ? f->scan.columns : (int)f->block[0]) * 2 * size;
 }
 
+/* Joined: where what is before each stretch of a thread's column in the GPU's part is kept between
+ * its two launches, and where all GPUs find the totals of each. */
+static void emit_totals(struct emitter *m, int size)
+{
+    const struct form *f = m->f;
+    emit_share(m);
+    strb_add(&m->body, "#define AR_JOINED 1\n");
+    if (f->stretches > 1 && !f->scan.columns) {
+        emit_address(m, EMIT_SCRATCH, m->out->scratch, "ar_carry *", "begins");
+        m->out->scratch += f->stretches * f->scan.lines * f->block[0] * size;
+    }
+    emit_address(m, EMIT_FIRST, m->out->scratch, "ar_carry *", "totals");
+    m->out->scratch += f->members * f->kept * (f->inner ? 1 : f->elements) * size;
+}
+
 /* How many stretches the sums are ahead of the scans: measured, as many as keep what was read in
  * the second-level cache, but at most half the blocks resident at once, so that no block waits. */
 static int64_t stretches_ahead(const struct emitter *m, int resident)
@@ -179,6 +194,8 @@ static void emit_long(struct emitter *m, const struct scan *s)
         emit_mail(m, s->size);
         emit_i64(m, stretches_ahead(m, resident), "ahead");
     }
+    if (f->joined)
+        emit_totals(m, s->size);
 }
 
 static void emit_any_long(struct emitter *m, const struct scan *s)

@@ -451,13 +451,27 @@ unsigned form_group(const struct form *f)
 {
     switch (f->kind) {
     case FORM_REDUCE:
-    case FORM_SCAN:
         return f->stretches == 1;
+    case FORM_SCAN: /* those of a row, or of columns side by side */
+        return f->stretches == 1 ? 1 : (unsigned)f->stretches * (f->scan.columns ? 2 : 1);
     case FORM_SCAN_ROWS:
         return (unsigned)f->scan_rows.parts;
     default:
         return 1;
     }
+}
+
+void form_share(const struct form *f, int member, int64_t *ret_since, int64_t *ret_until)
+{
+    const int64_t k = member;
+    if (f->kind == FORM_REDUCE) {
+        *ret_since = f->reduced * k / f->members;
+        *ret_until = f->reduced * (k + 1) / f->members;
+        return;
+    }
+    const int64_t length = f->shape[__builtin_ctz(f->reduced_axes)], share = f->scan.share;
+    *ret_since = share * k < length ? share * k : length;
+    *ret_until = share * (k + 1) < length ? share * (k + 1) : length;
 }
 
 const char *form_name(const struct form *f)

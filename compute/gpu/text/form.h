@@ -136,6 +136,7 @@ struct form_passes {
 /* Of FORM_SCAN, beside what it has of a reduction. */
 struct form_scan {
     int64_t stretch; /* rows per stretch */
+    int64_t share;   /* joined: elements of a GPU; the last one has fewer, or none */
     int64_t lines;   /* rows or blocks of columns that are cut */
     int columns;     /* side by side in a warp's lanes: 1, a row; 0: each is a thread's */
     /* any: */
@@ -193,10 +194,12 @@ struct form {
     int lanes;   /* REDUCE, FOLD: threads per output; SCAN: warps per row; SCAN_ROWS, STEPS: threads
                     per row */
     int members; /* GPUs that share the blocks */
-    bool joined; /* REDUCE: each of them takes a part of the reduced points, and leaves states that
-                    one of them merges */
+    bool joined; /* each of them takes a part of the reduced points: REDUCE: and leaves states that
+                    one of them merges; SCAN: its total first, and then scans it behind those of
+                    the parts before */
     int64_t kept, reduced; /* chunks; SCAN: rows, or chunks of columns; SCAN_ROWS: rows */
-    int64_t stretches;     /* REDUCE: blocks that share an output; SCAN: parts of a row or column */
+    int64_t stretches;     /* REDUCE: blocks that share an output; SCAN: parts of a row or column;
+                              joined: of a GPU's part of these */
     int state_size;        /* REDUCE: bytes, at most */
     int resident;          /* REDUCE: blocks per multiprocessor, at least */
     bool any;        /* REDUCE: strides and all that divides the work are arguments: one text for
@@ -260,6 +263,10 @@ void form_positions(const struct ir_kernel *k, const struct form *f, int64_t str
  * together; only what they reduce can be divided (joined). */
 int form_along(const struct form *f);
 unsigned form_group(const struct form *f);
+
+/* What a member takes of a joined kernel: REDUCE: chunks [*ret_since, *ret_until) of the reduced
+ * points; SCAN: elements of each row or column. */
+void form_share(const struct form *f, int member, int64_t *ret_since, int64_t *ret_until);
 
 /* "flat", "rows", "tile", "stencil", "reduce-inner", … */
 const char *form_name(const struct form *f);

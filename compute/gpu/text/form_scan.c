@@ -1,7 +1,10 @@
 /* Scans. Along the fastest axis, if its rows are not very long: several rows per block, or one
  * (kernels/forms/scan_rows.cuh). Else the form scan (kernels/forms/scan.cuh): rows by warps or
  * blocks, or columns by threads; and stretches if there are too few of them to fill a GPU. When a
- * few columns are cut, they lie side by side in the lanes of warps, as a row would. */
+ * few columns are cut, they lie side by side in the lanes of warps, as a row would.
+ *
+ * Several GPUs have some of the rows or columns each. Along the slowest axis, in whose order memory
+ * lies on them, and where there are fewer than GPUs, each has a part of every one instead. */
 #include "compute/gpu/text/form_kinds.h"
 
 #define ENOUGH_BLOCKS  528    /* of 256 threads */
@@ -9,22 +12,39 @@
 #define LANE_BYTES     64     /* of results, in registers */
 #define ROW_BYTES      128    /* of a row that is cut; they wait in shared memory */
 #define COLUMN_BLOCK   128
-#define COLUMN_ROWS    64 /* per stretch */
-#define SIDE_BY_SIDE   16 /* columns: each has its own totals to read */
+#define COLUMN_ROWS    64   /* per stretch */
+#define JOINED_BLOCKS  8192 /* of columns on a GPU, about: then fewer stretches pass totals on */
+#define SIDE_BY_SIDE   16   /* columns: each has its own totals to read */
 #define LONG_ROW       65536
 #define MOST_AT_ONCE   8 /* chunks of operands per thread; of rows with gaps, whose places take */
 #define MOST_APART     4 /* registers, too */
 
-static bool split(struct form *f, int64_t stretches, int64_t lines)
+/* Whether each of several GPUs has a part of every row or column. */
+static bool is_joined(const struct form *f, int64_t lines)
 {
-    int64_t all = 0;
+    int64_t before = 1;
+    for (int a = 0; !(f->reduced_axes >> a & 1); a++)
+        before *= f->shape[a];
+    return f->members > 1 && (before == 1 || lines < f->members);
+}
+
+/* So that so many lines are cut into stretches of so many elements. */
+static bool split(struct form *f, int64_t length, int64_t stretch, int64_t lines)
+{
+    int64_t all = 0, stretches = (length + stretch - 1) / stretch;
     if (stretches < 2 || lines >= ENOUGH_BLOCKS || __builtin_mul_overflow(stretches, lines, &all) ||
         all >= INT32_MAX / 2)
         return false;
+    if (is_joined(f, lines) && stretches >= 2 * f->members) {
+        stretches = (stretches + f->members - 1) / f->members;
+        f->joined = true;
+        f->scan.share = stretches * stretch;
+        all = stretches * lines;
+    }
     f->stretches = stretches;
     f->scan.lines = lines;
-    f->grid[0] =
-        (unsigned)(f->scan.columns ? 2 * all : all); /* a block for the sum, one for the scan */
+    /* a block for the sum, one for the scan; joined, these are two launches */
+    f->grid[0] = (unsigned)(f->scan.columns && !f->joined ? 2 * all : all);
     return true;
 }
 
@@ -42,7 +62,7 @@ static void rows(struct form *f, int64_t length, int size)
     f->unroll = f->unroll > 8 ? 8 : f->unroll;
     int64_t stretch = (int64_t)FORM_BLOCK * f->elements * f->unroll;
     f->lanes = warps;
-    if (split(f, (length + stretch - 1) / stretch, f->kept))
+    if (split(f, length, stretch, f->kept))
         return;
     f->unroll = unroll(f, size, LANE_BYTES);
     f->unroll = f->unroll > 8 ? 8 : f->unroll;
@@ -62,13 +82,12 @@ static bool side_by_side(struct form *f, int64_t length, int size)
     f->lanes = FORM_BLOCK / 32;
     f->threads = FORM_BLOCK;
     int64_t stretch = 32 / columns * f->elements * f->unroll * f->lanes;
-    return split(f, (length + stretch - 1) / stretch, f->kept / columns);
+    return split(f, length, stretch, f->kept / columns);
 }
 
 static void columns(struct form *f, int64_t length, int size)
 {
     int64_t blocks = form_blocks(f->kept, COLUMN_BLOCK);
-    int64_t stretches = (length + COLUMN_ROWS - 1) / COLUMN_ROWS;
     if (f->elements == 1 && blocks < ENOUGH_BLOCKS && side_by_side(f, length, size))
         return;
     f->scan.columns = 0;
@@ -77,8 +96,13 @@ static void columns(struct form *f, int64_t length, int size)
     f->lanes = 1;
     f->grid[0] = (unsigned)blocks;
     f->scan.stretch = COLUMN_ROWS;
-    if (f->elements == 1)
-        split(f, stretches, blocks);
+    if (is_joined(f, blocks) && length / f->members / COLUMN_ROWS > JOINED_BLOCKS / blocks)
+        f->scan.stretch = length / f->members * blocks / JOINED_BLOCKS;
+    if (f->elements == 1 && split(f, length, f->scan.stretch, blocks))
+        return;
+    f->joined = is_joined(f, blocks);
+    if (f->joined)
+        f->scan.stretch = f->scan.share = (length + f->members - 1) / f->members;
 }
 
 /* Whether the rows of the result and of every operand follow each other without gaps, and the

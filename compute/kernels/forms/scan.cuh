@@ -15,6 +15,12 @@
  * second sum and gains nothing.) Other columns: a block sums its stretch, and then scans it. Blocks
  * start in the order of their numbers, so a block only waits for blocks that have started.
  *
+ * Several GPUs (AR_ALONG) have some of the rows or columns each, with all their blocks. AR_JOINED:
+ * they have a part of every one instead, the elements [p.since, p.until). In one launch each sums its
+ * part and stores the totals, in another (p.join) it scans it, from the totals of the parts before on.
+ * Where rows and columns are cut, blocks pass on their stretches' totals in the first one, and the
+ * second finds them.
+ *
  * emit_scan.c provides ar_params, ar_operands, ar_fetch, ar_point, ar_put, ar_kept (a number to the
  * indices along the other axes) and the operation: ar_state with ar_none, ar_lift, ar_join, which
  * is exact enough for some thousand elements; ar_carry with ar_begin, ar_carry_add (adds a state),
@@ -24,6 +30,28 @@
 
 #if AR_SPLIT
 #include "compute/kernels/forms/stretches.cuh"
+#endif
+
+#ifdef AR_JOINED
+#define AR_SINCE p.since
+#define AR_UNTIL p.until
+#define AR_COUNT (p.kept * (AR_INNER ? 1 : AR_E)) /* rows or columns */
+
+/* The total of the parts before this one's, of a row or column. */
+AR_FN ar_carry ar_earlier(const ar_params &p, ar_i64 number)
+{
+    ar_carry c = ar_begin();
+    for (ar_i64 k = 0; k < p.number; k++)
+        c = ar_carry_merge(c, p.totals[k * AR_COUNT + number]);
+    return c;
+}
+AR_FN void ar_store_total(const ar_params &p, ar_i64 number, ar_carry total)
+{
+    p.totals[p.number * AR_COUNT + number] = total;
+}
+#else
+#define AR_SINCE 0
+#define AR_UNTIL p.length
 #endif
 
 #if AR_INNER
@@ -91,10 +119,19 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_RESIDENT) ar_kernel(AR
     __shared__ ar_meeting shared;
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     const int column = lane % AR_COLUMNS, side = lane / AR_COLUMNS;
+#ifdef AR_JOINED
+    const ar_turn turn = {(int)blockIdx.x, !p.join};
+#elif AR_ALONG == 0
+    const int all = (int)gridDim.x / 2;
+    ar_turn turn = ar_turn_of(all, (int)p.ahead < all ? (int)p.ahead : all);
+    turn.number += (int)p.from / 2;
+#else
     const ar_turn turn = ar_turn_of((int)p.lines * (int)p.stretches, (int)p.ahead);
+#endif
     const int line = turn.number / (int)p.stretches, stretch = turn.number % (int)p.stretches;
-    const ar_index begin = ((ar_index)stretch * AR_TEAM + warp) * AR_PIECE + side * AR_E;
-    const ar_index end = side < AR_SIDE ? (ar_index)p.length : 0;
+    const ar_index begin =
+        (ar_index)AR_SINCE + ((ar_index)stretch * AR_TEAM + warp) * AR_PIECE + side * AR_E;
+    const ar_index end = side < AR_SIDE ? (ar_index)AR_UNTIL : 0;
     ar_at base;
     ar_kept(p, (ar_index)line * AR_COLUMNS + column, base);
     ar_result x[AR_UNROLL][AR_E];
@@ -109,7 +146,15 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_RESIDENT) ar_kernel(AR
 #pragma unroll
             for (int w = 0; w < AR_TEAM; w++)
                 whole = ar_join(whole, shared.totals[w][c]);
-            ar_publish(p, line, stretch, c, ar_carry_add(ar_begin(), whole));
+            const ar_carry own = ar_carry_add(ar_begin(), whole);
+            ar_publish(p, line, stretch, c, own);
+#ifdef AR_JOINED
+            if (stretch == (int)p.stretches - 1) {
+                const ar_carry before = ar_before(p, line, stretch, c);
+                if (lane == 0)
+                    ar_store_total(p, (ar_i64)line * AR_COLUMNS + c, ar_carry_merge(before, own));
+            }
+#endif
         }
         return;
     }
@@ -126,7 +171,10 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_RESIDENT) ar_kernel(AR
         shared.x[u][threadIdx.x] = v;
     }
     for (int c = warp; c < AR_COLUMNS; c += AR_TEAM) {
-        const ar_carry before = ar_before(p, line, stretch, c);
+        ar_carry before = ar_before(p, line, stretch, c);
+#ifdef AR_JOINED
+        before = ar_carry_merge(ar_earlier(p, (ar_i64)line * AR_COLUMNS + c), before);
+#endif
         if (lane == 0)
             shared.carries[c] = before;
     }
@@ -279,12 +327,17 @@ AR_FN void ar_walk(const ar_params &p, const ar_at &base, ar_i64 begin, ar_i64 e
 extern "C" __global__ void __launch_bounds__(AR_BLOCK) ar_kernel(AR_TAKES)
 {
     AR_GIVEN
-    ar_i64 begin = 0, end = p.length;
+    ar_i64 begin = AR_SINCE, end = AR_UNTIL;
 #if AR_SPLIT
+#if AR_ALONG == 0
+    const unsigned lines = gridDim.x / (unsigned)p.stretches;
+    const ar_i64 line = p.from / p.stretches + blockIdx.x % lines, stretch = blockIdx.x / lines;
+#else
     const ar_i64 line = blockIdx.x % (unsigned)p.lines;
     const ar_i64 stretch = blockIdx.x / (unsigned)p.lines;
-    begin = stretch * p.rows;
-    end = begin + p.rows < p.length ? begin + p.rows : p.length;
+#endif
+    begin += stretch * p.rows;
+    end = begin + p.rows < AR_UNTIL ? begin + p.rows : AR_UNTIL;
 #else
     const ar_i64 line = AR_BLOCK_X;
 #endif
@@ -299,7 +352,31 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK) ar_kernel(AR_TAKES)
 #pragma unroll
     for (int e = 0; e < AR_E; e++)
         carry[e] = ar_begin();
-#if AR_SPLIT /* AR_E is 1 */
+#ifdef AR_JOINED
+    if (!there)
+        return;
+#if AR_SPLIT
+    ar_carry *before = p.begins + (stretch * p.lines + line) * AR_BLOCK + (int)threadIdx.x;
+#endif
+    if (!p.join) {
+        ar_walk<false>(p, base, begin, end, carry);
+#if AR_SPLIT
+        *before = ar_before(p, (int)line, (int)stretch, AR_BLOCK, carry[0]);
+        carry[0] = ar_carry_merge(*before, carry[0]);
+        if (stretch == p.stretches - 1)
+#endif
+#pragma unroll
+            for (int e = 0; e < AR_E; e++)
+                ar_store_total(p, column * AR_E + e, carry[e]);
+        return;
+    }
+#pragma unroll
+    for (int e = 0; e < AR_E; e++)
+        carry[e] = ar_earlier(p, column * AR_E + e);
+#if AR_SPLIT
+    carry[0] = ar_carry_merge(carry[0], *before);
+#endif
+#elif AR_SPLIT /* AR_E is 1 */
     ar_walk<false>(p, base, begin, end, carry);
     if (!there)
         return;
