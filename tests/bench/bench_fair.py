@@ -45,9 +45,11 @@ class User:
     def clone(self):
         return User(self.port, self.token)
 
+    def headers(self):
+        return {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+
     def ask(self, method, path, body=None):
-        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
-        self.connection.request(method, path, json.dumps(body) if body is not None else None, headers)
+        self.connection.request(method, path, json.dumps(body) if body is not None else None, self.headers())
         reply = self.connection.getresponse()
         data = reply.read()
         if reply.status >= 300:

@@ -1,24 +1,38 @@
 #!/usr/bin/env python3
-"""Arrays over several GPUs beside one GPU, through one daemon, in one run.
+"""Arrays over several GPUs beside one GPU, and beside jax and torch on the same GPUs, in one run.
 
-    bench_mesh.py ARRAYD [--mesh all] [--rounds 5] [--shrink 1] [--cases KEY…]
+    bench_mesh.py ARRAYD [--mesh all] [--rounds 5] [--shrink 1] [--cases KEY…] [--no-peers]
 
-Each case runs on one GPU and on the mesh in turn; milliseconds are the least of the rounds: of programs by the
-job's own clock, of numbers the device's, of other requests the client's, with twenty sent at once. "weak": the mesh has as much for each GPU as the one GPU has, and the
+Each case runs on one GPU, on the mesh, and by each peer (mesh_peers.py) in turn; milliseconds are the least of the rounds: of programs by the
+job's own clock, of numbers the device's, of other requests the client's, with twenty sent at once, as many as a peer's. "weak": the mesh has as much for each GPU as the one GPU has, and the
 ratio is the one GPU's time over the mesh's, 1 at best; "strong": both have the same array, and the ratio is at best the
-number of GPUs. Before that the bits of both are held against each other, on arrays of a divisor's size. One JSON line a
-case, and one that begins with | for a reader.
+number of GPUs. Before that the bits of both are held against each other, on arrays of a divisor's size, and some rows of the peers' results
+against the mesh's. "peers": the best one's time over the mesh's; wanted are 1 of stencils and 0.95.
+
+The case p99 is what evaluations of a small session on one GPU take, alone and while a program of another user works on the mesh: p99 is wanted to be
+1.5 times that alone at most.
+
+One JSON line a case, and one that begins with | for a reader.
 """
 import argparse
+import collections
 import json
+import pathlib
 import socket
+import subprocess
 import sys
+import tempfile
 import time
 
 import numpy as np
 
+from bench_fair import Program, User, latencies
 from bench_gpu import Daemon
 from bench_gpu_program import BODIES
+from mesh_peers import open_peers, timed
+
+# What a peer does: kind, the fields it has, how often, and whether as one program.
+Same = collections.namedtuple("Same", "kind inputs times in_loop")
 
 
 class Side(Daemon):
@@ -76,10 +90,10 @@ def program(kind, shape, steps):
     def make(side, s):
         fields(side, kind, s)
         return lambda: side.program(kind, steps), BODIES[kind][1]
-    return shape, make
+    return shape, make, Same(kind, BODIES[kind][1], steps, True)
 
 
-def expression(expr, shape, inputs="ab", out="r", repeat=20):
+def expression(expr, shape, inputs="ab", out="r", repeat=20, peer=None):
     """The result goes into an array that is there, or (out None) is a number."""
     def make(side, s):
         for i, n in enumerate(inputs):
@@ -88,7 +102,7 @@ def expression(expr, shape, inputs="ab", out="r", repeat=20):
         if out:
             side.ask("POST", "/v1/evaluate", {"expr": expr, "name": out})
         return lambda: side.evaluate(*[body] * repeat, of=out), (out,) if out else ()
-    return shape, make
+    return shape, make, peer and Same(peer, inputs, repeat, False)
 
 
 def singles(shape, n=10):
@@ -97,7 +111,7 @@ def singles(shape, n=10):
         side.put("v", s, seed=2)
         step = [{"expr": f"{a} + 0.1*laplacian({a}, boundary='clamp')", "out": b} for a, b in ("uv", "vu")]
         return lambda: side.evaluate(*step * n, of="u"), ("u", "v")
-    return shape, make
+    return shape, make, Same("heat", "u", 2 * n, False)
 
 
 # key: how, goal, case
@@ -108,16 +122,16 @@ CASES = {
     "wave 512^3": ("strong", 1.7, program("wave", (512,) * 3, 100)),
     "Gray-Scott 8192^2": ("strong", 1.7, program("gray", (8192,) * 2, 100)),
     "life 16384^2": ("strong", 1.7, program("life", (16384,) * 2, 100)),
-    "a + b": ("weak", 0.99, expression("a + b", (512, 512, 1024))),
-    "exp, sin, sqrt": ("weak", 0.99, expression("exp(-a)*sin(b) + sqrt(a)", (512, 512, 1024))),
+    "a + b": ("weak", 0.99, expression("a + b", (512, 512, 1024), peer="add")),
+    "exp, sin, sqrt": ("weak", 0.99, expression("exp(-a)*sin(b) + sqrt(a)", (512, 512, 1024), peer="exp")),
     "softmax of rows": ("weak", 0.99, expression("exp(a - max(a, axis=-1, keepdims=True))/sum(exp(a - max(a, axis=-1, keepdims=True)), axis=-1, keepdims=True)",
-                                            (1 << 19, 512), "a")),
-    "sum of 1 GiB": ("weak", 0.97, expression("sum(a)", (1 << 28,), "a", None)),
-    "sum of 4 MiB": ("same", None, expression("sum(a)", (1 << 20,), "a", None)),
+                                            (1 << 19, 512), "a", peer="softmax")),
+    "sum of 1 GiB": ("weak", 0.97, expression("sum(a)", (1 << 28,), "a", None, peer="sum")),
+    "sum of 4 MiB": ("same", None, expression("sum(a)", (1 << 20,), "a", None, peer="sum")),
     "1,024 numbers": ("same", None, expression("a + b", (1024,))),
-    "a + transpose(a)": ("strong", 1.2, expression("a + permute_dims(a, [1, 0])", (16384,) * 2, "a")),
-    "mean over axis 0": ("strong", None, expression("mean(a, 0)", (512, 512, 1024), "a")),
-    "cumulative sum": ("strong", None, expression("cumulative_sum(a, 0)", (1024, 1 << 18), "a")),
+    "a + transpose(a)": ("strong", 1.2, expression("a + permute_dims(a, [1, 0])", (16384,) * 2, "a", peer="transpose")),
+    "mean over axis 0": ("strong", None, expression("mean(a, 0)", (512, 512, 1024), "a", peer="mean0")),
+    "cumulative sum": ("strong", None, expression("cumulative_sum(a, 0)", (1024, 1 << 18), "a", peer="cumsum0")),
 }
 
 
@@ -180,49 +194,149 @@ def same_bits(sides, make, shape):
     return all((a == b).all() for a, b in zip(*got))
 
 
+def prepared(peers, same, names, mesh, shape, run):
+    """The peers' {name: a function that does it once more and tells the milliseconds} of those whose results are the mesh's, which
+    has done nothing yet; and what is wrong with the others."""
+    kind, inputs, times, in_loop = same
+    made, notes = {}, {}
+    arrays = [np.array(mesh.data(n).view("f4").reshape(shape)) for n in inputs]
+    for peer in peers:
+        try:
+            made |= peer.prepare(kind, arrays, in_loop)
+        except Exception as why:  # a peer that fails is not compared with
+            notes[type(peer).__name__] = f"{type(why).__name__}: {why}"[:300]
+    run()
+    if names:
+        n, *tail = mesh.ask("GET", f"/v1/arrays/{names[0]}")["shape"]
+        places = [slice(0, 2), slice(n // 2 - 1, n // 2 + 1), slice(n - 2, n)]
+        wanted = [mesh.data(names[0], f"{s.start}:{s.stop}").view("f4").reshape(-1, *tail) for s in places]
+    else:
+        places, wanted = [slice(None)], [mesh.ask("POST", "/v1/evaluate", {"expr": "sum(a)", "inline": True})["value"]]
+    good = {}
+    for name, (again, rows) in made.items():
+        try:
+            again(times)
+            if not all(np.allclose(rows(at), want, rtol=2e-3, atol=2e-3) for at, want in zip(places, wanted)):
+                raise ValueError("another result")
+            good[name] = lambda again=again: timed(again, times) * (times if in_loop else 1)
+        except Exception as why:
+            notes[name] = f"{type(why).__name__}: {why}"[:300]
+    return good, notes
+
+
+class InSession(User):
+    """A user with a session of its own on a device."""
+
+    def __init__(self, port, token, device):
+        super().__init__(port, token)
+        self.session = None
+        self.session = self.ask("POST", "/v1/sessions", {"device": device})["id"]
+
+    def headers(self):
+        return super().headers() | ({"Arrayd-Session": self.session} if self.session else {})
+
+
+def beside(options):
+    """p99 of a small session's requests on one GPU, alone and beside a program on the mesh; whether it is as wanted."""
+    good = True
+    with tempfile.TemporaryDirectory() as folder:
+        accounts = pathlib.Path(folder) / "accounts"
+        tokens = [subprocess.run([options.arrayd, "token", "add", name, "--role", "operator", "--accounts", accounts],
+                                 check=True, capture_output=True, text=True).stdout.strip() for name in ("ann", "bob")]
+        d = Daemon(options.arrayd, "--backend", "cuda", "--mesh", options.mesh, "--accounts", str(accounts), "--idle-timeout", "3600")
+        try:
+            ann, bob = InSession(d.port, tokens[0], 0), InSession(d.port, tokens[1], "mesh")
+            ann.field("s", 1000)
+            ann.field("p", 2048 // options.shrink, 2048)
+            bob.field("u", *(n // options.shrink for n in (1024, 512, 512)))
+            for name, expr in (("a scalar", "sum(s)"), ("a plane", "mean(p*p + 1)")):
+                latencies(ann, {"expr": expr}, 0.3)
+                alone, busy = [], []
+                for _ in range(2):  # in turn
+                    alone.append(latencies(ann, {"expr": expr}, options.seconds))
+                    with Program(bob):
+                        busy.append(latencies(ann, {"expr": expr}, options.seconds))
+                alone, busy = min(alone, key=lambda t: t[1]), min(busy, key=lambda t: t[1])
+                x = busy[1] / alone[1]
+                print(json.dumps({"case": "p99", "of": name, "alone_us": alone, "beside_us": busy, "p99_ratio": round(x, 3)}))
+                print(f"| p99 of {name}: p50 {alone[0]:.0f}, p99 {alone[1]:.0f} us alone, {busy[0]:.0f} and {busy[1]:.0f} us beside a program on "
+                      f"the mesh, {x:.2f} x, wanted 1.5{'' if x <= 1.5 else ': MISSED'}", flush=True)
+                good &= x <= 1.5
+        finally:
+            d.proc.terminate()
+            d.proc.wait()
+    return good
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("arrayd")
     p.add_argument("--mesh", default="all")
     p.add_argument("--rounds", type=int, default=5)
-    p.add_argument("--shrink", type=int, default=1, help="the slowest axis is so many times shorter")
+    p.add_argument("--shrink", type=int, default=1, help="extents by so much: to try the script")
     p.add_argument("--cases", nargs="*")
+    p.add_argument("--no-peers", action="store_true")
+    p.add_argument("--seconds", type=float, default=5, help="of each measurement of p99")
     p.add_argument("--large", type=int, nargs=3, metavar="GIB", help="only arrays of so much: made and changed; stepped by requests; by a program")
     options = p.parse_args()
-    d = Daemon(options.arrayd, "--backend", "cuda", "--mesh", options.mesh, "--mesh-least", "4MiB")
-    failed = []
+    d = Daemon(options.arrayd, "--backend", "cuda", "--mesh", options.mesh, "--mesh-least", "4MiB", "--idle-timeout", "3600")
+    failed, missed = [], []
     try:
         one, mesh = Side(d.port, 0), Side(d.port, "mesh")
         if options.large and not large(mesh, options.large):
             failed.append("large")
         parts = len(one.ask("GET", "/v1/info")["devices"][-1]["parts"])
-        for key, (how, goal, (shape, make)) in CASES.items():
+        peers, missing = ([], {}) if options.no_peers or options.large else open_peers(parts)
+        for name, why in missing.items():
+            print(f"| {name}: {why}", flush=True)
+        for key, (how, goal, (shape, make, same)) in CASES.items():
             if options.large or options.cases and key not in options.cases:
                 continue
-            shape = (max(shape[0] // options.shrink, 1), *shape[1:])
-            small = shape if "transpose" in key else (max(shape[0] // 4, 64), *shape[1:])
+            shape = tuple(max(n // options.shrink, 1) for n in shape)
+            small = shape if "transpose" in key else (max(shape[0] // 4, min(shape[0], 64)), *shape[1:])
             try:
                 bits = same_bits((one, mesh), make, small)
-                runs = (make(one, shape)[0], make(mesh, larger(shape, parts) if how == "weak" else shape)[0])
-                ms = [[], []]
+                whole = larger(shape, parts) if how == "weak" else shape
+                runs = {"one": make(one, shape)[0]}
+                runs["mesh"], names = make(mesh, whole)
+                others, notes = prepared(peers, same, names, mesh, whole, runs["mesh"]) if peers and same else ({}, {})
+                runs |= others
+                ms = {name: [] for name in runs}
                 for _ in range(options.rounds + 1):
-                    for i, run in enumerate(runs):
-                        ms[i].append(run())
+                    for name, run in runs.items():
+                        ms[name].append(run())
             except RuntimeError as e:
                 print(f"| {key:20} failed: {e}", flush=True)
                 failed.append(key)
                 continue
-            a, b = min(ms[0][1:]), min(ms[1][1:])
-            print(json.dumps({"case": key, "how": how, "shape": shape, "parts": parts, "one_ms": a, "mesh_ms": b,
-                              "ratio": round(a / b, 3), "wanted": goal, "same_bits": bits, "all": ms}))
-            print(f"| {key:20} {how:6} one {a:9.4f} ms, mesh {b:9.4f} ms, ratio {a / b:6.3f}"
-                  + (f", wanted {goal}" if goal else "") + ("" if bits else ", OTHER BITS"), flush=True)
+            least = {name: min(times[1:]) for name, times in ms.items()}
+            a, b = least.pop("one"), least.pop("mesh")
+            row = {"case": key, "how": how, "shape": shape, "parts": parts, "one_ms": a, "mesh_ms": b,
+                   "ratio": round(a / b, 3), "wanted": goal, "same_bits": bits, "all": ms}
+            text = f"| {key:20} {how:6} one {a:9.4f} ms, mesh {b:9.4f} ms, ratio {a / b:6.3f}"
+            text += (f", wanted {goal}" if goal else "") + ("" if bits else ", OTHER BITS")
+            if goal and a / b < goal:
+                missed.append(f"{key}: {a / b:.3f}, wanted {goal}")
+            if least:
+                best = min(least, key=least.get)
+                row |= {"peers": round(least[best] / b, 3), "peers_ms": least}
+                text += "; " + ", ".join(f"{name} {t:.4f}" for name, t in least.items()) + f": {least[best] / b:.3f}"
+                if least[best] / b < (1 if same.kind in BODIES else 0.95):
+                    missed.append(f"{key}: {least[best] / b:.3f} of {best}")
+            print(json.dumps(row | ({"peers_wrong": notes} if notes else {})))
+            print(text + "".join(f"; {name}: {why}" for name, why in notes.items()), flush=True)
+            runs = others = run = None  # what peers hold
+            for peer in peers:
+                peer.let_go()
             if not bits and "sum" not in key and "mean" not in key:
                 failed.append(key)
             one.drop()
             mesh.drop()
     finally:
         status = d.stop()
+    if not options.large and (not options.cases or "p99" in options.cases) and not beside(options):
+        missed.append("p99 beside the mesh")
+    print(f"| missed: {'; '.join(missed) or 'nothing'}", flush=True)
     sys.exit(1 if failed or status else 0)
 
 

@@ -62,11 +62,21 @@ NO_QUARANTINE = {"ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=0
                                  "thread_local_quarantine_size_kb=0:allocator_release_to_os_interval_ms=100"}
 
 
+def on_mesh(args, environment):
+    """With ARRAYD_MESH=3 those of a daemon whose sessions all are on a fake mesh of three, if it is told nothing of devices."""
+    parts, environment = os.environ.get("ARRAYD_MESH"), dict(environment)
+    if not parts or "--mesh" in args or "cpu" in args or "ARRAYD_FAKE_DEVICES" in environment:
+        return args, environment
+    args = (*args, *(() if "cuda" in args else ("--backend", "cuda")), *(() if "--kernel-cache" in args else ("--kernel-cache", "none")))
+    return (*args, "--mesh", "all", "--mesh-least", "1"), {**fake_gpu(), "ARRAYD_FAKE_DEVICES": parts, "ARRAYD_ON_MESH": "1", **environment}
+
+
 class Daemon:
     """A running arrayd. Its log goes to a file, so that a full pipe can never stop it."""
 
     def __init__(self, *args, listen="127.0.0.1:0", environment=(), binary=None):
         self.log_file = tempfile.NamedTemporaryFile("rb", prefix="arrayd-", suffix=".log")
+        args, environment = on_mesh(args, environment)
         command = [binary or find_binary(), *([] if "--listen" in args or not listen else ["--listen", listen]), *args]
         env = {**os.environ, **dict(environment)}
         env.setdefault("ASAN_OPTIONS", "detect_leaks=1:detect_stack_use_after_return=0")

@@ -18,7 +18,9 @@ struct fixture {
     struct engine *g;
     struct engine_stream *s;
     struct account *account;
+    int device;
     struct array *a, *b, *line; /* N × N, N × N, LONG; never written */
+    struct array *bulk;         /* BULK, on a mesh, whose GPUs each have a share of it */
     struct array *target;       /* N × N, new for every request */
 };
 
@@ -69,6 +71,7 @@ static enum err_code resolve(void *user, const char *name, struct binding *ret, 
     struct array *a = !strcmp(name, "a")      ? x->a
                       : !strcmp(name, "b")    ? x->b
                       : !strcmp(name, "line") ? x->line
+                      : !strcmp(name, "bulk") ? x->bulk
                                               : x->target;
     (void)e;
     *ret = (struct binding){.kind = BINDING_ARRAY, .array = a, .dtype = a->dtype, .view = a->view};
@@ -252,9 +255,9 @@ static void another_stream(struct fixture *x, struct outcome *o)
         want[i] = pattern_a[i] - pattern_b[i];
     o->want = want;
     o->n = CELLS;
-    o->code = engine_stream_new(x->g, 0, &s, &e);
+    o->code = engine_stream_new(x->g, x->device, &s, &e);
     if (o->code == ERR_OK) {
-        o->code = engine_stream_new(x->g, 0, &more, &e);
+        o->code = engine_stream_new(x->g, x->device, &more, &e);
         if (o->code == ERR_OK)
             evaluate_on(x, more, "a - b", NULL, o);
         engine_stream_unref(s);
@@ -306,6 +309,25 @@ static void download_target(struct fixture *x, struct outcome *o)
     o->result = array_ref(x->target);
 }
 
+/* What each GPU has a share of. */
+static void evaluate_bulk(struct fixture *x, struct outcome *o)
+{
+    for (int i = 0; i < BULK; i++)
+        want[i] = pattern_bulk[BULK - 1 - i] * 2 + 1;
+    o->want = want;
+    o->n = BULK;
+    evaluate(x, "bulk[::-1]*2 + 1", NULL, o);
+}
+
+/* Each GPU has a state, and one joins them. */
+static void reduce_bulk(struct fixture *x, struct outcome *o)
+{
+    want[0] = 1020;
+    o->want = want;
+    o->n = 1;
+    evaluate(x, "max(bulk)", NULL, o);
+}
+
 static const struct request {
     const char *name;
     void (*run)(struct fixture *x, struct outcome *o);
@@ -332,7 +354,11 @@ static const struct request {
     {"overwrite, hosted", overwrite_target, true, true},
     {"upload region, hosted", upload_region, true, true},
     {"download, hosted", download_target, false, true},
+    /* behind the REQUESTS: on a mesh alone */
+    {"evaluate bulk", evaluate_bulk},
+    {"reduce bulk", reduce_bulk},
 };
-#define REQUESTS (sizeof requests / sizeof *requests)
+#define ON_MESH  2
+#define REQUESTS (sizeof requests / sizeof *requests - ON_MESH)
 
 #endif

@@ -5,7 +5,8 @@
  * as before, and one is written in half only where a kernel between others is refused; bytes in use
  * and what the driver holds are back where they were, and the same request then succeeds. A sticky
  * error: everything later says device_lost, and closing works. A kernel that does not compile, and
- * one that fails while it runs, likewise. */
+ * one that fails while it runs, likewise. With ARRAYD_MESH on a mesh, and arrays that lie on all of
+ * its GPUs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +20,10 @@
 #include <unistd.h>
 
 #include "compute/base/mem.h"
+#include "compute/gpu/device/mesh.h"
 #include "compute/gpu/text/emit.h"
+#include "compute/memory/memory_int.h"
+#include "tests/backend/suite.h"
 #include "tests/fake/fake_cuda.h"
 #include "tests/unit/cuda_torture.h"
 #include "tests/unit/slice.h"
@@ -30,19 +34,38 @@
 
 /* --- the torture --- */
 
+static char why_lost[256];
+
+static void note_lost(void *user, const char *why)
+{
+    (void)user;
+    snprintf(why_lost, sizeof why_lost, "%s", why);
+}
+
 static void open_fixture(struct fixture *x)
 {
     struct engine_config config = ENGINE_CONFIG_DEFAULT;
     struct err e = ERR_INIT;
     config.backend = "cuda";
     config.device.slab_memory = 16 << 20;
+    config.device.mesh = getenv("ARRAYD_MESH");
+    config.device.mesh_least = 1;
+    config.device.lost = note_lost;
     *x = (struct fixture){.account = account_new(0)};
     if (engine_open(&config, &x->g, &e) != ERR_OK)
         fail_msg("%s", e.message);
-    assert_int_equal(engine_stream_new(x->g, 0, &x->s, &e), ERR_OK);
+    x->device = suite_device(x->g);
+    assert_int_equal(engine_stream_new(x->g, x->device, &x->s, &e), ERR_OK);
     assert_int_equal(put(x, pattern_a, 2, (int64_t[]){N, N}, &x->a), ERR_OK);
     assert_int_equal(put(x, pattern_b, 2, (int64_t[]){N, N}, &x->b), ERR_OK);
     assert_int_equal(put(x, pattern_line, 1, (int64_t[]){LONG}, &x->line), ERR_OK);
+    if (engine_mesh(x->g) >= 0)
+        assert_int_equal(put(x, pattern_bulk, 1, (int64_t[]){BULK}, &x->bulk), ERR_OK);
+}
+
+static size_t requests_of(const struct fixture *x)
+{
+    return REQUESTS + (x->bulk ? ON_MESH : 0);
 }
 
 static void settle(struct fixture *x)
@@ -57,6 +80,7 @@ static void close_fixture(struct fixture *x)
     array_unref(x->a);
     array_unref(x->b);
     array_unref(x->line);
+    array_unref(x->bulk);
     engine_stream_unref(x->s);
     settle(x);
     assert_int_equal(engine_bytes_in_use(x->g), 0);
@@ -75,6 +99,15 @@ static void wait_for(struct outcome *o)
 static bool equal(const float *x, const float *y, size_t n)
 {
     return memcmp(x, y, n * sizeof *x) == 0;
+}
+
+/* Whether the call may come between two kernels; those of a mesh wait for each other. */
+static bool is_between(const struct fixture *x, const char *call)
+{
+    return strcmp(call, "cuLaunchKernel") == 0 ||
+           (x->bulk &&
+            (strcmp(call, "cuEventRecord") == 0 || strcmp(call, "cuStreamWaitEvent") == 0 ||
+             strcmp(call, "cuMemsetD8Async") == 0));
 }
 
 /* One request while a call fails; reports by failing the test. `lost`: the failure was sticky. */
@@ -113,7 +146,7 @@ static void run_failing(struct fixture *x, const struct request *r, int nth, boo
             fail_msg("%s, call %d (%s): wrong data", r->name, nth, failed ? failed : "none");
         /* what work needs it has before its first kernel: only what goes on between two may leave
          * half a result */
-        if (!sticky && read != ERR_OK && r->into && failed && strcmp(failed, "cuLaunchKernel") != 0)
+        if (!sticky && read != ERR_OK && r->into && failed && !is_between(x, failed))
             fail_msg("%s, call %d (%s): the target is lost", r->name, nth, failed);
         if (!sticky && o.told && good && !is_new)
             fail_msg("%s, call %d (%s): succeeded without its result", r->name, nth,
@@ -161,12 +194,15 @@ static void run_well(struct fixture *x, const struct request *r)
     drop_target(x);
 }
 
-/* Memory but for the counters of each stream, and modules. Streams, events and pinned memory are
- * kept for the next; they are counted at the end. */
-static void count_kept(long n[3])
+/* Memory but for the counters of each stream, of which a mesh has one on each GPU, and modules.
+ * Streams, events and pinned memory are kept for the next; they are counted at the end. */
+static void count_kept(struct fixture *x, long n[3])
 {
-    long streams = fake_cuda_live(FAKE_STREAMS);
+    struct cuda *c = (struct cuda *)x->g->backend;
+    long streams = fake_cuda_live(FAKE_STREAMS) / c->devices[x->device].n_members;
     n[0] = fake_cuda_live(FAKE_BYTES) - streams * EMIT_COUNTERS_SIZE;
+    for (int i = 0; i < c->n_gpus; i++) /* until a call finds no memory */
+        n[0] -= (long)mesh_kept(&c->devices[i]);
     n[1] = fake_cuda_live(FAKE_ALLOCATIONS) - streams;
     n[2] = fake_cuda_live(FAKE_MODULES);
 }
@@ -177,14 +213,16 @@ static void out_of_memory_loses_nothing(void **state)
     struct fixture x;
     int64_t before = mem_live();
     open_fixture(&x);
-    for (size_t i = 0; i < REQUESTS; i++)
+    const size_t n = requests_of(&x);
+    for (size_t i = 0; i < n; i++)
         run_well(&x, &requests[i]);
     int64_t bytes = engine_bytes_in_use(x.g);
     long live[3], now[3], calls = fake_cuda_calls();
-    count_kept(live);
-    for (size_t i = 0; i < REQUESTS; i++) {
-        int nth = 1;
-        for (bool struck = true; struck; nth++) {
+    count_kept(&x, live);
+    for (size_t i = 0; i < n; i++) {
+        const int step = x.bulk ? slice_step(4) : 1;
+        int nth = 1 + slice_from(step);
+        for (bool struck = true; struck; nth += step) {
             new_target(&x, &requests[i]);
             settle(&x);
             fake_cuda_reset();
@@ -192,14 +230,14 @@ static void out_of_memory_loses_nothing(void **state)
             struck = fake_cuda_failed() != NULL;
             drop_target(&x);
             assert_int_equal(engine_bytes_in_use(x.g), bytes);
-            count_kept(now);
+            count_kept(&x, now);
             assert_memory_equal(now, live, sizeof now);
             if (nth > 2000)
                 fail_msg("%s never passes", requests[i].name);
             run_well(&x, &requests[i]);
         }
         if (getenv("TORTURE_VERBOSE"))
-            print_message("%s: %d calls\n", requests[i].name, nth - 2);
+            print_message("%s: %d calls\n", requests[i].name, nth - step - 1);
     }
     assert_true(fake_cuda_calls() > calls);
     close_fixture(&x);
@@ -222,7 +260,7 @@ static void is_lost(struct fixture *x)
                      ERR_DEVICE_LOST);
     array_unref(o.result);
     struct engine_stream *s = NULL;
-    enum err_code code = engine_stream_new(x->g, 0, &s, NULL);
+    enum err_code code = engine_stream_new(x->g, x->device, &s, NULL);
     assert_true(code == ERR_DEVICE_LOST || s);
     engine_stream_unref(s);
 }
@@ -230,11 +268,13 @@ static void is_lost(struct fixture *x)
 static void sticky(void (*arm)(int nth, int code), int code, int step)
 {
     int64_t before = mem_live();
-    for (size_t i = 0; i < REQUESTS; i++) {
+    step *= getenv("ARRAYD_MESH") ? slice_step(2) : 1;
+    for (size_t i = 0, n = 1; i < n; i++) {
         bool struck = true;
         for (int nth = 1 + slice_from(step); struck; nth += step) {
             struct fixture x;
             open_fixture(&x);
+            n = requests_of(&x);
             new_target(&x, &requests[i]);
             settle(&x);
             run_failing(&x, &requests[i], nth, true, arm, code);
@@ -267,6 +307,26 @@ static void a_kernel_that_fails_later_is_the_end(void **state)
 {
     (void)state;
     sticky(fake_cuda_fail_launch, ANY_LAUNCH, 1);
+}
+
+static void a_member_that_fails_is_named(void **state)
+{
+    (void)state;
+    struct fixture x;
+    struct outcome o = {.done = WAITING};
+    open_fixture(&x);
+    if (x.bulk) {
+        run_well(&x, &requests[3]);
+        fake_cuda_refuse_launch(2, ANY_LAUNCH);
+        evaluate_flat(&x, &o);
+        wait_for(&o);
+        assert_int_equal(atomic_load(&o.done), ERR_DEVICE_LOST);
+        assert_non_null(strstr(why_lost, "cuLaunchKernel failed on device 1: "));
+        array_unref(o.result);
+        is_lost(&x);
+    }
+    close_fixture(&x);
+    fake_cuda_reset();
 }
 
 /* A kernel that does not compile is our mistake. It is not compiled anew at every request, whoever
@@ -307,6 +367,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(out_of_memory_loses_nothing),
         cmocka_unit_test(a_refused_kernel_is_told),
+        cmocka_unit_test(a_member_that_fails_is_named),
         cmocka_unit_test(a_launch_failure_is_the_end),
         cmocka_unit_test(an_illegal_address_is_the_end),
         cmocka_unit_test(a_kernel_that_fails_later_is_the_end),

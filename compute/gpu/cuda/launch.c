@@ -386,7 +386,8 @@ static enum err_code launch_kernels(struct backend_stream *s, const struct job *
         code = launch_kernel(s, job, l, i, first);
         if (parts > 1)
             atomic_fetch_add(&s->device->cuda->wholes, 1);
-        for (uint32_t k = i; k < i + parts && code == ERR_OK; k++)
+        const bool begun = code == ERR_OK || l->begun == i + 1;
+        for (uint32_t k = i; k < i + parts && begun; k++)
             l->touched |= writes_result(job, k);
     }
     return code;

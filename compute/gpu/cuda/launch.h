@@ -19,6 +19,7 @@ struct launch {
     uint64_t refusal;     /* kcache.h's, of a kernel that did not compile */
     uint32_t reached;     /* kernels up to this number were launched, */
     uint32_t failing;     /* 1 + the number of the one whose launch failed; 0: none */
+    uint32_t begun;       /* 1 + the number of the last one that a member writes its part of */
     struct code_key plan; /* of the job's kernels together, */
     uint32_t n_plan;      /* which are so many; those over an empty space are none */
     uint64_t wholes[2];   /* a bit for each of the first 64 kernels: its whole, or that one's next,

@@ -198,7 +198,10 @@ static enum err_code launch_part(struct backend_stream *s, const struct prepared
         set_share(d, m, k, again);
     if (!again)
         TRY(zero_scratch(d->cuda, m, l, l->scratch[k], s->mesh[k].cu));
-    return launch_grid(s, m, p->functions[k], grid, s->mesh[k].cu, l, i);
+    TRY(launch_grid(s, m, p->functions[k], grid, s->mesh[k].cu, l, i));
+    if (!f->joined || again)
+        l->begun = i + 1;
+    return ERR_OK;
 }
 
 /* The first member merges the states that all have left. */
@@ -218,9 +221,8 @@ static struct mesh_span span_of(const struct view *v, enum dtype dtype, void *sl
                                 struct part elements, bool written)
 {
     const int64_t size = (int64_t)dtype_size(dtype);
-    const bool single = v->rank == 0 || v->strides[v->rank - 1] == 0 || view_size(v) == 1;
     const uintptr_t at = (uintptr_t)slot + (uintptr_t)(v->offset * size);
-    if (single)
+    if (parts_is_single(v))
         return (struct mesh_span){at, at + (uintptr_t)size, written};
     return (struct mesh_span){at + (uintptr_t)(elements.from * size),
                               at + (uintptr_t)((elements.from + elements.n) * size), written};

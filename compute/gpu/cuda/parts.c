@@ -10,12 +10,18 @@
 
 /* --- the division --- */
 
-static bool is_by_number(const struct ir_kernel *k, const struct view *v)
+bool parts_is_single(const struct view *v)
 {
     bool single = true;
     for (int a = 0; a < v->rank; a++)
         single &= v->strides[a] == 0 || v->shape[a] == 1;
-    return single || (v->rank == k->rank && view_is_contiguous(v) && v->shape[0] == k->shape[0]);
+    return single;
+}
+
+static bool is_by_number(const struct ir_kernel *k, const struct view *v)
+{
+    return parts_is_single(v) ||
+           (v->rank == k->rank && view_is_contiguous(v) && v->shape[0] == k->shape[0]);
 }
 
 bool parts_are_own(const struct ir_kernel *k, const struct form *f)

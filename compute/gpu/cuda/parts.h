@@ -15,6 +15,7 @@ struct part {
 /* Whether a point of the kernel touches the elements of its own number, and single ones, so that
  * members' parts can be far apart: parts_elements says which. */
 bool parts_are_own(const struct ir_kernel *k, const struct form *f);
+bool parts_is_single(const struct view *v); /* one element, for all points */
 /* Member number `member`'s part, of form_group's blocks. */
 struct part parts_of(const struct form *f, bool own, int member, int members);
 /* If they are its own: the elements of a part, [from, from + n). */

@@ -35,10 +35,14 @@ enum err_code cuda_entered(struct cuda_device *d, struct err *e)
 void cuda_lost_why(struct cuda *c, char ret[CUDA_WHY])
 {
     int code = atomic_load(&c->lost_code);
+    const int device = atomic_load(&c->lost_device);
+    char on[32] = "";
     const char *name = NULL;
+    if (device >= 0 && c->n_devices > 1)
+        snprintf(on, sizeof on, " on device %d", device);
     if (c->driver->cuGetErrorName(code, &name) != CUDA_SUCCESS || !name)
         name = "unknown error";
-    snprintf(ret, CUDA_WHY, "%s failed: %s (%d)", c->lost_what, name, code);
+    snprintf(ret, CUDA_WHY, "%s failed%s: %s (%d)", c->lost_what, on, name, code);
 }
 
 void cuda_tell_lost(struct cuda *c)

@@ -28,14 +28,17 @@ static bool is_joined(const struct form *f, int64_t lines)
     return f->members > 1 && (before == 1 || lines < f->members);
 }
 
-/* So that so many lines are cut into stretches of so many elements. */
+/* So that so many lines are cut into stretches of so many elements; false: they are not. */
 static bool split(struct form *f, int64_t length, int64_t stretch, int64_t lines)
 {
     int64_t all = 0, stretches = (length + stretch - 1) / stretch;
     if (stretches < 2 || lines >= ENOUGH_BLOCKS || __builtin_mul_overflow(stretches, lines, &all) ||
         all >= INT32_MAX / 2)
         return false;
-    if (is_joined(f, lines) && stretches >= 2 * f->members) {
+    const bool suffice = stretches >= 2 * f->members, joined = is_joined(f, lines);
+    if (joined && !suffice && !f->scan.columns)
+        return false; /* each GPU has its part whole */
+    if (joined && suffice) {
         stretches = (stretches + f->members - 1) / f->members;
         f->joined = true;
         f->scan.share = stretches * stretch;

@@ -37,11 +37,14 @@
 #define AR_UNTIL p.until
 #define AR_COUNT (p.kept * (AR_INNER ? 1 : AR_E)) /* rows or columns */
 
-/* The total of the parts before this one's, of a row or column. */
+/* The total of the parts before this one's, of a row or column. It comes from other GPUs; if it is
+ * one part's, only what uses it waits. */
 AR_FN ar_carry ar_earlier(const ar_params &p, ar_i64 number)
 {
     ar_carry c = ar_begin();
-    for (ar_i64 k = 0; k < p.number; k++)
+    if (p.number > 0)
+        c = p.totals[number];
+    for (ar_i64 k = 1; k < p.number; k++)
         c = ar_carry_merge(c, p.totals[k * AR_COUNT + number]);
     return c;
 }
@@ -171,9 +174,11 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_RESIDENT) ar_kernel(AR
         shared.x[u][threadIdx.x] = v;
     }
     for (int c = warp; c < AR_COLUMNS; c += AR_TEAM) {
-        ar_carry before = ar_before(p, line, stretch, c);
 #ifdef AR_JOINED
-        before = ar_carry_merge(ar_earlier(p, (ar_i64)line * AR_COLUMNS + c), before);
+        const ar_carry earlier = ar_earlier(p, (ar_i64)line * AR_COLUMNS + c);
+        const ar_carry before = ar_carry_merge(earlier, ar_before(p, line, stretch, c));
+#else
+        const ar_carry before = ar_before(p, line, stretch, c);
 #endif
         if (lane == 0)
             shared.carries[c] = before;
