@@ -201,7 +201,9 @@ static void emit_stencil(struct emitter *m)
                 "ar_index x, ar_operands &o)\n{\n");
     for (uint32_t i = 0; i < f->stencil.n_nears; i++)
         emit_near_fetch(m, i);
-    strb_add(b, "    __syncwarp();\n");
+    /* the compiler heeds it where the block's number is not the hardware's */
+    const bool shared = form_along(f) >= 0;
+    strb_add(b, shared ? "    __threadfence_block();\n" : "    __syncwarp();\n");
     for (uint32_t i = 0; i < f->stencil.n_nears; i++)
         if (f->stencil.nears[i].reach[2])
             strb_addf(b, "    ar_near_exchange<ar_need%u>(o.n%u, (ar_index)p.nx, x);\n", i, i);
