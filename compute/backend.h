@@ -33,6 +33,7 @@ struct backend_device {
     int n_parts;                       /* of a device that is several together: so many, */
     int parts[BACKEND_PARTS]; /* the numbers of those devices, each of which is one by itself, too
                                */
+    int64_t divided_least;    /* bytes: less than this is never divided among them */
 };
 
 /* The work on a device when it was found lost: jobs with kernels launched that were not seen to
@@ -257,6 +258,13 @@ struct backend_ops {
     enum err_code (*alloc)(struct backend *b, int device, int64_t size, bool zero, void **ret,
                            struct err *e);
     void (*free)(struct backend *b, int device, void *p, int64_t size);
+    /* On a device that is several together: the same, not as its size would have it, but all on the
+     * first part, or divided among them, from divided_least bytes on. NULL: there is none. */
+    enum err_code (*alloc_placed)(struct backend *b, int device, int64_t size, bool divided,
+                                  void **ret, struct err *e);
+    /* On such a device: how many parts the memory in use at `p` is divided among, and how many
+     * bytes behind `p` the first of each begins; 0: it is not divided. */
+    int (*divided)(struct backend *b, int device, const void *p, int64_t ret_from[BACKEND_PARTS]);
 
     /* The same, for memory that another process can map; zeroed on request, and always behind the
      * `size` bytes. share_problem: why a device has none, static text for a person; NULL: it has.

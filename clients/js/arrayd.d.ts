@@ -85,10 +85,12 @@ export interface CreateOptions extends RequestOptions, LabelOptions {
     congruent_to?: Ref;
     /** "host": made, and moved to host memory before the reply. */
     location?: "device" | "host";
+    /** On several GPUs as one: [1], whole on the first, or as many as there are along the first axis, and 1 along the others. */
+    placement?: { parts: readonly number[] };
 }
 
 /** With others `array` throws TypeError: make it with zeros(), then put(). */
-export type BytesOptions = RequestOptions & LabelOptions & Pick<CreateOptions, "dtype" | "name" | "replace" | "location"> & { shape?: Shape };
+export type BytesOptions = RequestOptions & LabelOptions & Pick<CreateOptions, "dtype" | "name" | "replace" | "location" | "placement"> & { shape?: Shape };
 
 /** What is new in the list of arrays, or in that of jobs (docs/data.md). */
 export interface Changes {

@@ -93,17 +93,17 @@ export class Client {
             : await this.send("POST", "/arrays", options, { name }));
     }
 
-    /** Of a typed array or buffer (only with `shape`, `dtype`, `name`, `replace`, `location`, labels), nested lists, or one number. */
+    /** Of a typed array or buffer (only with `shape`, `dtype`, `name`, `replace`, `location`, `placement`, labels), nested lists, or one number. */
     async array(data, { replace, shape, dtype, name, ...options } = {}) {
         if (!isBinary(data))
             return this.create({ ...options, replace, name, data, shape: asShape(shape), dtype: dtype ?? numberType(data) });
-        const [request, { location, dims, units, attrs, coords, ...other }] = split(options);
+        const [request, { location, placement, dims, units, attrs, coords, ...other }] = split(options);
         if (Object.keys(other).length)
             throw new TypeError(`an array of bytes takes no ${Object.keys(other)}: make it with zeros(), then put()`);
         const bytes = bytesOf(data, dtype ??= NATURAL[tagOf(data)]);
         const [method, path] = replace ? ["PUT", `/arrays/${refOf(name)}`] : ["POST", "/arrays"];
         const query = { dtype, location, shape: String(asShape(shape) ?? bytes.length / itemsize(dtype)), name: replace ? undefined : name,
-            dims: dims?.join(), units: units ?? undefined, ...mapValues({ attrs, coords }, v => (v ? stringify(v) : undefined)) };
+            placement: placement?.parts.join(), dims: dims?.join(), units: units ?? undefined, ...mapValues({ attrs, coords }, v => (v ? stringify(v) : undefined)) };
         return new RemoteArray(this, await this.json(method, path, { ...request, bytes, query }));
     }
 

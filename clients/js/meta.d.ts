@@ -43,6 +43,8 @@ export interface ArrayMeta {
     read_only: boolean;
     location: "device" | "host";
     device: number;
+    /** Of an array that is divided among several GPUs: how many along each axis, and the first row on each. */
+    placement?: { parts: number[]; rows: Integer[] };
 }
 
 export type Access = "read" | "write";

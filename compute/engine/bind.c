@@ -271,7 +271,7 @@ static enum err_code new_renamed(struct run *r, const struct storage *old, struc
     if (r->in_place)
         return storage_renewed(old, old->account, ret, e);
     if (!r->renamed)
-        return storage_new(r->g, r->account, old->device, old->size, STORAGE_PLAIN, ret, e);
+        return storage_new(r->g, r->account, old->device, old->size, old->place, ret, e);
     *ret = r->renamed;
     r->renamed = NULL;
     return ERR_OK;
@@ -354,8 +354,8 @@ void run_make_renamed(struct run *r, enum write_mode mode)
 {
     const struct buffer *b = r->out ? r->out->buffer : NULL;
     if (b && mode == WRITE_FRESH && atomic_load(&b->exports) == 0 &&
-        storage_new(r->g, r->account, b->device, b->nbytes, STORAGE_PLAIN, &r->renamed, NULL) !=
-            ERR_OK)
+        storage_new(r->g, r->account, b->device, b->nbytes,
+                    (enum storage_how)atomic_load(&b->place), &r->renamed, NULL) != ERR_OK)
         r->renamed = NULL;
 }
 

@@ -77,6 +77,9 @@ static uint64_t exchanged(struct engine *g, struct array *a, struct array *b)
         atomic_store(&a->buffer->loose_bool, true);
         atomic_store(&b->buffer->loose_bool, true);
     }
+    const int place = atomic_load(&a->buffer->place);
+    atomic_store(&a->buffer->place, atomic_load(&b->buffer->place));
+    atomic_store(&b->buffer->place, place);
     uint64_t version = engine_next_version(g);
     atomic_store(&a->buffer->version, version);
     atomic_store(&b->buffer->version, engine_next_version(g));

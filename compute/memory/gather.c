@@ -70,7 +70,7 @@ static enum err_code find_hole(struct engine *g, const struct chunk *c, struct m
     pthread_mutex_unlock(&g->lock);
     if (!from)
         return ERR_OK;
-    TRY(storage_beside(from, payer, alloc_in_hole, &m->to, NULL));
+    TRY(storage_beside(from, payer, from->place, alloc_in_hole, &m->to, NULL));
     return storage_may_replace(m->to, from) ? ERR_OK : storage_none_is_kept(from, NULL);
 }
 

@@ -246,6 +246,18 @@ uint64_t array_version(const struct array *a);
 enum err_code engine_move(struct engine_stream *s, struct array *a, bool host, engine_done *done,
                           void *user, struct err *e) must_check;
 
+/* Places a new array, which nobody else has yet, on a device that is several together: all of it on
+ * the first, or divided among them (`apart`), which its memory stays whenever it gets other memory.
+ * Where that is not how its size has it, it is moved there, in the stream's order. Elsewhere it is
+ * whole, and `apart` is not asked for. ERR_UNSUPPORTED_PLACEMENT: it is too small to be divided;
+ * ERR_OUT_OF_MEMORY. */
+enum err_code engine_place(struct engine_stream *s, struct array *a, bool apart,
+                           struct err *e) must_check;
+/* How many parts an array is divided among, along *ret_axis, the slowest in memory: ret_rows is the
+ * first row there whose beginning lies on each part, or behind it, and then the number of rows. 0:
+ * it is not divided now, or its elements lie backwards or repeat along that axis. */
+int array_divided(const struct array *a, int *ret_axis, int64_t ret_rows[BACKEND_PARTS + 1]);
+
 /* Makes room on a device: moves small arrays together and, unless they are to `stay` there, the
  * least recently used arrays to host memory until `bytes` more would fit; or waits briefly for
  * running work, which may release memory. Owned by the caller until done() is called, on any

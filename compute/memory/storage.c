@@ -19,6 +19,9 @@ static enum err_code from_backend(struct storage *st, bool zero, bool must, stru
 {
     struct backend *b = st->engine->backend;
     (void)must;
+    if (st->place)
+        return b->ops->alloc_placed(b, st->device, st->size, st->place == STORAGE_DIVIDED,
+                                    &st->data, e);
     return b->ops->alloc(b, st->device, st->size, zero, &st->data, e);
 }
 
@@ -72,11 +75,14 @@ static bool may_be_alone(const struct engine *g)
     return engine_in_host_memory(g);
 }
 
-/* Memory of a new array: exportable in place if it is large enough and the device can; if there is
- * a keeper, memory that outlives the process, unless none is free or the owner has a share. */
+/* Memory of a new array: where it is to lie otherwise than by its size, the backend's; else
+ * exportable in place if it is large enough and the device can; if there is a keeper, memory that
+ * outlives the process, unless none is free or the owner has a share. */
 static enum err_code array_alloc(struct storage *st, bool zero, struct err *e)
 {
     struct engine *g = st->engine;
+    if (st->place)
+        return obtain(st, from_backend, zero, false, e);
     const bool keeps = g->keep.put && !engine_keep_problem(g, st->device);
     enum err_code code = ERR_OVERLOADED;
     const enum keep_limit share = keeps && !st->moves ? keep_share(g, st->account) : KEEP_LIMITS;
@@ -122,15 +128,6 @@ void storage_copied(struct storage *st)
         return;
     atomic_compare_exchange_strong(&cells_at(st->engine->cells, st->copied_from)->owner, &made, 0);
     st->copied_from = 0;
-}
-
-enum err_code storage_none_is_kept(const struct storage *like, struct err *e)
-{
-    err_set(e, ERR_OUT_OF_MEMORY,
-            "an array of %lld bytes needs other memory that outlives the daemon, and there is none",
-            (long long)like->size);
-    engine_lacks(like->engine, like->device, like->size, e);
-    return ERR_OUT_OF_MEMORY;
 }
 
 bool storage_is_sealed(const struct storage *st)
@@ -250,6 +247,7 @@ enum err_code storage_new(struct engine *g, struct account *account, int device,
         return code;
     }
     const bool zero = how & STORAGE_ZERO;
+    st->place = how & (STORAGE_WHOLE | STORAGE_DIVIDED);
     if (size > 0)
         code = how & STORAGE_SCRATCH ? obtain(st, from_backend, zero, false, e)
                                      : array_alloc(st, zero, e);
@@ -342,6 +340,7 @@ enum err_code storage_elsewhere(const struct storage *of, struct account *payer,
     if (!st)
         return err_oom(e);
     st->moves = true;
+    st->place = of->place;
     struct account *owner = of->host ? NULL : account_owner(payer);
     enum err_code code = owner ? account_charge_host(owner, of->size, e) : ERR_OK;
     if (code != ERR_OK) {
@@ -368,6 +367,7 @@ enum err_code storage_elsewhere(const struct storage *of, struct account *payer,
 }
 
 enum err_code storage_beside(const struct storage *of, struct account *payer,
+                             enum storage_how place,
                              enum err_code (*alloc)(struct storage *st, struct err *e),
                              struct storage **ret, struct err *e)
 {
@@ -375,6 +375,7 @@ enum err_code storage_beside(const struct storage *of, struct account *payer,
     if (!st)
         return err_oom(e);
     st->moves = true;
+    st->place = place;
     enum err_code code = of->size > 0 ? alloc(st, e) : ERR_OK;
     if (code != ERR_OK)
         mem_free(st);
@@ -396,7 +397,7 @@ enum err_code storage_shareable(const struct storage *of, struct account *payer,
     const char *problem = engine_export_problem(of->engine, of->device);
     if (problem)
         return err_set(e, ERR_FORBIDDEN, "%s", problem);
-    return storage_beside(of, payer, alloc_for_export, ret, e);
+    return storage_beside(of, payer, of->place, alloc_for_export, ret, e);
 }
 
 static enum err_code alloc_as_new(struct storage *st, struct err *e)
@@ -404,11 +405,17 @@ static enum err_code alloc_as_new(struct storage *st, struct err *e)
     return array_alloc(st, false, e);
 }
 
+enum err_code storage_placed(const struct storage *of, struct account *payer,
+                             enum storage_how place, struct storage **ret, struct err *e)
+{
+    return storage_beside(of, payer, place, alloc_as_new, ret, e);
+}
+
 enum err_code storage_renewed(const struct storage *of, struct account *payer, struct storage **ret,
                               struct err *e)
 {
     struct storage *st;
-    TRY(storage_beside(of, payer, alloc_as_new, &st, e));
+    TRY(storage_beside(of, payer, of->place, alloc_as_new, &st, e));
     if (!storage_may_replace(st, of)) {
         storage_unref(st);
         return storage_none_is_kept(of, e);

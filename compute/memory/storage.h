@@ -24,6 +24,16 @@ struct pin {
     struct pin *next;
 };
 
+/* WHOLE, DIVIDED: its memory on a device that is several together lies otherwise than its size
+ * would have it, and does not outlive the process (engine_place). */
+enum storage_how {
+    STORAGE_PLAIN = 0,
+    STORAGE_ZERO = 1,
+    STORAGE_SCRATCH = 2,
+    STORAGE_WHOLE = 4,
+    STORAGE_DIVIDED = 8
+};
+
 /* One allocation at a fixed address. */
 struct storage {
     _Atomic uint32_t refs;
@@ -57,6 +67,7 @@ struct storage {
     struct account *padded_by; /* pays for its own chunk's bytes beyond the size; or NULL */
     _Atomic bool exported;     /* another process may have it mapped */
     bool blank;                /* made with undefined contents, until work writes it */
+    enum storage_how place;    /* STORAGE_WHOLE or STORAGE_DIVIDED; or 0 */
     bool outstayed; /* by a process that has lost its permission; under the engine's lock */
     int device;
     bool host;  /* in host memory that the device copies to and from, not in device memory */
@@ -85,7 +96,8 @@ struct buffer {
     _Atomic uint32_t exports, exports_write, exports_sealed;
     /* viewed both as bool and as another dtype: its bools may have bytes other than 0 and 1 */
     _Atomic bool loose_bool;
-    bool is_internal; /* the engine's own: the keeper does not know of it */
+    bool is_internal;  /* the engine's own: the keeper does not know of it */
+    _Atomic int place; /* storage.place, of what it will have, too */
     /* in order of last use, under engine->buffers_lock */
     struct buffer *older, *newer;
     _Atomic uint64_t used;   /* engine->clock at the last use, */
@@ -121,7 +133,6 @@ static inline void account_unrefp(struct account **a)
 /* Storage with one reference, charged to `account`. If configured and large enough, it can be
  * mapped by other processes, except STORAGE_SCRATCH, which never becomes a client's array.
  * ERR_QUOTA, ERR_OUT_OF_MEMORY. */
-enum storage_how { STORAGE_PLAIN = 0, STORAGE_ZERO = 1, STORAGE_SCRATCH = 2 };
 enum err_code storage_new(struct engine *g, struct account *account, int device, int64_t size,
                           enum storage_how how, struct storage **ret, struct err *e) must_check;
 /* Storage for the contents of `of` in the other kind of memory, uncharged (not with the lock held
@@ -137,10 +148,15 @@ enum err_code storage_shareable(const struct storage *of, struct account *payer,
 /* The same in memory as for a new array; it may replace `of`. ERR_OUT_OF_MEMORY, ERR_QUOTA. */
 enum err_code storage_renewed(const struct storage *of, struct account *payer, struct storage **ret,
                               struct err *e) must_check;
-/* The same with memory from `alloc`, whether it may replace `of` or not. */
+/* The same, placed so, with memory from `alloc`, whether it may replace `of` or not. */
 enum err_code storage_beside(const struct storage *of, struct account *payer,
+                             enum storage_how place,
                              enum err_code (*alloc)(struct storage *st, struct err *e),
                              struct storage **ret, struct err *e) must_check;
+/* The same, placed so, with memory as for a new array. */
+enum err_code storage_placed(const struct storage *of, struct account *payer,
+                             enum storage_how place, struct storage **ret,
+                             struct err *e) must_check;
 /* Storage of a previous process, in a chunk that it left (chunk.h); with its cell, unless
  * that says nothing. ERR_STATE: nothing can lie there. */
 enum err_code storage_adopt(struct engine *g, struct account *account,
@@ -198,10 +214,11 @@ void storage_copied(struct storage *st);
  */
 void engine_lacks(const struct engine *g, int device, int64_t size, struct err *e);
 /* Whether a buffer may have `st` from now on instead of `old`: what outlives the process never
- * gives way to what does not. storage_none_is_kept: the error where that is all there is. */
+ * gives way to what does not, and contents stay where they are placed. storage_none_is_kept
+ * (stream.c): the error where that is all there is. */
 static inline bool storage_may_replace(const struct storage *st, const struct storage *old)
 {
-    return st->cell || !old->cell;
+    return (st->cell || !old->cell) && st->place == old->place;
 }
 enum err_code storage_none_is_kept(const struct storage *like, struct err *e);
 /* It can only be read, because the previous process exported it SHARE_SEALED: a write moves it

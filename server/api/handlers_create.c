@@ -146,8 +146,9 @@ struct create {
     struct json_array_data data; /* .data is the creation's until it is uploaded */
     struct data_staging staging;
     struct upload *upload;
-    struct array *made; /* without ghosts at first; then what moves to host memory */
-    int host;           /* 1: it moves there */
+    struct array *made; /* without ghosts at first; then what is placed, and moves to host memory */
+    struct meta_placement placement;
+    int host; /* 1: it moves there */
     struct request_move move;
     struct wakeup wakeup; /* of the upload */
 };
@@ -186,16 +187,30 @@ static void begin_move(struct request *req)
         http_reply_error(req, &e);
 }
 
+static void place(struct request *req)
+{
+    struct create *c = req->state;
+    struct err e = ERR_INIT;
+    struct array *a = c->made;
+    if (meta_place(&c->placement, c->target.session, a, &e) != ERR_OK) {
+        if (!memory_pressure_retry(req, &e, place))
+            http_reply_error(req, &e);
+        return;
+    }
+    if (c->host > 0) {
+        http_offload_long(req, begin_move); /* slow: the move pins memory */
+        return;
+    }
+    c->made = NULL;
+    reply(req, &c->target, &c->labels, a);
+}
+
 /* Also called by data_publish.c, when bytes have become an array. */
 static void finish(struct request *req, struct array *take_array)
 {
     struct create *c = req->state;
-    if (c->host > 0) {
-        c->made = take_array;
-        http_offload_long(req, begin_move); /* slow: the move pins memory */
-        return;
-    }
-    reply(req, &c->target, &c->labels, take_array);
+    c->made = take_array;
+    place(req);
 }
 
 /* Gives the elements the ghosts that the body specifies. */
@@ -295,6 +310,7 @@ static enum err_code read_json(struct request *req, struct create *c, struct err
     TRY(create_spec_read(doc, reader != NULL, &from, &c->spec, e));
     TRY(meta_labels(req, c->target.session, doc, &c->labels, e));
     TRY(meta_location(doc, &c->host, e));
+    TRY(meta_placement(req, c->target.session, doc, &c->placement, e));
     TRY(meta_name(doc, &name, e));
     if (name)
         TRY(target_name(&c->target, name, e));
@@ -371,8 +387,8 @@ static enum err_code read_location(const struct request *req, int *ret_host, str
 static enum err_code create(struct request *req, struct err *e)
 {
     static const char *const json_query[] = {"name", NULL};
-    static const char *const bytes_query[] = {"name",   "dtype", "shape", "location", "attrs",
-                                              "coords", "dims",  "units", NULL};
+    static const char *const bytes_query[] = {"name",  "dtype",  "shape", "location", "placement",
+                                              "attrs", "coords", "dims",  "units",    NULL};
     enum data_format format;
     struct create *c = arena_alloc(req->arena, sizeof *c);
     if (!c)
@@ -390,6 +406,7 @@ static enum err_code create(struct request *req, struct err *e)
     struct session *s = c->target.session;
     if (format != DATA_JSON) {
         TRY(read_location(req, &c->host, e));
+        TRY(meta_placement_of_query(req, s, &c->placement, e));
         TRY(meta_labels_of_query(req, s, &c->labels, e));
         data_accept_create(req, s->stream, s->account, format, finish);
         return ERR_OK;

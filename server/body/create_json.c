@@ -324,7 +324,8 @@ static enum err_code read_spec(struct create_spec *s, bool has_data, const struc
     enum dtype t;
     TRY(JSON_MEMBERS(s->body, e, "name", "shape", "dtype", "fill", "data", "arange", "linspace",
                      "eye", "random", "like", "alignment", "ghost", "boundary", "spacing",
-                     "congruent_to", "padded", "location", "attrs", "coords", "dims", "units"));
+                     "congruent_to", "padded", "location", "placement", "attrs", "coords", "dims",
+                     "units"));
     TRY(find_creator(s->body, &creator, e));
     TRY(read_alignment(s->body, &s->alignment, e));
     if (json_present(type)) {

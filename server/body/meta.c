@@ -8,6 +8,7 @@
 #include "server/body/grid_json.h"
 #include "server/body/request.h"
 #include "server/config.h"
+#include "server/server.h"
 #include "server/store/session.h"
 
 void meta_put_time(struct json_writer *w, const char *key, int64_t us)
@@ -15,6 +16,24 @@ void meta_put_time(struct json_writer *w, const char *key, int64_t us)
     char text[CLOCK_DATE_SIZE];
     clock_date_text(us, text);
     json_put_member_string(w, key, text);
+}
+
+static void put_placement(struct json_writer *w, const struct array *a)
+{
+    int64_t parts[MAX_RANK], rows[BACKEND_PARTS + 1];
+    int axis = 0;
+    const int n = array_divided(a, &axis, rows);
+    if (!n)
+        return;
+    for (int i = 0; i < a->view.rank; i++)
+        parts[i] = i == axis ? n : 1;
+    json_put_key(w, "placement");
+    json_open_object(w);
+    json_put_key(w, "parts");
+    json_put_i64_list(w, (size_t)a->view.rank, parts);
+    json_put_key(w, "rows");
+    json_put_i64_list(w, (size_t)n + 1, rows);
+    json_close_object(w);
 }
 
 void meta_put(struct json_writer *w, const struct handle *h, bool brief)
@@ -48,6 +67,7 @@ void meta_put(struct json_writer *w, const struct handle *h, bool brief)
     json_put_member_bool(w, "read_only", h->read_only);
     json_put_member_string(w, "location", array_in_host_memory(a) ? "host" : "device");
     json_put_member_i64(w, "device", array_device(a));
+    put_placement(w, a);
     json_close_object(w);
 }
 
@@ -228,6 +248,76 @@ enum err_code meta_access(struct json body, const char *name, bool *ret_write, s
     if (!*ret_write && !json_equals(v, "read"))
         return json_err(v, e, ERR_BAD_FIELD, "%s must be \"read\" or \"write\"", name);
     return ERR_OK;
+}
+
+enum err_code meta_placement(const struct request *req, const struct session *s, struct json body,
+                             struct meta_placement *ret, struct err *e)
+{
+    struct json v = json_member(body, "placement"), parts;
+    struct backend_device d;
+    int64_t among[MAX_RANK];
+    size_t n;
+    if (!json_present(v))
+        return ERR_OK;
+    TRY(JSON_MEMBERS(v, e, "parts"));
+    TRY(json_require(v, "parts", &parts, e));
+    TRY(json_get_i64_list(parts, MAX_RANK, 1, INT64_MAX, among, &n, e));
+    engine_device_info(req->server->engine, s->device, &d);
+    bool fits = n > 0 && (among[0] == 1 || among[0] == d.n_parts);
+    for (size_t i = 1; i < n; i++)
+        fits &= among[i] == 1;
+    if (!fits && d.n_parts)
+        return json_err(parts, e, ERR_UNSUPPORTED_PLACEMENT,
+                        "an array can lie on one GPU ([1]) or be divided among all %d along its "
+                        "first axis ([%d, 1, …])",
+                        d.n_parts, d.n_parts);
+    if (!fits)
+        return json_err(parts, e, ERR_UNSUPPORTED_PLACEMENT,
+                        "device %d is a single one, among which nothing is divided: [1]",
+                        s->device);
+    *ret = (struct meta_placement){.given = true, .apart = among[0] > 1, .axes = (int)n};
+    return ERR_OK;
+}
+
+enum err_code meta_placement_of_query(struct request *req, const struct session *s,
+                                      struct meta_placement *ret, struct err *e)
+{
+    const char *text = http_query(req, "placement");
+    const struct json_limits limits = request_json_limits(req);
+    _cleanup_strb_ struct strb own = {0};
+    struct json body;
+    if (!text)
+        return ERR_OK;
+    strb_addf(&own, "{\"placement\":{\"parts\":[%s]}}", text);
+    if (own.failed)
+        return err_oom(e);
+    enum err_code code = json_parse(req->arena, own.data, own.len, &limits, &body, e);
+    if (code == ERR_OK)
+        code = meta_placement(req, s, body, ret, e);
+    if (code == ERR_BAD_JSON || code == ERR_BAD_FIELD)
+        code = err_set(e, ERR_BAD_QUERY,
+                       "placement must be a comma-separated list of numbers, such as 2,1,1");
+    if (code != ERR_OK)
+        e->pointer[0] = '\0'; /* it is not in the body */
+    ret->from_query = true;
+    return code;
+}
+
+enum err_code meta_place(const struct meta_placement *p, const struct session *s, struct array *a,
+                         struct err *e)
+{
+    enum err_code code = ERR_OK;
+    if (!p->given)
+        return ERR_OK;
+    if (p->axes != a->view.rank && (p->apart || p->axes > 1))
+        code = err_set(e, ERR_UNSUPPORTED_PLACEMENT,
+                       "'parts' needs a number for each axis: got %d for an array of rank %d",
+                       p->axes, a->view.rank);
+    else
+        code = engine_place(s->stream, a, p->apart, e);
+    if (code == ERR_UNSUPPORTED_PLACEMENT && !p->from_query)
+        return err_prefix(e, "/placement/parts");
+    return code;
 }
 
 enum err_code meta_location(struct json body, int *ret_host, struct err *e)

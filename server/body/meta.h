@@ -51,6 +51,20 @@ enum err_code meta_labels_of_query(struct request *req, struct session *s, struc
 /* The member `name`, "read" or "write". */
 enum err_code meta_access(struct json body, const char *name, bool *ret_write,
                           struct err *e) must_check;
+/* The optional member "placement" of a new array, or the query's parameter, whose errors have no
+ * place: whether all of it lies on one device or is divided among those that the session's consists
+ * of. ERR_UNSUPPORTED_PLACEMENT. */
+struct meta_placement {
+    bool given, apart, from_query;
+    int axes; /* that were listed */
+};
+enum err_code meta_placement(const struct request *req, const struct session *s, struct json body,
+                             struct meta_placement *ret, struct err *e) must_check;
+enum err_code meta_placement_of_query(struct request *req, const struct session *s,
+                                      struct meta_placement *ret, struct err *e) must_check;
+/* Places the new array so. Errors as above, and engine_place's. */
+enum err_code meta_place(const struct meta_placement *p, const struct session *s, struct array *a,
+                         struct err *e) must_check;
 /* The optional member "location": 1 for the host, 0 for the device, unchanged if absent. */
 enum err_code meta_location(struct json body, int *ret_host, struct err *e) must_check;
 

@@ -384,6 +384,8 @@ static void cuda_device_info(struct backend *b, int device, struct backend_devic
     int64_t limit = d->cuda->config.memory_limit * d->n_members;
     for (int k = 0; k < d->n_members && d->n_members > 1; k++)
         ret->parts[ret->n_parts++] = d->members[k]->index;
+    if (ret->n_parts)
+        ret->divided_least = mesh_divided_least(d);
     if (limit > 0 && limit < ret->memory_limit)
         ret->memory_limit = limit;
     if (limit > 0 && limit - m.live < ret->memory_free)
@@ -489,6 +491,9 @@ static void cuda_metrics(struct backend *b, struct strb *out)
     line(out, "kernel_cache_disk_errors_total", "counter",
          "Files of the kernel cache that could not be used.");
     strb_addf(out, "arrayd_cuda_kernel_cache_disk_errors_total %lld\n", (long long)k.disk_errors);
+    line(out, "mesh_parts", "gauge", "GPUs that are one device together; 0: there is no mesh.");
+    strb_addf(out, "arrayd_cuda_mesh_parts %d\n",
+              c->n_devices > c->n_gpus ? c->devices[c->n_gpus].n_members : 0);
     device_metrics(c, out);
     health_metrics(c->health, out);
 }
@@ -501,6 +506,8 @@ const struct backend_ops backend_cuda_ops = {
     .device_info = cuda_device_info,
     .alloc = cuda_alloc,
     .free = cuda_free,
+    .alloc_placed = cuda_alloc_placed,
+    .divided = cuda_divided,
     .share_problem = cuda_share_problem,
     .share_import = cuda_share_import,
     .share_alloc = cuda_share_alloc,

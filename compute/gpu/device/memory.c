@@ -220,6 +220,16 @@ static enum err_code alloc(struct cuda_device *d, int64_t size, bool zero, void 
     return code;
 }
 
+/* If needed, what the mesh keeps of it is given back first. */
+static enum err_code alloc_whole(struct cuda_device *d, int64_t size, bool zero, void **ret,
+                                 struct err *e)
+{
+    enum err_code code = alloc(d, size, zero, ret, e);
+    return code == ERR_OUT_OF_MEMORY && mesh_gives_back(d->cuda) && cuda_enter(d)
+               ? alloc(d, size, zero, ret, e)
+               : code;
+}
+
 enum err_code cuda_alloc(struct backend *b, int device, int64_t size, bool zero, void **ret,
                          struct err *e)
 {
@@ -227,22 +237,29 @@ enum err_code cuda_alloc(struct backend *b, int device, int64_t size, bool zero,
     TRY(cuda_entered(d, e));
     if (size > INT64_MAX - GRAIN)
         return err_set(e, ERR_OUT_OF_MEMORY, "no device has %" PRId64 " bytes", size);
-    if (mesh_divides(d, size))
-        return mesh_alloc(d, size, zero, ret, e);
-    d = d->members[0];
-    enum err_code code = alloc(d, size, zero, ret, e);
-    return code == ERR_OUT_OF_MEMORY && mesh_gives_back(d->cuda) && cuda_enter(d)
-               ? alloc(d, size, zero, ret, e)
-               : code;
+    return mesh_divides(d, size) ? mesh_alloc(d, size, zero, ret, e)
+                                 : alloc_whole(d->members[0], size, zero, ret, e);
+}
+
+enum err_code cuda_alloc_placed(struct backend *b, int device, int64_t size, bool divided,
+                                void **ret, struct err *e)
+{
+    struct cuda_device *d = &((struct cuda *)b)->devices[device];
+    TRY(cuda_entered(d, e));
+    return divided ? mesh_alloc(d, size, false, ret, e)
+                   : alloc_whole(d->members[0], size, false, ret, e);
+}
+
+int cuda_divided(struct backend *b, int device, const void *p, int64_t ret_from[BACKEND_PARTS])
+{
+    return mesh_divided(&((struct cuda *)b)->devices[device], p, ret_from);
 }
 
 void cuda_free(struct backend *b, int device, void *p, int64_t size)
 {
     struct cuda_device *d = &((struct cuda *)b)->devices[device];
-    if (mesh_divides(d, size)) {
-        mesh_free(d, p);
+    if (mesh_free(d, p, size))
         return;
-    }
     cuda_free_own(d, p);
     cuda_memory_discharge(d->members[0], rounded(size));
 }

@@ -13,6 +13,10 @@ void cuda_memory_close(struct cuda_device *d);
 enum err_code cuda_alloc(struct backend *b, int device, int64_t size, bool zero, void **ret,
                          struct err *e);
 void cuda_free(struct backend *b, int device, void *p, int64_t size);
+/* backend.h's alloc_placed and divided. */
+enum err_code cuda_alloc_placed(struct backend *b, int device, int64_t size, bool divided,
+                                void **ret, struct err *e);
+int cuda_divided(struct backend *b, int device, const void *p, int64_t ret_from[BACKEND_PARTS]);
 enum err_code cuda_zero(struct backend *b, int device, void *p, int64_t size, struct err *e);
 /* Zeroed memory for the backend's own use, not counted in the limit and the figures. */
 enum err_code cuda_alloc_own(struct cuda_device *d, int64_t size, void **ret,

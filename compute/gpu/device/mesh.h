@@ -20,13 +20,18 @@ void mesh_close(struct cuda_device *d);
 
 /* --- memory: mesh_memory.c --- */
 
-/* Whether so many bytes are divided; the rest is the first member's. */
+/* Whether so many bytes are divided, unless asked otherwise; the rest is the first member's. */
 bool mesh_divides(const struct cuda_device *d, int64_t size);
+/* The fewest bytes that can be. */
+int64_t mesh_divided_least(const struct cuda_device *d);
 /* cuda_alloc's and cuda_free's part: thread-safe; blocks while the driver maps memory. Each member
  * is charged an equal share. */
 enum err_code mesh_alloc(struct cuda_device *d, int64_t size, bool zero, void **ret,
                          struct err *e) must_check;
-void mesh_free(struct cuda_device *d, void *p);
+/* False: so many bytes there are not divided. */
+bool mesh_free(struct cuda_device *d, void *p, int64_t size);
+/* backend_ops.divided. */
+int mesh_divided(struct cuda_device *d, const void *p, int64_t ret_from[BACKEND_PARTS]);
 /* Gives ranges back to the driver that nothing uses, and says whether there were any: all, because
  * a GPU has no memory left; those that were not used lately. */
 bool mesh_gives_back(struct cuda *c);

@@ -35,6 +35,11 @@ bool mesh_divides(const struct cuda_device *d, int64_t size)
     return d->n_members > 1 && size / d->n_members >= least(d);
 }
 
+int64_t mesh_divided_least(const struct cuda_device *d)
+{
+    return GRAIN * d->n_members;
+}
+
 static int64_t share_of(const struct cuda_device *d, int64_t size)
 {
     const int64_t each = (size + d->n_members - 1) / d->n_members;
@@ -278,18 +283,43 @@ enum err_code mesh_alloc(struct cuda_device *d, int64_t size, bool zero, void **
     return ERR_OK;
 }
 
-void mesh_free(struct cuda_device *d, void *p)
+/* With memory.lock: where the range in use that has the address is linked; NULL there: none has. */
+static struct mesh_range **find_used(struct cuda_device *d, const void *p)
 {
-    pthread_mutex_lock(&d->memory.lock);
     struct mesh_range **at = &d->used;
-    while ((*at)->at != (CUdeviceptr)(uintptr_t)p)
+    while (*at &&
+           (CUdeviceptr)(uintptr_t)p - (*at)->at >= (CUdeviceptr)((*at)->share * d->n_members))
         at = &(*at)->next;
-    struct mesh_range *r = *at;
-    *at = r->next;
-    r->freed = clock_ns();
-    r->next = d->kept;
-    d->kept = r;
+    return at;
+}
+
+bool mesh_free(struct cuda_device *d, void *p, int64_t size)
+{
+    if (d->n_members == 1 || size < mesh_divided_least(d))
+        return false;
+    pthread_mutex_lock(&d->memory.lock);
+    struct mesh_range **at = find_used(d, p), *r = *at;
+    if (r) {
+        *at = r->next;
+        r->freed = clock_ns();
+        r->next = d->kept;
+        d->kept = r;
+    }
     pthread_mutex_unlock(&d->memory.lock);
+    return r;
+}
+
+int mesh_divided(struct cuda_device *d, const void *p, int64_t ret_from[BACKEND_PARTS])
+{
+    int n = 0;
+    if (d->n_members == 1)
+        return 0;
+    pthread_mutex_lock(&d->memory.lock);
+    const struct mesh_range *r = *find_used(d, p);
+    for (; r && n < d->n_members; n++)
+        ret_from[n] = (int64_t)(r->at - (CUdeviceptr)(uintptr_t)p) + n * r->share;
+    pthread_mutex_unlock(&d->memory.lock);
+    return n;
 }
 
 void mesh_close(struct cuda_device *d)

@@ -29,7 +29,8 @@ class Calls(Namespace):
 
     def grid(self, shape: Any = None, dtype: Any = None, *, ghost: Any = None, boundary: Any = None, spacing: Any = None,
              fill: Any = None, like: Optional[Ref] = None, name: Optional[str] = None, padded: Any = None,
-             congruent_to: Optional[Ref] = None, alignment: Optional[int] = None, location: Optional[str] = None) -> Any:
+             congruent_to: Optional[Ref] = None, alignment: Optional[int] = None, location: Optional[str] = None,
+             placement: Optional[Mapping[str, Sequence[int]]] = None) -> Any:
         """Makes an array with ghost cells, a boundary and a spacing, each with an entry for each axis, filled with 0 or `fill`:
 
             u = xp.grid((64, 64), ghost=(1, 1), boundary=["periodic", [{"type": "dirichlet", "value": 1}, {"type": "neumann"}]])
@@ -38,11 +39,13 @@ class Calls(Namespace):
             v = xp.laplacian(u, boundary="ghost")
 
         `like` is an array to take all of this from. `padded` and `congruent_to` give arrays of several shapes the same strides (see
-        `layout`); with `location="host"` it is moved to the host's memory at once. With a `name` it is shared and remains, and an existing
-        array with this name is replaced. Assignments to a grid write in place; what is computed from it, also a copy, is an ordinary array."""
+        `layout`); with `location="host"` it is moved to the host's memory at once. `placement` says where
+        it lies on several GPUs as one, if not as its size has it: `{"parts": [1]}` on the first, `{"parts": [2, 1]}` divided between both
+        (`metadata` has where). With a `name` it is shared and remains, and an existing array with this name is replaced. Assignments to
+        a grid write in place; what is computed from it, also a copy, is an ordinary array."""
         members = {"shape": None if shape is None else self._shape(shape), "dtype": None if dtype is None else dt.name_of(dt.dtype_of(dtype)),
                    "ghost": ghost, "boundary": boundary, "spacing": spacing, "fill": fill, "padded": padded, "alignment": alignment,
-                   "location": location}
+                   "location": location, "placement": placement}
         return self._carry(self._making_grid({k: json_of(v) for k, v in members.items() if v is not None},
                                              {"like": like, "congruent_to": congruent_to}, name))
 
