@@ -140,6 +140,8 @@ struct shared_block {
     void *data;     /* as from alloc; NULL: none */
     int64_t size;   /* bytes allocated, and to be mapped: the requested size, rounded up */
     int64_t handle; /* private to the backend */
+    int n_parts;    /* of equal size, one behind the other, each with a descriptor of its own: more
+                       than one only on a device that is several together */
 };
 #define DEVICE_UUID 48
 
@@ -269,26 +271,30 @@ struct backend_ops {
     /* The same, for memory that another process can map; zeroed on request, and always behind the
      * `size` bytes. share_problem: why a device has none, static text for a person; NULL: it has.
      * share_alloc: ERR_OUT_OF_MEMORY; ERR_OVERLOADED for too many descriptors (`must`: only at the
-     * limit of the process; else as soon as few are left). share_export: *ret_fd, with CLOEXEC,
-     * which the caller closes; `again`: it is likely to be asked for again. It may run concurrently
-     * with itself and with work that uses the memory. In backends with share_fits, memory is not
-     * exported both SHARE_SEALED and SHARE_WRITE; share_fits: whether earlier exports permit this
-     * mode. share_free takes as long as it takes to give pages back: do not call it under a lock or
-     * on a thread that serves requests; nothing may use the memory any more. */
+     * limit of the process; else as soon as few are left). share_export: *ret_fd, of the
+     * block's part number `part`, with CLOEXEC, which the caller closes; `again`: it is likely to
+     * be asked for again. It may run concurrently with itself and with work that uses the memory.
+     * In backends with share_fits, memory is not exported both SHARE_SEALED and SHARE_WRITE;
+     * share_fits: whether earlier exports permit this mode. share_free takes as long as it takes to
+     * give pages back: do not call it under a lock or on a thread that serves requests; nothing may
+     * use the memory any more. */
     const char *(*share_problem)(struct backend *b, int device);
-    /* Maps memory of a process that is gone: `fd` (borrowed) was got there by share_export with
-     * SHARE_WRITE, from a block of `size` bytes. It is a block like any other then, with its old
-     * contents. It is there already, so it counts, but no limit refuses it. *ret_sealed: it was
-     * exported SHARE_SEALED, too, and can only be read. ERR_STATE: the descriptor is certainly of
-     * no such memory; any other error: it cannot be mapped now. */
-    enum err_code (*share_import)(struct backend *b, int device, int fd, int64_t size,
-                                  struct shared_block *ret, bool *ret_sealed, struct err *e);
+    /* Maps memory of a process that is gone: the `n` descriptors (borrowed) were got there by
+     * share_export with SHARE_WRITE, of all parts of a block of `size` bytes, in their order. Those
+     * of a device that is several together may be on any of these. It is a block like any other
+     * then, with its old contents. It is there already, so it counts, but no limit refuses it.
+     * *ret_sealed: it was exported SHARE_SEALED, too, and can only be read. ERR_STATE: a descriptor
+     * is certainly of no such memory; any other error: it cannot be mapped now. */
+    enum err_code (*share_import)(struct backend *b, int device, const int *fds, int n,
+                                  int64_t size, struct shared_block *ret, bool *ret_sealed,
+                                  struct err *e);
     enum err_code (*share_alloc)(struct backend *b, int device, int64_t size, bool zero, bool must,
                                  struct shared_block *ret, struct err *e);
     bool (*share_fits)(struct backend *b, int device, const struct shared_block *share,
                        enum share_mode mode); /* NULL: always */
     enum err_code (*share_export)(struct backend *b, int device, const struct shared_block *share,
-                                  enum share_mode mode, bool again, int *ret_fd, struct err *e);
+                                  int part, enum share_mode mode, bool again, int *ret_fd,
+                                  struct err *e);
     void (*share_free)(struct backend *b, int device, const struct shared_block *share);
     /* Zeroes memory that no work uses. */
     enum err_code (*zero)(struct backend *b, int device, void *p, int64_t size, struct err *e);

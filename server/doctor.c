@@ -226,7 +226,7 @@ void doctor_self_test(struct doctor *d, const struct config *c, const char *back
         doctor_say(d, code ? FINDING_FAIL : FINDING_OK, what, text,
                    "do not use this device; check the kernel log, and run this command again with "
                    "ARRAYD_TRACE=nvrtc,launch");
-        if (keeps && i < engine_single_count(g))
+        if (keeps)
             say_kept(d, backend, i, engine_keep_problem(g, i));
     }
     (void)engine_close(g);

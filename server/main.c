@@ -37,6 +37,7 @@
 #include "server/keeper/hold.h"
 #include "server/keeper/keeper.h"
 #include "server/keeper/upgrade.h"
+#include "server/kept/held_chunks.h"
 #include "server/login/logins.h"
 #include "server/lost.h"
 #include "server/server.h"
@@ -532,7 +533,7 @@ static int keep(struct config *config, char *const *argv)
     double saving = !config->state_dir ? 0 : config->state_timeout ? config->state_timeout : 1e9;
     struct keeper_config k = {.argv = argv,
                               .most_failures = config->restart_limit,
-                              .kept = SURVIVE_MEMORY,
+                              .kept = HELD_CHUNKS,
                               .most_deaths = config->restart_rate,
                               .leave_s = config->drain_timeout + saving + LEAVE_S,
                               .wait_s = config->restart_wait,

@@ -1,7 +1,7 @@
-/* Names with the keeper: "journal", "cells", and "chunk.N.BACKEND.DEVICE.BYTES", which says all
- * that the engine needs to map it again. The previous process's journal is only read; recovering
- * fills a new one by the tables' own calls, which takes its place once all is there. Let go of by
- * then are chunks that are none, or in which nothing lies, and connections of ended exports. */
+/* Names with the keeper: "journal", "cells", and the chunks' (held_chunks.h). The previous
+ * process's journal is only read; recovering fills a new one by the tables' own calls, which takes
+ * its place once all is there. Let go of by then are chunks that are none, or in which nothing
+ * lies, and connections of ended exports. */
 #include "server/survive.h"
 
 #include <inttypes.h>
@@ -19,6 +19,7 @@
 #include "server/config.h"
 #include "server/jobs/jobs.h"
 #include "server/keeper/hold.h"
+#include "server/kept/held_chunks.h"
 #include "server/kept/journal_writer.h"
 #include "server/kept/recover.h"
 #include "server/server.h"
@@ -31,18 +32,10 @@ _Static_assert(JOURNAL_VERSION_PLAIN == ENGINE_KEEP_VERSION, "one version for al
 
 #define OTHER_VERSION                                                                              \
     ": start a version that knows it, or discard its arrays by one start with keep-arrays = no"
-#define CHUNK_NAME 80
-#define JOURNAL    "journal"
-#define CELLS      "cells"
-#define PLACED     16 /* buffers placed at once without allocating */
-#define BACKEND    16
-
-/* A chunk that the keeper holds. */
-struct held_chunk {
-    uint64_t number;
-    UT_hash_handle hh;
-    char name[CHUNK_NAME];
-};
+#define JOURNAL      "journal"
+#define CELLS        "cells"
+#define PLACED       16 /* buffers placed at once without allocating */
+#define VERSION_MESH 5  /* of a journal with memory of the mesh */
 
 /* A buffer whose memory the keeper does not hold. */
 struct unheld {
@@ -52,15 +45,15 @@ struct unheld {
 
 struct survive {
     struct hold *hold;
-    char left_backend[BACKEND]; /* that made the chunks that were left; "": there are none */
-    const char *backend;        /* the engine's */
-    struct journal *left;       /* the previous process's; NULL: none, or taken over */
-    bool doubtful;              /* changes are missing at its end */
+    struct held_chunks *chunks;
+    char left_backend[HELD_BACKEND]; /* that made the chunks that were left; "": there are none */
+    const struct engine *engine;     /* from survive_problem on */
+    struct journal *left;            /* the previous process's; NULL: none, or taken over */
+    bool doubtful;                   /* changes are missing at its end */
     struct journal *journal;
     struct journal_writer *writer;
     pthread_mutex_t lock;
-    struct held_chunk *chunks; /* under the lock, as the next two */
-    struct unheld *unheld;
+    struct unheld *unheld;  /* under the lock, as is: */
     bool forgot_unheld;     /* for lack of memory */
     _Atomic bool published; /* the keeper has the new journal */
     _Atomic bool stopped;
@@ -76,64 +69,25 @@ struct survive {
 
 /* --- what the engine tells --- */
 
-static void name_chunk(const struct survive *v, uint64_t number, int device, int64_t size,
-                       char ret[CHUNK_NAME])
+/* Programs that know no memory of the mesh do not take the journal over. */
+static void note_version(struct survive *v)
 {
-    snprintf(ret, CHUNK_NAME, SURVIVE_MEMORY "%" PRIu64 ".%s.%d.%" PRId64, number, v->backend,
-             device, size);
-}
-
-static bool read_chunk_name(const char *name, uint64_t *ret_number, char ret_backend[BACKEND],
-                            int *ret_device, int64_t *ret_size)
-{
-    return sscanf(name, SURVIVE_MEMORY "%" SCNu64 ".%15[a-z].%d.%" SCNd64, ret_number, ret_backend,
-                  ret_device, ret_size) == 4;
-}
-
-/* The keeper has a chunk of that name, or will. */
-static enum err_code note_chunk(struct survive *v, uint64_t number, int device, int64_t size)
-{
-    struct held_chunk *c = mem_calloc(1, sizeof *c);
-    if (!c)
-        return ERR_OUT_OF_MEMORY;
-    c->number = number;
-    name_chunk(v, number, device, size, c->name);
-    pthread_mutex_lock(&v->lock);
-    HASH_ADD(hh, v->chunks, number, sizeof c->number, c);
-    bool added = c->hh.tbl;
-    pthread_mutex_unlock(&v->lock);
-    if (!added)
-        mem_free(c);
-    return added ? ERR_OK : ERR_OUT_OF_MEMORY;
-}
-
-static struct held_chunk *take_note(struct survive *v, uint64_t number)
-{
-    struct held_chunk *c;
-    pthread_mutex_lock(&v->lock);
-    HASH_FIND(hh, v->chunks, &number, sizeof number, c);
-    if (c)
-        HASH_DEL(v->chunks, c);
-    pthread_mutex_unlock(&v->lock);
-    return c;
+    if (held_chunks_of_mesh(v->chunks))
+        journal_needs(v->journal, VERSION_MESH);
 }
 
 /* Clients may ask for more and more: the log has a line for the first that is refused, and again
  * after one that was not. */
-static enum err_code put_chunk(void *user, uint64_t number, int device, int64_t size, int fd,
-                               struct err *e)
+static enum err_code put_chunk(void *user, uint64_t number, int device, int64_t size,
+                               const int *fds, int n, struct err *e)
 {
     struct survive *v = user;
     struct err why = ERR_INIT;
-    char name[CHUNK_NAME];
-    name_chunk(v, number, device, size, name);
-    if (note_chunk(v, number, device, size) != ERR_OK)
-        return err_oom(e);
-    enum err_code code = hold_add(v->hold, name, fd, &why);
-    if (code != ERR_OK) {
-        mem_free(take_note(v, number));
+    enum err_code code = held_chunks_put(v->chunks, number, device, size, fds, n, &why);
+    if (code != ERR_OK)
         err_set(e, code, "%s", why.message);
-    }
+    else
+        note_version(v);
     if (!atomic_exchange(&v->refused, code != ERR_OK) && code != ERR_OK)
         log_event(LOG_WARN,
                   "the keeper did not take an array's memory, which will not outlive this "
@@ -145,10 +99,7 @@ static enum err_code put_chunk(void *user, uint64_t number, int device, int64_t 
 static void drop_chunk(void *user, uint64_t number)
 {
     struct survive *v = user;
-    struct held_chunk *c = take_note(v, number);
-    if (c && !atomic_load(&v->stopped))
-        hold_drop(v->hold, c->name);
-    mem_free(c);
+    held_chunks_drop(v->chunks, number, atomic_load(&v->stopped));
 }
 
 static void put_cells(void *user, int fd)
@@ -170,11 +121,11 @@ static struct kept_place kept_place_of(const struct engine_place *p)
                                .outstayed = p->outstayed};
 }
 
-static struct kept_memory memory_of(const struct engine_placed *x)
+static struct kept_memory memory_of(const struct survive *v, const struct engine_placed *x)
 {
     return (struct kept_memory){.number = x->buffer,
                                 .bytes = x->place.bytes,
-                                .device = x->place.device,
+                                .device = engine_kept_device(v->engine, x->place.device),
                                 .at = kept_place_of(&x->place),
                                 .was = kept_place_of(&x->was)};
 }
@@ -209,7 +160,7 @@ static void placed(void *user, const struct engine_placed *all, uint32_t n, cons
     struct err e = ERR_INIT;
     enum err_code code = m ? ERR_OK : err_oom(&e);
     for (uint32_t i = 0; m && i < n; i++)
-        m[i] = memory_of(&all[i]);
+        m[i] = memory_of(v, &all[i]);
     for (uint32_t i = 0; i < n; i++)
         note_held(v, all[i].buffer, all[i].place.chunk || all[i].place.bytes == 0);
     if (code == ERR_OK)
@@ -272,15 +223,10 @@ static enum err_code open_left(struct survive *v, struct err *e)
 }
 
 /* Memory that no journal tells of, before new memory gets the same names. */
-static void drop_left(struct hold *hold)
+static void drop_left(struct survive *v)
 {
-    char name[CHUNK_NAME];
-    for (const char *x = hold_next(hold, SURVIVE_MEMORY); x; x = hold_next(hold, SURVIVE_MEMORY)) {
-        snprintf(name, sizeof name, "%s", x);
-        close(hold_take(hold, x));
-        hold_drop(hold, name);
-    }
-    int cells = hold_take(hold, CELLS);
+    held_chunks_discard(v->chunks);
+    int cells = hold_take(v->hold, CELLS);
     if (cells >= 0)
         close(cells); /* the new ones take their place */
 }
@@ -301,9 +247,10 @@ enum err_code survive_open(const struct config *config, struct hold *hold, struc
                                       .shared = config->accounts,
                                       .moved = moved,
                                       .user = v};
-    enum err_code code = open_left(v, e);
+    v->chunks = held_chunks_new(hold);
+    enum err_code code = v->chunks ? open_left(v, e) : err_oom(e);
     if (code == ERR_OK && !v->left)
-        drop_left(hold);
+        drop_left(v);
     if (code == ERR_OK)
         code = journal_open(&jc, &v->journal, e);
     if (code == ERR_OK) {
@@ -324,11 +271,7 @@ void survive_free(struct survive *v)
     writer_free(v->writer);
     journal_close(v->journal);
     journal_close(v->left);
-    while (v->chunks) {
-        struct held_chunk *c = v->chunks;
-        HASH_DEL(v->chunks, c);
-        mem_free(c);
-    }
+    held_chunks_free(v->chunks);
     while (v->unheld) {
         struct unheld *x = v->unheld;
         HASH_DEL(v->unheld, x);
@@ -342,11 +285,8 @@ void survive_free(struct survive *v)
  * that one. If it cannot be opened now, it may be the next time. */
 static enum err_code choose_backend(struct survive *v, struct engine_config *ec, struct err *e)
 {
-    uint64_t number;
-    int device;
-    int64_t size;
-    const char *name = hold_next(v->hold, SURVIVE_MEMORY);
-    if (!name || !read_chunk_name(name, &number, v->left_backend, &device, &size))
+    held_chunks_backend(v->chunks, v->left_backend);
+    if (!*v->left_backend)
         return ERR_OK;
     if (!strcmp(ec->backend, "auto"))
         ec->backend = v->left_backend;
@@ -386,7 +326,8 @@ const char *survive_problem(struct survive *v, const struct server *s)
         return "there is no keeper";
     if (!v)
         return "keep-arrays is no";
-    v->backend = engine_backend(s->engine);
+    v->engine = s->engine;
+    held_chunks_engine(v->chunks, s->engine);
     for (int i = engine_single_count(s->engine) - 1; i >= 0; i--) {
         const char *why = engine_keep_problem(s->engine, i);
         n_can += !why;
@@ -406,13 +347,14 @@ const struct observer *survive_observer(struct survive *v)
 
 /* --- recovering --- */
 
-static struct engine_place place_of(const struct kept_memory *m, const struct kept_place *p)
+static struct engine_place place_of(const struct survive *v, const struct kept_memory *m,
+                                    const struct kept_place *p)
 {
     return (struct engine_place){.chunk = p->chunk,
                                  .offset = p->offset,
                                  .bytes = m->bytes,
                                  .cell = (uint32_t)p->cell,
-                                 .device = m->device,
+                                 .device = engine_device_kept(v->engine, m->device),
                                  .own = p->own,
                                  .host = p->host,
                                  .exported = p->exported,
@@ -423,7 +365,7 @@ static enum err_code adopt(void *user, const struct kept_memory *m, struct accou
                            struct array **ret, struct err *e)
 {
     struct survive *v = user;
-    const struct engine_placed x = {m->number, place_of(m, &m->at), place_of(m, &m->was)};
+    const struct engine_placed x = {m->number, place_of(v, m, &m->at), place_of(v, m, &m->was)};
     v->last = m->number > v->last ? m->number : v->last;
     return engine_adopt(v->server->engine, payer, &x, ret, e);
 }
@@ -477,39 +419,6 @@ static bool export_again(void *user, const struct lease_image *lease, struct arr
     return s->exports && export_socket_adopt(s->export_socket, s->exports, lease, base);
 }
 
-/* Maps one of the chunks that the previous process left; `name` is not valid any more then. What is
- * certainly no memory is dropped. Any other failure may have passed by the next start, so it ends
- * this one, and the keeper still has all of it. */
-static enum err_code take_chunk(struct survive *v, struct engine *g, const char *name,
-                                struct err *e)
-{
-    uint64_t number;
-    int device;
-    int64_t size;
-    struct err why = ERR_INIT;
-    char own[CHUNK_NAME], backend[BACKEND];
-    snprintf(own, sizeof own, "%s", name);
-    int fd = hold_take(v->hold, name);
-    enum err_code code = ERR_OK;
-    if (!read_chunk_name(own, &number, backend, &device, &size))
-        code = err_set(&why, ERR_STATE, "its name is not understood");
-    else if (note_chunk(v, number, device, size) != ERR_OK)
-        code = err_oom(&why);
-    else
-        code = engine_adopt_chunk(g, number, device, fd, size, &why);
-    close(fd);
-    if (code == ERR_OK)
-        return ERR_OK;
-    if (code != ERR_STATE)
-        return err_set(e, code, "memory of the previous process (%s) cannot be mapped: %s", own,
-                       why.message);
-    log_event(LOG_ERROR, "memory of the previous process cannot be mapped, and is dropped", "name",
-              own, "reason", why.message, NULL);
-    mem_free(take_note(v, number));
-    hold_drop(v->hold, own);
-    return ERR_OK;
-}
-
 static void report(const struct recover_report *r, double seconds)
 {
     char arrays[24], sessions[24], jobs[24], left[24], over[24], took[24];
@@ -536,9 +445,8 @@ static enum err_code take_over(struct survive *v, struct server *s, struct err *
     struct recover_report r = {0};
     double begun = clock_s();
     v->server = s;
-    for (const char *name = hold_next(v->hold, SURVIVE_MEMORY); name;
-         name = hold_next(v->hold, SURVIVE_MEMORY))
-        TRY(take_chunk(v, s->engine, name, e));
+    TRY(held_chunks_adopt(v->chunks, e));
+    note_version(v);
     TRY(recover_all(&rc, v->left, v->doubtful, &r, e));
     journal_close(v->left);
     v->left = NULL;

@@ -13,8 +13,6 @@
 
 #include "compute/base/err.h"
 
-#define SURVIVE_MEMORY "chunk." /* names of the arrays' memory with the keeper begin so */
-
 struct config;
 struct engine_config;
 struct hold;

@@ -17,13 +17,13 @@ struct keeper {
     struct kept_chunk {
         uint64_t number;
         int64_t size;
-        int device, fd;
+        int device, n, fds[BACKEND_PARTS];
     } all[KEEPER_MOST];
     int n, puts, drops;
 };
 
-static inline enum err_code keeper_put(void *user, uint64_t chunk, int device, int64_t size, int fd,
-                                       struct err *e)
+static inline enum err_code keeper_put(void *user, uint64_t chunk, int device, int64_t size,
+                                       const int *fds, int n, struct err *e)
 {
     (void)e;
     struct keeper *k = user;
@@ -35,7 +35,10 @@ static inline enum err_code keeper_put(void *user, uint64_t chunk, int device, i
         }
     if (k->n == KEEPER_MOST)
         abort();
-    k->all[k->n++] = (struct kept_chunk){chunk, size, device, fcntl(fd, F_DUPFD_CLOEXEC, 0)};
+    struct kept_chunk *c = &k->all[k->n++];
+    *c = (struct kept_chunk){.number = chunk, .size = size, .device = device, .n = n};
+    for (int i = 0; i < n; i++)
+        c->fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, 0);
     k->puts++;
     pthread_mutex_unlock(&k->lock);
     return ERR_OK;
@@ -55,7 +58,8 @@ static inline void keeper_drop(void *user, uint64_t chunk)
     struct keeper *k = user;
     pthread_mutex_lock(&k->lock);
     struct kept_chunk *c = keeper_find(k, chunk);
-    close(c->fd);
+    for (int i = 0; i < c->n; i++)
+        close(c->fds[i]);
     *c = k->all[--k->n];
     k->drops++;
     pthread_mutex_unlock(&k->lock);

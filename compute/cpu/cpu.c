@@ -134,11 +134,14 @@ static enum err_code share_alloc(struct backend *b, int device, int64_t size, bo
     return ERR_OK;
 }
 
-static enum err_code share_import(struct backend *b, int device, int fd, int64_t size,
-                                  struct shared_block *ret, bool *ret_sealed, struct err *e)
+static enum err_code share_import(struct backend *b, int device, const int *fds, int n,
+                                  int64_t size, struct shared_block *ret, bool *ret_sealed,
+                                  struct err *e)
 {
     (void)device;
-    return cpu_share_import(cpu_of(b)->memory, fd, size, ret, ret_sealed, e);
+    if (n != 1)
+        return err_set(e, ERR_STATE, "memory of the CPU has one descriptor");
+    return cpu_share_import(cpu_of(b)->memory, fds[0], size, ret, ret_sealed, e);
 }
 
 static bool share_fits(struct backend *b, int device, const struct shared_block *share,
@@ -149,9 +152,10 @@ static bool share_fits(struct backend *b, int device, const struct shared_block 
 }
 
 static enum err_code share_export(struct backend *b, int device, const struct shared_block *share,
-                                  enum share_mode mode, bool again, int *ret_fd, struct err *e)
+                                  int part, enum share_mode mode, bool again, int *ret_fd,
+                                  struct err *e)
 {
-    (void)b, (void)device, (void)again;
+    (void)b, (void)device, (void)part, (void)again;
     return cpu_share_export(share, mode, ret_fd, e);
 }
 

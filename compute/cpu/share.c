@@ -117,7 +117,7 @@ static enum err_code make(int64_t size, struct shared_block *ret, struct err *e)
         close(fd);
         return code;
     }
-    *ret = (struct shared_block){p, size, fd};
+    *ret = (struct shared_block){p, size, fd, 1};
     return ERR_OK;
 }
 
@@ -182,7 +182,7 @@ enum err_code cpu_share_import(struct cpu_memory *m, int fd, int64_t size, struc
     }
     atomic_fetch_add(&blocks, 1);
     cpu_memory_book_anyway(m, size, false);
-    *ret = (struct shared_block){p, size, own};
+    *ret = (struct shared_block){p, size, own, 1};
     return ERR_OK;
 }
 

@@ -4,12 +4,12 @@
 #include "compute/memory/chunk.h"
 #include "compute/memory/memory_int.h"
 
-enum err_code engine_adopt_chunk(struct engine *g, uint64_t chunk, int device, int fd, int64_t size,
-                                 struct err *e)
+enum err_code engine_adopt_chunk(struct engine *g, uint64_t chunk, int device, const int *fds,
+                                 int n, int64_t size, struct err *e)
 {
     if (!g->cells)
         return err_set(e, ERR_STATE, "there is no keeper");
-    return chunk_adopt(g, chunk, device, fd, size, e);
+    return chunk_adopt(g, chunk, device, fds, n, size, e);
 }
 
 /* What has no bytes has no memory: it is there wherever its device is. */

@@ -80,55 +80,60 @@ void chunks_free(struct chunks *c)
 
 /* --- whole chunks --- */
 
-static bool count(struct engine *g)
+/* One with so many parts: the keeper has a descriptor of each. */
+static bool count(struct engine *g, int parts)
 {
     int64_t n = atomic_load(&g->chunks->n);
     do {
-        if (n >= g->max_chunks) {
+        if (n > g->max_chunks - parts) {
             keep_limit_reached(g, KEEP_CHUNKS);
             return false;
         }
-    } while (!atomic_compare_exchange_weak(&g->chunks->n, &n, n + 1));
+    } while (!atomic_compare_exchange_weak(&g->chunks->n, &n, n + parts));
     return true;
 }
 
 /* Gives it to the keeper; count() has counted it. If the keeper refuses, it has no number. */
-static enum err_code give(struct engine *g, struct chunk *c, int take_fd, struct err *e)
+static enum err_code give(struct engine *g, struct chunk *c, const int *fds, struct err *e)
 {
     const struct engine_keep *k = &g->keep;
     const uint64_t number = atomic_fetch_add(&g->chunks->last, 1) + 1;
-    enum err_code code =
-        k->put(k->user, number, c->host ? ENGINE_ON_HOST : c->device, c->share.size, take_fd, e);
-    close(take_fd);
-    if (code == ERR_OK) {
-        c->number = number;
-        atomic_fetch_add(&g->chunks->bytes, c->share.size);
-    } else {
-        atomic_fetch_sub(&g->chunks->n, 1);
-    }
-    return code;
+    TRY(k->put(k->user, number, c->host ? ENGINE_ON_HOST : c->device, c->share.size, fds,
+               c->share.n_parts, e));
+    c->number = number;
+    atomic_fetch_add(&g->chunks->bytes, c->share.size);
+    return ERR_OK;
 }
 
 static enum err_code put(struct engine *g, struct chunk *c, struct err *e)
 {
     struct backend *b = g->backend;
-    int fd;
-    if (!count(g))
+    const int parts = c->share.n_parts;
+    int fds[BACKEND_PARTS], n = 0;
+    enum err_code code = ERR_OK;
+    if (!count(g, parts))
         return err_set(e, ERR_OVERLOADED, "arrays lie in as many chunks of memory as they may");
-    enum err_code code = b->ops->share_export(b, c->device, &c->share, SHARE_WRITE, false, &fd, e);
+    while (code == ERR_OK && n < parts) {
+        code = b->ops->share_export(b, c->device, &c->share, n, SHARE_WRITE, false, &fds[n], e);
+        n += code == ERR_OK;
+    }
     if (code == ERR_OK)
-        return give(g, c, fd, e);
-    atomic_fetch_sub(&g->chunks->n, 1);
+        code = give(g, c, fds, e);
+    while (n > 0)
+        close(fds[--n]);
+    if (code != ERR_OK)
+        atomic_fetch_sub(&g->chunks->n, parts);
     return code;
 }
 
 static void drop(struct engine *g, struct chunk *c)
 {
     const struct engine_keep *k = &g->keep;
+    const int parts = c->share.n_parts;
     if (!c->number)
         return;
     k->drop(k->user, c->number);
-    keep_limit_left(g, KEEP_CHUNKS, atomic_fetch_sub(&g->chunks->n, 1) - 1, g->max_chunks);
+    keep_limit_left(g, KEEP_CHUNKS, atomic_fetch_sub(&g->chunks->n, parts) - parts, g->max_chunks);
     atomic_fetch_sub(&g->chunks->bytes, c->share.size);
 }
 
@@ -161,15 +166,18 @@ static bool host_kept(struct engine *g, struct chunk *c)
     struct backend *b = g->backend;
     const int64_t whole = (c->used + PAGE - 1) / PAGE * PAGE;
     int fd;
-    if (!has_keeper(g) || !count(g))
+    if (!has_keeper(g) || !count(g, 1))
         return false;
     if (b->ops->host_alloc(b, whole, &fd, &c->share.data, NULL) != ERR_OK) {
         atomic_fetch_sub(&g->chunks->n, 1);
         return false;
     }
     c->share.size = whole;
-    if (give(g, c, fd, NULL) == ERR_OK)
+    const bool given = give(g, c, &fd, NULL) == ERR_OK;
+    close(fd);
+    if (given)
         return true;
+    atomic_fetch_sub(&g->chunks->n, 1);
     b->ops->host_free(b, c->share.data, whole, true);
     c->share.size = c->used;
     return false;
@@ -185,6 +193,7 @@ enum err_code chunk_new_host(struct engine *g, int device, int64_t size, struct 
     c->host = true;
     c->device = device;
     c->used = c->share.size = size;
+    c->share.n_parts = 1;
     enum err_code code =
         host_kept(g, c) ? ERR_OK : b->ops->host_alloc(b, size, NULL, &c->share.data, e);
     if (code == ERR_OK)
@@ -361,8 +370,8 @@ void chunks_open(struct engine *g, int device)
 
 /* --- of a previous process --- */
 
-enum err_code chunk_adopt(struct engine *g, uint64_t number, int device, int fd, int64_t size,
-                          struct err *e)
+enum err_code chunk_adopt(struct engine *g, uint64_t number, int device, const int *fds, int n,
+                          int64_t size, struct err *e)
 {
     struct backend *b = g->backend;
     const bool host = device == ENGINE_ON_HOST;
@@ -375,20 +384,22 @@ enum err_code chunk_adopt(struct engine *g, uint64_t number, int device, int fd,
         return err_oom(e);
     enum err_code code = reclaim_start(g->reclaim) ? ERR_OK : err_oom(e);
     if (code == ERR_OK && host)
-        code = b->ops->host_import(b, fd, size, &c->share.data, e);
+        code = b->ops->host_import(b, fds[0], size, &c->share.data, e);
     else if (code == ERR_OK)
-        code = b->ops->share_import(b, device, fd, size, &c->share, &c->sealed, e);
+        code = b->ops->share_import(b, device, fds, n, size, &c->share, &c->sealed, e);
     if (code != ERR_OK) {
         mem_free(c);
         return code;
     }
-    if (host)
+    if (host) {
         c->share.size = size;
+        c->share.n_parts = 1;
+    }
     c->host = host;
     c->device = host ? 0 : device;
     c->number = number;
     c->used = c->share.size;
-    atomic_fetch_add(&g->chunks->n, 1);
+    atomic_fetch_add(&g->chunks->n, c->share.n_parts);
     atomic_fetch_add(&g->chunks->bytes, c->share.size);
     c->next = g->chunks->adopted;
     g->chunks->adopted = c;

@@ -14,7 +14,7 @@
 #include "compute/memory/memory.h"
 
 struct chunk {
-    struct shared_block share;        /* host: its data and size alone */
+    struct shared_block share;        /* host: its data and size alone, of one part */
     int64_t used;                     /* bytes of it that arrays may have: zeros behind them */
     uint64_t number;                  /* the keeper's name for it; 0: the keeper does not have it */
     struct account *_Atomic kept_for; /* the owner who needed it; NULL: it is not in use (keep.c) */
@@ -64,8 +64,8 @@ void chunks_open(struct engine *g, int device);
  * any other error: it cannot be mapped now); chunk_adopted: the one of that number, if
  * that place of it is free, which is then taken; NULL otherwise.
  * chunks_adopted gives back those of which nobody took anything. Nothing else is going on. */
-enum err_code chunk_adopt(struct engine *g, uint64_t number, int device, int fd, int64_t size,
-                          struct err *e) must_check;
+enum err_code chunk_adopt(struct engine *g, uint64_t number, int device, const int *fds, int n,
+                          int64_t size, struct err *e) must_check;
 struct chunk *chunk_adopted(struct engine *g, const struct engine_place *place);
 void chunks_adopted(struct engine *g);
 
@@ -87,7 +87,9 @@ void keep_passes(struct storage *st, struct account *to); /* which is about to b
 void keep_chunk_unused(struct engine *g, struct chunk *c);
 
 struct chunk_figures {
-    int64_t chunks, bytes; /* that the keeper has, those kept for reuse included */
+    /* that the keeper has, those kept for reuse included; each counts for as many as it has parts
+     */
+    int64_t chunks, bytes;
 };
 void chunk_figures(const struct engine *g, struct chunk_figures *ret);
 

@@ -402,8 +402,8 @@ static void describe(struct exporting *x)
     r->offset = a->view.offset * (int64_t)dtype_size(a->dtype);
     r->device = st->device;
     b->ops->uuid(b, st->device, r->uuid);
-    x->code =
-        b->ops->share_export(b, st->device, storage_share(st), mode_of(x), true, &r->fd, &x->err);
+    x->code = b->ops->share_export(b, st->device, storage_share(st), 0, mode_of(x), true, &r->fd,
+                                   &x->err);
 }
 
 void engine_export(struct engine_stream *s, struct exporting *x)

@@ -68,8 +68,8 @@ static void chunk_counts(struct engine *g, struct chunk *c, struct account *owne
         account_unref(owner);
         return;
     }
-    account_keep(owner, KEEP_CHUNKS, 1);
-    atomic_fetch_add(&g->kept.chunks, 1);
+    account_keep(owner, KEEP_CHUNKS, c->share.n_parts);
+    atomic_fetch_add(&g->kept.chunks, c->share.n_parts);
 }
 
 void keep_chunk_unused(struct engine *g, struct chunk *c)
@@ -77,8 +77,8 @@ void keep_chunk_unused(struct engine *g, struct chunk *c)
     struct account *owner = atomic_exchange(&c->kept_for, NULL);
     if (!owner)
         return;
-    atomic_fetch_sub(&g->kept.chunks, 1);
-    account_keep(owner, KEEP_CHUNKS, -1);
+    atomic_fetch_sub(&g->kept.chunks, c->share.n_parts);
+    account_keep(owner, KEEP_CHUNKS, -c->share.n_parts);
     account_unref(owner);
 }
 

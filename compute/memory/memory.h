@@ -96,18 +96,19 @@ struct engine_placed {
 };
 
 /* Who holds the memory of arrays, so that it outlives the process. put: a chunk of `size` bytes on
- * a device, or in host memory (ENGINE_ON_HOST), under a number that is not used again; `fd` is
- * borrowed. It has returned before the chunk is used. drop: the chunk's memory is given back. All
- * may be called on any thread, possibly with the engine's lock held, and must not call the engine.
- * put NULL: nobody holds it. */
+ * a device, or in host memory (ENGINE_ON_HOST), under a number that is not used again, with
+ * the `n` descriptors of its parts (borrowed), of which it keeps all or none. It has returned
+ * before the chunk is used. drop: the chunk's memory is given back. All may be called on any
+ * thread, possibly with the engine's lock held, and must not call the engine. put NULL: nobody
+ * holds it. */
 #define ENGINE_ON_HOST (-1)
 /* Rises with every change of what another version of this program would find of that: a chunk, a
  * cell (cells.h) and how its sum is made (sums.c), a place. */
 #define ENGINE_KEEP_VERSION 3
 struct engine_keep {
     /* put: an error says that the keeper does not have the chunk. */
-    enum err_code (*put)(void *user, uint64_t chunk, int device, int64_t size, int fd,
-                         struct err *e);
+    enum err_code (*put)(void *user, uint64_t chunk, int device, int64_t size, const int *fds,
+                         int n, struct err *e);
     void (*drop)(void *user, uint64_t chunk);
     /* The rest may be NULL. cells: called once, when the engine is opened, with the memory
      * (borrowed) that says of each place whether its contents are valid. placed: the places of
@@ -124,13 +125,13 @@ struct engine_keep {
     void *user;
 };
 /* Take over the memory of a previous process, before arrays are made: first the chunks that the
- * keeper had (`fd` is borrowed), then the buffers, then engine_adopted, which drops chunks without
- * buffers; new buffers get ids above `last`. *ret: an array over the whole buffer, one axis of
- * uint8, with that array_memory_id. If the buffer was being written, or its place holds other
- * contents by now, its readers get ERR_CONTENTS_LOST until it is written as a whole. ERR_STATE:
- * there is no such memory. */
-enum err_code engine_adopt_chunk(struct engine *g, uint64_t chunk, int device, int fd, int64_t size,
-                                 struct err *e) must_check;
+ * keeper had (descriptors borrowed, as put got them), then the buffers, then engine_adopted, which
+ * drops chunks without buffers; new buffers get ids above `last`. *ret: an array over the whole
+ * buffer, one axis of uint8, with that array_memory_id. If the buffer was being written, or its
+ * place holds other contents by now, its readers get ERR_CONTENTS_LOST until it is written as a
+ * whole. ERR_STATE: there is no such memory. */
+enum err_code engine_adopt_chunk(struct engine *g, uint64_t chunk, int device, const int *fds,
+                                 int n, int64_t size, struct err *e) must_check;
 enum err_code engine_adopt(struct engine *g, struct account *account,
                            const struct engine_placed *placed, struct array **ret,
                            struct err *e) must_check;

@@ -201,6 +201,17 @@ int64_t reclaim_kept(struct reclaim *r, int device)
     return bytes;
 }
 
+int64_t reclaim_kept_part(struct reclaim *r, int device, int part)
+{
+    int64_t bytes = 0;
+    pthread_mutex_lock(&r->lock);
+    for (const struct chunk *c = r->kept; c; c = c->next)
+        if (c->device == device && part < c->share.n_parts)
+            bytes += c->share.size / c->share.n_parts;
+    pthread_mutex_unlock(&r->lock);
+    return bytes;
+}
+
 /* --- the thread --- */
 
 static double reclaim_step(void *user)

@@ -39,5 +39,7 @@ uint64_t reclaim_shares_back(const struct reclaim *r);
 /* A kept chunk for exactly so many bytes, or NULL: zeros after them, undefined contents within. */
 struct chunk *reclaim_reuse(struct reclaim *r, int device, int64_t size);
 int64_t reclaim_kept(struct reclaim *r, int device); /* bytes */
+int64_t reclaim_kept_part(struct reclaim *r, int device,
+                          int part); /* of these on one of its parts */
 
 #endif

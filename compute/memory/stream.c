@@ -29,11 +29,23 @@ void engine_poll(struct engine *g)
         g->backend->ops->poll(g->backend);
 }
 
+/* What is kept for new arrays of the mesh, and lies on this device, one of its parts. */
+static int64_t kept_for_mesh(const struct engine *g, int device)
+{
+    struct backend_device mesh = {0};
+    int64_t bytes = 0;
+    if (g->mesh >= 0)
+        g->backend->ops->device_info(g->backend, g->mesh, &mesh);
+    for (int i = 0; i < mesh.n_parts; i++)
+        bytes += mesh.parts[i] == device ? reclaim_kept_part(g->reclaim, g->mesh, i) : 0;
+    return bytes;
+}
+
 void engine_device_info(const struct engine *g, int device, struct backend_device *ret)
 {
     g->backend->ops->device_info(g->backend, device, ret);
     if (g->reclaim)
-        ret->memory_free += reclaim_kept(g->reclaim, device);
+        ret->memory_free += reclaim_kept(g->reclaim, device) + kept_for_mesh(g, device);
     for (int i = 0; i < ret->n_parts; i++) { /* it takes as much of each */
         struct backend_device part;
         engine_device_info(g, ret->parts[i], &part);
@@ -112,6 +124,8 @@ const char *engine_export_problem(const struct engine *g, int device)
 {
     if (!g->device.shareable)
         return "exports are disabled";
+    if (device == g->mesh)
+        return "an array of the mesh may lie on several GPUs, and has no one descriptor";
     const struct backend_ops *ops = g->backend->ops;
     return ops->share_alloc ? ops->share_problem(g->backend, device)
                             : "this backend has no memory that other processes could map";

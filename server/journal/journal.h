@@ -22,7 +22,7 @@ struct journal;
 
 /* The last version that this program understands. It rises with every change that an older one
  * would not understand, of the log or its values. */
-#define JOURNAL_VERSION 4
+#define JOURNAL_VERSION 5
 /* What a journal says that has nothing newer in it, so that older programs can take it over. */
 #define JOURNAL_VERSION_PLAIN 3
 

@@ -1,5 +1,6 @@
-/* Memory that outlives its process, on a named backend: import_suite BACKEND. Exit 77 when the
- * backend is not available, or the device cannot share memory (which is said).
+/* Memory that outlives its process, on a named backend: import_suite BACKEND; with ARRAYD_MESH
+ * ("all", "0,1"), that of several GPUs as one, each block with a descriptor for each. Exit 77 when
+ * the backend is not available, or the device cannot share memory (which is said).
  *
  * Another process, this program once more (`make`), makes blocks, fills them, sends their
  * descriptors and is killed. This one maps them, sees every byte, copies them to other memory and
@@ -21,7 +22,7 @@
 #define SOCKET  9
 #define GRAIN   (INT64_C(2) << 20)
 #define BLOCKS  5
-#define ALL     (BLOCKS + 1) /* the last: in host memory, of the first one's size and contents */
+#define MOST    (BLOCKS * BACKEND_PARTS + 1)
 #define ROUNDS  3
 #define SLACK   (INT64_C(8) << 20) /* that the driver may come to need, page tables and the like */
 
@@ -39,12 +40,23 @@ struct suite {
     uint32_t *host; /* of the largest block */
 };
 
+static int device, parts = 1; /* of what is shared; other memory is the first device's */
+
 static int64_t size_of(int i)
 {
-    return (1 + 3 * i) * GRAIN;
+    return (1 + 3 * i) * GRAIN * parts;
 }
 
-static const int64_t largest = (1 + 3 * (BLOCKS - 1)) * GRAIN;
+static int64_t largest(void)
+{
+    return size_of(BLOCKS - 1);
+}
+
+/* Of each block's parts, and one of host memory, of the first block's size and contents. */
+static int n_fds(void)
+{
+    return BLOCKS * parts + 1;
+}
 
 static void told(struct job *job)
 {
@@ -80,45 +92,53 @@ static void holds(struct suite *t, const void *block, int i, uint32_t with)
 static bool open_suite(struct suite *t, const char *name)
 {
     char note[512];
-    struct backend_config config = {.slab_memory = 32 << 20, .shareable = true};
+    struct backend_config config = {
+        .slab_memory = 32 << 20, .shareable = true, .mesh = getenv("ARRAYD_MESH"), .mesh_least = 1};
+    struct backend_device d;
     struct err e = ERR_INIT;
     void *p;
     if (backend_open(name, &config, &t->b, note, sizeof note, &e) != ERR_OK) {
         printf("%s\n", e.message);
         return false;
     }
+    device = t->b->ops->device_count(t->b) - 1; /* the mesh, if there is one */
+    t->b->ops->device_info(t->b, device, &d);
+    if (d.n_parts)
+        parts = d.n_parts;
+    else
+        device = 0;
     const char *problem = t->b->ops->share_problem(t->b, 0);
     if (problem)
         printf("%s\n", problem);
-    CHECK(t->b->ops->stream_new(t->b, 0, false, &t->s, NULL) == ERR_OK);
-    CHECK(t->b->ops->host_alloc(t->b, largest, NULL, &p, NULL) == ERR_OK);
+    CHECK(t->b->ops->stream_new(t->b, device, false, &t->s, NULL) == ERR_OK);
+    CHECK(t->b->ops->host_alloc(t->b, largest(), NULL, &p, NULL) == ERR_OK);
     t->host = p;
     return !problem;
 }
 
 static void close_suite(struct suite *t)
 {
-    t->b->ops->host_free(t->b, t->host, largest, false);
+    t->b->ops->host_free(t->b, t->host, largest(), false);
     t->b->ops->stream_free(t->s);
     backend_close(t->b);
 }
 
 /* --- the process that is killed --- */
 
-static void send_all(const int fds[ALL])
+static void send_all(const int fds[MOST])
 {
     union {
         struct cmsghdr head;
-        char bytes[CMSG_SPACE(ALL * sizeof(int))];
-    } control = {.head = {.cmsg_len = CMSG_LEN(ALL * sizeof(int)),
+        char bytes[CMSG_SPACE(MOST * sizeof(int))];
+    } control = {.head = {.cmsg_len = CMSG_LEN((size_t)n_fds() * sizeof(int)),
                           .cmsg_level = SOL_SOCKET,
                           .cmsg_type = SCM_RIGHTS}};
     struct iovec word = {"made", 4};
     struct msghdr m = {.msg_iov = &word,
                        .msg_iovlen = 1,
                        .msg_control = &control,
-                       .msg_controllen = sizeof control};
-    memcpy(CMSG_DATA(&control.head), fds, ALL * sizeof *fds);
+                       .msg_controllen = CMSG_SPACE((size_t)n_fds() * sizeof(int))};
+    memcpy(CMSG_DATA(&control.head), fds, (size_t)n_fds() * sizeof *fds);
     CHECK(sendmsg(SOCKET, &m, 0) == 4);
 }
 
@@ -134,16 +154,19 @@ static void make_host(struct suite *t, uint32_t with, int *ret_fd)
 static int make(const char *name, uint32_t with)
 {
     struct suite t;
-    int fds[ALL];
+    int fds[MOST];
     CHECK(open_suite(&t, name));
     for (int i = 0; i < BLOCKS; i++) {
         struct shared_block block;
-        CHECK(t.b->ops->share_alloc(t.b, 0, size_of(i), false, true, &block, NULL) == ERR_OK);
+        CHECK(t.b->ops->share_alloc(t.b, device, size_of(i), false, true, &block, NULL) == ERR_OK);
         CHECK(block.size == size_of(i));
         fill(&t, block.data, i, with + (uint32_t)i);
-        CHECK(t.b->ops->share_export(t.b, 0, &block, SHARE_WRITE, false, &fds[i], NULL) == ERR_OK);
+        CHECK(block.n_parts == parts);
+        for (int k = 0; k < parts; k++)
+            CHECK(t.b->ops->share_export(t.b, device, &block, k, SHARE_WRITE, false,
+                                         &fds[i * parts + k], NULL) == ERR_OK);
     }
-    make_host(&t, with, &fds[BLOCKS]);
+    make_host(&t, with, &fds[n_fds() - 1]);
     send_all(fds);
     while (true)
         pause();
@@ -151,11 +174,11 @@ static int make(const char *name, uint32_t with)
 
 /* --- this one --- */
 
-static void receive_all(int from, int ret[ALL])
+static void receive_all(int from, int ret[MOST])
 {
     union {
         struct cmsghdr head;
-        char bytes[CMSG_SPACE(ALL * sizeof(int))];
+        char bytes[CMSG_SPACE(MOST * sizeof(int))];
     } control;
     char text[4];
     struct iovec word = {text, 4};
@@ -165,12 +188,13 @@ static void receive_all(int from, int ret[ALL])
                        .msg_controllen = sizeof control};
     CHECK(recvmsg(from, &m, MSG_CMSG_CLOEXEC) == 4 && !(m.msg_flags & MSG_CTRUNC));
     struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-    CHECK(c && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(ALL * sizeof(int)));
-    memcpy(ret, CMSG_DATA(c), ALL * sizeof *ret);
+    CHECK(c && c->cmsg_type == SCM_RIGHTS &&
+          c->cmsg_len == CMSG_LEN((size_t)n_fds() * sizeof(int)));
+    memcpy(ret, CMSG_DATA(c), (size_t)n_fds() * sizeof *ret);
 }
 
 /* The descriptors of blocks whose process is dead. */
-static void left_behind(const char *name, uint32_t with, int ret[ALL])
+static void left_behind(const char *name, uint32_t with, int ret[MOST])
 {
     int ends[2];
     char text[32];
@@ -190,23 +214,27 @@ static void left_behind(const char *name, uint32_t with, int ret[ALL])
     close(ends[0]);
 }
 
-static void take_over(struct suite *t, int fd, int i, uint32_t with, double *ret_ms)
+static void take_over(struct suite *t, const int *fds, int i, uint32_t with, double *ret_ms)
 {
     struct shared_block block, none;
     bool sealed = true;
     void *p;
     struct backend *b = t->b;
-    CHECK(b->ops->share_import(b, 0, fd, size_of(i) + 1, &none, &sealed, NULL) == ERR_STATE);
-    CHECK(b->ops->share_import(b, 0, fd, size_of(i) + GRAIN, &none, &sealed, NULL) != ERR_OK);
+    CHECK(b->ops->share_import(b, device, fds, parts, size_of(i) + 1, &none, &sealed, NULL) ==
+          ERR_STATE);
+    CHECK(b->ops->share_import(b, device, fds, parts, size_of(i) + GRAIN, &none, &sealed, NULL) !=
+          ERR_OK);
     if (!strcmp(b->ops->name, "cpu")) /* CUDA says nothing of a part */
-        CHECK(b->ops->share_import(b, 0, fd, size_of(i) - GRAIN, &none, &sealed, NULL) ==
-              ERR_STATE);
-    CHECK(b->ops->share_import(b, 0, STDIN_FILENO, GRAIN, &none, &sealed, NULL) != ERR_OK);
+        CHECK(b->ops->share_import(b, device, fds, parts, size_of(i) - GRAIN, &none, &sealed,
+                                   NULL) == ERR_STATE);
+    CHECK(b->ops->share_import(b, device, &(int){STDIN_FILENO}, 1, GRAIN, &none, &sealed, NULL) !=
+          ERR_OK);
     double begun = clock_ms();
-    CHECK(b->ops->share_import(b, 0, fd, size_of(i), &block, &sealed, NULL) == ERR_OK);
+    CHECK(b->ops->share_import(b, device, fds, parts, size_of(i), &block, &sealed, NULL) == ERR_OK);
     *ret_ms = clock_ms() - begun;
     CHECK(!sealed && block.size == size_of(i));
-    close(fd);
+    for (int k = 0; k < parts; k++)
+        close(fds[k]);
     holds(t, block.data, i, with + (uint32_t)i);
     CHECK(b->ops->alloc(b, 0, size_of(i), false, &p, NULL) == ERR_OK);
     copy(t, p, block.data, size_of(i), COPY_WITHIN);
@@ -214,7 +242,7 @@ static void take_over(struct suite *t, int fd, int i, uint32_t with, double *ret
     holds(t, p, i, with + (uint32_t)i);
     holds(t, block.data, i, 77);
     b->ops->free(b, 0, p, size_of(i));
-    b->ops->share_free(b, 0, &block);
+    b->ops->share_free(b, device, &block);
 }
 
 static void take_over_host(struct suite *t, int fd, uint32_t with)
@@ -252,12 +280,12 @@ int main(int argc, char **argv)
     if (!open_suite(&t, argv[1]))
         return SKIPPED;
     for (uint32_t round = 0; round < ROUNDS; round++) {
-        int fds[ALL], open = descriptors();
+        int fds[MOST], open = descriptors();
         double ms[BLOCKS];
         left_behind(argv[1], round * 100, fds);
         for (int i = 0; i < BLOCKS; i++)
-            take_over(&t, fds[i], i, round * 100, &ms[i]);
-        take_over_host(&t, fds[BLOCKS], round * 100);
+            take_over(&t, &fds[i * parts], i, round * 100, &ms[i]);
+        take_over_host(&t, fds[n_fds() - 1], round * 100);
         CHECK(descriptors() == open);
         if (t.b->ops->tidy)
             t.b->ops->tidy(t.b);
@@ -268,7 +296,7 @@ int main(int argc, char **argv)
         }
         /* the pool of the copies may have grown by one more, if a free was still on its way; what
          * is imported in a round is 70 MiB */
-        CHECK(free_memory(&t) >= before - SLACK - largest);
+        CHECK(free_memory(&t) >= before - SLACK - largest());
     }
     close_suite(&t);
     puts("imports: well");

@@ -106,7 +106,7 @@ static inline void keeper_has(struct fixture *f, const struct array *a, int64_t 
     assert_int_equal(c->size, st->chunk->share.size);
     const int64_t offset = (char *)st->data - (char *)st->chunk->share.data;
     assert_true(offset >= 0 && offset % 512 == 0 && offset + n * 4 <= c->size);
-    char *p = mmap(NULL, (size_t)c->size, PROT_READ, MAP_SHARED, c->fd, 0);
+    char *p = mmap(NULL, (size_t)c->size, PROT_READ, MAP_SHARED, c->fds[0], 0);
     assert_true(p != MAP_FAILED);
     assert_memory_equal(p + offset, ramp, (size_t)n * 4);
     munmap(p, (size_t)c->size);

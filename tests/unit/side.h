@@ -40,8 +40,10 @@ static inline void side_copy_locked(const struct side *x, struct side *to)
     memset(to, 0, sizeof *to);
     for (int i = 0; i < x->keeper.n; i++) {
         to->keeper.all[i] = x->keeper.all[i];
-        to->keeper.all[i].fd = fcntl(x->keeper.all[i].fd, F_DUPFD_CLOEXEC, 0);
-        assert_true(to->keeper.all[i].fd >= 0);
+        for (int k = 0; k < x->keeper.all[i].n; k++) {
+            to->keeper.all[i].fds[k] = fcntl(x->keeper.all[i].fds[k], F_DUPFD_CLOEXEC, 0);
+            assert_true(to->keeper.all[i].fds[k] >= 0);
+        }
     }
     to->keeper.n = x->keeper.n;
     memcpy(to->all, x->all, sizeof x->all);
@@ -99,10 +101,10 @@ static inline void side_cells(void *user, int fd)
     x->cells = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 }
 
-static inline enum err_code side_put(void *user, uint64_t chunk, int device, int64_t size, int fd,
-                                     struct err *e)
+static inline enum err_code side_put(void *user, uint64_t chunk, int device, int64_t size,
+                                     const int *fds, int n, struct err *e)
 {
-    return keeper_put(&((struct side *)user)->keeper, chunk, device, size, fd, e);
+    return keeper_put(&((struct side *)user)->keeper, chunk, device, size, fds, n, e);
 }
 
 static inline void side_drop(void *user, uint64_t chunk)
@@ -117,6 +119,8 @@ static inline void side_open(struct side *x, const char *backend, int cells)
     config.backend = backend;
     config.device.slab_memory = 16 << 20;
     config.device.shareable = true;
+    config.device.mesh = getenv("ARRAYD_MESH");
+    config.device.mesh_least = 1;
     pthread_mutex_init(&x->keeper.lock, NULL);
     config.cells = cells;
     config.keep = (struct engine_keep){.put = side_put,
@@ -128,7 +132,8 @@ static inline void side_open(struct side *x, const char *backend, int cells)
     if (engine_open(&config, &x->g, &e) != ERR_OK)
         fail_msg("%s", e.message);
     x->account = account_new(0);
-    assert_int_equal(engine_stream_new(x->g, 0, &x->s, &e), ERR_OK);
+    const int device = engine_device_count(x->g) - 1; /* the mesh, or the only one */
+    assert_int_equal(engine_stream_new(x->g, device, &x->s, &e), ERR_OK);
 }
 
 /* Opens it, with the chunks that it has. */
@@ -138,8 +143,8 @@ static inline void side_take_over(struct side *x, const char *backend)
     side_open(x, backend, x->cells);
     struct err e = ERR_INIT;
     for (int i = 0; i < had.n; i++)
-        if (engine_adopt_chunk(x->g, had.all[i].number, had.all[i].device, had.all[i].fd,
-                               had.all[i].size, &e) != ERR_OK)
+        if (engine_adopt_chunk(x->g, had.all[i].number, had.all[i].device, had.all[i].fds,
+                               had.all[i].n, had.all[i].size, &e) != ERR_OK)
             fail_msg("%s", e.message);
 }
 

@@ -101,12 +101,12 @@ static void zeros_are_zeros(void **state)
 /* The engine's lock is not held, so that nobody waits for the driver, and the keeper. */
 static struct fixture *unlocked;
 
-static enum err_code put_unlocked(void *user, uint64_t chunk, int device, int64_t size, int fd,
-                                  struct err *e)
+static enum err_code put_unlocked(void *user, uint64_t chunk, int device, int64_t size,
+                                  const int *fds, int n, struct err *e)
 {
     assert_int_equal(pthread_mutex_trylock(&unlocked->g->lock), 0);
     pthread_mutex_unlock(&unlocked->g->lock);
-    return keeper_put(user, chunk, device, size, fd, e);
+    return keeper_put(user, chunk, device, size, fds, n, e);
 }
 
 static void is_done(void *user, enum err_code result, double device_ms)

@@ -63,10 +63,10 @@ static int left_behind(struct backend *b, enum share_mode mode, char with)
     int fd, sealed;
     assert_int_equal(b->ops->share_alloc(b, 0, SIZE, false, true, &block, NULL), ERR_OK);
     assert_int_equal(block.size, SIZE);
-    assert_int_equal(b->ops->share_export(b, 0, &block, SHARE_WRITE, false, &fd, NULL), ERR_OK);
+    assert_int_equal(b->ops->share_export(b, 0, &block, 0, SHARE_WRITE, false, &fd, NULL), ERR_OK);
     fill(fd, with);
     if (mode == SHARE_SEALED) {
-        assert_int_equal(b->ops->share_export(b, 0, &block, mode, false, &sealed, NULL), ERR_OK);
+        assert_int_equal(b->ops->share_export(b, 0, &block, 0, mode, false, &sealed, NULL), ERR_OK);
         close(sealed);
     }
     b->ops->share_free(b, 0, &block);
@@ -77,7 +77,7 @@ static enum err_code import(struct backend *b, int fd, int64_t size, struct shar
                             bool *ret_sealed)
 {
     struct err e = ERR_INIT;
-    enum err_code code = b->ops->share_import(b, 0, fd, size, ret, ret_sealed, &e);
+    enum err_code code = b->ops->share_import(b, 0, &fd, 1, size, ret, ret_sealed, &e);
     assert_true(code == ERR_OK || (e.code == code && *e.message));
     return code;
 }
@@ -103,7 +103,7 @@ static void every_byte_is_there(void **state)
         assert_int_equal(block.size, SIZE);
         assert_false(sealed);
         close(fd); /* it was borrowed */
-        assert_int_equal(b->ops->share_export(b, 0, &block, SHARE_WRITE, false, &again, NULL),
+        assert_int_equal(b->ops->share_export(b, 0, &block, 0, SHARE_WRITE, false, &again, NULL),
                          ERR_OK);
         shows(again, 3);
         fill(again, 5);
@@ -129,7 +129,8 @@ static void sealed_memory_is_only_read(void **state)
     close(fd);
     assert_int_equal(((char *)block.data)[2], 14 + 9);
     assert_false(b->ops->share_fits(b, 0, &block, SHARE_WRITE));
-    assert_int_equal(b->ops->share_export(b, 0, &block, SHARE_SEALED, false, &again, NULL), ERR_OK);
+    assert_int_equal(b->ops->share_export(b, 0, &block, 0, SHARE_SEALED, false, &again, NULL),
+                     ERR_OK);
     shows(again, 9);
     close(again);
     b->ops->share_free(b, 0, &block);

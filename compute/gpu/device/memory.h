@@ -56,10 +56,15 @@ void cuda_share_close(struct cuda_device *d); /* after its blocks are freed */
 const char *cuda_share_problem(struct backend *b, int device);
 enum err_code cuda_share_alloc(struct backend *b, int device, int64_t size, bool zero, bool must,
                                struct shared_block *ret, struct err *e);
-enum err_code cuda_share_import(struct backend *b, int device, int fd, int64_t size,
+enum err_code cuda_share_import(struct backend *b, int device, const int *fds, int n, int64_t size,
                                 struct shared_block *ret, bool *ret_sealed, struct err *e);
 enum err_code cuda_share_export(struct backend *b, int device, const struct shared_block *share,
-                                enum share_mode mode, bool again, int *ret_fd, struct err *e);
+                                int part, enum share_mode mode, bool again, int *ret_fd,
+                                struct err *e);
 void cuda_share_free(struct backend *b, int device, const struct shared_block *share);
+/* Physical memory that another process made on *ret_on, one of the device's members. ERR_STATE and
+ * other errors as share_import's. */
+enum err_code cuda_share_physical(struct cuda_device *d, int fd, CUmemGenericAllocationHandle *ret,
+                                  struct cuda_device **ret_on, struct err *e) must_check;
 
 #endif

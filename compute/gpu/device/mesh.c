@@ -108,10 +108,11 @@ enum err_code mesh_open(struct cuda_device *d, struct err *e)
     d->copies_boxes = first->copies_boxes;
     memcpy(d->arch, first->arch, sizeof d->arch);
     snprintf(d->name, sizeof d->name, "%d x %.100s", d->n_members, first->name);
-    for (int k = 0; k < d->n_members; k++)
+    for (int k = 0; k < d->n_members; k++) {
         d->memory_total += d->members[k]->memory_total;
-    snprintf(d->share.problem, sizeof d->share.problem,
-             "an array of device %d may lie on several GPUs, and has no one descriptor", d->index);
+        if (*d->members[k]->share.problem)
+            memcpy(d->share.problem, d->members[k]->share.problem, sizeof d->share.problem);
+    }
     d->pack = first->pack;
     d->memory.stream = first->memory.stream;
     TRY(cuda_entered(d, e));

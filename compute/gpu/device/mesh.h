@@ -32,6 +32,14 @@ enum err_code mesh_alloc(struct cuda_device *d, int64_t size, bool zero, void **
 bool mesh_free(struct cuda_device *d, void *p, int64_t size);
 /* backend_ops.divided. */
 int mesh_divided(struct cuda_device *d, const void *p, int64_t ret_from[BACKEND_PARTS]);
+/* share_alloc's, share_import's and share_free's part (backend.h): ranges that are not kept for
+ * others. mesh_share_part: the physical memory of one of its parts. */
+enum err_code mesh_share_alloc(struct cuda_device *d, int64_t size, bool zero,
+                               struct shared_block *ret, struct err *e) must_check;
+enum err_code mesh_share_import(struct cuda_device *d, const int *fds, int n, int64_t size,
+                                struct shared_block *ret, struct err *e) must_check;
+CUmemGenericAllocationHandle mesh_share_part(const struct shared_block *share, int part);
+void mesh_share_free(struct cuda_device *d, const struct shared_block *share);
 /* Gives ranges back to the driver that nothing uses, and says whether there were any: all, because
  * a GPU has no memory left; those that were not used lately. */
 bool mesh_gives_back(struct cuda *c);

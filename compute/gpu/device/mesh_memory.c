@@ -3,7 +3,11 @@
  * ranges that were freed are kept, and given out again for anything of nearly that size.
  *
  * What is kept counts as used on its members. It is given back when it was not used for some
- * seconds, and all of it as soon as one of them has no memory left. */
+ * seconds, and all of it as soon as one of them has no memory left.
+ *
+ * A range that outlives the process (share.c) may be one member's alone, is a chunk's from its
+ * making to its end, and is not kept here: compute/memory keeps chunks. What a process before this
+ * one made lies where it was made, whatever the members and their order are now. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -19,9 +23,10 @@
 struct mesh_range {
     struct mesh_range *next;
     CUdeviceptr at;
-    int64_t share;  /* bytes of each member */
-    int n;          /* members whose memory is mapped */
+    int64_t share;  /* bytes of each part */
+    int n, made;    /* parts, charged; those that have physical memory */
     uint64_t freed; /* when, clock_ns */
+    struct cuda_device *on[BACKEND_PARTS];
     CUmemGenericAllocationHandle physical[BACKEND_PARTS];
 };
 
@@ -40,13 +45,20 @@ int64_t mesh_divided_least(const struct cuda_device *d)
     return GRAIN * d->n_members;
 }
 
-static int64_t share_of(const struct cuda_device *d, int64_t size)
+static int64_t share_of(int n, int64_t size)
 {
-    const int64_t each = (size + d->n_members - 1) / d->n_members;
+    const int64_t each = size / n + (size % n > 0);
     return (each + GRAIN - 1) / GRAIN * GRAIN;
 }
 
 /* --- the driver's part --- */
+
+static void forget(struct mesh_range *r)
+{
+    for (int k = 0; k < r->n; k++)
+        cuda_memory_discharge(r->on[k], r->share);
+    mem_free(r);
+}
 
 static void unmake(struct cuda_device *d, struct mesh_range *r, bool mapped)
 {
@@ -54,39 +66,41 @@ static void unmake(struct cuda_device *d, struct mesh_range *r, bool mapped)
     const struct driver *v = c->driver;
     const size_t share = (size_t)r->share;
     if (cuda_enter(d)) {
-        for (int k = 0; k < r->n; k++) {
+        for (int k = 0; k < r->made; k++) {
             if (mapped)
                 (void)cuda_judge(c, v->cuMemUnmap(r->at + (size_t)k * share, share), "cuMemUnmap",
                                  NULL);
             (void)cuda_judge(c, v->cuMemRelease(r->physical[k]), "cuMemRelease", NULL);
         }
         if (r->at)
-            (void)cuda_judge(c, v->cuMemAddressFree(r->at, share * (size_t)d->n_members),
+            (void)cuda_judge(c, v->cuMemAddressFree(r->at, share * (size_t)r->n),
                              "cuMemAddressFree", NULL);
     }
-    for (int k = 0; k < d->n_members; k++)
-        cuda_memory_discharge(d->members[k], r->share);
-    mem_free(r);
+    forget(r);
 }
 
-/* A share of each member. */
-static enum err_code make_physical(struct cuda_device *d, struct mesh_range *r, struct err *e)
+static enum err_code make_physical(struct cuda_device *d, struct mesh_range *r, bool shareable,
+                                   struct err *e)
 {
     struct cuda *c = d->cuda;
-    for (; r->n < d->n_members; r->n++) {
-        const CUmemAllocationProp props = {
-            .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-            .location = {CU_MEM_LOCATION_TYPE_DEVICE, d->members[r->n]->handle}};
-        CUresult result = c->driver->cuMemCreate(&r->physical[r->n], (size_t)r->share, &props, 0);
+    for (; r->made < r->n; r->made++) {
+        struct cuda_device *on = r->on[r->made];
+        CUmemGenericAllocationHandle *to = &r->physical[r->made];
+        const CUmemAllocationProp props = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                           .requestedHandleTypes =
+                                               shareable ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+                                                         : CU_MEM_HANDLE_TYPE_NONE,
+                                           .location = {CU_MEM_LOCATION_TYPE_DEVICE, on->handle}};
+        CUresult result = c->driver->cuMemCreate(to, (size_t)r->share, &props, 0);
         if (result == CUDA_ERROR_OUT_OF_MEMORY) { /* the pool's own may do */
-            TRY(cuda_entered(d->members[r->n], e));
-            result = cuda_memory_trim(d->members[r->n]);
+            TRY(cuda_entered(on, e));
+            result = cuda_memory_trim(on);
             TRY(cuda_entered(d, e));
             if (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY)
-                result = c->driver->cuMemCreate(&r->physical[r->n], (size_t)r->share, &props, 0);
+                result = c->driver->cuMemCreate(to, (size_t)r->share, &props, 0);
         }
         if (result == CUDA_ERROR_OUT_OF_MEMORY)
-            return cuda_memory_none(d->members[r->n], r->share, e);
+            return cuda_memory_none(on, r->share, e);
         TRY(cuda_judge(c, result, "cuMemCreate", e));
     }
     return ERR_OK;
@@ -96,53 +110,46 @@ static enum err_code map(struct cuda_device *d, struct mesh_range *r, struct err
 {
     struct cuda *c = d->cuda;
     const struct driver *v = c->driver;
-    const size_t share = (size_t)r->share, all = share * (size_t)d->n_members;
+    const size_t share = (size_t)r->share, all = share * (size_t)r->n;
     CUmemAccessDesc access[BACKEND_PARTS];
     int n = 0;
+    for (int k = 0; k < d->n_members; k++)
+        access[k] = (CUmemAccessDesc){{CU_MEM_LOCATION_TYPE_DEVICE, d->members[k]->handle},
+                                      CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     enum err_code code =
         cuda_judge(c, v->cuMemAddressReserve(&r->at, all, 0, 0, 0), "cuMemAddressReserve", e);
     if (code != ERR_OK)
         r->at = 0;
-    for (; n < d->n_members && code == ERR_OK; n++) {
-        access[n] = (CUmemAccessDesc){{CU_MEM_LOCATION_TYPE_DEVICE, d->members[n]->handle},
-                                      CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    for (; n < r->n && code == ERR_OK; n++) {
         code = cuda_judge(c, v->cuMemMap(r->at + (size_t)n * share, share, 0, r->physical[n], 0),
                           "cuMemMap", e);
         if (code != ERR_OK)
             break;
     }
     if (code == ERR_OK)
-        code = cuda_judge(c, v->cuMemSetAccess(r->at, all, access, (size_t)n), "cuMemSetAccess", e);
+        code = cuda_judge(c, v->cuMemSetAccess(r->at, all, access, (size_t)d->n_members),
+                          "cuMemSetAccess", e);
     for (int k = 0; k < n && code != ERR_OK; k++)
         (void)cuda_judge(c, v->cuMemUnmap(r->at + (size_t)k * share, share), "cuMemUnmap", NULL);
     return code;
 }
 
-static enum err_code charge(struct cuda_device *d, int64_t share, struct err *e)
+/* A share of each of the first n members. */
+static enum err_code make(struct cuda_device *d, int n, int64_t share, bool shareable,
+                          struct mesh_range **ret, struct err *e)
 {
-    for (int k = 0; k < d->n_members; k++) {
-        const enum err_code code = cuda_memory_charge(d->members[k], share, e);
-        if (code == ERR_OK)
-            continue;
-        while (k-- > 0)
-            cuda_memory_discharge(d->members[k], share);
-        return code;
-    }
-    return ERR_OK;
-}
-
-static enum err_code make(struct cuda_device *d, int64_t share, struct mesh_range **ret,
-                          struct err *e)
-{
-    TRY(charge(d, share, e));
     struct mesh_range *r = mem_calloc(1, sizeof *r);
-    if (!r) {
-        for (int k = 0; k < d->n_members; k++)
-            cuda_memory_discharge(d->members[k], share);
+    if (!r)
         return err_oom(e);
-    }
     r->share = share;
-    enum err_code code = make_physical(d, r, e);
+    enum err_code code = ERR_OK;
+    while (r->n < n && code == ERR_OK) {
+        r->on[r->n] = d->members[r->n];
+        code = cuda_memory_charge(r->on[r->n], share, e);
+        r->n += code == ERR_OK;
+    }
+    if (code == ERR_OK)
+        code = make_physical(d, r, shareable, e);
     if (code == ERR_OK)
         code = map(d, r, e);
     if (code == ERR_OK)
@@ -229,57 +236,81 @@ void mesh_tidy(struct cuda *c)
         (void)trim(&c->devices[c->n_gpus], false);
 }
 
-/* Zeroes so many bytes, each member its share. *ret_unknown: it failed, and the memory may still be
- * being written. */
-static enum err_code clear(struct cuda_device *d, const struct mesh_range *r, int64_t size,
-                           bool *ret_unknown, struct err *e)
+/* Zeroes these bytes, each GPU its part. *ret_unknown: it failed, and the memory may still be being
+ * written. */
+static enum err_code clear(struct cuda_device *d, const struct mesh_range *r, int64_t from,
+                           int64_t to, bool *ret_unknown, struct err *e)
 {
     enum err_code code = ERR_OK;
     struct cuda *c = d->cuda;
-    int k;
-    for (k = 0; k < d->n_members && k * r->share < size && code == ERR_OK; k++) {
-        struct cuda_device *m = d->members[k];
-        const int64_t left = size - k * r->share;
-        code = cuda_entered(m, e);
+    int k, first = (int)(from / r->share);
+    for (k = first; k < r->n && k * r->share < to && code == ERR_OK; k++) {
+        const int64_t at = k == first ? from : k * r->share, end = (k + 1) * r->share;
+        code = cuda_entered(r->on[k], e);
         if (code == ERR_OK)
             code = cuda_check(c,
-                              c->driver->cuMemsetD8Async(
-                                  r->at + (size_t)(k * r->share), 0,
-                                  (size_t)(left < r->share ? left : r->share), m->memory.stream),
+                              c->driver->cuMemsetD8Async(r->at + (size_t)at, 0,
+                                                         (size_t)((to < end ? to : end) - at),
+                                                         r->on[k]->memory.stream),
                               "cuMemsetD8Async", e);
     }
-    for (int i = 0; i < k; i++) {
-        const enum err_code ended =
-            cuda_enter(d->members[i]) ? cuda_memory_settle(d->members[i], e) : ERR_DEVICE_LOST;
-        *ret_unknown |= ended != ERR_OK;
+    for (int i = first; i < k; i++) {
+        struct cuda_device *on = r->on[i];
+        const enum err_code ended = cuda_enter(on) ? cuda_memory_settle(on, e) : ERR_DEVICE_LOST;
+        *ret_unknown |= ended != ERR_OK && cuda_memory_settle(on, NULL) != ERR_OK;
         code = code == ERR_OK ? ended : code;
     }
     (void)cuda_enter(d);
     return code;
 }
 
-enum err_code mesh_alloc(struct cuda_device *d, int64_t size, bool zero, void **ret, struct err *e)
+/* Clears a new range, or unmakes it; where something may still write to it, its memory is lost. */
+static enum err_code clear_new(struct cuda_device *d, struct mesh_range *r, int64_t from,
+                               int64_t to, struct err *e)
 {
-    const int64_t share = share_of(d, size);
-    struct mesh_range *r = take_kept(d, share);
-    enum err_code code = r ? ERR_OK : make(d, share, &r, e);
-    if (code == ERR_OUT_OF_MEMORY && trim(d, true)) /* what is kept was in the way */
-        code = make(d, share, &r, e);
     bool unknown = false;
-    if (code == ERR_OK && zero)
-        code = clear(d, r, size, &unknown, e);
-    if (code != ERR_OK) {
-        if (r && !unknown) /* else it is lost: something may still write there */
-            unmake(d, r, true);
-        return code;
-    }
+    enum err_code code = clear(d, r, from, to, &unknown, e);
+    if (code != ERR_OK && unknown)
+        forget(r);
+    else if (code != ERR_OK)
+        unmake(d, r, true);
+    return code;
+}
+
+/* Makes a range, if need be in place of what is kept. */
+static enum err_code make_room(struct cuda_device *d, int n, int64_t share, bool shareable,
+                               struct mesh_range **ret, struct err *e)
+{
+    enum err_code code = make(d, n, share, shareable, ret, e);
+    return code == ERR_OUT_OF_MEMORY && trim(d, true) ? make(d, n, share, shareable, ret, e) : code;
+}
+
+static void count(const struct mesh_range *r)
+{
+    for (int k = 0; k < r->n; k++)
+        cuda_memory_count(r->on[k]);
+}
+
+/* With a part of each member; others are not in the list. */
+static void list_used(struct cuda_device *d, struct mesh_range *r)
+{
     pthread_mutex_lock(&d->memory.lock);
     r->next = d->used;
     d->used = r;
     pthread_mutex_unlock(&d->memory.lock);
+}
+
+enum err_code mesh_alloc(struct cuda_device *d, int64_t size, bool zero, void **ret, struct err *e)
+{
+    const int64_t share = share_of(d->n_members, size);
+    struct mesh_range *r = take_kept(d, share);
+    if (!r)
+        TRY(make_room(d, d->n_members, share, false, &r, e));
+    if (zero)
+        TRY(clear_new(d, r, 0, size, e));
+    list_used(d, r);
     *ret = (void *)(uintptr_t)r->at;
-    for (int k = 0; k < d->n_members; k++)
-        cuda_memory_count(d->members[k]);
+    count(r);
     return ERR_OK;
 }
 
@@ -320,6 +351,80 @@ int mesh_divided(struct cuda_device *d, const void *p, int64_t ret_from[BACKEND_
         ret_from[n] = (int64_t)(r->at - (CUdeviceptr)(uintptr_t)p) + n * r->share;
     pthread_mutex_unlock(&d->memory.lock);
     return n;
+}
+
+/* --- what outlives the process --- */
+
+static struct mesh_range *range_of(const struct shared_block *share)
+{
+    return (struct mesh_range *)(intptr_t)share->handle;
+}
+
+static struct shared_block block_of(struct cuda_device *d, struct mesh_range *r)
+{
+    count(r);
+    if (r->n == d->n_members)
+        list_used(d, r);
+    return (struct shared_block){.data = (void *)(uintptr_t)r->at,
+                                 .size = r->n * r->share,
+                                 .handle = (intptr_t)r,
+                                 .n_parts = r->n};
+}
+
+enum err_code mesh_share_alloc(struct cuda_device *d, int64_t size, bool zero,
+                               struct shared_block *ret, struct err *e)
+{
+    const int n = mesh_divides(d, size) ? d->n_members : 1;
+    struct mesh_range *r;
+    if (size > INT64_MAX - n * GRAIN)
+        return err_set(e, ERR_OUT_OF_MEMORY, "no mesh has %" PRId64 " bytes", size);
+    TRY(make_room(d, n, share_of(n, size), true, &r, e));
+    TRY(clear_new(d, r, zero ? 0 : size, n * r->share, e));
+    *ret = block_of(d, r);
+    return ERR_OK;
+}
+
+enum err_code mesh_share_import(struct cuda_device *d, const int *fds, int n, int64_t size,
+                                struct shared_block *ret, struct err *e)
+{
+    if (n < 1 || n > BACKEND_PARTS || size <= 0 || size % (n * GRAIN))
+        return err_set(e, ERR_STATE, "this is not memory of %" PRId64 " bytes on %d GPUs", size, n);
+    struct mesh_range *r = mem_calloc(1, sizeof *r);
+    if (!r)
+        return err_oom(e);
+    r->share = size / n;
+    enum err_code code = ERR_OK;
+    while (r->n < n && code == ERR_OK) {
+        code = cuda_share_physical(d, fds[r->n], &r->physical[r->n], &r->on[r->n], e);
+        if (code == ERR_OK) {
+            cuda_memory_charge_anyway(r->on[r->n], r->share);
+            r->made = ++r->n;
+        }
+    }
+    if (code == ERR_OK)
+        code = map(d, r, e);
+    if (code == ERR_OK)
+        *ret = block_of(d, r);
+    else
+        unmake(d, r, false);
+    return code;
+}
+
+CUmemGenericAllocationHandle mesh_share_part(const struct shared_block *share, int part)
+{
+    return range_of(share)->physical[part];
+}
+
+void mesh_share_free(struct cuda_device *d, const struct shared_block *share)
+{
+    struct mesh_range *r = range_of(share), **at = &d->used;
+    pthread_mutex_lock(&d->memory.lock);
+    while (*at && *at != r)
+        at = &(*at)->next;
+    if (*at)
+        *at = r->next;
+    pthread_mutex_unlock(&d->memory.lock);
+    unmake(d, r, true);
 }
 
 void mesh_close(struct cuda_device *d)

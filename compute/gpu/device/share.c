@@ -9,6 +9,8 @@
  * this process freed with its old contents. Descriptors are created when requested; those that are
  * likely to be requested again are kept (share_fd.h).
  *
+ * Those of a mesh are ranges over several GPUs (mesh_memory.c), and have a descriptor for each.
+ *
  * Whether a machine supports this shows only by trying: containers and virtual GPUs may lack
  * descriptors, whatever the attributes say. So it is tried, once, when the device is opened. Later
  * failures that do not mean the device is lost leave it in use. */
@@ -71,7 +73,7 @@ static enum err_code put_together(struct cuda_device *d, int64_t size, int64_t t
     const struct driver *cu = d->cuda->driver;
     const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, d->handle},
                                     CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    struct shared_block b = {.size = size, .handle = take_handle};
+    struct shared_block b = {.size = size, .handle = take_handle, .n_parts = 1};
     CUdeviceptr p = 0;
     bool mapped = false;
     enum err_code code = cuda_judge(d->cuda, cu->cuMemAddressReserve(&p, (size_t)size, 0, 0, 0),
@@ -102,12 +104,12 @@ static enum err_code make(struct cuda_device *d, int64_t size, struct shared_blo
     return put_together(d, size, handle, ret, e);
 }
 
-static enum err_code export_block(struct cuda_device *d, const struct shared_block *b, int *ret_fd,
-                                  struct err *e)
+static enum err_code export_handle(struct cuda_device *d, int64_t handle, int *ret_fd,
+                                   struct err *e)
 {
     int fd = -1;
     CUresult r = d->cuda->driver->cuMemExportToShareableHandle(
-        &fd, (CUmemGenericAllocationHandle)b->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+        &fd, (CUmemGenericAllocationHandle)handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
     /* the error for a lack of descriptors is not documented; a lost device shows again at the next
      * call */
     const char *name = NULL;
@@ -158,7 +160,7 @@ void cuda_share_open(struct cuda_device *d)
     if (code == ERR_OK)
         code = make(d, d->share.grain, &b, &e);
     if (code == ERR_OK) {
-        code = export_block(d, &b, &fd, &e);
+        code = export_handle(d, b.handle, &fd, &e);
         if (code == ERR_OK)
             close(fd);
         take_apart(d, &b, true);
@@ -223,6 +225,8 @@ enum err_code cuda_share_alloc(struct backend *b, int device, int64_t size, bool
     struct cuda_device *d = &((struct cuda *)b)->devices[device];
     (void)must; /* a block has no descriptor of its own */
     TRY(cuda_entered(d, e));
+    if (d->n_members > 1)
+        return mesh_share_alloc(d, size, zero, ret, e);
     if (size > INT64_MAX - d->share.grain)
         return err_set(e, ERR_OUT_OF_MEMORY, "no device has %" PRId64 " bytes", size);
     enum err_code code = alloc(d, size, zero, ret, e);
@@ -242,8 +246,17 @@ static enum err_code judge_import(struct cuda_device *d, CUresult r, struct err 
     return cuda_judge(d->cuda, r, what, e);
 }
 
-/* The physical memory that another process made on this device. */
-static enum err_code import(struct cuda_device *d, int fd, int64_t *ret, struct err *e)
+static struct cuda_device *member_of(const struct cuda_device *d, const CUmemAllocationProp *props)
+{
+    for (int k = 0; k < d->n_members; k++)
+        if (props->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+            props->location.id == d->members[k]->handle)
+            return d->members[k];
+    return NULL;
+}
+
+enum err_code cuda_share_physical(struct cuda_device *d, int fd, CUmemGenericAllocationHandle *ret,
+                                  struct cuda_device **ret_on, struct err *e)
 {
     const struct driver *cu = d->cuda->driver;
     CUmemGenericAllocationHandle h = 0;
@@ -253,50 +266,72 @@ static enum err_code import(struct cuda_device *d, int fd, int64_t *ret, struct 
     TRY(judge_import(d, r, e));
     enum err_code code = cuda_judge(d->cuda, cu->cuMemGetAllocationPropertiesFromHandle(&props, h),
                                     "cuMemGetAllocationPropertiesFromHandle", e);
-    if (code == ERR_OK &&
-        (props.location.type != CU_MEM_LOCATION_TYPE_DEVICE || props.location.id != d->handle))
+    struct cuda_device *on = code == ERR_OK ? member_of(d, &props) : NULL;
+    if (code == ERR_OK && !on)
         code = err_set(e, ERR_OVERLOADED,
-                       "the memory is not device %d's: the devices may have another order than "
-                       "before",
+                       d->n_members > 1
+                           ? "the memory is of a GPU that is not one of device %d's: the mesh has "
+                             "others than before, or they have another order"
+                           : "the memory is not device %d's: the devices may have another order "
+                             "than before",
                        d->index);
-    if (code == ERR_OK)
-        *ret = (int64_t)h;
-    else
+    if (code == ERR_OK) {
+        *ret = h;
+        *ret_on = on;
+    } else {
         (void)cuda_judge(d->cuda, cu->cuMemRelease(h), "cuMemRelease", NULL);
+    }
     return code;
 }
 
 /* The driver does not tell a block's size: another one shows when it is mapped. */
-enum err_code cuda_share_import(struct backend *b, int device, int fd, int64_t size,
+enum err_code cuda_share_import(struct backend *b, int device, const int *fds, int n, int64_t size,
                                 struct shared_block *ret, bool *ret_sealed, struct err *e)
 {
-    struct cuda_device *d = &((struct cuda *)b)->devices[device];
-    int64_t handle;
+    struct cuda_device *d = &((struct cuda *)b)->devices[device], *on;
+    CUmemGenericAllocationHandle handle;
     TRY(cuda_entered(d, e));
+    *ret_sealed = false;
     if (*d->share.problem)
         return err_set(e, ERR_OVERLOADED, "%s", d->share.problem);
-    if (size <= 0 || size % d->share.grain)
+    if (d->n_members > 1)
+        return mesh_share_import(d, fds, n, size, ret, e);
+    if (n != 1 || size <= 0 || size % d->share.grain)
         return err_set(e, ERR_STATE, "this is not memory of %" PRId64 " bytes", size);
-    TRY(import(d, fd, &handle, e));
-    TRY(put_together(d, size, handle, ret, e));
-    *ret_sealed = false;
+    TRY(cuda_share_physical(d, fds[0], &handle, &on, e));
+    TRY(put_together(d, size, (int64_t)handle, ret, e));
     cuda_memory_charge_anyway(d, size);
     cuda_memory_count(d);
     return ERR_OK;
 }
 
+/* A mesh's block is the keeper's alone, which asks once: no descriptor of it is kept. */
+static enum err_code export_part(struct cuda_device *d, const struct shared_block *share, int part,
+                                 int *ret_fd, struct err *e)
+{
+    const int64_t handle = (int64_t)mesh_share_part(share, part);
+    TRY(cuda_entered(d, e));
+    enum err_code code = export_handle(d, handle, ret_fd, e);
+    return code != ERR_OK && share_fds_drop_all(&d->members[0]->share.fds)
+               ? export_handle(d, handle, ret_fd, e)
+               : code;
+}
+
 enum err_code cuda_share_export(struct backend *b, int device, const struct shared_block *share,
-                                enum share_mode mode, bool again, int *ret_fd, struct err *e)
+                                int part, enum share_mode mode, bool again, int *ret_fd,
+                                struct err *e)
 {
     struct cuda_device *d = &((struct cuda *)b)->devices[device];
     (void)mode; /* the process that maps it chooses its own access */
+    if (d->n_members > 1)
+        return export_part(d, share, part, ret_fd, e);
     TRY(cuda_entered(d, e));
     *ret_fd = share_fds_get(&d->share.fds, share->handle);
     if (*ret_fd >= 0)
         return ERR_OK;
-    enum err_code code = export_block(d, share, ret_fd, e);
+    enum err_code code = export_handle(d, share->handle, ret_fd, e);
     if (code != ERR_OK && share_fds_drop_all(&d->share.fds))
-        code = export_block(d, share, ret_fd, e);
+        code = export_handle(d, share->handle, ret_fd, e);
     if (code == ERR_OK && again)
         share_fds_keep(&d->share.fds, share->handle, *ret_fd);
     return code;
@@ -305,6 +340,10 @@ enum err_code cuda_share_export(struct backend *b, int device, const struct shar
 void cuda_share_free(struct backend *b, int device, const struct shared_block *share)
 {
     struct cuda_device *d = &((struct cuda *)b)->devices[device];
+    if (d->n_members > 1) {
+        mesh_share_free(d, share);
+        return;
+    }
     share_fds_drop(&d->share.fds, share->handle);
     if (cuda_enter(d))
         take_apart(d, share, true);
