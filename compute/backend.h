@@ -33,6 +33,9 @@ struct backend_device {
     int n_parts;                       /* of a device that is several together: so many, */
     int parts[BACKEND_PARTS]; /* the numbers of those devices, each of which is one by itself, too
                                */
+    /* memory has an equal share of bytes on each, a multiple of the grain; what has fewer than
+     * `part_least` for each is the first's alone */
+    int64_t part_least, part_grain;
     int64_t divided_least;    /* bytes: less than this is never divided among them */
 };
 
@@ -438,10 +441,11 @@ enum err_code backend_precompile(const char *kernel_cache, const char *architect
 enum finding { FINDING_OK, FINDING_WARN, FINDING_FAIL };
 typedef void finding_fn(void *user, enum finding level, const char *what, const char *text,
                         const char *advice);
-/* Checks each separately: the driver, the run-time compiler, the GPUs, the management library.
- * Opens nothing for work. The caller decides which of them it needs: FINDING_FAIL means that no GPU
- * can be used, FINDING_WARN that a feature is missing. */
-void backend_diagnose(finding_fn *say, void *user);
+/* Checks each separately: the driver, the run-time compiler, the GPUs, whether those of a mesh
+ * (backend_config.mesh; NULL: none is wanted) can be one device, the management library. Opens
+ * nothing for work. The caller decides which of them it needs: FINDING_FAIL means that no GPU can
+ * be used, or no mesh, FINDING_WARN that a feature is missing. */
+void backend_diagnose(const char *mesh, finding_fn *say, void *user);
 
 /* The validating front of ops->submit. Debug builds check that every kernel is valid (ir_verify),
  * that its slots exist, that it reads nothing that is written at another point, and that the job is

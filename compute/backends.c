@@ -36,7 +36,7 @@ enum err_code backend_precompile(const char *kernel_cache, const char *architect
     return machines_precompile(kernel_cache, architecture, e);
 }
 
-void backend_diagnose(finding_fn *say, void *user)
+void backend_diagnose(const char *mesh, finding_fn *say, void *user)
 {
-    gpu_diagnose(say, user);
+    gpu_diagnose(mesh, say, user);
 }

@@ -341,7 +341,7 @@ static void look_at_gpu(struct doctor *d, const struct config *c)
         return;
     }
     doctor_devices(d, "");
-    backend_diagnose(say_gpu, d);
+    backend_diagnose(c->mesh, say_gpu, d);
     if (d->without_gpu != FINDING_OK)
         doctor_self_test(d, c, "cuda", d->without_gpu);
     else

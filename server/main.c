@@ -121,6 +121,12 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
                                  .window = c->device_window * 1e3,
                                  .max_waiting = c->max_waiting,
                                  .max_waiting_all = c->max_waiting_all};
+    if (engine_mesh(s->engine) >= 0) {
+        struct backend_device mesh;
+        engine_device_info(s->engine, engine_mesh(s->engine), &mesh);
+        sched.mesh.n = mesh.n_parts;
+        memcpy(sched.mesh.parts, mesh.parts, sizeof mesh.parts);
+    }
     s->leases = leases_new((uint32_t)c->max_leases);
     s->shares = shares_new((uint32_t)c->max_shares);
     s->logins = logins_new(c->max_logins, c->max_links);
@@ -503,7 +509,7 @@ static int run(struct config *config)
     }
     export_socket_free(s.export_socket);
     exports_free(s.exports);
-    jobs_free(s.jobs);
+    const bool jobs_ended = jobs_free(s.jobs);
     lease_uses_free(s.uses);
     state_close(s.state);
     auth_free(s.auth);
@@ -511,7 +517,8 @@ static int run(struct config *config)
     leases_free(s.leases);
     shares_free(s.shares);
     meter_unref(s.memory);
-    if (!engine_close(s.engine)) {
+    /* what a slice under way holds is not given back, though its work may end meanwhile */
+    if (!jobs_ended || !engine_close(s.engine)) {
         log_event(LOG_WARN, "exiting while work is still running", NULL);
         _exit(status);
     }

@@ -19,9 +19,11 @@ struct alone {
 };
 
 /* Whether work that is otherwise ready may start. alone: only by itself; busy: something runs on
- * the device. Work that may not start yet is to be asked for again. */
-static inline bool alone_may_start(struct alone *a, const void *work, bool alone, bool busy,
-                                   uint64_t now_ns)
+ * the device. Work that may not start yet is to be asked for again. alone_allows: as far as this
+ * device goes, of work on several, for which `busy` is whether anything runs on any of them: it
+ * starts, and takes them if it is alone, when all allow it. */
+static inline bool alone_allows(struct alone *a, const void *work, bool alone, bool busy,
+                                uint64_t now_ns)
 {
     if (a->runs)
         return false;
@@ -33,10 +35,21 @@ static inline bool alone_may_start(struct alone *a, const void *work, bool alone
         a->waits = work;
         a->until_ns = now_ns + ALONE_NS;
     }
-    if (busy)
-        return false;
+    return !busy;
+}
+
+static inline void alone_takes(struct alone *a, const void *work)
+{
     *a = (struct alone){.runs = work};
-    return true;
+}
+
+static inline bool alone_may_start(struct alone *a, const void *work, bool alone, bool busy,
+                                   uint64_t now_ns)
+{
+    const bool may = alone_allows(a, work, alone, busy, now_ns);
+    if (may && alone)
+        alone_takes(a, work);
+    return may;
 }
 
 /* The work is over. */

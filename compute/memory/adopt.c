@@ -100,6 +100,8 @@ enum err_code engine_adopt(struct engine *g, struct account *account,
     if (!g->cells || !placed->buffer)
         return err_set(e, ERR_STATE, "nothing was kept of this array");
     const struct engine_place *p = is_being_copied(g, placed) ? &placed->was : &placed->place;
+    if (p->bytes && !p->chunk)
+        return err_set(e, ERR_CONTENTS_LOST, "its memory does not outlive its process");
     TRY(storage_adopt(g, account, p, &st, e));
     if (st->size && !is_whole(st, placed, p))
         lose(st, false);

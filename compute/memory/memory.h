@@ -63,6 +63,9 @@ bool engine_in_host_memory(const struct engine *g);
 void engine_poll(struct engine *g);
 int engine_device_count(const struct engine *g);
 void engine_device_info(const struct engine *g, int device, struct backend_device *ret);
+/* Of memory of so many bytes on a device: how much is on that part of it, of a device that is one
+ * on its only one (0). */
+int64_t engine_part_bytes(const struct backend_device *d, int part, int64_t size);
 /* The number of the mesh, which is the last device, or -1 without one; the number of single
  * devices. */
 int engine_mesh(const struct engine *g);
@@ -129,7 +132,8 @@ struct engine_keep {
  * drops chunks without buffers; new buffers get ids above `last`. *ret: an array over the whole
  * buffer, one axis of uint8, with that array_memory_id. If the buffer was being written, or its
  * place holds other contents by now, its readers get ERR_CONTENTS_LOST until it is written as a
- * whole. ERR_STATE: there is no such memory. */
+ * whole. engine_adopt: ERR_CONTENTS_LOST: the memory was not such that outlives its process.
+ * ERR_STATE: there is no such memory. */
 enum err_code engine_adopt_chunk(struct engine *g, uint64_t chunk, int device, const int *fds,
                                  int n, int64_t size, struct err *e) must_check;
 enum err_code engine_adopt(struct engine *g, struct account *account,

@@ -370,11 +370,82 @@ int array_divided(const struct array *a, int *ret_axis, int64_t ret_rows[BACKEND
 
 /* --- making room --- */
 
-/* The next idle buffer in the order of use that was last used by v->until and has at least `least`
- * bytes on the device; a reference. *after: how far the search has come (a time of use). Sets
- * v->others if there are others that may become free later. */
-static struct buffer *oldest_idle(struct engine *g, struct eviction *v, int64_t least,
-                                  uint64_t *after)
+/* What is lacking on each part of the device: an array that is there in part frees as much. */
+struct lack {
+    struct backend_device device, mesh; /* mesh.n_parts 0: there is none */
+    int64_t bytes[BACKEND_PARTS];
+};
+
+static int part_number(const struct backend_device *d, int part)
+{
+    return d->n_parts ? d->parts[part] : d->index;
+}
+
+static int part_count(const struct backend_device *d)
+{
+    return d->n_parts ? d->n_parts : 1;
+}
+
+/* A request's bytes, so that it fits: all of them if that does not seem to be the trouble, or the
+ * last eviction did not help. */
+static void find_lack(const struct engine *g, const struct eviction *v, struct lack *ret)
+{
+    bool any = false;
+    *ret = (struct lack){0};
+    engine_device_info(g, v->device, &ret->device);
+    if (engine_mesh(g) >= 0)
+        engine_device_info(g, engine_mesh(g), &ret->mesh);
+    int64_t need[BACKEND_PARTS];
+    for (int k = 0; k < part_count(&ret->device); k++) {
+        struct backend_device part;
+        engine_device_info(g, part_number(&ret->device, k), &part);
+        need[k] = engine_part_bytes(&ret->device, k, v->bytes);
+        if (part.memory_free < need[k])
+            ret->bytes[k] = need[k] - (v->again || part.memory_free < 0 ? 0 : part.memory_free);
+        any |= ret->bytes[k] > 0;
+    }
+    for (int k = 0; k < part_count(&ret->device) && !any; k++)
+        ret->bytes[k] = need[k];
+}
+
+static int64_t lacking(const struct lack *l)
+{
+    int64_t sum = 0;
+    for (int k = 0; k < part_count(&l->device); k++)
+        sum += l->bytes[k];
+    return sum;
+}
+
+/* Of so many bytes on that device: those on part k. */
+static int64_t bytes_there(const struct lack *l, int k, int device, int64_t size)
+{
+    const int there = part_number(&l->device, k);
+    if (device == there)
+        return size;
+    for (int i = 0; device == l->mesh.index && i < l->mesh.n_parts; i++)
+        if (l->mesh.parts[i] == there)
+            return engine_part_bytes(&l->mesh, i, size);
+    return 0;
+}
+
+/* How much of what is lacking that would give, and then it is given. */
+static int64_t relief(struct lack *l, int device, int64_t size, bool given)
+{
+    int64_t sum = 0;
+    for (int k = 0; k < part_count(&l->device); k++) {
+        const int64_t there = bytes_there(l, k, device, size);
+        const int64_t part = there < l->bytes[k] ? there : l->bytes[k];
+        sum += part;
+        l->bytes[k] -= given ? part : 0;
+    }
+    return sum;
+}
+
+/* The next idle buffer in the order of use that was last used by v->until, has at least `least`
+ * bytes, and some of them where they are lacking; a reference. *after: how far the search has come
+ * (a time of use). Sets v->others if there are others that may become free later. */
+static struct buffer *oldest_idle(struct engine *g, struct eviction *v, struct lack *l,
+                                  int64_t least, uint64_t *after)
 {
     struct buffer *found = NULL;
     pthread_mutex_lock(&g->lock);
@@ -382,7 +453,8 @@ static struct buffer *oldest_idle(struct engine *g, struct eviction *v, int64_t 
     for (struct buffer *b = g->oldest; b && !found; b = b->newer) {
         uint64_t used = atomic_load(&b->used);
         struct storage *st = b->storage;
-        if (used <= *after || b->device != v->device || st->host || st->size < least)
+        if (used <= *after || st->host || st->size < least ||
+            relief(l, b->device, st->size, false) == 0)
             continue;
         bool idle = used <= v->until && storage_is_movable(st);
         v->others |= !idle;
@@ -409,21 +481,23 @@ static void moved_out(void *user, enum err_code result, double device_ms)
 }
 
 /* One pass over the order of use. */
-static void move_out(struct engine_stream *s, struct eviction *v, int64_t bytes, int64_t least)
+static void move_out(struct engine *g, struct eviction *v, struct lack *l, int64_t least)
 {
-    struct engine *g = s->engine;
-    const int64_t before = v->out;
     uint64_t after = 0;
     enum err_code code = ERR_OK;
-    while (code == ERR_OK && v->out - before < bytes) {
-        struct buffer *b = oldest_idle(g, v, least, &after);
-        bool moved;
+    while (code == ERR_OK && lacking(l) > 0) {
+        struct buffer *b = oldest_idle(g, v, l, least, &after);
+        struct engine_stream *s;
+        bool moved = false;
         if (!b)
             break;
         atomic_fetch_add(&v->pending, 1);
-        code = move_buffer(s, b, true, true, moved_out, v, &moved, NULL);
+        code = engine_visitor(g, b->device, &s, NULL);
+        if (code == ERR_OK)
+            code = move_buffer(s, b, true, true, moved_out, v, &moved, NULL);
         if (moved) {
             v->out += b->nbytes;
+            (void)relief(l, b->device, b->nbytes, true);
             atomic_fetch_add(&g->evicted, 1);
             atomic_fetch_add(&g->evicted_bytes, (uint64_t)b->nbytes);
         } else {
@@ -433,15 +507,6 @@ static void move_out(struct engine_stream *s, struct eviction *v, int64_t bytes,
             code = ERR_OK; /* an owner without host memory keeps arrays on the device */
         buffer_release(b);
     }
-}
-
-/* Bytes to move so that the request fits: all of them if the last eviction did not help. */
-static int64_t lacking(const struct engine *g, const struct eviction *v)
-{
-    struct backend_device d;
-    engine_device_info(g, v->device, &d);
-    return !v->again && d.memory_free > 0 && d.memory_free < v->bytes ? v->bytes - d.memory_free
-                                                                      : v->bytes;
 }
 
 /* Waits until some work is over, but not while another eviction is queued. */
@@ -469,13 +534,16 @@ static void evict(struct engine *g, struct eviction *v)
     v->others = atomic_load(&g->jobs) > 0;
     atomic_store(&v->pending, 1);
     if ((gathers || !v->stay) && engine_visitor(g, v->device, &s, NULL) == ERR_OK) {
-        const int64_t bytes = lacking(g, v);
+        struct lack l;
+        find_lack(g, v, &l);
+        const int64_t bytes = lacking(&l);
         if (gathers)
             gather(s, v, bytes, moved_out);
-        if (!v->stay && v->out < bytes)
-            move_out(s, v, bytes - v->out, bytes / SMALL_PART + 1);
-        if (!v->stay && v->out < bytes)
-            move_out(s, v, bytes - v->out, 1);
+        (void)relief(&l, v->device, v->out, true);
+        if (!v->stay)
+            move_out(g, v, &l, bytes / SMALL_PART + 1);
+        if (!v->stay)
+            move_out(g, v, &l, 1);
     }
     if (v->out == 0 && v->others)
         wait_a_little(g);

@@ -54,6 +54,14 @@ void engine_device_info(const struct engine *g, int device, struct backend_devic
     }
 }
 
+int64_t engine_part_bytes(const struct backend_device *d, int part, int64_t size)
+{
+    const int64_t n = d->n_parts;
+    if (n == 0 || size / n < d->part_least)
+        return part == 0 ? size : 0;
+    return ((size + n - 1) / n + d->part_grain - 1) / d->part_grain * d->part_grain;
+}
+
 int engine_roomiest_device(const struct engine *g)
 {
     int n = engine_single_count(g), best = 0;
@@ -95,18 +103,30 @@ int engine_device_kept(const struct engine *g, int64_t kept)
     return (int)(kept % engine_single_count(g));
 }
 
+/* Whether there is a mesh with room for so many bytes. */
+static bool mesh_has(const struct engine *g, int64_t size)
+{
+    struct backend_device d, part;
+    if (g->mesh < 0)
+        return false;
+    engine_device_info(g, g->mesh, &d);
+    bool has = true;
+    for (int k = 0; k < d.n_parts && has; k++) {
+        engine_device_info(g, d.parts[k], &part);
+        has = engine_part_bytes(&d, k, size) <= part.memory_free;
+    }
+    return has;
+}
+
 void engine_lacks(const struct engine *g, int device, int64_t size, struct err *e)
 {
-    struct backend_device d = {0};
     if (!e)
         return;
     e->wanted = size;
     e->device = device;
     e->until = atomic_load(&g->clock);
-    if (g->mesh >= 0 && device != g->mesh)
-        engine_device_info(g, g->mesh, &d);
     const size_t n = strlen(e->message);
-    if (size <= d.memory_free)
+    if (device != g->mesh && mesh_has(g, size))
         snprintf(e->message + n, sizeof e->message - n,
                  "; several GPUs together have: a session with \"device\": \"mesh\" uses them");
 }

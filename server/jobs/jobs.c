@@ -63,14 +63,14 @@ void jobs_end(struct jobs *t)
     worker_stop(&t->worker);
 }
 
-void jobs_free(struct jobs *t)
+bool jobs_free(struct jobs *t)
 {
     if (!t)
-        return;
+        return true;
     jobs_end(t);
     if (t->in_slice) { /* its callbacks may still come */
         log_event(LOG_WARN, "stopped while a step of a program was still running", NULL);
-        return;
+        return false;
     }
     t->config.writer = NULL; /* they are forgotten by this process only */
     for (;;) {
@@ -89,6 +89,7 @@ void jobs_free(struct jobs *t)
     pthread_mutex_destroy(&t->publishing);
     pthread_mutex_destroy(&t->lock);
     mem_free(t);
+    return true;
 }
 
 /* Bytes of all the values that such a job may record. */

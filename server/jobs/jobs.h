@@ -64,8 +64,10 @@ void jobs_publish_end(struct jobs *t);
 void jobs_settle(struct jobs *t);
 /* Stops, and waits for the slices under way. No request may be left. */
 void jobs_end(struct jobs *t);
-/* The same, and forgets all jobs. */
-void jobs_free(struct jobs *t); /* NULL allowed */
+/* The same, and forgets all jobs. False if a slice is still under way: then nothing is freed, and
+ * the job keeps its session and arrays, because its callbacks may come until the process ends. The
+ * engine is not to be closed then. NULL allowed. */
+bool jobs_free(struct jobs *t) must_check;
 
 /* A job of another process (struct recover_config). jobs_go_on: those under way continue, now that
  * the journal has all of them. ERR_OUT_OF_MEMORY of host memory, ERR_DEVICE_LOST. */

@@ -317,7 +317,8 @@ enum err_code recover_memory(struct recovery *r, int64_t memory, int64_t buffer,
             TRY(add_leasable(r, (uint64_t)buffer, m->base, why));
     }
     if (!m->base)
-        return err_set(why, ERR_STATE, "%s", m->why.message);
+        return err_set(why, m->why.code == ERR_CONTENTS_LOST ? ERR_CONTENTS_LOST : ERR_STATE, "%s",
+                       m->why.message);
     *ret = m->base;
     return ERR_OK;
 }

@@ -16,7 +16,8 @@ struct server;
 struct recover_config {
     struct server *server; /* config, engine, auth, shares and leases; has had no request yet */
     /* Makes the memory an array's again: *ret is an array of its bytes, of one axis, DT_BOOL or
-     * DT_U8 as the record says, charged to `payer`. An error says why it is not to be had. */
+     * DT_U8 as the record says, charged to `payer`. ERR_CONTENTS_LOST: it ended with that process;
+     * any other error says why it is not to be had. */
     enum err_code (*adopt)(void *user, const struct kept_memory *m, struct account *payer,
                            struct array **ret, struct err *e);
     /* Makes the export with that lease continue, of the memory `base`; false: it does not. NULL:

@@ -74,7 +74,7 @@ enum err_code recover_sort(struct recovery *r, struct items *t) must_check;
 enum err_code recover_owner(struct recovery *r, const struct item *x, struct principal **ret,
                             struct err *e) must_check;
 /* An array's memory (struct kept_handle), borrowed, charged to that account if nothing else lies
- * there. ERR_STATE: it is not to be had. */
+ * there. ERR_CONTENTS_LOST: it ended with that process; ERR_STATE: it is not to be had. */
 enum err_code recover_memory(struct recovery *r, int64_t memory, int64_t buffer,
                              struct account *payer, struct array **ret, struct err *why) must_check;
 

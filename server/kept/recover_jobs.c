@@ -173,7 +173,11 @@ static enum err_code read_name(struct recovery *r, struct json v, struct kept_jo
     ret->name = arena_strndup(r->arena, ret->name, strlen(ret->name));
     if (!ret->name)
         return err_oom(why);
-    TRY(recover_memory(r, memory, buffer, j->session->account, &base, why));
+    enum err_code code = recover_memory(r, memory, buffer, j->session->account, &base, why);
+    if (code == ERR_CONTENTS_LOST)
+        return err_set(why, code, "'%s' was in memory that does not outlive the daemon", ret->name);
+    if (code != ERR_OK)
+        return code;
     return kept_read_array(v, base, &ret->array, why);
 }
 

@@ -21,6 +21,17 @@
  * On a device whose threads all take part in each piece of work (the CPU), long turns of several
  * flows are not out together: they would only evict each other's cache lines.
  *
+ * A mesh's turn is one on each of its parts: it is given when it may be had on all of them, and a
+ * user who may not have it on one of them does not hold others back on the rest, which would be
+ * idle for nothing. Nobody waits in a circle. A turn that waits holds nothing, and one that is held
+ * waits for no other, so once nothing is out somewhere, it is to be shown that a turn is given. On
+ * a device with active flows the least of them may have its turn, as far as this device goes. If
+ * it waits for a turn of this device, that is all; if for one of the mesh, it is active here
+ * because the turn may be had on all other parts. With no active flow on any part, turns of the
+ * mesh wait, each for another part where it is ahead of a flow that has the same trouble elsewhere,
+ * and turns of their users that came later, and go behind them (yields): then the one of the mesh
+ * that has waited longest is given (sched_serve).
+ *
  * One lock for everything, held for some hundred nanoseconds; the caller may hold the engine's. */
 #include "server/work/scheduler_int.h"
 
@@ -37,9 +48,7 @@
 #define GRACE_PART 0.25      /* and at most this part of what its work takes */
 #define RECENT_NS  200000000 /* so long the others leave it room, and it keeps what it is owed */
 #define OWED       2         /* windows, at most */
-#define FIRST_MS   0.05      /* a lane's work, before any was measured */
 #define AT_LEAST   2         /* turns, whatever they cost */
-#define AT_MOST    16        /* of a flow: estimates may be low; a lane's turns run in order */
 #define ALONE      8         /* times the cost and number for a flow alone on the device */
 #define LONG_MS    2.0       /* long turns of several flows run together only if side_by_side */
 #define TICK_S     0.001     /* between looks at waiting turns: a grace ends without an event */
@@ -84,7 +93,10 @@ static void check(const struct sched *s, const struct sched_lane *l)
             waiting += f->counts.waiting;
         }
     assert(waiting == s->counts.waiting);
-    assert(l->out.n_turns <= l->flow->out.n_turns && l->out.n_tasks <= l->flow->out.n_tasks);
+    for (int i = 0; i < l->n_parts; i++) {
+        const struct out *of = &l->parts[i].flow->out;
+        assert(l->out.n_turns <= of->n_turns && l->out.n_tasks <= of->n_tasks);
+    }
 #else
     (void)l;
 #endif
@@ -92,11 +104,44 @@ static void check(const struct sched *s, const struct sched_lane *l)
 
 /* --- flows --- */
 
-/* Whether the flow has a turn that could run now but for other flows. */
+/* A flow's virtual time, including what it has out. */
+static double tag(const struct flow *f)
+{
+    return f->start + out_ms(&f->out) / f->weight;
+}
+
+static bool is_in_window(const struct sched *s, const struct flow *f)
+{
+    return tag(f) <= f->device->now + s->config.window;
+}
+
+/* Whether a turn could be had now but for other flows on f's device. */
+static bool could_be_had(const struct sched *s, const struct sched_turn *t, const struct flow *f)
+{
+    const struct sched_lane *l = t->lane;
+    bool can = has_room(s, &l->out, 1, t->ms);
+    for (int i = 0; i < l->n_parts && can; i++) {
+        const struct flow *part = l->parts[i].flow;
+        can = has_room(s, &part->out, 1, t->ms) && (part == f || is_in_window(s, part));
+    }
+    return can;
+}
+
+/* Whether an earlier turn of the same user's on the mesh goes first: turns that have the user's
+ * room on one part now, and on another then, would keep it off for ever. */
+static bool yields(const struct flow *f, uint64_t asked_ns)
+{
+    const struct sched_turn *t = f->mesh ? f->mesh->waiting : NULL;
+    return t && t->asked_ns < asked_ns;
+}
+
 static bool wants(const struct sched *s, const struct flow *f)
 {
     for (const struct sched_turn *t = f->waiting; t; t = t->next)
-        if (has_room(s, &t->lane->out, 1, t->ms) && has_room(s, &f->out, 1, t->ms))
+        if (could_be_had(s, t, f) && !yields(f, t->asked_ns))
+            return true;
+    for (const struct sched_turn *t = f->mesh ? f->mesh->waiting : NULL; t; t = t->next)
+        if (could_be_had(s, t, f))
             return true;
     return false;
 }
@@ -104,8 +149,8 @@ static bool wants(const struct sched *s, const struct flow *f)
 /* Overdue work is waiting, perhaps for a compiler: other flows do not wait for it. */
 static bool works(const struct flow *f, uint64_t now_ns)
 {
-    for (const struct sched_lane *l = f->device->busy; l && f->out.n_tasks; l = l->next)
-        if (l->flow == f && sched_is_working(l, now_ns))
+    for (const struct lane_part *p = f->device->busy; p && f->out.n_tasks; p = p->next)
+        if (p->flow == f && sched_is_working(p->lane, now_ns))
             return true;
     return false;
 }
@@ -160,19 +205,23 @@ static bool others_have_long(const struct sched *s, const struct flow *f, uint64
     return false;
 }
 
-/* A flow's virtual time, including what it has out. */
-static double tag(const struct flow *f)
-{
-    return f->start + out_ms(&f->out) / f->weight;
-}
-
+/* For one part. */
 static bool may_have(const struct sched *s, const struct flow *f, uint64_t now_ns, double ms)
 {
     if (s->open || is_alone(s, f, now_ns))
         return s->open || has_room(s, &f->out, ALONE, ms);
     if (!s->config.side_by_side && ms >= LONG_MS && others_have_long(s, f, now_ns))
         return false;
-    return tag(f) <= f->device->now + s->config.window && has_room(s, &f->out, 1, ms);
+    return is_in_window(s, f) && has_room(s, &f->out, 1, ms);
+}
+
+static bool may_have_all(const struct sched *s, const struct sched_lane *l, uint64_t now_ns,
+                         double ms)
+{
+    for (int i = 0; i < l->n_parts; i++)
+        if (!may_have(s, l->parts[i].flow, now_ns, ms))
+            return false;
+    return true;
 }
 
 /* The first waiting turn whose lane has room, or NULL. */
@@ -180,20 +229,32 @@ static struct sched_turn *first_of(const struct sched *s, const struct flow *f, 
 {
     lock_held(&s->lock);
     for (struct sched_turn *t = f->waiting; t; t = t->next)
-        if (s->open || has_room(s, &t->lane->out, 1, t->ms))
-            return may_have(s, f, now_ns, t->ms) ? t : NULL;
+        if (s->open || has_room(s, &t->lane->out, 1, t->ms)) {
+            const bool may = may_have_all(s, t->lane, now_ns, t->ms);
+            return may && (s->open || !yields(f, t->asked_ns)) ? t : NULL;
+        }
     return NULL;
+}
+
+/* n: 1 or −1. */
+static void turn_of(struct sched_lane *l, int n, double ms, uint64_t now_ns)
+{
+    lock_held(&l->sched->lock);
+    add_turn(&l->out, n, ms);
+    for (int i = 0; i < l->n_parts; i++) {
+        add_turn(&l->parts[i].flow->out, n, ms);
+        l->parts[i].flow->last_ns = now_ns;
+    }
 }
 
 static void give(struct sched *s, struct sched_turn *t, uint64_t now_ns)
 {
     lock_held(&s->lock);
+    struct sched_lane *l = t->lane;
     t->held = true;
-    t->lane->flow->last_ns = now_ns;
-    add_turn(&t->lane->out, 1, t->ms);
-    add_turn(&t->lane->flow->out, 1, t->ms);
+    turn_of(l, 1, t->ms, now_ns);
     s->counts.turns++;
-    t->lane->flow->counts.turns++;
+    l->flow->counts.turns++;
 }
 
 static void count_wait(struct sched_counts *c, double seconds)
@@ -202,39 +263,112 @@ static void count_wait(struct sched_counts *c, double seconds)
     c->waited_s += seconds;
 }
 
-void sched_serve(struct sched *s, struct device *d)
+static void end_wait(struct sched *s, struct sched_turn *t, uint64_t now_ns)
 {
     lock_held(&s->lock);
+    struct flow *f = t->lane->flow;
+    DL_DELETE(f->waiting, t);
+    s->counts.waiting--;
+    f->counts.waiting--;
+    double seconds = (double)(now_ns - t->asked_ns) * 1e-9;
+    count_wait(&s->counts, seconds);
+    count_wait(&f->counts, seconds);
+    give(s, t, now_ns);
+    t->come(t->user);
+}
+
+/* How far it is ahead: of the mesh, where it is most so. */
+static double lead(const struct flow *f)
+{
+    double most = tag(f->parts[0]) - f->parts[0]->device->now;
+    for (int i = 1; i < f->device->n_parts; i++) {
+        double here = tag(f->parts[i]) - f->parts[i]->device->now;
+        most = here > most ? here : most;
+    }
+    return most;
+}
+
+/* Gives the turns of one device that are due, and says whether there were any. */
+static bool serve_one(struct sched *s, struct device *d)
+{
+    lock_held(&s->lock);
+    bool any = false;
     while (s->counts.waiting) {
         uint64_t now_ns = s->config.clock_ns();
         struct sched_turn *best = NULL;
-        advance(s, d, now_ns);
+        for (int i = 0; i < d->n_parts; i++)
+            advance(s, d->parts[i], now_ns);
         for (const struct flow *f = d->flows; f; f = f->next) {
             struct sched_turn *t = f->waiting ? first_of(s, f, now_ns) : NULL;
-            if (t && (!best || tag(f) < tag(best->lane->flow)))
+            if (t && (!best || lead(f) < lead(best->lane->flow)))
                 best = t;
         }
         if (!best)
-            return;
-        struct flow *f = best->lane->flow;
-        DL_DELETE(f->waiting, best);
-        s->counts.waiting--;
-        f->counts.waiting--;
-        double seconds = (double)(now_ns - best->asked_ns) * 1e-9;
-        count_wait(&s->counts, seconds);
-        count_wait(&f->counts, seconds);
-        give(s, best, now_ns);
-        best->come(best->user);
+            break;
+        end_wait(s, best, now_ns);
+        any = true;
+    }
+    return any;
+}
+
+static bool is_idle(const struct sched *s, const struct device *d, uint64_t now_ns)
+{
+    lock_held(&s->lock);
+    for (const struct flow *f = d->flows; f; f = f->next)
+        if (f->out.n_turns || f->out.n_tasks || is_active(s, f, now_ns))
+            return false;
+    return true;
+}
+
+/* The turn of the mesh that has waited longest, if all its parts are idle (the top of this file).
+ */
+static struct sched_turn *longest_waiting(const struct sched *s)
+{
+    lock_held(&s->lock);
+    const struct device *mesh = &s->devices[s->config.n_devices - 1];
+    const uint64_t now_ns = s->config.clock_ns();
+    struct sched_turn *first = NULL;
+    for (const struct flow *f = mesh->flows; f; f = f->next)
+        for (struct sched_turn *t = f->waiting; t; t = t->next)
+            if (!first || t->asked_ns < first->asked_ns)
+                first = t;
+    for (int i = 0; i < mesh->n_parts && first; i++)
+        if (!is_idle(s, mesh->parts[i], now_ns))
+            first = NULL;
+    return first;
+}
+
+void sched_serve(struct sched *s, struct device *d)
+{
+    lock_held(&s->lock);
+    bool any = s->counts.waiting > 0;
+    if (!d->shares) {
+        (void)serve_one(s, d);
+        return;
+    }
+    while (any) {
+        any = false;
+        for (int i = 0; i < s->config.n_devices; i++)
+            if (s->devices[i].shares)
+                any |= serve_one(s, &s->devices[i]);
+        struct sched_turn *t = any ? NULL : longest_waiting(s);
+        if (t)
+            end_wait(s, t, s->config.clock_ns());
     }
 }
 
 static void serve_all(struct sched *s)
 {
-    for (int i = 0; i < s->config.n_devices; i++)
-        sched_serve(s, &s->devices[i]);
+    bool mesh = false;
+    for (int i = 0; i < s->config.n_devices; i++) {
+        struct device *d = &s->devices[i];
+        if (!d->shares || !mesh)
+            sched_serve(s, d);
+        mesh |= d->shares;
+    }
 }
 
-static double look_after(void *user)
+double sched_look_after(void *user)
 {
     struct sched *s = user;
     serve_all(s);
@@ -242,16 +376,6 @@ static double look_after(void *user)
 }
 
 /* --- turns --- */
-
-/* With the lock held. */
-static void lane_unref(struct sched_lane *l)
-{
-    lock_held(&l->sched->lock);
-    if (--l->refs)
-        return;
-    l->sched->refs--;
-    mem_free(l);
-}
 
 enum err_code sched_ask(struct sched_lane *l, double ms, struct sched_turn *t, bool *ret_now,
                         struct err *e)
@@ -262,12 +386,15 @@ enum err_code sched_ask(struct sched_lane *l, double ms, struct sched_turn *t, b
     pthread_mutex_lock(&s->lock);
     uint64_t now_ns = s->config.clock_ns();
     uint32_t weight = atomic_load_explicit(f->user, memory_order_relaxed);
-    f->weight = weight ? weight : 1;
-    sched_touch(s, f, now_ns);
-    advance(s, f->device, now_ns);
+    for (int i = 0; i < l->n_parts; i++) {
+        struct flow *part = l->parts[i].flow;
+        part->weight = weight ? weight : 1;
+        sched_touch(s, part, now_ns);
+        advance(s, part->device, now_ns);
+    }
     ms = ms > 0 ? ms : l->out.mean;
-    bool now =
-        s->open || (!f->waiting && has_room(s, &l->out, 1, ms) && may_have(s, f, now_ns, ms));
+    bool now = s->open || (!f->waiting && has_room(s, &l->out, 1, ms) &&
+                           may_have_all(s, l, now_ns, ms) && !yields(f, now_ns));
     if (!now && !t->sure && f->counts.waiting >= s->config.max_waiting)
         code = err_set(e, ERR_QUOTA, "%lld pieces of your work are already waiting for the device",
                        (long long)f->counts.waiting);
@@ -312,9 +439,7 @@ void sched_leave(struct sched *s, struct sched_turn *t)
     pthread_mutex_lock(&s->lock);
     struct flow *f = l->flow;
     if (t->held) {
-        add_turn(&l->out, -1, t->ms);
-        add_turn(&f->out, -1, t->ms);
-        f->last_ns = s->config.clock_ns();
+        turn_of(l, -1, t->ms, s->config.clock_ns());
     } else {
         DL_DELETE(f->waiting, t);
         s->counts.waiting--;
@@ -324,124 +449,11 @@ void sched_leave(struct sched *s, struct sched_turn *t)
     t->held = false;
     sched_serve(s, f->device);
     check(s, l);
-    lane_unref(l);
+    sched_lane_drop(l);
     pthread_mutex_unlock(&s->lock);
-}
-
-/* --- lanes --- */
-
-static struct flow *flow_of(struct device *d, const _Atomic uint32_t *user)
-{
-    struct flow *f = d->flows;
-    while (f && f->user != user)
-        f = f->next;
-    if (f)
-        return f;
-    f = mem_calloc(1, sizeof *f);
-    if (f) {
-        *f = (struct flow){.user = user, .device = d, .weight = 1, .start = d->now};
-        f->out = (struct out){.mean = FIRST_MS, .most = AT_MOST};
-        DL_APPEND(d->flows, f);
-    }
-    return f;
-}
-
-enum err_code sched_lane_new(struct sched *s, const _Atomic uint32_t *weight, int device,
-                             struct sched_lane **ret, struct err *e)
-{
-    struct sched_lane *l = mem_calloc(1, sizeof *l);
-    if (!l)
-        return err_oom(e);
-    pthread_mutex_lock(&s->lock);
-    struct device *d = &s->devices[device];
-    l->flow = flow_of(d, weight);
-    if (l->flow) {
-        l->sched = s;
-        l->refs = 1;
-        l->out = (struct out){.mean = l->flow->out.mean, .most = INT32_MAX};
-        l->took = l->flow->took;
-        s->refs++;
-    }
-    pthread_mutex_unlock(&s->lock);
-    if (!l->flow) {
-        mem_free(l);
-        return err_oom(e);
-    }
-    *ret = l;
-    return ERR_OK;
-}
-
-struct sched_lane *sched_lane_ref(struct sched_lane *l)
-{
-    pthread_mutex_lock(&l->sched->lock);
-    l->refs++;
-    pthread_mutex_unlock(&l->sched->lock);
-    return l;
-}
-
-bool sched_lane_is_busy(const struct sched_lane *l)
-{
-    pthread_mutex_lock(&l->sched->lock);
-    bool busy = l->out.n_turns || l->out.n_tasks;
-    for (const struct sched_turn *t = l->flow->waiting; t && !busy; t = t->next)
-        busy = t->lane == l;
-    pthread_mutex_unlock(&l->sched->lock);
-    return busy;
-}
-
-static void free_all(struct sched *s)
-{
-    for (int i = 0; i < s->config.n_devices; i++)
-        for (struct flow *f = s->devices[i].flows; f; f = s->devices[i].flows) {
-            DL_DELETE(s->devices[i].flows, f);
-            mem_free(f);
-        }
-    pthread_mutex_destroy(&s->lock);
-    worker_destroy(&s->worker);
-    mem_free(s);
-}
-
-static void unlock_or_free(struct sched *s)
-{
-    bool last = s->refs == 0;
-    pthread_mutex_unlock(&s->lock);
-    if (last)
-        free_all(s);
-}
-
-void sched_lane_unref(struct sched_lane *l)
-{
-    if (!l)
-        return;
-    struct sched *s = l->sched;
-    pthread_mutex_lock(&s->lock);
-    lane_unref(l);
-    unlock_or_free(s);
 }
 
 /* --- the scheduler --- */
-
-enum err_code sched_new(const struct sched_config *config, struct sched **ret, struct err *e)
-{
-    struct sched *s = mem_calloc(1, sizeof *s + (size_t)config->n_devices * sizeof(struct device));
-    if (!s)
-        return err_oom(e);
-    s->refs = 1;
-    s->config = *config;
-    const bool ticks = !config->clock_ns;
-    if (ticks)
-        s->config.clock_ns = clock_ns;
-    pthread_mutex_init(&s->lock, NULL);
-    s->worker =
-        (struct worker){.name = "arrayd-sched", .lock = &s->lock, .step = look_after, .user = s};
-    worker_init(&s->worker);
-    if (ticks && !worker_start(&s->worker)) {
-        free_all(s);
-        return err_set(e, ERR_INTERNAL, "cannot start the scheduler's thread");
-    }
-    *ret = s;
-    return ERR_OK;
-}
 
 void sched_open(struct sched *s)
 {
@@ -456,16 +468,6 @@ void sched_look(struct sched *s)
     pthread_mutex_lock(&s->lock);
     serve_all(s);
     pthread_mutex_unlock(&s->lock);
-}
-
-void sched_free(struct sched *s)
-{
-    if (!s)
-        return;
-    worker_stop(&s->worker);
-    pthread_mutex_lock(&s->lock);
-    s->refs--;
-    unlock_or_free(s);
 }
 
 void sched_count(struct sched *s, const _Atomic uint32_t *weight, struct sched_counts *ret)
@@ -487,12 +489,17 @@ void sched_count(struct sched *s, const _Atomic uint32_t *weight, struct sched_c
 double sched_share(struct sched *s, const _Atomic uint32_t *weight, int device)
 {
     const double own = atomic_load(weight);
-    double all = own;
+    double most = own;
     pthread_mutex_lock(&s->lock);
     const uint64_t now_ns = s->config.clock_ns();
-    for (const struct flow *f = s->devices[device].flows; f; f = f->next)
-        if (f->user != weight && (is_recent(f, now_ns) || is_active(s, f, now_ns)))
-            all += f->weight;
+    const struct device *d = &s->devices[device];
+    for (int i = 0; i < d->n_parts; i++) {
+        double all = own;
+        for (const struct flow *f = d->parts[i]->flows; f; f = f->next)
+            if (f->user != weight && (is_recent(f, now_ns) || is_active(s, f, now_ns)))
+                all += f->weight;
+        most = all > most ? all : most;
+    }
     pthread_mutex_unlock(&s->lock);
-    return own / all;
+    return own / most;
 }

@@ -6,6 +6,9 @@
  * proportion to their weights; a user who asks seldom gets a turn at once, however much work of
  * others waits.
  *
+ * The mesh's work is work on each of the devices that it consists of: its turn comes once it may
+ * on all of them, and it is charged there.
+ *
  * Called by handlers through server/work/device_turn.h and by jobs_slice.c for each slice;
  * session_sides.c creates a lane for each stream, through which the engine reports what its work
  * took. Thread-safe. Times are milliseconds of device time unless noted otherwise. */
@@ -24,6 +27,10 @@ struct sched_lane; /* of one stream: reference-counted */
 
 struct sched_config {
     int n_devices;
+    struct sched_mesh { /* the last device, which consists of others */
+        int n;          /* 0: there is none */
+        int parts[BACKEND_PARTS];
+    } mesh;
     bool side_by_side;       /* streams run in parallel: a device can run more than one at once */
     double window;           /* work of a session out on a device at once; see scheduler.c */
     int64_t max_waiting;     /* waiting turns per user */
@@ -76,7 +83,8 @@ bool sched_held(struct sched *s, const struct sched_turn *t);
 void sched_leave(struct sched *s, struct sched_turn *t);
 
 /* The part of the device's time that the user whose weight this is would get of it now: its own
- * weight among those of all users who had work there in the last fifth of a second. */
+ * weight among those of all users who had work there in the last fifth of a second. Of the mesh:
+ * the least part of those of its devices. */
 double sched_share(struct sched *s, const _Atomic uint32_t *weight, int device);
 
 struct sched_counts {

@@ -1,6 +1,8 @@
 /* What scheduler.c (whose turn it is) and scheduler_work.c (what work took) share: users on devices
- * and their lanes. The scheduler's one lock guards everything that is not constant; each function
- * here is called with it held. */
+ * and their lanes. A mesh is a device on which users only wait and are counted: what they have
+ * there is out, and is charged, on each of its parts. Every other device is its own only part. The
+ * scheduler's one lock guards everything that is not constant; each function here is called with it
+ * held. */
 #ifndef ARRAYD_SERVER_SCHEDULER_INT_H
 #define ARRAYD_SERVER_SCHEDULER_INT_H
 
@@ -22,6 +24,8 @@ struct out {
 struct flow {
     struct flow *prev, *next;
     struct device *device;
+    struct flow *parts[BACKEND_PARTS]; /* the user's on the device's parts */
+    struct flow *mesh;            /* the user's on a mesh of which the device is part, or NULL */
     const _Atomic uint32_t *user; /* the weight's address; read only by sched_ask */
     double weight;
     struct out out;
@@ -34,9 +38,21 @@ struct flow {
 
 struct device {
     struct flow *flows; /* never removed: a user who returns continues from its old `start` */
+    struct device *parts[BACKEND_PARTS];
+    int n_parts;
+    bool shares; /* it is the mesh, or part of it */
     double now;
-    struct sched_lane *busy; /* lanes with work on it */
-    uint64_t since_ns;       /* up to when the busy lanes' `part`s are computed */
+    struct lane_part *busy; /* of lanes with work on it */
+    uint64_t since_ns;      /* up to when the busy lanes' `part`s are computed */
+};
+
+/* A lane on a part of its device. */
+struct lane_part {
+    struct sched_lane *lane;
+    struct flow *flow;
+    struct lane_part *prev, *next; /* device->busy */
+    double part;                   /* its share of the time since the last charge, ms */
+    double withheld;               /* and its share while it seemed to wait */
 };
 
 struct sched_lane {
@@ -44,11 +60,10 @@ struct sched_lane {
     struct sched *sched;
     struct flow *flow;
     struct out out;
-    struct sched_lane *prev, *next; /* device->busy */
-    double part;                    /* its share of the time since the last charge, ms */
-    double withheld;                /* and its share while it seemed to wait */
-    double took;                    /* recent cost of a piece of work, as the device reports it */
+    double took;       /* recent cost of a piece of work, as the device reports it */
     uint64_t waits_ns; /* when the next piece is overdue: it waits, rather than works */
+    int n_parts;
+    struct lane_part parts[];
 };
 
 struct sched {
@@ -61,10 +76,13 @@ struct sched {
     struct device devices[];
 };
 
-/* scheduler.c: sched_touch records an event of the flow; sched_serve gives the turns that are
- * due. */
+/* scheduler.c: sched_touch records an event of the flow, of a part; sched_serve gives the turns
+ * that are due, on all devices that share something with that one. */
 void sched_touch(const struct sched *s, struct flow *f, uint64_t now_ns);
 void sched_serve(struct sched *s, struct device *d);
+double sched_look_after(void *user); /* worker.step */
+/* scheduler_open.c: gives up a reference. */
+void sched_lane_drop(struct sched_lane *l);
 /* scheduler_work.c: the lane's work on the device was running then, and not waiting. */
 bool sched_is_working(const struct sched_lane *l, uint64_t since_ns);
 

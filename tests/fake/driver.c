@@ -93,7 +93,24 @@ static bool is_device(int d)
 static bool are_peers(int a, int b)
 {
     const char *text = getenv("ARRAYD_FAKE_PEERS");
+    int x, y;
+    if (text && sscanf(text, "%d-%d", &x, &y) == 2)
+        return a != b && !((a == x && b == y) || (a == y && b == x));
     return a != b && (!text || strcmp(text, "0") != 0);
+}
+
+EXPORT CUresult cuDeviceGetP2PAttribute(int *ret, int attribute, CUdevice device, CUdevice peer)
+{
+    int r = fake_enter("cuDeviceGetP2PAttribute", NEEDS_INIT, NULL);
+    if (r)
+        return r;
+    if (!ret || attribute != CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    if (!is_device(device) || !is_device(peer) || device == peer)
+        return fake_leave(CUDA_ERROR_INVALID_DEVICE);
+    const char *text = getenv("ARRAYD_FAKE_PEERS");
+    *ret = are_peers(device, peer) && !(text && strcmp(text, "pcie") == 0);
+    return fake_leave(CUDA_SUCCESS);
 }
 
 EXPORT CUresult cuDeviceCanAccessPeer(int *ret, CUdevice device, CUdevice peer)
@@ -147,7 +164,8 @@ EXPORT CUresult cuDeviceGetName(char *name, int n, CUdevice device)
         return r;
     if (!is_device(device) || n < 1)
         return fake_leave(CUDA_ERROR_INVALID_DEVICE);
-    snprintf(name, (size_t)n, "Fake GPU %d", device);
+    snprintf(name, (size_t)n, "Fake GPU %d%s", device,
+             getenv("ARRAYD_FAKE_MIG") ? " MIG 1g.10gb" : "");
     return fake_leave(CUDA_SUCCESS);
 }
 

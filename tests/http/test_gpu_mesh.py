@@ -1,6 +1,7 @@
 """Several GPUs as one device, on the fake driver: what clients see of it, and that values are those of one GPU. The backend
 suites run on it, too (tests/backend, ARRAYD_MESH)."""
 import http.client
+import json
 import os
 import signal
 import subprocess
@@ -233,6 +234,55 @@ def test_memory_comes_back(gpu_with):
     until(lambda: all(a >= b - (8 << 20) for a, b in zip(free(), before)))  # a thread gives it back
 
 
+def test_arrays_of_the_mesh_and_of_its_gpus_make_room_for_each_other(gpu_with):
+    _, one, mesh = sides(gpu_with, "--memory-limit", "64MiB", "--evict", devices="2")
+    second = one.clone(session=one.expect(201, one.post("/v1/sessions", {"device": 1})).json()["id"])
+    where = lambda api, name: api.meta(name)["location"]
+    size = lambda mib: {"shape": [mib << 18], "dtype": "float32", "fill": 2}
+    one.create(name="old", **size(8))  # has waited longest, but where there is room enough
+    second.create(name="a", **size(40))
+    mesh.create(name="big", **size(80))
+    assert (where(one, "old"), where(second, "a"), where(mesh, "big")) == ("device", "host", "device")
+    assert evaluate(second, "sum(a)") == 2 * 40 << 18
+    assert (where(one, "old"), where(second, "a"), where(mesh, "big")) == ("device", "device", "host")
+    one.create(name="b", **size(40))
+    assert (where(one, "old"), where(second, "a")) == ("device", "device")
+    assert evaluate(mesh, "sum(big)") == 2 * 80 << 18
+    assert (where(one, "old"), where(one, "b"), where(second, "a"), where(mesh, "big")) == ("host", "host", "host", "device")
+    # what is too small to be divided is on the first GPU: that it moves helps no other
+    mesh.create(name="small", shape=[1000], dtype="float32")
+    assert evaluate(mesh, "sum(small)") == 0
+    assert evaluate(second, "sum(a)") == 2 * 40 << 18
+    assert (where(mesh, "small"), where(mesh, "big")) == ("device", "host")
+
+
+def test_the_mesh_is_named_where_there_is_room(gpu_with):
+    d = gpu_with("--mesh", "all", "--memory-limit", "64MiB", environment={"ARRAYD_FAKE_DEVICES": "2"})
+    one = d.client()
+    one = one.clone(session=one.expect(201, one.post("/v1/sessions", {"device": 0})).json()["id"])
+    named = lambda mib: '"device": "mesh"' in one.fails(507, "out_of_memory", one.post("/v1/arrays", {"shape": [mib << 20], "dtype": "uint8"}))["detail"]
+    one.create(name="a", shape=[56 << 20], dtype="uint8")
+    assert named(15) and not named(20)  # 8 MiB on each, or 10
+    one.create(name="b", shape=[3 << 20], dtype="uint8")
+    assert not named(7)  # on the mesh it would be on the first GPU alone
+
+
+def test_quotas_count_an_array_once(gpu_with, accounts):
+    accounts.add("ann", role="operator", device_memory="100MiB", sessions=2)
+    d = gpu_with("--mesh", "all", "--accounts", accounts.path, environment={"ARRAYD_FAKE_DEVICES": "3"})
+    ann = accounts.client(d, "ann")
+    used = lambda what: ann.info()["principal"]["quotas"][what]["used"]
+    before = used("sessions")
+    mesh = ann.clone(session=ann.expect(201, ann.post("/v1/sessions", {"device": "mesh"})).json()["id"])
+    assert used("sessions") == before + 1
+    mesh.create(name="u", shape=[90 << 20], dtype="uint8")
+    assert used("device_memory") == 90 << 20
+    assert ann.get(f"/v1/sessions/{mesh.session}").json()["bytes_in_use"] == 90 << 20
+    mesh.fails(429, "quota_exceeded", mesh.post("/v1/arrays", {"shape": [11 << 20], "dtype": "uint8"}))
+    mesh.expect(204, mesh.delete("/v1/arrays/u"))
+    until(lambda: used("device_memory") == 0)
+
+
 def test_a_fault_names_who_had_work_on_any_of_its_gpus(gpu_with, accounts, tmp_path):
     for name in ("ann", "bob", "eve"):
         accounts.add(name, role="operator")
@@ -275,6 +325,25 @@ def test_sessions_and_arrays_come_back_to_the_mesh(gpu_with, tmp_path):
         assert mesh.download("a").tobytes() == a.tobytes()
         mesh.expect(200, mesh.post("/v1/evaluate", {"expr": "a*1", "out": "a"}))
         d.stop()
+
+
+@pytest.mark.parametrize("listed, environment, level, text", [
+    ("all", {}, "ok", "3 GPUs of one kind, each of which reaches the others' memory"),
+    ("all", {"ARRAYD_FAKE_PEERS": "1-2"}, "fail", "devices 1 and 2 do not reach each other's memory"),
+    ("all", {"ARRAYD_FAKE_PEERS": "0"}, "fail", "devices 0 and 1, 0 and 2, 1 and 2 do not reach each other's memory"),
+    ("0,2", {"ARRAYD_FAKE_PEERS": "1-2"}, "ok", "2 GPUs of one kind, each of which reaches the others' memory"),
+    ("all", {"ARRAYD_FAKE_PEERS": "pcie"}, "warn", "devices 0 and 1, 0 and 2, 1 and 2 reach each other's memory over PCIe, not NVLink"),
+    ("all", {"ARRAYD_FAKE_ARCH": "90,90,80"}, "fail", "devices 0 and 2, 1 and 2 are of different kinds"),
+    ("all", {"ARRAYD_FAKE_DEVICES": "1"}, "fail", 'it takes two GPUs or more: of "all" there is one'),
+    ("all", {"ARRAYD_FAKE_MIG": "1", "ARRAYD_FAKE_PEERS": "0"}, "fail", "device 1 is a part of a GPU: MIG mode is on"),
+])
+def test_doctor_says_what_a_mesh_lacks(listed, environment, level, text):
+    fake = fake_gpu() or pytest.skip("no fake driver in this build, or no g++")
+    done = subprocess.run([find_binary(), "doctor", "--json", "--backend", "cuda", "--kernel-cache", "none", "--mesh", listed], timeout=120,
+                          capture_output=True, text=True, env={**os.environ, **fake, "ARRAYD_FAKE_DEVICES": "3", **environment})
+    said = [(c["status"], c["text"]) for c in json.loads(done.stdout)["checks"] if c["check"] == "mesh"]
+    assert (level, text) in said, done.stdout
+    assert (level == "ok") == (len(said) == 1 and said[0][0] == "ok") or level == "warn"
 
 
 def test_doctor_tests_the_mesh(gpu_with):

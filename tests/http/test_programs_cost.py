@@ -102,6 +102,17 @@ def test_a_slow_device_does_not_keep_the_daemon(gpu_with):
     assert took < 8, took
 
 
+def test_a_step_that_ends_too_late_ends_nothing_else(gpu_with):
+    """It ends after drain-timeout, while the parts of the daemon are taken down: that is no reason to die."""
+    d = gpu_with("--no-keeper", "--drain-timeout", 1, environment={"ARRAYD_FAKE_DELAY": "200000"})
+    c = d.client()
+    array(c, "u", [10])
+    job = c.expect(202, c.post("/v1/programs", {"body": ["u = u*2"], "steps": 20})).json()["id"]  # one slice, of some 4 s
+    until(lambda: c.get(f"/v1/jobs/{job}").json()["state"] == "running")
+    d.stop()  # asserts that it ends with 0
+    assert "still running" in d.log()
+
+
 @pytest.mark.release_only  # it moves a gigabyte
 def test_how_near_the_memorys_speed(daemon_with):
     c = daemon_with("--backend", "cpu").client()

@@ -476,6 +476,21 @@ def test_a_lost_device(gpu_with, how):
     api.close()
 
 
+def test_an_array_that_ends_with_the_daemon(daemon_with):
+    """The job that uses it fails, and says which it was."""
+    d = keeping(daemon_with, "--max-kept-arrays", 1)
+    api = d.client()
+    hold(api, "x", np.zeros(3))
+    hold(api, "u", np.ones(3))
+    ref = start(api, ["x += u"], 10**12)
+    until(lambda: job(api, ref)["step"] > 0)
+    die(api, d)
+    j = ended(api, ref)
+    assert j["state"] == "failed" and j["error"]["code"] == "contents_lost" and "'u' was in memory that does not outlive" in j["error"]["detail"], j
+    api.expect(404, api.get("/v1/arrays/u"))
+    api.close()
+
+
 def test_an_array_that_others_were_writing(daemon_with):
     """What it had is lost, so the job that uses it fails, and can be resumed when the array has contents again."""
     d = keeping(daemon_with)

@@ -1,6 +1,7 @@
-/* A device and its clients for test_scheduler.c, simulated on a clock of the test's own: streams
- * side by side, each an equal part of the device, a stream's work in order. One of them at a time:
- * begin(), add() and run(), end(). One thread. */
+/* Devices and their clients for the tests of the scheduler, simulated on a clock of the test's own:
+ * streams side by side, each an equal part of the device, a stream's work in order; work on the
+ * mesh goes on where it is slowest. One of them at a time: begin(), add() and run(), end(). One
+ * thread. */
 #ifndef ARRAYD_TESTS_SCHEDULER_SIM_H
 #define ARRAYD_TESTS_SCHEDULER_SIM_H
 
@@ -20,6 +21,8 @@
 #define MOST     80 /* clients */
 #define WINDOW   10.0
 #define MAX_WAIT 100
+#define USERS    6
+#define GPUS     3 /* of a mesh, the device behind them */
 
 static _Atomic uint64_t now_ns;
 
@@ -33,7 +36,7 @@ enum doing { THINKS, WAITS, WORKS };
 /* Asks for a turn, has work of `cost` ms done, thinks for `think` ms, and asks again. */
 struct client {
     struct sched_lane *lane;
-    int user;
+    int user, device;
     bool fresh;                /* a new session for each piece of work */
     double cost, think, delay; /* delay: its work waits so long for something before it runs */
     double left, to_wait;      /* of what it does now, ms */
@@ -46,10 +49,12 @@ struct client {
 };
 
 static struct sched *sched;
-static _Atomic uint32_t weights[3];
+static _Atomic uint32_t weights[USERS];
+static int n_devices;
 static struct client clients[MOST];
 static int n_clients;
-static double charged[3], used[3]; /* ms, by user: as it was measured, and as it was */
+static double charged[USERS], used[USERS]; /* ms, by user: as it was measured, and as it was */
+static double on[GPUS + 1][USERS];         /* of each device, whether they could use it or not */
 
 static void come(void *user)
 {
@@ -57,10 +62,12 @@ static void come(void *user)
     atomic_store(&c->come, true);
 }
 
-static void begin_as(double window, bool side_by_side)
+static void begin_with(const struct sched_mesh *mesh, double window, bool side_by_side)
 {
     struct err e = ERR_INIT;
-    const struct sched_config config = {.n_devices = 1,
+    n_devices = mesh ? GPUS + 1 : 1;
+    const struct sched_config config = {.n_devices = n_devices,
+                                        .mesh = mesh ? *mesh : (struct sched_mesh){0},
                                         .side_by_side = side_by_side,
                                         .window = window,
                                         .max_waiting = MAX_WAIT,
@@ -68,31 +75,28 @@ static void begin_as(double window, bool side_by_side)
                                         .clock_ns = test_clock};
     atomic_store(&now_ns, 1000000000u);
     assert_int_equal(sched_new(&config, &sched, &e), ERR_OK);
-    for (int u = 0; u < 3; u++)
+    for (int u = 0; u < USERS; u++)
         atomic_store(&weights[u], 1);
     memset(clients, 0, sizeof clients);
     memset(charged, 0, sizeof charged);
+    memset(on, 0, sizeof on);
     n_clients = 0;
-}
-
-static void begin(double window)
-{
-    begin_as(window, true);
 }
 
 static void lane_of(struct client *c, int user)
 {
     struct err e = ERR_INIT;
     c->user = user;
-    assert_int_equal(sched_lane_new(sched, &weights[user], 0, &c->lane, &e), ERR_OK);
+    assert_int_equal(sched_lane_new(sched, &weights[user], c->device, &c->lane, &e), ERR_OK);
 }
 
 /* n clients of one session. */
-static struct client *add(int user, int n, double cost, double think)
+static struct client *add_on(int device, int user, int n, double cost, double think)
 {
     struct client *first = &clients[n_clients];
     for (int i = 0; i < n; i++) {
         struct client *c = &clients[n_clients++];
+        c->device = device;
         if (i == 0)
             lane_of(c, user);
         c->user = user;
@@ -161,12 +165,27 @@ static void finish(struct client *c)
     }
 }
 
+/* Whether the client's work is on that device, which is no mesh. */
+static bool is_on(const struct client *c, int device)
+{
+    return c->device == device || (c->device == GPUS && device < GPUS);
+}
+
+/* By how many streams' work the client's is slowed down. */
+static int crowd(const struct client *c, const int *n)
+{
+    int most = 0;
+    for (int d = 0; d < n_devices; d++)
+        most = is_on(c, d) && n[d] > most ? n[d] : most;
+    return most;
+}
+
 static void run(double ms)
 {
     uint64_t end_ns = test_clock() + (uint64_t)(ms * 1e6);
     while (test_clock() < end_ns) {
         bool working[MOST];
-        int n = 0;
+        int n[GPUS + 1] = {0};
         for (int i = 0; i < n_clients; i++) {
             struct client *c = &clients[i];
             if (c->doing == WAITS && atomic_load(&c->come))
@@ -176,7 +195,8 @@ static void run(double ms)
                 c->to_wait -= STEP_NS * 1e-6;
                 working[i] = false;
             }
-            n += working[i];
+            for (int d = 0; d < n_devices; d++)
+                n[d] += working[i] && is_on(c, d);
             if (working[i] && !c->began)
                 c->began = test_clock();
         }
@@ -185,9 +205,11 @@ static void run(double ms)
             sched_look(sched);
         for (int i = 0; i < n_clients; i++) {
             struct client *c = &clients[i];
-            if (working[i])
-                used[c->user] += STEP_NS * 1e-6 / n;
-            if (working[i] && (c->left -= STEP_NS * 1e-6 / n) <= 0)
+            const double step = working[i] ? STEP_NS * 1e-6 / crowd(c, n) : 0;
+            used[c->user] += step;
+            for (int d = 0; d < n_devices; d++)
+                on[d][c->user] += working[i] && is_on(c, d) ? STEP_NS * 1e-6 / n[d] : 0;
+            if (working[i] && (c->left -= step) <= 0)
                 finish(c);
             else if (c->doing == THINKS && (c->left -= STEP_NS * 1e-6) <= 0)
                 ask(c);
@@ -199,6 +221,7 @@ static void forget_charges(void)
 {
     memset(charged, 0, sizeof charged);
     memset(used, 0, sizeof used);
+    memset(on, 0, sizeof on);
 }
 
 static void assert_near(double got, double want, double relative)

@@ -1,18 +1,21 @@
 /* Suspected work runs alone, and refused work does not run, on both backends: compute/cpu/suspect.h
- * and compute/gpu/cuda/queue.c. And which job a crash is counted against. */
+ * and compute/gpu/cuda/beside.h. And which job a crash is counted against. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include <unistd.h>
 
+#include "compute/base/clock.h"
 #include "compute/base/mem.h"
 #include "compute/cpu/pool.h"
 #include "compute/cpu/suspect.h"
+#include "compute/culprit/alone.h"
 #include "tests/fake/fake_cuda.h"
 #include "tests/unit/pool_jobs.h"
 
@@ -164,9 +167,15 @@ struct gpu {
     void *slots[2];
 };
 
-static void open_gpu(struct gpu *g, struct culprits *list)
+/* Of two GPUs, and of the mesh of both. */
+enum { FIRST, SECOND, MESH };
+static const int first_gpu[3] = {FIRST, FIRST, FIRST};
+
+/* With a stream on each of these devices. */
+static void open_gpu(struct gpu *g, struct culprits *list, const int devices[3])
 {
-    const struct backend_config config = {.slab_memory = 8 << 20, .culprits = list};
+    const struct backend_config config = {
+        .slab_memory = 8 << 20, .culprits = list, .mesh = "all", .mesh_least = 1 << 20};
     const struct backend_ops *ops = &backend_cuda_ops;
     struct err e = ERR_INIT;
     if (ops->open(&config, &g->b, &e) != ERR_OK)
@@ -175,7 +184,7 @@ static void open_gpu(struct gpu *g, struct culprits *list)
     g->slots[0] = g->memory;
     g->slots[1] = (char *)g->memory + N * 4;
     for (int i = 0; i < 3; i++)
-        assert_int_equal(ops->stream_new(g->b, 0, false, &g->streams[i], &e), ERR_OK);
+        assert_int_equal(ops->stream_new(g->b, devices[i], false, &g->streams[i], &e), ERR_OK);
 }
 
 static void close_gpu(struct gpu *g, struct adder *adders, int n)
@@ -208,7 +217,7 @@ static struct culprits *blamed_on_a_gpu(struct adder *a)
     struct culprits *c = culprits_open(true, -1), *next = NULL;
     uint32_t n = 0;
     sem_init(&sem, 0, 0);
-    open_gpu(&g, c);
+    open_gpu(&g, c, first_gpu);
     fake_cuda_hold(1);
     prepare(&job, a, 1, g.slots, &sem, NULL);
     backend_cuda_ops.submit(g.streams[0], &job.job);
@@ -228,10 +237,9 @@ static struct culprits *blamed_on_a_gpu(struct adder *a)
     return next;
 }
 
-/* The first job is on the device and does not end, the second is suspected, the third is not. */
-static void test_alone_on_a_gpu(void **state)
+/* The first job is on its device and does not end, the second is suspected, the third is not. */
+static void alone_on(const int devices[3])
 {
-    (void)state;
     struct adder adders[3];
     struct counted jobs[3];
     struct gpu g;
@@ -241,13 +249,13 @@ static void test_alone_on_a_gpu(void **state)
         adder_init(&adders[i], N, 1, 0, 1, i + 1);
     struct culprits *list = blamed_on_a_gpu(&adders[1]);
     sem_init(&sem, 0, 0);
-    open_gpu(&g, list);
+    open_gpu(&g, list, devices);
     for (int i = 0; i < 3; i++) { /* compiled, without the list: they can run at once then */
         prepare(&jobs[i], &adders[i], 1, g.slots, &sem, NULL);
         if (i != 1)
             backend_cuda_ops.submit(g.streams[i], &jobs[i].job);
         else
-            backend_cuda_ops.prepare(g.b, 0, &adders[i].k, NULL);
+            backend_cuda_ops.prepare(g.b, devices[i], &adders[i].k, NULL);
     }
     wait_for(&sem, 2);
     usleep(200000); /* for the second */
@@ -274,10 +282,27 @@ static void test_alone_on_a_gpu(void **state)
         arena_free(adders[i].arena);
 }
 
-/* What lasts holds others back for a while only. */
-static void test_others_are_not_held_back_for_long(void **state)
+static void test_alone_on_a_gpu(void **state)
 {
     (void)state;
+    alone_on(first_gpu);
+}
+
+/* The mesh's suspected work has all its GPUs, one that is idle is kept free for it; a GPU's keeps
+ * the mesh off. */
+static void test_alone_on_what_shares_gpus(void **state)
+{
+    (void)state;
+    alone_on((const int[]){SECOND, MESH, FIRST});
+    alone_on((const int[]){FIRST, MESH, SECOND});
+    alone_on((const int[]){MESH, SECOND, MESH});
+    alone_on((const int[]){MESH, MESH, FIRST});
+    alone_on((const int[]){MESH, FIRST, FIRST});
+}
+
+/* What lasts holds others back for a while only. */
+static void not_for_long(const int devices[3])
+{
     struct adder adders[3];
     struct counted jobs[3];
     struct gpu g;
@@ -287,7 +312,7 @@ static void test_others_are_not_held_back_for_long(void **state)
         adder_init(&adders[i], N, 1, 0, 1, i + 1);
     struct culprits *list = blamed_on_a_gpu(&adders[1]);
     sem_init(&sem, 0, 0);
-    open_gpu(&g, list);
+    open_gpu(&g, list, devices);
     for (int i = 0; i < 3; i++)
         prepare(&jobs[i], &adders[i], 1, g.slots, &sem, &order);
     fake_cuda_hold(1);
@@ -301,6 +326,50 @@ static void test_others_are_not_held_back_for_long(void **state)
     fake_cuda_release();
     wait_for(&sem, 2);
     assert_true(jobs[0].place == 1 && jobs[1].place == 2 && jobs[1].job.result == ERR_OK);
+    close_gpu(&g, adders, 3);
+    culprits_close(list);
+    sem_destroy(&sem);
+    for (int i = 0; i < 3; i++)
+        arena_free(adders[i].arena);
+}
+
+static void test_others_are_not_held_back_for_long(void **state)
+{
+    (void)state;
+    not_for_long(first_gpu);
+    not_for_long((const int[]){SECOND, MESH, FIRST});
+    not_for_long((const int[]){MESH, SECOND, MESH});
+}
+
+/* On the mesh and on its GPUs at once, many that want all of theirs to themselves: all of them end,
+ * and none waits until others are let go before it. */
+static void test_no_circle(void **state)
+{
+    (void)state;
+    enum { JOBS = 300 };
+    static struct counted jobs[JOBS];
+    struct adder adders[3];
+    struct gpu g;
+    sem_t sem;
+    struct culprits *list = culprits_open(true, -1);
+    sem_init(&sem, 0, 0);
+    open_gpu(&g, list, (const int[]){FIRST, SECOND, MESH});
+    for (int i = 0; i < 3; i++) {
+        adder_init(&adders[i], N, 1, 0, 1, 1);
+        prepare(&jobs[i], &adders[i], 1, g.slots, &sem, NULL);
+        backend_cuda_ops.submit(g.streams[i], &jobs[i].job);
+    }
+    wait_for(&sem, 3);
+    const uint64_t begun = clock_ns();
+    for (int i = 0; i < JOBS; i++) {
+        prepare(&jobs[i], &adders[i * 7 % 3], 1, g.slots, &sem, NULL);
+        jobs[i].job.alone = i * 5 % 11 < 6;
+        backend_cuda_ops.submit(g.streams[i * 7 % 3], &jobs[i].job);
+    }
+    wait_for(&sem, JOBS);
+    for (int i = 0; i < JOBS; i++)
+        assert_true(jobs[i].calls == 1 && jobs[i].job.result == ERR_OK);
+    assert_true(clock_ns() - begun < 10 * ALONE_NS);
     close_gpu(&g, adders, 3);
     culprits_close(list);
     sem_destroy(&sem);
@@ -366,14 +435,21 @@ static void test_a_job_that_it_crashed_of(void **state)
     culprits_close(r);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    (void)argc;
+    if (!getenv("ARRAYD_FAKE_DEVICES")) { /* the fake driver looks when it is loaded */
+        setenv("ARRAYD_FAKE_DEVICES", "2", 1);
+        execv("/proc/self/exe", argv);
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_crash_is_known_until_it_is_judged),
         cmocka_unit_test(test_alone_on_the_cpu),
         cmocka_unit_test(test_refused_on_the_cpu),
         cmocka_unit_test(test_alone_on_a_gpu),
+        cmocka_unit_test(test_alone_on_what_shares_gpus),
         cmocka_unit_test(test_others_are_not_held_back_for_long),
+        cmocka_unit_test(test_no_circle),
         cmocka_unit_test(test_a_job_that_it_crashed_of),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -213,7 +213,7 @@ static void until_it_says(struct user_job *job, const char *text)
 static void end(struct user_job *job)
 {
     job_unref(job);
-    jobs_free(jobs);
+    assert_true(jobs_free(jobs));
     array_unref(u);
     sessions_free(p.sessions);
     handles_free(p.handles);
@@ -324,7 +324,7 @@ static void test_a_removed_job_stays_under_its_slice(void **state)
     atomic_store(&freed, 0);
     assert_int_equal(job_remove(job, &e), ERR_OK);
     job_unref(job);
-    jobs_free(jobs);
+    assert_false(jobs_free(jobs));
     assert_int_equal(atomic_load(&freed), 0);
 }
 

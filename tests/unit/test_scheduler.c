@@ -1,6 +1,21 @@
 /* server/scheduler: who gets how much of a device, which is simulated (scheduler_sim.h). */
 #include "tests/unit/scheduler_sim.h"
 
+static void begin_as(double window, bool side_by_side)
+{
+    begin_with(NULL, window, side_by_side);
+}
+
+static void begin(double window)
+{
+    begin_as(window, true);
+}
+
+static struct client *add(int user, int n, double cost, double think)
+{
+    return add_on(0, user, n, cost, think);
+}
+
 /* --- shares --- */
 
 static void test_shares_follow_weights(void **state)

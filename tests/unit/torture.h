@@ -56,7 +56,7 @@ static void stop(void)
         state_stop(server.state);
         http_stop(server.http);
     }
-    jobs_free(server.jobs);
+    assert_true(jobs_free(server.jobs));
     state_close(server.state);
     if (server.auth)
         auth_free(server.auth);

@@ -4,6 +4,8 @@
 #include "compute/gpu/api/diagnose.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "compute/gpu/api/loader.h"
 
@@ -56,7 +58,125 @@ static void say_devices(const struct driver *v, finding_fn *say, void *user)
     }
 }
 
-void gpu_diagnose(finding_fn *say, void *user)
+/* --- the GPUs of a mesh --- */
+
+struct member {
+    CUdevice handle;
+    int number; /* among those that are used, as `mesh` has it */
+    int major, minor;
+    char name[128];
+};
+
+static bool is_listed(const char *list, int number)
+{
+    if (!strcmp(list, "all"))
+        return true;
+    for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        if (atoi(at) == number)
+            return true;
+    return false;
+}
+
+static int find_members(const struct driver *v, const char *list, struct member *ret)
+{
+    int n = 0, all = 0, used = 0;
+    (void)v->cuDeviceGetCount(&all);
+    for (int i = 0; i < all && n < BACKEND_PARTS; i++) {
+        struct member *m = &ret[n];
+        int pools = 0;
+        if (v->cuDeviceGet(&m->handle, i) != CUDA_SUCCESS)
+            continue;
+        (void)v->cuDeviceGetAttribute(&pools, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED,
+                                      m->handle);
+        m->number = pools ? used++ : -1;
+        if (m->number < 0 || !is_listed(list, m->number))
+            continue;
+        (void)v->cuDeviceGetAttribute(&m->major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+                                      m->handle);
+        (void)v->cuDeviceGetAttribute(&m->minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+                                      m->handle);
+        (void)v->cuDeviceGetName(m->name, sizeof m->name, m->handle);
+        n++;
+    }
+    return n;
+}
+
+/* Pairs of GPUs, in words: "0 and 1, 0 and 2". */
+struct pairs {
+    char text[256];
+    int n;
+};
+
+static void add_pair(struct pairs *p, const struct member *a, const struct member *b)
+{
+    const size_t at = strlen(p->text);
+    snprintf(p->text + at, sizeof p->text - at, "%s%d and %d", p->n++ ? ", " : "", a->number,
+             b->number);
+}
+
+static void say_pairs(const struct pairs *p, finding_fn *say, void *user, enum finding level,
+                      const char *what, const char *advice)
+{
+    char text[400];
+    snprintf(text, sizeof text, "devices %s %s", p->text, what);
+    if (p->n)
+        say(user, level, "mesh", text, advice);
+}
+
+static void say_mesh(const struct driver *v, const char *list, finding_fn *say, void *user)
+{
+    struct member m[BACKEND_PARTS] = {0};
+    struct pairs unlike = {0}, apart = {0}, slow = {0};
+    char text[320];
+    bool whole = true;
+    const int n = find_members(v, list, m);
+    for (int i = 0; i < n; i++) {
+        if (!strstr(m[i].name, " MIG "))
+            continue;
+        whole = false;
+        snprintf(text, sizeof text, "device %d is a part of a GPU: MIG mode is on", m[i].number);
+        say(user, FINDING_FAIL, "mesh", text,
+            "parts do not reach each other's memory, and a process sees one of them: switch MIG "
+            "mode off (nvidia-smi -mig 0), or do without a mesh");
+    }
+    if (n < 2) {
+        snprintf(text, sizeof text, "it takes two GPUs or more: of \"%.60s\" %s", list,
+                 n ? "there is one" : "there is none");
+        say(user, FINDING_FAIL, "mesh", text,
+            "a container sees the GPUs that it was given (--gpus all), a process those that "
+            "CUDA_VISIBLE_DEVICES names: nvidia-smi -L on the host lists all");
+        return;
+    }
+    for (int i = 0; i < n; i++)
+        for (int k = i + 1; k < n; k++) {
+            int there = 0, back = 0, atomics = 0;
+            (void)v->cuDeviceCanAccessPeer(&there, m[i].handle, m[k].handle);
+            (void)v->cuDeviceCanAccessPeer(&back, m[k].handle, m[i].handle);
+            (void)v->cuDeviceGetP2PAttribute(&atomics,
+                                             CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED,
+                                             m[i].handle, m[k].handle);
+            if (m[i].major != m[k].major || m[i].minor != m[k].minor)
+                add_pair(&unlike, &m[i], &m[k]);
+            if (!there || !back)
+                add_pair(&apart, &m[i], &m[k]);
+            else if (!atomics) /* what NVLink has, and PCIe has not */
+                add_pair(&slow, &m[i], &m[k]);
+        }
+    say_pairs(&unlike, say, user, FINDING_FAIL, "are of different kinds",
+              "the GPUs of a mesh run the same kernels: name those of one kind in the option mesh");
+    say_pairs(
+        &apart, say, user, FINDING_FAIL, "do not reach each other's memory",
+        "nvidia-smi topo -p2p r says what the driver sees; virtual machines, an IOMMU and ACS "
+        "of PCIe bridges can prevent it: name GPUs that do in the option mesh");
+    say_pairs(&slow, say, user, FINDING_WARN, "reach each other's memory over PCIe, not NVLink",
+              "work that reads much of the other GPUs' memory is slow: a bridge or a switch of "
+              "NVLink helps, else use the mesh for arrays that one GPU cannot hold");
+    snprintf(text, sizeof text, "%d GPUs of one kind, each of which reaches the others' memory", n);
+    if (whole && !unlike.n && !apart.n)
+        say(user, FINDING_OK, "mesh", text, "");
+}
+
+void gpu_diagnose(const char *mesh, finding_fn *say, void *user)
 {
     struct err e = ERR_INIT;
     const struct driver *v;
@@ -80,6 +200,8 @@ void gpu_diagnose(finding_fn *say, void *user)
         say(user, FINDING_OK, "nvrtc", text, "");
     }
     say_devices(v, say, user);
+    if (mesh)
+        say_mesh(v, mesh, say, user);
     if (loader_nvml(&nvml, &e) != ERR_OK)
         say(user, FINDING_WARN, "nvml", e.message,
             "without it /metrics does not report the temperature, power and memory errors of the "

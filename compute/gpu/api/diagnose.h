@@ -7,6 +7,6 @@
 
 #include "compute/backend.h"
 
-void gpu_diagnose(finding_fn *say, void *user);
+void gpu_diagnose(const char *mesh, finding_fn *say, void *user);
 
 #endif

@@ -193,6 +193,7 @@ static void cuda_close(struct backend *b)
         if (c->devices[i].opened >= 1)
             (void)c->driver->cuDevicePrimaryCtxRelease(c->devices[i].handle);
     pthread_mutex_destroy(&c->fault_lock);
+    pthread_mutex_destroy(&c->beside_lock);
     mem_free(c->devices);
     mem_free(c);
 }
@@ -336,6 +337,7 @@ static enum err_code cuda_open(const struct backend_config *config, struct backe
     c->base.ops = &backend_cuda_ops;
     c->config = *config;
     pthread_mutex_init(&c->fault_lock, NULL);
+    pthread_mutex_init(&c->beside_lock, NULL);
     atomic_init(&c->lost_device, -1);
     if (c->config.compile_threads <= 0)
         c->config.compile_threads = default_compile_threads();
@@ -382,8 +384,7 @@ static void cuda_device_info(struct backend *b, int device, struct backend_devic
                                    .memory_limit = (int64_t)d->memory_total,
                                    .memory_free = m.free + (m.reserved - m.used)};
     int64_t limit = d->cuda->config.memory_limit * d->n_members;
-    for (int k = 0; k < d->n_members && d->n_members > 1; k++)
-        ret->parts[ret->n_parts++] = d->members[k]->index;
+    mesh_parts(d, ret);
     if (ret->n_parts)
         ret->divided_least = mesh_divided_least(d);
     if (limit > 0 && limit < ret->memory_limit)

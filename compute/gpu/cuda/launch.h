@@ -25,6 +25,7 @@ struct launch {
     uint64_t wholes[2];   /* a bit for each of the first 64 kernels: its whole, or that one's next,
                              runs from there */
     bool compiled;        /* no memory for what programs leave: the compiler is waited for */
+    bool counted;         /* it counts as running (beside.h) */
     bool launched;        /* a kernel, copy or memset was launched */
     bool touched;         /* a kernel that writes the last one's output was launched */
     bool timed;           /* both events are recorded, */

@@ -23,6 +23,7 @@
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
 #include "compute/base/worker.h"
+#include "compute/gpu/cuda/beside.h"
 #include "compute/gpu/cuda/fault.h"
 #include "compute/gpu/cuda/launch.h"
 #include "compute/gpu/cuda/queue.h"
@@ -61,24 +62,6 @@ static bool has_failed(const struct backend_stream *s)
     return last && !(l && (l->timed || l->over));
 }
 
-static bool is_idle(const struct cuda_device *d)
-{
-    lock_held(&d->lock);
-    for (const struct backend_stream *s = d->busy; s; s = s->next_busy)
-        if (s->under_way)
-            return false;
-    return true;
-}
-
-/* Whether suspected work allows it: that runs by itself (alone.h). */
-static bool may_run_beside(struct cuda_device *d, const struct job *job)
-{
-    lock_held(&d->lock);
-    if (!job->alone && !d->alone.runs && !d->alone.waits)
-        return true;
-    return alone_may_start(&d->alone, job, job->alone, !is_idle(d), clock_ns());
-}
-
 /* Whether the job may leave the queue now. One that has already failed need not wait here: it is
  * reported in order. */
 static bool may_launch(struct backend_stream *s, const struct job *job)
@@ -104,7 +87,8 @@ static bool may_launch(struct backend_stream *s, const struct job *job)
         if (job->alone) /* it must not keep the device from what it waits for */
             return false;
     }
-    return may_run_beside(s->device, job);
+    l->counted = beside_may_start(s->device, job);
+    return l->counted;
 }
 
 static enum err_code wait_for_fences(struct backend_stream *s, const struct job *job)
@@ -191,6 +175,16 @@ static void tell(struct cuda_device *d, struct job *job)
     job->done(job); /* may free the stream */
 }
 
+static void no_longer_runs(struct cuda_device *d, const struct job *job)
+{
+    lock_held(&d->lock);
+    struct launch *l = job->private_data;
+    if (l && l->counted)
+        d->tells |= beside_over(d, job);
+    if (l)
+        l->counted = false;
+}
+
 static void remove_busy(struct cuda_device *d, struct backend_stream *s)
 {
     lock_held(&d->lock);
@@ -218,7 +212,7 @@ static bool failed_at_once(struct backend_stream *s, struct job *job)
     job->untouched = job->in_submit = true;
     s->under_way = s->under_way_tail = NULL;
     s->n_under_way--;
-    alone_over(&s->device->alone, job);
+    no_longer_runs(s->device, job);
     remove_busy(s->device, s);
     return true;
 }
@@ -266,10 +260,14 @@ uint64_t cuda_submit(struct backend_stream *s, struct job *job)
     s->queue_tail = job;
     if (s->queue == job)
         launch_queue(s);
-    bool failed = failed_at_once(s, job);
+    bool failed = failed_at_once(s, job), tells = failed && d->tells;
+    if (tells)
+        d->tells = false;
     pthread_mutex_unlock(&d->lock);
     if (failed)
         tell(d, job);
+    if (tells)
+        cuda_wake(d->cuda);
     return seq;
 }
 
@@ -318,7 +316,7 @@ static struct job *take_finished(struct backend_stream *s)
         job->refusal = l->refusal;
     }
     job->untouched = job->result != ERR_OK && !(l && l->touched);
-    alone_over(&s->device->alone, job);
+    no_longer_runs(s->device, job);
     s->under_way = job->next;
     if (l && s->under_way && s->under_way->private_data)
         launch_take_begin(s->under_way->private_data, l);
@@ -362,7 +360,8 @@ static bool report_one(struct cuda_device *d)
     struct job *job = d->telling ? NULL : next_finished(d);
     if (!job)
         return false;
-    bool held_up = d->held_up;
+    bool held_up = d->held_up || d->tells;
+    d->tells = false;
     d->telling = true;
     pthread_mutex_unlock(&d->lock);
     tell(d, job);
@@ -409,7 +408,7 @@ static void *completion_run(void *arg)
     pthread_mutex_lock(&d->lock);
     d->told_ns = clock_ns();
     for (;;) {
-        if (d->retry || (d->alone.waits && alone_lets_others(&d->alone, clock_ns())))
+        if (d->retry || (d->held_up && beside_lets_some(d)))
             retry(d);
         if (report_one(d) || d->retry)
             continue;
@@ -424,7 +423,10 @@ static void *completion_run(void *arg)
         uint64_t now = clock_ns(), since = d->told_ns;
         bool polled =
             (int64_t)(now - atomic_load_explicit(&d->polled_ns, memory_order_relaxed)) < POLLED_NS;
+        const bool tells = beside_lets_others(d);
         pthread_mutex_unlock(&d->lock);
+        if (tells)
+            cuda_wake(d->cuda);
         nap(now - since, busy, polled);
         pthread_mutex_lock(&d->lock);
     }

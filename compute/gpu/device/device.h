@@ -10,6 +10,7 @@
  *   transfer/  slab.c  pack.c           pinned memory and its copies; kernels that gather views
  *              transfer.c  upload.c  download.c   bytes in and out
  *   cuda/      prepare.c  machines.c    compiling and loading kernels, and the interpreter
+ *              beside.c                 what may run beside what
  *              launch_kernel.c  launch.c  fault.c   a kernel, and a job, onto its stream; what was
  *                                       on a lost device
  *              queue.c                  jobs: when they are launched, when they are done
@@ -104,7 +105,9 @@ struct cuda_device {
     _Atomic uint64_t polled_ns; /* when another thread than the completion thread last looked */
     pthread_t completion;
     bool completion_started, stop;
-    struct alone alone; /* which job has the device to itself */
+    struct alone alone; /* of a GPU, with `running`: which job has it to itself (beside.c) */
+    int running;        /* jobs on it, of whichever device */
+    bool tells;         /* jobs of other devices may start, and are still to be told */
     bool looked;        /* fault.c: what was on the lost device is recorded */
 };
 
@@ -131,6 +134,8 @@ struct cuda {
     struct fault *_Atomic fault; /* still to be reported, by device */
     pthread_mutex_t fault_lock;  /* held while it is reported */
     bool fault_told;
+    pthread_mutex_t beside_lock; /* beside.c */
+    _Atomic bool held_back;      /* a job may not start yet; with a mesh */
     _Atomic bool noted;        /* a fault was recorded, and perhaps reported: there is no second */
     _Atomic bool opened, told; /* config.lost is to be called, has been */
     char timings[256];         /* of opening, for a person */

@@ -20,7 +20,9 @@ void mesh_close(struct cuda_device *d);
 
 /* --- memory: mesh_memory.c --- */
 
-/* Whether so many bytes are divided, unless asked otherwise; the rest is the first member's. */
+/* Whether so many bytes are divided, unless asked otherwise; the rest is the first member's.
+ * mesh_parts: by which rule. */
+void mesh_parts(const struct cuda_device *d, struct backend_device *ret);
 bool mesh_divides(const struct cuda_device *d, int64_t size);
 /* The fewest bytes that can be. */
 int64_t mesh_divided_least(const struct cuda_device *d);

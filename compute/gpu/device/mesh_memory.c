@@ -35,6 +35,14 @@ static int64_t least(const struct cuda_device *d)
     return d->cuda->config.mesh_least > GRAIN ? d->cuda->config.mesh_least : GRAIN;
 }
 
+void mesh_parts(const struct cuda_device *d, struct backend_device *ret)
+{
+    for (int k = 0; k < d->n_members && d->n_members > 1; k++)
+        ret->parts[ret->n_parts++] = d->members[k]->index;
+    ret->part_least = least(d);
+    ret->part_grain = GRAIN;
+}
+
 bool mesh_divides(const struct cuda_device *d, int64_t size)
 {
     return d->n_members > 1 && size / d->n_members >= least(d);
