@@ -254,7 +254,7 @@ export class Client {
     info(options?: RequestOptions): Promise<Record<string, any>>;
 
     /** A new session: `ttl_s` in seconds without a request, `memory_limit` in bytes, `device` of several GPUs. */
-    createSession(options?: RequestOptions & { name?: string; ttl_s?: number; memory_limit?: Integer; device?: number }): Promise<Session>;
+    createSession(options?: RequestOptions & { name?: string; ttl_s?: number; memory_limit?: Integer; device?: number | "mesh" }): Promise<Session>;
     /** What the daemon says of each session. */
     sessions(options?: RequestOptions & { limit?: number }): AsyncGenerator<SessionMeta, void>;
     /** Resolves when all work sent so far in this session is done. */

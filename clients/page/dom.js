@@ -173,7 +173,7 @@ export function blame(within, { pointer = "" }, said) {
 }
 
 /** Takes all such marks back. */
-export const forgive = within => within.querySelectorAll("input[aria-invalid]").forEach(control => ["aria-invalid", "aria-describedby"].forEach(name => control.removeAttribute(name)));
+export const forgive = within => within.querySelectorAll("[aria-invalid]").forEach(control => ["aria-invalid", "aria-describedby"].forEach(name => control.removeAttribute(name)));
 
 /** A problem's words, which say the control's name where it is not marked in a text. */
 export const inWords = (problem, control) => [control?.closest("label")?.querySelector("span").textContent, problem.message].filter(Boolean).join(": ");

@@ -59,7 +59,7 @@ export async function show(root, _, signal) {
             { title: "Device time", right: true, sort: s => s.device_s, text: s => duration(s.device_s) },
             { title: "Ends after idle", right: true, sort: s => s.ttl_s ?? Infinity, text: s => (s.ttl_s === null ? "never" : duration(s.ttl_s)) },
             { title: "Age", right: true, sort: s => -Date.parse(s.created), text: s => age(s.created) },
-            { title: "Device", right: true, text: s => String(s.device) },
+            { title: "Device", right: true, text: s => (state.info.devices[s.device]?.parts ? "mesh" : String(s.device)) },
             { title: "", right: true, key: s => String(s.arrays), node: s => el("div", { class: "buttons" }, s.default ? null : button("End", () => attempt(async () => {
                 const answer = await question({ title: `End the session ${s.name ?? s.id}?`, text: `Its ${count(s.arrays)} arrays are deleted, and its jobs end.`, act: "End", danger: true });
                 if (!answer)
@@ -71,12 +71,16 @@ export async function show(root, _, signal) {
         ],
     });
     const create = button("New session", () => attempt(async () => {
+        const { devices } = state.info;
         await question({ title: "New session", act: "Create", fields: [
             field("Name", el("input", { name: "name", maxlength: "64", autofocus: true })),
             field("Ends when idle for (seconds)", el("input", { name: "ttl_s", type: "number", min: "1" }), "Empty: never"),
-            field("Limit of memory (MiB)", el("input", { name: "memory_limit", type: "number", min: "1" }), "Empty: none but yours")],
+            field("Limit of memory (MiB)", el("input", { name: "memory_limit", type: "number", min: "1" }), "Empty: none but yours"),
+            devices.length > 1 ? field("Device", select([["", "The one with most free memory"], ...devices.map(d => [String(d.index), d.parts ? `mesh: ${d.name}` : `${d.index}: ${d.name}`])],
+                "", () => {}, { name: "device" }), devices.some(d => d.parts) ? "On the mesh, arrays and work are divided over its GPUs" : undefined) : ""],
         perform: answer => post("v1/sessions", { ...(answer.name ? { name: answer.name } : {}), ...(answer.ttl_s ? { ttl_s: Number(answer.ttl_s) } : {}),
-            ...(answer.memory_limit ? { memory_limit: Number(answer.memory_limit) * 2 ** 20 } : {}) }, { signal }) });
+            ...(answer.memory_limit ? { memory_limit: Number(answer.memory_limit) * 2 ** 20 } : {}),
+            ...(answer.device ? { device: Number(answer.device) } : {}) }, { signal }) });
         await refresh();
     }));
     const functions = table({

@@ -48,6 +48,8 @@ static enum err_code read_spec(struct json body, struct session_spec *ret, struc
         TRY(json_get_i64(memory, 1, INT64_MAX, &ret->memory_limit, e));
     if (json_equals(device, "mesh")) {
         ret->device = SESSION_MESH;
+    } else if (json_kind(device) == JSON_STRING) {
+        return json_err(device, e, ERR_BAD_FIELD, "device is a device's number or \"mesh\"");
     } else if (json_present(device)) {
         TRY(json_get_i64(device, 0, INT32_MAX, &i, e));
         ret->device = (int)i;

@@ -43,16 +43,18 @@ def run_script(page, script, daemon, folder, bin_folder):
     text = "\n".join(["set -euo pipefail", *script]).replace(ADDRESS, f"{daemon.host}:{daemon.port}")
     text = text.replace("http://localhost:7411/", f"http://{daemon.host}:{daemon.port}/")
     text = text.replace(" -w '%{http_code}\\n' ", " -w '%{http_code}\\n' -o /dev/null ")
-    done = subprocess.run(["bash", "-x", "-c", text], cwd=folder, capture_output=True, text=True, timeout=120, env=with_cli(bin_folder))
+    done = subprocess.run(["bash", "-x", "-c", text], cwd=folder, capture_output=True, text=True, timeout=120,
+                          env={**with_cli(bin_folder), "PYTHONPATH": str(REPO / "clients/python/src")})
     assert done.returncode == 0, f"{page}:\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)])
 def test_commands(page, daemon_with, tmp_path, tmp_path_factory):
-    environment = {}
+    environment, options = {}, []
     if page == "docs/gpu.md":
         environment = {**(fake_gpu() or pytest.skip("no fake driver in this build, or no g++")), "ARRAYD_FAKE_DEVICES": "2"}
-    daemon = daemon_with("--listen", f"{ADDRESS[:-4]}0", "--listen", f"unix:{tmp_path}/arrayd.sock", "--allow-export",
+        options = ["--mesh", "all"]
+    daemon = daemon_with(*options, "--listen", f"{ADDRESS[:-4]}0", "--listen", f"unix:{tmp_path}/arrayd.sock", "--allow-export",
                          environment={**environment, "XDG_CACHE_HOME": str(tmp_path)})
     script = []
     for line in "".join(blocks(page)).splitlines():
@@ -82,7 +84,7 @@ def test_one_page_after_the_other(daemon_with, tmp_path, tmp_path_factory):
     pages = list(dict.fromkeys(pages))
     assert set(pages) == set(PAGES)
     for page in pages:
-        lines = "".join(blocks(page)).splitlines()
+        lines = "".join(block for block in blocks(page) if "mesh" not in block).splitlines()
         run_script(page, [x for line in lines if not line.startswith("./") for x in curl_and_shell(line)], daemon, folder, bin_folder)
         if page in PYTHON:
             run_python(page, daemon, folder, bin_folder)

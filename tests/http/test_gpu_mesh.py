@@ -48,11 +48,14 @@ def test_without_a_mesh(gpu_with):
     api = gpu_with(environment={"ARRAYD_FAKE_DEVICES": "2"}).client()
     problem = api.fails(422, "bad_field", api.post("/v1/sessions", {"device": "mesh"}))
     assert problem["pointer"] == "/device" and "--mesh" in problem["detail"]
+    for word in ("Mesh", "gpu1", "1", ""):
+        problem = api.fails(422, "bad_field", api.post("/v1/sessions", {"device": word}))
+        assert problem["pointer"] == "/device" and problem["detail"] == 'device is a device\'s number or "mesh"', word
 
 
 @pytest.mark.parametrize("listed, environment, why", [
     ("all", {"ARRAYD_FAKE_DEVICES": "1"}, "two GPUs or more"),
-    ("0", {"ARRAYD_FAKE_DEVICES": "2"}, "two GPUs or more"),
+    ("1", {"ARRAYD_FAKE_DEVICES": "2"}, 'two GPUs or more; "1" names one'),
     ("0,2", {"ARRAYD_FAKE_DEVICES": "2"}, "not there"),
     ("0,18446744073709551617", {"ARRAYD_FAKE_DEVICES": "2"}, "not there"),
     ("0, 1", {"ARRAYD_FAKE_DEVICES": "2"}, "neither"),

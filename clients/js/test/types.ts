@@ -6,6 +6,8 @@ export async function allowed(fetch: typeof globalThis.fetch): Promise<number> {
     const c: Client = connect("http://127.0.0.1:7411", { token: "t", session: "s-1", fetch });
     const signal = new AbortController().signal;
     const s: Session = await c.createSession({ name: "s", ttl_s: 60, signal });
+    await c.createSession({ device: 1 });
+    await c.createSession({ device: "mesh" });
     const a: RemoteArray = await s.array(new Float32Array(6), { shape: [2, 3], name: "a", wait: 3 });
     await s.array(new BigInt64Array(1));
     await s.array(new SharedArrayBuffer(4), { dtype: "complex64" });

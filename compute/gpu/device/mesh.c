@@ -52,9 +52,11 @@ static enum err_code find_members(struct cuda_device *d, struct err *e)
         if (!*end)
             break;
     }
-    return d->n_members > 1
-               ? ERR_OK
-               : err_set(e, ERR_BAD_FIELD, "mesh: it takes two GPUs or more; there is one");
+    if (d->n_members > 1)
+        return ERR_OK;
+    return all ? err_set(e, ERR_BAD_FIELD, "mesh: it takes two GPUs or more; there is one")
+               : err_set(e, ERR_BAD_FIELD, "mesh: it takes two GPUs or more; \"%.60s\" names one",
+                         list);
 }
 
 /* What the kernels need of each other's memory: the pools'. Ranges are given access themselves. */

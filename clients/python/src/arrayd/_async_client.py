@@ -18,6 +18,7 @@ from ._array import Array
 from ._async_transport import AsyncReleaser, AsyncTransport, done
 from ._calls import Calls
 from ._client import again
+from ._devices import Device, chosen, name_of, session_on
 from ._endpoint import Moves
 from ._engine import Engine
 from ._errors import ArraydError, ConnectionLost, NotFound
@@ -345,11 +346,11 @@ class AsyncClient(Calls):
     # --- sessions ---
 
     def session(self, *, name: Optional[str] = None, ttl_s: Optional[float] = None, memory_limit: Optional[int] = None,
-                device: Union[int, str, None] = None) -> "Opening[AsyncClient]":
-        """Creates a session, which is deleted with all its arrays at the end of an `async with`, or by close()."""
+                device: Optional[Device] = None) -> "Opening[AsyncClient]":
+        """Creates a session, which is deleted with all its arrays at the end of an `async with`, or by close(). See `Client.session`."""
         async def begin() -> AsyncClient:
             made = await self._await(self._beginning_session(name, ttl_s, memory_limit, device))
-            return AsyncClient(self._transport, self._device_of(await self.info(), made), made["id"], "session")
+            return AsyncClient(self._transport, name_of(await self.info(), made.get("device", 0)), made["id"], "session")
 
         return Opening(begin())
 
@@ -488,11 +489,14 @@ class AsyncClient(Calls):
 
 
 def aconnect(url: Optional[str] = None, token: Optional[str] = None, *, timeout: Optional[float] = None,
-             context: Optional[ssl.SSLContext] = None, session: Optional[str] = None, connections: int = 16) -> "Opening[AsyncClient]":
+             context: Optional[ssl.SSLContext] = None, session: Optional[str] = None, device: Optional[Device] = None,
+             connections: int = 16) -> "Opening[AsyncClient]":
     """An asynchronous client: `async with arrayd.aconnect(url) as xp:`, or `xp = await arrayd.aconnect(url)`.
 
     The arguments are those of `connect`; `connections` is the number of requests that can be under way at the same time; further ones wait.
     """
+    on = chosen(session, device)
+
     def make(url: str) -> AsyncTransport:
         return AsyncTransport(url, token or os.environ.get("ARRAYD_TOKEN"), timeout, context, connections)
 
@@ -502,11 +506,11 @@ def aconnect(url: Optional[str] = None, token: Optional[str] = None, *, timeout:
         else:
             from ._local import reached
             transport = await asyncio.to_thread(reached, make, token)
-        client = AsyncClient(transport, "", session, "transport")
         try:
+            place = session if on is None else await transport.run(session_on(on))
+            client = AsyncClient(transport, "", place, "transport")
             info = await client.info()
-            of = (await client._await(client._asking("GET", f"/v1/sessions/{session}"))).json(SESSION) if session else None
-            client.device = client._device_of(info, of)
+            client.device = name_of(info, (await client._ask("GET", f"/v1/sessions/{place}")).json(SESSION).get("device", 0) if place else 0)
             transport.started = info.get("process", {}).get("started")
         except BaseException:
             await transport.close()

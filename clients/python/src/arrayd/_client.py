@@ -14,6 +14,7 @@ import numpy as np
 from . import _events as events
 from ._array import Array
 from ._calls import Calls
+from ._devices import Device, chosen, name_of, session_on
 from ._endpoint import Moves, endpoint_of
 from ._engine import Engine
 from ._errors import ArraydError, NotFound, OutOfMemory
@@ -160,11 +161,15 @@ class Client(Calls):
 
     @property
     def device(self) -> str:  # type: ignore[override]
-        """Where the arrays are: "cpu", "cuda:0", …"""
+        """Where the arrays are: "cpu", "cuda:0", …, or "mesh", several GPUs as one."""
         if self._device is None:
-            session = self._engine.session
-            self._device = self._device_of(self.info(), self._ask("GET", f"/v1/sessions/{session}").json(SESSION) if session else None)
+            self._look_where(self.info())
+        assert self._device is not None
         return self._device
+
+    def _look_where(self, info: Dict[str, Any]) -> None:
+        session = self._engine.session
+        self._device = name_of(info, self._ask("GET", f"/v1/sessions/{session}").json(SESSION).get("device", 0) if session else 0)
 
     def request(self, method: str, path: str, value: Any = None) -> Any:
         """Sends any request of the HTTP API: a JSON body in, the JSON reply out (None if it has none)."""
@@ -173,8 +178,9 @@ class Client(Calls):
     # --- sessions ---
 
     def session(self, *, name: Optional[str] = None, ttl_s: Optional[float] = None, memory_limit: Optional[int] = None,
-                device: Union[int, str, None] = None) -> "Client":
-        """Creates a session, which is deleted with all its arrays at the end of a `with`, or by close()."""
+                device: Optional[Device] = None) -> "Client":
+        """Creates a session, which is deleted with all its arrays at the end of a `with`, or by close(). It is on `device`, a number or
+        "mesh"; else on this client's if that has a session, or on the one that has most memory free."""
         made = self._run(self._beginning_session(name, ttl_s, memory_limit, device))
         return Client(self._transport, made["id"], "session")
 
@@ -306,7 +312,7 @@ def again(url: str, session: Optional[str], key: str) -> Client:
     same = [c._transport for c in list(_clients.values()) if c._transport.url == url and not c._transport.closed]
     endpoint = endpoint_of(key) or (same[-1] if same else None)
     if endpoint is None:
-        client = connect(url)
+        client = opened(Transport(url, os.environ.get("ARRAYD_TOKEN")))
         return client if session is None else Client(client._transport, session)
     if isinstance(endpoint, Transport) and not endpoint.closed:
         client = _clients.get((endpoint.key, session))
@@ -326,31 +332,35 @@ def last_made() -> Optional[Client]:
 
 
 def connect(url: Optional[str] = None, token: Optional[str] = None, *, timeout: Optional[float] = None,
-            context: Optional[ssl.SSLContext] = None, session: Optional[str] = None) -> Client:
+            context: Optional[ssl.SSLContext] = None, session: Optional[str] = None, device: Optional[Device] = None) -> Client:
     """Connects to the daemon at http://host:port, https://host:port or unix:/path. Without an address: to that of the environment's
     ARRAYD_URL, or else the one that answers at http://127.0.0.1:7411 or unix:/run/arrayd/arrayd.sock, or else, if no token is given,
     to one of this process' own (`local`).
 
     `token` is the bearer token of an account (by default that of the environment's ARRAYD_TOKEN, if set). `timeout` is the number of seconds that
     a request may take without any byte being transferred (by default unlimited). `context` sets what TLS trusts. `session` is the id of
-    a session that there is, which close() leaves; without it the one named default is used. Raises ConnectionLost if the daemon cannot be
-    reached, Denied if it does not accept the token, NotFound if there is no such session, BadReply if the server is not arrayd.
+    a session that there is, which close() leaves; without it the one named default is used. `device`, a number or "mesh" (by default that of
+    the environment's ARRAYD_DEVICE, if set and no `session` is given), is for your session on that device, which is made at the first use,
+    and stays. Raises ConnectionLost if the daemon cannot be reached, Denied if it does not accept the token, NotFound if there is no such
+    session, BadValue if there is no such device, BadReply if the server is not arrayd.
     """
+    device = chosen(session, device)
+
     def make(url: str) -> Transport:
         return Transport(url, token or os.environ.get("ARRAYD_TOKEN"), timeout, context)
 
     if url is not None:
-        return opened(make(url), session)
+        return opened(make(url), session, device)
     from ._local import reached
-    return opened(reached(make, token), session)
+    return opened(reached(make, token), session, device)
 
 
-def opened(transport: Transport, session: Optional[str] = None) -> Client:
+def opened(transport: Transport, session: Optional[str] = None, device: Optional[Device] = None) -> Client:
     """Its client, once the daemon has answered."""
-    client = Client(transport, session, "transport")
     try:
+        client = Client(transport, session if device is None else transport.run(session_on(device)), "transport")
         info = client.info()
-        client._device = client._device_of(info, client._ask("GET", f"/v1/sessions/{session}").json(SESSION) if session else None)
+        client._look_where(info)
         transport.started = info.get("process", {}).get("started")
     except BaseException:
         transport.close()

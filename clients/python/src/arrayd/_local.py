@@ -21,6 +21,7 @@ import weakref
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, TypeVar, Union
 
 from ._client import Client, opened
+from ._devices import Device, chosen
 from ._endpoint import Endpoint
 from ._errors import ArraydError, BadReply, BadValue, ConnectionLost
 from ._replies import PROCESS
@@ -194,7 +195,8 @@ def started(make: Callable[[str], E], program: Optional[Path] = None, log: Optio
     return endpoint
 
 
-def local(*, program: Optional[Path] = None, log: Optional[Path] = None, timeout: Optional[float] = None, **options: Any) -> Client:
+def local(*, program: Optional[Path] = None, log: Optional[Path] = None, timeout: Optional[float] = None, device: Optional[Device] = None,
+          **options: Any) -> Client:
     """A client of a daemon of this process' own, which is started, or is there already with the same options.
 
     The options are the daemon's, with underscores: `local(memory_limit="4GiB", backend="cpu")`. The daemon listens on a Unix socket
@@ -202,9 +204,10 @@ def local(*, program: Optional[Path] = None, log: Optional[Path] = None, timeout
     with this process, even if that is killed; then nothing is left of it. A forked child does not end it, and starts one of its own.
 
     `program` is the daemon's (by itself the one that came with this package, or else `arrayd` on PATH), `log` a file to which it
-    logs, `timeout` that of `connect`. Raises ConnectionLost if the daemon cannot be found or started, BadValue if it does not know an option.
+    logs, `timeout` and `device` those of `connect`: `local(mesh="all", device="mesh")`. Raises ConnectionLost if the
+    daemon cannot be found or started, BadValue if it does not know an option, or has no such device.
     """
-    return opened(started(lambda url: Transport(url, os.environ.get("ARRAYD_TOKEN"), timeout), program, log, options))
+    return opened(started(lambda url: Transport(url, os.environ.get("ARRAYD_TOKEN"), timeout), program, log, options), device=chosen(None, device))
 
 
 # --- without an address ---

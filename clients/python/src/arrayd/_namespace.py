@@ -8,6 +8,7 @@ import numpy as np
 
 from . import _dtypes as dt
 from ._array import Array
+from ._devices import Device, asked
 from ._endpoint import Endpoint
 from ._engine import Engine
 from ._errors import ArraydError, no_attribute, place_of
@@ -67,12 +68,12 @@ class Namespace(Own, Protocols, Inspection, Exchange):
         r = yield from self._asking(method, path, value)
         return r.json() if r.body and "json" in r.headers.get("content-type", "") else None
 
-    def _device_of(self, info: Dict[str, Any], session: Optional[Dict[str, Any]]) -> str:
-        return "cpu" if info["backend"] == "cpu" else f"{info['backend']}:{(session or {}).get('device', 0)}"
-
     def _beginning_session(self, name: Optional[str], ttl_s: Optional[float], memory_limit: Optional[int],
-                           device: Union[int, str, None]) -> Steps[Dict[str, Any]]:
-        spec = {"name": name, "ttl_s": ttl_s, "memory_limit": memory_limit, "device": device}
+                           device: Optional[Device]) -> Steps[Dict[str, Any]]:
+        """On the device that is asked for, or on this client's if that has a session: their arrays can be used together."""
+        if device is None and self._engine.session is not None:
+            device = (yield from self._asking("GET", f"/v1/sessions/{self._engine.session}")).json(SESSION).get("device")
+        spec = {"name": name, "ttl_s": ttl_s, "memory_limit": memory_limit, "device": None if device is None else asked(device)}
         made: Dict[str, Any] = (yield from self._asking("POST", "/v1/sessions", {k: v for k, v in spec.items() if v is not None})).json(SESSION)
         return made
 

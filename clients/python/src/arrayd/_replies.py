@@ -63,7 +63,9 @@ ARRAY = {**MADE, **LAID}
 RESULT = ({**LAID, **MADE}, {**LAID, "value": VALUE})
 ARRAYS = {"arrays": [OBJECT], "next": Maybe(NAME)}
 SESSION = {"id": ID, "device": Maybe(COUNT)}
-INFO = {"backend": TEXT, "process": Maybe({"started": TEXT})}  # older daemons do not say when they started
+NAMED_SESSION = {"id": ID, "name": NAME, "default": FLAG, "device": COUNT}
+DEVICES = {"devices": [{"index": COUNT, "name": TEXT, "parts": Maybe([COUNT])}]}
+INFO = {"backend": TEXT, "devices": Maybe(DEVICES["devices"]), "process": Maybe({"started": TEXT})}  # older daemons do not say when they started
 PROCESS = {"process": {"started": TEXT}}
 _EXPORT = {**LAID, "socket": TEXT, "token": TEXT, "lease": ID, "offset": COUNT, "strides": [WHOLE]}
 EXPORT = ({**_EXPORT, "kind": Kind("'memfd'", lambda v: v == "memfd")}, {**_EXPORT, "kind": Kind("'cuda'", lambda v: v == "cuda"), "uuid": TEXT})

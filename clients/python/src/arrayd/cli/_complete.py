@@ -17,7 +17,7 @@ from importlib import resources
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from .._errors import ArraydError
-from .._replies import LISTED, LISTED_SESSION, OPERATIONS
+from .._replies import DEVICES, LISTED, LISTED_SESSION, OPERATIONS
 from ._context import Context, Failure
 
 SHELLS = ("bash", "zsh", "fish")
@@ -147,6 +147,8 @@ def _values(line: _Line, action: argparse.Action, word: str, before: str) -> Ite
     elif kind == "session":
         yield from ((before + s["id"], s["name"] or "") for s in _ask(line, lambda c: c.pages("/v1/sessions", "sessions", LISTED_SESSION))
                     if s["id"].startswith(word))
+    elif kind == "device":
+        yield from ((before + c, about) for c, about in _ask(line, _devices) if c.startswith(word))
     elif kind == "bind":  # NAME=VALUE: an array or a file
         name, sep, value = word.partition("=")
         if sep:
@@ -179,6 +181,10 @@ def _expression(line: _Line, word: str) -> Iterator[Candidate]:
                 yield f"{front}{op['name']}(", str(op.get("signature", "function"))
 
 
+def _devices(context: Context) -> List[Candidate]:
+    return [("mesh" if "parts" in d else str(d["index"]), d["name"]) for d in context.ask("GET", "/v1/info", DEVICES)["devices"]]
+
+
 def _arrays(line: _Line) -> List[Candidate]:
     """Names first; ids of what has none after them."""
     found = _ask(line, lambda c: c.ask("GET", "/v1/arrays?limit=1000", {"arrays": [LISTED]})["arrays"])
@@ -187,7 +193,7 @@ def _arrays(line: _Line) -> List[Candidate]:
 
 
 def _ask(line: _Line, what: Callable[[Context], Any]) -> List[Any]:
-    values: Dict[str, Any] = {"url": None, "socket": None, "token": None, "token_file": None, "session": None, "cacert": None, "quiet": True}
+    values: Dict[str, Any] = {"url": None, "socket": None, "token": None, "token_file": None, "session": None, "device": None, "cacert": None, "quiet": True}
     values.update({k: v for k, v in vars(line.values).items() if k in values})
     context = Context(argparse.Namespace(**values, timeout=PATIENCE_S / 2))
     try:

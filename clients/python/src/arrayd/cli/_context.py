@@ -10,6 +10,7 @@ import ssl
 import sys
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, TextIO, Tuple
 
+from .._devices import session_on
 from .._errors import ArraydError
 from .._replies import TEXT, Maybe
 from .._requests import ask
@@ -72,6 +73,7 @@ class Context:
         self._transport: Optional[Transport] = None
         self._client: "Optional[Client]" = None
         self._temporary: List[str] = []
+        self._session: Optional[str] = None  # "": the default one
 
     @property
     def url(self) -> str:
@@ -79,7 +81,15 @@ class Context:
 
     @property
     def session(self) -> Optional[str]:
-        return self.args.session or os.environ.get("ARRAYD_SESSION") or None
+        """The first of what the command line says and what the environment says; the daemon is asked for the one on a device."""
+        if self._session is None:
+            if self.args.session and self.args.device:
+                raise Failure("--session and --device: a session is on a device already, so that only one of the two can be given", 2)
+            self._session = self.args.session or (None if self.args.device else os.environ.get("ARRAYD_SESSION")) or ""
+            device = "" if self._session else self.args.device or os.environ.get("ARRAYD_DEVICE")
+            if device:
+                self._session = self.transport.run(session_on(device))
+        return self._session or None
 
     @property
     def headers(self) -> Tuple[Tuple[str, str], ...]:

@@ -40,6 +40,8 @@ def _common(parser: argparse.ArgumentParser, default: Any = argparse.SUPPRESS) -
     _add(g, "--token-file", completes="files", metavar="FILE", default=default, help="the file that your token is in")
     _add(g, "--token", metavar="TOKEN", default=default, help="the token itself; others on this machine see it while the command runs")
     _add(g, "--session", completes="session", metavar="ID", default=default, help="the session, or ARRAYD_SESSION; else your default one")
+    _add(g, "--device", completes="device", metavar="DEVICE", default=default,
+         help="a device's number, or mesh, or ARRAYD_DEVICE; for your session on it")
     _add(g, "--cacert", completes="files", metavar="FILE", default=default, help="the certificates that https:// is to trust")
     _add(g, "--timeout", metavar="SECONDS", type=seconds, default=default, help="give up when for so long no byte has come")
     _add(g, "-q", "--quiet", action="store_true", default=False if default is None else default, help="no bars and remarks")
