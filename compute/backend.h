@@ -36,7 +36,7 @@ struct backend_device {
     /* memory has an equal share of bytes on each, a multiple of the grain; what has fewer than
      * `part_least` for each is the first's alone */
     int64_t part_least, part_grain;
-    int64_t divided_least;    /* bytes: less than this is never divided among them */
+    int64_t divided_least; /* bytes: less than this is never divided among them */
 };
 
 /* The work on a device when it was found lost: jobs with kernels launched that were not seen to

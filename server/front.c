@@ -207,12 +207,27 @@ static void add_addresses(const struct server *s, bool admin, struct strb *out)
         strb_addf(out, "%s%s", i ? "," : "", addresses[i]);
 }
 
+/* The GPUs that it consists of. */
+static void add_mesh(const struct engine *g, struct strb *out)
+{
+    struct backend_device d = {0};
+    if (engine_mesh(g) >= 0)
+        engine_device_info(g, engine_mesh(g), &d);
+    for (int i = 0; i < d.n_parts; i++)
+        strb_addf(out, "%s%d", i ? "," : "", d.parts[i]);
+}
+
 void front_log(const struct server *s)
 {
-    _cleanup_strb_ struct strb listen = {0}, admin = {0};
+    _cleanup_strb_ struct strb listen = {0}, admin = {0}, mesh = {0};
     add_addresses(s, false, &listen);
     add_addresses(s, true, &admin);
+    add_mesh(s->engine, &mesh);
     log_event(LOG_INFO, "ready", "listen", listen.failed ? "?" : listen.data, "admin_listen",
               admin.len && !admin.failed ? admin.data : "", "backend", engine_backend(s->engine),
+              "mesh",
+              mesh.failed ? "?"
+              : mesh.len  ? mesh.data
+                          : "",
               "note", engine_note(s->engine), "version", ARRAYD_VERSION, NULL);
 }

@@ -121,12 +121,11 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
                                  .window = c->device_window * 1e3,
                                  .max_waiting = c->max_waiting,
                                  .max_waiting_all = c->max_waiting_all};
-    if (engine_mesh(s->engine) >= 0) {
-        struct backend_device mesh;
+    struct backend_device mesh = {.n_parts = 0};
+    if (engine_mesh(s->engine) >= 0)
         engine_device_info(s->engine, engine_mesh(s->engine), &mesh);
-        sched.mesh.n = mesh.n_parts;
-        memcpy(sched.mesh.parts, mesh.parts, sizeof mesh.parts);
-    }
+    sched.mesh.n = mesh.n_parts;
+    memcpy(sched.mesh.parts, mesh.parts, sizeof mesh.parts);
     s->leases = leases_new((uint32_t)c->max_leases);
     s->shares = shares_new((uint32_t)c->max_shares);
     s->logins = logins_new(c->max_logins, c->max_links);

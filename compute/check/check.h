@@ -33,6 +33,9 @@ struct check_env {
     uint32_t max_inputs; /* distinct arrays; ERR_EXPRESSION_TOO_LARGE past it */
     bool fast_math;      /* correlate() may be taken apart (check_correlate.c) */
     uint32_t window;     /* with fast_math: backend.h's */
+    /* What its user calls the array that the text calls `name`, which a client may have made up:
+     * for errors, read at once. NULL: as the text does. */
+    const char *(*called)(void *user, const char *name);
 };
 
 /* Types the whole expression. `dtype` ≥ 0 casts the result as astype does (ERR_DTYPE_MISMATCH for

@@ -33,6 +33,7 @@ static void engine_free(struct engine *g)
     plan_cache_free(g->plans);
     sums_free(g->sums);
     mem_free(g->visitors);
+    mem_free(g->bytes);
     mover_free(g->mover);
     reclaim_free(g->reclaim);
     chunks_free(g->chunks);
@@ -100,6 +101,7 @@ enum err_code engine_open(const struct engine_config *config, struct engine **re
                                                           .release = release_plan,
                                                           .user = g});
     g->visitors = mem_calloc((size_t)engine_device_count(g), sizeof *g->visitors);
+    g->bytes = mem_calloc((size_t)engine_device_count(g), sizeof *g->bytes);
     g->mover = mover_new(g);
     g->reclaim = reclaim_new(g);
     g->chunks = chunks_new(g);
@@ -112,7 +114,7 @@ enum err_code engine_open(const struct engine_config *config, struct engine **re
     pthread_mutex_init(&g->buffers_lock, NULL);
     pthread_mutex_init(&g->tasks.lock, NULL);
     pthread_mutex_init(&g->pins_lock, NULL);
-    if (!g->plans || !g->visitors || !g->mover || !g->reclaim || !g->chunks) {
+    if (!g->plans || !g->visitors || !g->bytes || !g->mover || !g->reclaim || !g->chunks) {
         engine_free(g);
         return err_oom(e);
     }
@@ -137,7 +139,7 @@ bool engine_close(struct engine *g)
         engine_stream_unref(atomic_load(&g->visitors[i]));
     engine_stream_reap(g);
     chunks_adopted(g); /* if taking them over came to nothing */
-    assert(!g->oldest && !g->tasks.oldest && atomic_load(&g->bytes) == 0);
+    assert(!g->oldest && !g->tasks.oldest && engine_bytes_in_use(g) == 0);
     engine_free(g);
     return true;
 }
@@ -154,7 +156,15 @@ const char *engine_note(const struct engine *g)
 
 int64_t engine_bytes_in_use(const struct engine *g)
 {
-    return atomic_load(&g->bytes);
+    int64_t bytes = 0;
+    for (int i = 0; i < engine_device_count(g); i++)
+        bytes += engine_bytes_on(g, i);
+    return bytes;
+}
+
+int64_t engine_bytes_on(const struct engine *g, int device)
+{
+    return atomic_load(&g->bytes[device]);
 }
 
 int64_t engine_host_bytes(const struct engine *g)

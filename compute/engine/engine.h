@@ -82,8 +82,9 @@ void engine_sums_stop(struct engine *g);
 const char *engine_backend(const struct engine *g);  /* "cpu", "cuda" */
 const char *engine_note(const struct engine *g);     /* why `auto` chose it */
 int64_t engine_bytes_in_use(const struct engine *g); /* storage alive, temporaries included */
-int64_t engine_host_bytes(const struct engine *g);   /* arrays in host memory; not included above */
-int64_t engine_host_limit(const struct engine *g);   /* most bytes that these may use */
+int64_t engine_bytes_on(const struct engine *g, int device); /* of these, a device's */
+int64_t engine_host_bytes(const struct engine *g); /* arrays in host memory; not included above */
+int64_t engine_host_limit(const struct engine *g); /* most bytes that these may use */
 int64_t engine_jobs_in_flight(const struct engine *g);
 int64_t engine_max_cost(const struct engine *g);
 void engine_report(const struct engine *g, struct backend_report *ret);

@@ -288,9 +288,21 @@ static enum err_code plan_for(struct engine *g, int device, struct arena *arena,
     return ERR_OK;
 }
 
+/* An array on another device, which will be refused, gets the name that its user knows. */
+static void call(struct arena *arena, const struct check_env *env, int device,
+                 struct typed_input *in)
+{
+    if (in->array->buffer->device == device || !env->called)
+        return;
+    const char *called = env->called(env->user, in->name);
+    const char *copy = arena_strndup(arena, called, strlen(called));
+    in->name = copy ? copy : in->name;
+}
+
 /* The entry's graph over the current arrays. */
 static const struct typed *graph_over(struct arena *arena, const struct plan_entry *en,
-                                      struct array *const *arrays, struct array *out)
+                                      struct array *const *arrays, int device,
+                                      const struct eval_request *req)
 {
     struct typed *t = arena_dup(arena, &en->typed, sizeof *t);
     if (!t)
@@ -298,8 +310,11 @@ static const struct typed *graph_over(struct arena *arena, const struct plan_ent
     t->inputs = arena_dup(arena, t->inputs, sizeof *t->inputs * t->n_inputs);
     if (!t->inputs)
         return NULL;
-    for (uint32_t i = 0; i < t->n_inputs; i++)
-        t->inputs[i].array = t->inputs[i].target ? out : arrays[i];
+    for (uint32_t i = 0; i < t->n_inputs; i++) {
+        t->inputs[i].array = t->inputs[i].target ? req->out : arrays[i];
+        if (!t->inputs[i].target)
+            call(arena, req->env, device, &t->inputs[i]);
+    }
     return t;
 }
 
@@ -341,7 +356,7 @@ enum err_code evaluate_begin(struct engine_stream *s, const struct eval_request 
         plan_for(s->engine, s->device, t->arena, req, &t->entry, &arrays, times, e);
     bool put_off = code == ERR_OK && !t->entry;
     bool goes_on = code == ERR_OK && !put_off;
-    *ret_typed = goes_on ? graph_over(t->arena, t->entry, arrays, req->out) : NULL;
+    *ret_typed = goes_on ? graph_over(t->arena, t->entry, arrays, s->device, req) : NULL;
     if (goes_on && !*ret_typed)
         code = err_oom(e);
     if (code != ERR_OK || put_off)

@@ -1,5 +1,6 @@
 /* Running: typed graph → plan → bound to memory (bind.c) → queued. */
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "compute/base/lock.h"
@@ -211,16 +212,26 @@ enum err_code require_version(const struct buffer *b, uint64_t version, struct e
     return err_set(e, ERR_PRECONDITION_FAILED, "the array's contents changed in the meantime");
 }
 
+#define DEVICE_TEXT 32
+
+static const char *device_text(const struct engine *g, int device, char *room)
+{
+    snprintf(room, DEVICE_TEXT, device == g->mesh ? "the mesh, device %d" : "device %d", device);
+    return room;
+}
+
 enum err_code require_device(const struct engine_stream *s, const struct array *a, const char *name,
                              struct err *e)
 {
     int device = a->buffer->device;
     if (device == s->device)
         return ERR_OK;
+    char there[DEVICE_TEXT], here[DEVICE_TEXT];
     return err_set(e, ERR_CONFLICT,
-                   "the array%s%s is on device %d, but this session works on device %d: use a "
-                   "session on that device, or download the array and upload it here",
-                   name && *name ? " " : "", name ? name : "", device, s->device);
+                   "the array%s%s is on %s, but this session works on %s: use a session there, or "
+                   "download the array and upload it here",
+                   name && *name ? " " : "", name ? name : "",
+                   device_text(s->engine, device, there), device_text(s->engine, s->device, here));
 }
 
 enum err_code run_require_device(const struct run *r, struct err *e)

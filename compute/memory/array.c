@@ -3,6 +3,7 @@
 #include "compute/memory/memory_int.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "compute/base/clock.h"
@@ -422,4 +423,44 @@ int array_device(const struct array *a)
 uint64_t array_version(const struct array *a)
 {
     return atomic_load(&a->buffer->version);
+}
+
+int storage_divided(const struct storage *st, int64_t ret_from[BACKEND_PARTS])
+{
+    struct engine *g = st->engine;
+    lock_held(&g->lock);
+    if (st->device != g->mesh || st->host || !st->size)
+        return 0;
+    return g->backend->ops->divided(g->backend, st->device, st->data, ret_from);
+}
+
+int array_divided(const struct array *a, int *ret_axis, int64_t ret_rows[BACKEND_PARTS + 1])
+{
+    struct engine *g = a->buffer->engine;
+    const struct view *v = &a->view;
+    const int64_t itemsize = (int64_t)dtype_size(a->dtype);
+    int64_t from[BACKEND_PARTS];
+    int axis = 0;
+    if (a->buffer->device != g->mesh || view_size(v) < 2)
+        return 0;
+    while (v->shape[axis] == 1)
+        axis++;
+    for (int i = axis + 1; i < v->rank; i++)
+        if (v->shape[i] > 1 && llabs(v->strides[i]) > llabs(v->strides[axis]))
+            axis = i;
+    if (v->strides[axis] <= 0)
+        return 0;
+    pthread_mutex_lock(&g->lock);
+    const int n = storage_divided(buffer_storage(a->buffer), from);
+    pthread_mutex_unlock(&g->lock);
+    const int64_t row = v->strides[axis] * itemsize, rows = v->shape[axis];
+    for (int k = 0; k < n; k++) {
+        const int64_t behind = from[k] - v->offset * itemsize;
+        const int64_t first = behind > 0 ? (behind + row - 1) / row : 0;
+        ret_rows[k] = first < rows ? first : rows;
+    }
+    if (n)
+        ret_rows[n] = rows;
+    *ret_axis = axis;
+    return n;
 }

@@ -67,9 +67,10 @@ struct engine {
     struct cells *cells;   /* cells.h; NULL: no keeper */
     struct keep_use kept;
     int64_t chunk_own, max_chunks; /* see struct engine_config */
-    int64_t own_least;  /* bytes: arrays of that size and more have a chunk, or could, each */
-    int64_t host_limit; /* bytes */
-    _Atomic int64_t bytes, host_bytes, jobs; /* bytes: on devices; in host memory */
+    int64_t own_least;      /* bytes: arrays of that size and more have a chunk, or could, each */
+    int64_t host_limit;     /* bytes */
+    _Atomic int64_t *bytes; /* by device */
+    _Atomic int64_t host_bytes, jobs; /* bytes in host memory */
     _Atomic uint64_t version, failures;
     _Atomic uint64_t evicted, evicted_bytes, fetched;
     struct export_counts exports;
@@ -97,5 +98,8 @@ static inline uint64_t engine_next_version(struct engine *g)
 void buffer_lose(struct buffer *b);
 /* Of a storage that is being taken over: its memory, where it was; false if that is not there. */
 bool adopt_memory(struct storage *st, const struct engine_place *place);
+/* How many parts a storage is divided among, and where they begin (backend.h's divided); with the
+ * engine's lock. */
+int storage_divided(const struct storage *st, int64_t ret_from[BACKEND_PARTS]);
 
 #endif

@@ -293,16 +293,6 @@ enum err_code engine_move(struct engine_stream *s, struct array *a, bool host, e
     return code;
 }
 
-/* How many parts it is divided among; with the lock held. */
-static int divided(const struct storage *st, int64_t ret_from[BACKEND_PARTS])
-{
-    struct engine *g = st->engine;
-    lock_held(&g->lock);
-    if (st->device != g->mesh || st->host || !st->size)
-        return 0;
-    return g->backend->ops->divided(g->backend, st->device, st->data, ret_from);
-}
-
 enum err_code engine_place(struct engine_stream *s, struct array *a, bool apart, struct err *e)
 {
     struct buffer *b = a->buffer;
@@ -320,7 +310,7 @@ enum err_code engine_place(struct engine_stream *s, struct array *a, bool apart,
                        (long long)d.divided_least, d.n_parts, (long long)b->nbytes);
     pthread_mutex_lock(&g->lock);
     from = storage_ref(buffer_storage(b));
-    const bool is_there = b->device != g->mesh || (divided(from, unused) > 0) == apart;
+    const bool is_there = b->device != g->mesh || (storage_divided(from, unused) > 0) == apart;
     payer = from->account;
     account_ref(payer);
     pthread_mutex_unlock(&g->lock);
@@ -335,37 +325,6 @@ enum err_code engine_place(struct engine_stream *s, struct array *a, bool apart,
     TRY(move_submit(t, b, take_to, NULL, false, &moved, e));
     atomic_store(&b->place, place);
     return ERR_OK;
-}
-
-int array_divided(const struct array *a, int *ret_axis, int64_t ret_rows[BACKEND_PARTS + 1])
-{
-    struct engine *g = a->buffer->engine;
-    const struct view *v = &a->view;
-    const int64_t itemsize = (int64_t)dtype_size(a->dtype);
-    int64_t from[BACKEND_PARTS];
-    int axis = 0;
-    if (a->buffer->device != g->mesh || view_size(v) < 2)
-        return 0;
-    while (v->shape[axis] == 1)
-        axis++;
-    for (int i = axis + 1; i < v->rank; i++)
-        if (v->shape[i] > 1 && llabs(v->strides[i]) > llabs(v->strides[axis]))
-            axis = i;
-    if (v->strides[axis] <= 0)
-        return 0;
-    pthread_mutex_lock(&g->lock);
-    const int n = divided(buffer_storage(a->buffer), from);
-    pthread_mutex_unlock(&g->lock);
-    const int64_t row = v->strides[axis] * itemsize, rows = v->shape[axis];
-    for (int k = 0; k < n; k++) {
-        const int64_t behind = from[k] - v->offset * itemsize;
-        const int64_t first = behind > 0 ? (behind + row - 1) / row : 0;
-        ret_rows[k] = first < rows ? first : rows;
-    }
-    if (n)
-        ret_rows[n] = rows;
-    *ret_axis = axis;
-    return n;
 }
 
 /* --- making room --- */

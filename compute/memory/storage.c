@@ -217,7 +217,7 @@ static void storage_complete(struct storage *st)
         atomic_fetch_add(&g->exports.small, is_small(st));
     }
     if (!st->host)
-        atomic_fetch_add(&g->bytes, st->size + padding(st));
+        atomic_fetch_add(&g->bytes[st->device], st->size + padding(st));
 }
 
 /* The same once its padding is charged to the account; the rest is by the caller. ERR_QUOTA: it is
@@ -544,7 +544,7 @@ static void storage_free(struct storage *st)
     const struct shared_block *share = storage_share(st);
     assert(atomic_load(&st->pins) == 0 && !st->pinned_by && st->charged >= 0);
     if (!st->host)
-        atomic_fetch_sub(&g->bytes, st->size + padding(st));
+        atomic_fetch_sub(&g->bytes[st->device], st->size + padding(st));
     account_discharge(st->account, st->charged);
     keep_end(st);
     if (share) {

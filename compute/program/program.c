@@ -426,7 +426,10 @@ enum err_code program_new(struct engine_stream *s, struct account *account,
         return err_oom(e);
     *p = (struct program){.arena = spec->arena, .stream = s, .account = account, .spec = *spec};
     pthread_mutex_init(&p->told, NULL); /* cannot fail here */
-    p->env = (struct check_env){program_resolve, p, spec->env->max_inputs};
+    p->env = (struct check_env){.resolve = program_resolve,
+                                .called = program_called,
+                                .user = p,
+                                .max_inputs = spec->env->max_inputs};
     p->stop_at = p->nan_within = INT64_MAX;
     bool there = add_results(p);
     p->targets = arena_alloc_array(p->arena, spec->n_body, sizeof *p->targets);

@@ -35,6 +35,7 @@ struct target {
 /* The meaning of a name: an array that is only read, a scalar, or a temporary at this point. */
 struct known {
     const char *name;
+    const char *called;     /* check_env.called, of an array on another device; or NULL */
     struct binding binding; /* arrays: borrowed if temporary, else a reference */
     bool temporary;
     bool watched; /* its value is watched after the step */
@@ -259,6 +260,7 @@ enum err_code program_of_target(struct err *e, enum err_code code, const struct 
 
 /* The check_env of a step: temporaries and targets as they are at this point. */
 enum err_code program_resolve(void *user, const char *name, struct binding *ret, struct err *e);
+const char *program_called(void *user, const char *name);
 struct binding program_binding(struct array *a);
 
 #endif

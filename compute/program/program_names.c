@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "compute/base/hash.h"
+#include "compute/engine/run.h"
 #include "compute/program/program_int.h"
 
 /* --- the table --- */
@@ -98,9 +99,20 @@ enum err_code program_resolve(void *user, const char *name, struct binding *ret,
         k->binding = b;
         if (b.kind == BINDING_ARRAY)
             array_ref(b.array);
+        if (b.kind == BINDING_ARRAY && array_device(b.array) != p->stream->device &&
+            p->spec.env->called) {
+            const char *called = p->spec.env->called(p->spec.env->user, name);
+            k->called = arena_strndup(p->arena, called, strlen(called));
+        }
     }
     *ret = k->binding;
     return ERR_OK;
+}
+
+const char *program_called(void *user, const char *name)
+{
+    const struct name *n = program_find_name(user, name);
+    return n && n->known && n->known->called ? n->known->called : name;
 }
 
 /* --- what the statements do with them --- */

@@ -188,17 +188,13 @@ static void put_inputs(struct json_writer *w, const struct ir_kernel *k, const c
     json_close_list(w);
 }
 
-static void put_known(struct json_writer *w, const char *key, int value)
-{
-    if (value >= 0)
-        json_put_member_i64(w, key, value);
-}
-
 /* The members of a kernel's object, which is open: how it runs, freed, and what it does. */
 static bool put_how(struct json_writer *w, struct kernel_explanation *of, const struct ir_kernel *k,
                     const char *const *names)
 {
     const struct kernel_explanation how = *of;
+    static const char *const names_of_known[] = {"registers", "shared_bytes", "local_bytes"};
+    const int known[] = {how.registers, how.shared, how.local};
     _cleanup_strb_ struct strb source = how.source;
     _cleanup_strb_ struct strb ir = {0};
     ir_print(k, &ir);
@@ -212,9 +208,8 @@ static bool put_how(struct json_writer *w, struct kernel_explanation *of, const 
     json_put_member_i64(w, "bytes_written", ir_bytes_written(k));
     json_put_member_bool(w, "cached", how.cached);
     json_put_member_bool(w, "interpreted", how.interpreted);
-    put_known(w, "registers", how.registers);
-    put_known(w, "shared_bytes", how.shared);
-    put_known(w, "local_bytes", how.local);
+    for (int i = 0; i < 3 && known[i] >= 0; i++)
+        json_put_member_i64(w, names_of_known[i], known[i]);
     if (how.parts > 0) {
         json_put_member_i64(w, "parts", how.parts);
         json_put_member_i64(w, "remote_bytes", how.remote);

@@ -191,6 +191,16 @@ static void write_logins(struct logins *t, struct strb *out)
     gauge(out, "arrayd_links", "Read-only links that are in force.", (double)links);
 }
 
+static void write_devices(const struct engine *g, struct strb *out)
+{
+    family(
+        out, "arrayd_device_bytes_in_use", "gauge",
+        "Of this memory, what is of each device, in bytes; what is the mesh's lies on its GPUs.");
+    for (int i = 0; i < engine_device_count(g); i++)
+        strb_addf(out, "arrayd_device_bytes_in_use{device=\"%d\"} %" PRId64 "\n", i,
+                  engine_bytes_on(g, i));
+}
+
 void metrics_write(struct metrics *m, struct server *server, struct strb *out)
 {
     struct http_gauges g = {0};
@@ -212,6 +222,7 @@ void metrics_write(struct metrics *m, struct server *server, struct strb *out)
           culprits_suspects(server->culprits));
     gauge(out, "arrayd_bytes_in_use", "Memory of arrays and temporaries, in bytes.",
           (double)engine_bytes_in_use(server->engine));
+    write_devices(server->engine, out);
     gauge(out, "arrayd_arrays", "Array handles.", (double)auth_arrays(server->auth));
     gauge(out, "arrayd_sessions", "Sessions, including the default ones.",
           (double)auth_sessions(server->auth));

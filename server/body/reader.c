@@ -216,6 +216,19 @@ enum err_code reader_resolve(void *user, const char *name, struct binding *ret, 
     return ERR_OK;
 }
 
+const char *reader_called(void *user, const char *name)
+{
+    struct reader *r = user;
+    const struct json bound = json_member(json_member(r->body, "bind"), name);
+    const char *ref = json_kind(bound) == JSON_STRING ? json_text(bound, NULL) : name;
+    _cleanup_handle_ struct handle h = {0};
+    if (r->past || share_get(&r->scope, ref, &h, NULL) != ERR_OK)
+        return name;
+    const char *called = h.name[0] && !h.shared ? h.name : h.id;
+    const char *copy = arena_strndup(r->req->arena, called, strlen(called));
+    return copy ? copy : name;
+}
+
 /* --- checks that depend on the session --- */
 
 enum err_code reader_open(struct reader *r, struct err *e)
@@ -227,6 +240,7 @@ enum err_code reader_open(struct reader *r, struct err *e)
     r->scope = request_scope(r->req, r->session);
     r->claim = r->explain || r->past ? (struct lease_claim){0} : request_claim(r->req);
     r->env = (struct check_env){.resolve = reader_resolve,
+                                .called = reader_called,
                                 .user = r,
                                 .max_inputs = (uint32_t)r->req->server->config->max_inputs};
     return read_bind(r, json_member(r->body, "bind"), e);

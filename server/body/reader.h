@@ -73,6 +73,8 @@ enum err_code reader_open(struct reader *r, struct err *e) must_check;
 /* check_env.resolve; `reader` is the reader. */
 enum err_code reader_resolve(void *reader, const char *name, struct binding *ret,
                              struct err *e) must_check;
+/* check_env.called: the array's name, or its id where it has none. */
+const char *reader_called(void *reader, const char *name);
 /* The id of an array from this reader if it is another principal's; else NULL. */
 const char *reader_shared(const struct reader *r, const struct array *a);
 /* Whether all other principals' arrays from this reader are still shared: share_again. */

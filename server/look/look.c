@@ -12,12 +12,15 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
+#include "compute/culprit/culprit.h"
 #include "protocol/text/index.h"
 #include "protocol/text/infix.h"
 #include "server/body/data.h"
 #include "server/body/request.h"
 #include "server/config.h"
 #include "server/server.h"
+#include "server/store/auth.h"
+#include "server/work/device_turn.h"
 
 #define MOST_TEXT 2000
 
@@ -35,11 +38,45 @@ static enum err_code resolve(void *user, const char *name, struct binding *ret, 
     return ERR_OK;
 }
 
+enum err_code look_array(struct request *req, struct session **ret_s, struct handle *ret_h,
+                         struct err *e)
+{
+    _cleanup_session_ struct session *s = NULL;
+    _cleanup_handle_ struct handle h = {0};
+    TRY(request_array(req, LEASE_READ, &s, &h, e));
+    TRY(session_on(s, array_device(h.array), ret_s, e));
+    *ret_h = h;
+    s = NULL; /* *ret_s has its reference */
+    h = (struct handle){0};
+    return ERR_OK;
+}
+
+static void session_release(void *session)
+{
+    session_unref(session);
+}
+
+bool look_turn(struct request *req, handler_fn *again)
+{
+    _cleanup_session_ struct session *s = NULL;
+    _cleanup_handle_ struct handle h = {0};
+    struct err e = ERR_INIT;
+    if (device_turn_asked(req))
+        return true;
+    if (culprits_admit(req->server->culprits, req->principal->name, &e) != ERR_OK) {
+        http_reply_error(req, &e);
+        return false;
+    }
+    if (look_array(req, &s, &h, &e) != ERR_OK || !s->lane)
+        return true;
+    return device_turn_take(req, s->lane, session_release, session_ref(s), again);
+}
+
 void look_init(struct look *l, struct request *req, struct session *take_s)
 {
     l->req = req;
     l->session = take_s;
-    l->env = (struct check_env){resolve, l, LOOK_NAMES};
+    l->env = (struct check_env){.resolve = resolve, .user = l, .max_inputs = LOOK_NAMES};
     wakeup_init(&l->wakeup, req);
     look_clear(l);
 }

@@ -1,8 +1,9 @@
 /* A look at an array: an expression of our own over it, whose small result is fetched into the
  * request's memory.
  *
- * Called by summary*.c and picture*.c. It is computed like a client's expression: in the session's
- * order, charged to its account, by the same plans and kernels. A look is the first
+ * Called by summary*.c and picture*.c. It is computed like a client's expression, by the same plans
+ * and kernels, for the request's session and charged to its account, but on the array's own device,
+ * whichever the session works on. A look is the first
  * member of the request's state; used by the thread that works on the request, after a wait a
  * worker. */
 #ifndef ARRAYD_SERVER_LOOK_H
@@ -13,13 +14,14 @@
 #include "compute/engine/engine.h"
 #include "server/http/http.h"
 #include "server/http/wakeup.h"
+#include "server/store/handles.h"
 #include "server/store/session.h"
 
 #define LOOK_NAMES 6
 
 struct look {
     struct request *req;
-    struct session *session; /* a reference */
+    struct session *session; /* a reference; it works on the device of what is looked at */
     const struct handle *of; /* the array that is looked at: may it still be read? NULL: nobody's */
     struct {
         const char *name;
@@ -45,6 +47,14 @@ struct look {
     size_t n_unmeasured;
     void (*then)(struct look *l);
 };
+
+/* The array that the path names and the request's session as it works on that array's device
+ * (session_on). Errors as request_array, and ERR_OUT_OF_MEMORY. */
+enum err_code look_array(struct request *req, struct session **ret_s, struct handle *ret_h,
+                         struct err *e) must_check;
+/* Waits for the turn of that session's stream. False: the request continues in `again` when it
+ * comes, or has its reply. An array that cannot be had is the caller's to report. */
+bool look_turn(struct request *req, handler_fn *again);
 
 void look_init(struct look *l, struct request *req, struct session *take_s);
 /* What a name means in the expressions; the name is static, the array's reference is taken. */

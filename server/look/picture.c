@@ -15,7 +15,6 @@
 #include <string.h>
 
 #include "compute/base/hash.h"
-#include "compute/culprit/culprit.h"
 #include "compute/memory/export.h"
 #include "server/body/condition.h"
 #include "server/body/request.h"
@@ -429,7 +428,7 @@ static enum err_code prepare(struct request *req, struct picture *s, struct err 
 {
     struct session *session = NULL;
     struct view v;
-    TRY(request_array(req, LEASE_READ, &session, &s->handle, e));
+    TRY(look_array(req, &session, &s->handle, e));
     look_init(&s->look, req, session);
     s->look.of = &s->handle;
     TRY(look_region(req, s->handle.array, &v, e));
@@ -448,34 +447,11 @@ enum err_code picture_check(struct request *req, struct err *e)
     return code;
 }
 
-static void session_release(void *session)
-{
-    session_unref(session);
-}
-
-/* False: the request continues when its turn comes, or has its reply. */
-static bool take_turn(struct request *req, handler_fn *again)
-{
-    struct session *s = NULL;
-    struct err e = ERR_INIT;
-    if (device_turn_asked(req))
-        return true;
-    if (culprits_admit(req->server->culprits, req->principal->name, &e) != ERR_OK ||
-        session_of(req, &s, &e) != ERR_OK) {
-        http_reply_error(req, &e);
-        return false;
-    }
-    if (s->lane)
-        return device_turn_take(req, s->lane, session_release, s, again);
-    session_unref(s);
-    return true;
-}
-
 void picture_reply(struct request *req, handler_fn *again)
 {
     struct err e = ERR_INIT;
     bool ended = false;
-    if (!take_turn(req, again))
+    if (!look_turn(req, again))
         return;
     struct picture *s = request_begin(req, sizeof *s, picture_free);
     if (!s)

@@ -418,7 +418,7 @@ static enum err_code prepare(struct request *req, struct summary *s, bool *ret_e
     struct session *session = NULL;
     struct view v;
     TRY(read_query(req, s, e));
-    TRY(request_array(req, LEASE_READ, &session, &s->handle, e));
+    TRY(look_array(req, &session, &s->handle, e));
     look_init(&s->look, req, session);
     s->look.of = &s->handle;
     TRY(look_region(req, s->handle.array, &v, e));
@@ -434,6 +434,8 @@ void summary_reply(struct request *req)
 {
     struct err e = ERR_INIT;
     bool ended = false;
+    if (!look_turn(req, summary_reply))
+        return;
     struct summary *s = request_begin(req, sizeof *s, summary_free);
     http_may_end(req, NULL);
     if (!s)

@@ -7,7 +7,7 @@
 
 #include "server/http/http.h"
 
-/* Replies, now or later. */
+/* Waits for the device's turn, then replies. */
 void summary_reply(struct request *req);
 
 #endif

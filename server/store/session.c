@@ -48,6 +48,9 @@ void session_unref(struct session *s)
     s = &n->s;
     for (uint32_t i = 1; i < atomic_load(&n->n_sides); i++)
         session_side_free(n->sides[i]);
+    for (int i = 0; i < n->n_devices; i++)
+        if (atomic_load(&n->elsewhere[i]))
+            session_side_free(n->elsewhere[i]);
     handle_space_free(s->handles);
     session_stream_free(atomic_load(&s->background));
     account_unref(s->account);
@@ -101,10 +104,12 @@ static enum err_code node_new_as(struct sessions *t, const struct session_spec *
                               : err_field(e, ERR_BAD_FIELD, "/device",
                                           "there is no device %d: the devices are 0 to %d",
                                           spec->device, n_devices - 1);
-    struct node *n = mem_calloc(1, sizeof *n);
+    struct node *n = mem_calloc(1, sizeof *n + (size_t)n_devices * sizeof *n->elsewhere);
     if (!n)
         return err_oom(e);
     struct session *s = &n->s;
+    n->n_devices = n_devices;
+    n->engine = t->engine;
     s->whole = n->sides[0] = s;
     atomic_init(&n->n_sides, 1);
     atomic_init(&n->refs, 1);

@@ -77,6 +77,12 @@ static inline void session_unrefp(struct session **s)
  * no work for it; otherwise it does again. */
 void session_rest(struct session *s, bool rests);
 
+/* The session with a stream on that device, for looking at arrays there: itself, or a side of it,
+ * made at the first call, whose work and memory are the session's. Borrowed: a reference to one is
+ * a reference to the other. ERR_OUT_OF_MEMORY. */
+enum err_code session_on(struct session *s, int device, struct session **ret,
+                         struct err *e) must_check;
+
 /* The streams that the session's requests work on; borrowed. Returns how many, at most
  * SESSION_STREAMS. */
 #define SESSION_STREAMS 4

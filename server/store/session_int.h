@@ -1,5 +1,5 @@
 /* Between session.c, which keeps the table, and session_sides.c, which gives the default session
- * several streams. */
+ * several streams, and any session one on another device. */
 #ifndef ARRAYD_SERVER_SESSION_INT_H
 #define ARRAYD_SERVER_SESSION_INT_H
 
@@ -16,11 +16,14 @@ struct node {
     uint64_t users[SESSION_STREAMS];        /* the connection that last used it; under the lock */
     _Atomic uint32_t refs;
     _Atomic uint32_t resting; /* references that do not keep it from expiring */
-    struct sched *sched;      /* the table's */
+    struct engine *engine;    /* the table's, */
+    struct sched *sched;      /* as this is */
     const _Atomic uint32_t *weight;
     double last_used; /* seconds, monotonic; under the table's lock */
     struct node *prev, *next;
     UT_hash_handle hh;
+    int n_devices;
+    struct session *_Atomic elsewhere[]; /* by device: its side there, made when first needed */
 };
 
 struct sessions {

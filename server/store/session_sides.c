@@ -1,11 +1,13 @@
-/* The streams of the default session.
+/* The streams of the default session, and those of sessions on other devices.
  *
  * A connection keeps its last stream, so that what one client sends in sequence runs in order
  * without synchronization between streams; unless another connection took that stream while it was
  * idle. A new or displaced connection takes an idle stream. If all are busy, another one is
  * created, up to SESSION_STREAMS; beyond that they are shared. So clients wait for each other's
  * work only under heavy load, and a single client works on the first stream as if there were no
- * others. */
+ * others.
+ *
+ * On each other device a session has one stream, with which it only looks at arrays there. */
 #include <string.h>
 
 #include "compute/base/lock.h"
@@ -40,7 +42,7 @@ size_t session_streams(const struct session *s, struct engine_stream **ret)
 }
 
 /* NULL without memory. */
-static struct session *side_new(const struct sessions *t, const struct node *n)
+static struct session *side_new(const struct node *n, int device)
 {
     struct session *s = mem_calloc(1, sizeof *s);
     if (!s)
@@ -48,15 +50,15 @@ static struct session *side_new(const struct sessions *t, const struct node *n)
     memcpy(s->id, n->s.id, sizeof s->id);
     memcpy(s->name, n->s.name, sizeof s->name);
     s->whole = n->sides[0];
-    s->is_default = true;
+    s->is_default = n->s.is_default;
     s->seq = n->s.seq;
     s->created_us = n->s.created_us;
     s->ttl_s = n->s.ttl_s;
     s->memory_limit = n->s.memory_limit;
-    s->device = n->s.device;
+    s->device = device;
     s->account = n->s.account;
     s->handles = n->s.handles;
-    if (engine_stream_new(t->engine, s->device, &s->stream, NULL) != ERR_OK ||
+    if (engine_stream_new(n->engine, s->device, &s->stream, NULL) != ERR_OK ||
         session_make_lane(n->sched, n->weight, s->stream, s->device, &s->lane, NULL) != ERR_OK) {
         session_side_free(s);
         return NULL;
@@ -95,7 +97,7 @@ struct session *session_side_for(struct sessions *t, struct node *n, uint64_t us
         return n->sides[i];
     i = idle_side(n);
     bool more = i == SESSION_STREAMS && atomic_load(&n->n_sides) < SESSION_STREAMS;
-    struct session *made = more ? side_new(t, n) : NULL;
+    struct session *made = more ? side_new(n, n->s.device) : NULL;
     pthread_mutex_lock(&t->lock);
     uint32_t count = atomic_load(&n->n_sides);
     if (made && count < SESSION_STREAMS) {
@@ -110,4 +112,21 @@ struct session *session_side_for(struct sessions *t, struct node *n, uint64_t us
     if (made) /* another thread was quicker */
         session_side_free(made);
     return n->sides[i];
+}
+
+enum err_code session_on(struct session *s, int device, struct session **ret, struct err *e)
+{
+    struct node *n = node_of(s);
+    struct session *there = device == s->device ? s : atomic_load(&n->elsewhere[device]);
+    if (!there) {
+        struct session *made = side_new(n, device);
+        if (!made)
+            return err_oom(e);
+        if (atomic_compare_exchange_strong(&n->elsewhere[device], &there, made))
+            there = made;
+        else
+            session_side_free(made); /* another thread was quicker */
+    }
+    *ret = there;
+    return ERR_OK;
 }

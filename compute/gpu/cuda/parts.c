@@ -1,3 +1,4 @@
+/* Which blocks, elements and bytes of a kernel are which member's. */
 #include "compute/gpu/cuda/parts.h"
 
 #include <stdlib.h>

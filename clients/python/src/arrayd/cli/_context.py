@@ -166,6 +166,14 @@ class Context:
 Command = Callable[[Context], int]
 
 
+def device_text(d: Dict[str, Any]) -> str:
+    """A device's name. A mesh's GPUs are devices, too, whose memory is not there twice."""
+    if not d.get("parts"):
+        return str(d["name"])
+    *first, last = map(str, d["parts"])
+    return f"devices {', '.join(first)} and {last} together (mesh)"
+
+
 def table(rows: List[List[str]], right: str = "", columns: Optional[int] = None) -> List[str]:
     """Lines with columns below each other; `right`: the numbers of those that end flush, as digits. What is wider than `columns` is
     closer together, and if need be its texts, which are the others, are cut."""

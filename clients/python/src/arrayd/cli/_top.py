@@ -18,7 +18,7 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 from .._bar import Bar, at_terminal, count, duration, human
 from .._errors import ENDED, ArraydError
 from .._replies import INFO
-from ._context import Context, table
+from ._context import Context, device_text, table
 from ._sample import Sample, Watch, public
 from ._values import explained
 
@@ -90,7 +90,7 @@ def lines(s: Sample, columns: int, sort: str) -> List[Line]:
         used = (d["memory"] - d["free"]) / max(d["memory"], 1)
         head, tail = f"device {d['index']}: ", f" {human(d['memory'] - d['free'])} of {human(d['memory'])}"
         bar = " memory " + Bar(False, sys.stdout).drawn(used, 20)
-        name = d["name"][:max(12, columns - len(head + bar + tail))]
+        name = device_text(d)[:max(12, columns - len(head + bar + tail))]
         out.append((head + name + (bar if len(head + name + bar + tail) <= columns else "") + tail, ""))
     parts = [f"arrays hold {human(s['bytes_in_use'])}"]
     if s["host_bytes_in_use"]:
