@@ -286,7 +286,7 @@ int main(int argc, char **argv)
         for (int i = 0; i < BLOCKS; i++)
             take_over(&t, &fds[i * parts], i, round * 100, &ms[i]);
         take_over_host(&t, fds[n_fds() - 1], round * 100);
-        CHECK(descriptors() == open);
+        CHECK(round == 0 || descriptors() == open); /* the driver has opened what it needs */
         if (t.b->ops->tidy)
             t.b->ops->tidy(t.b);
         if (round == 0) { /* the pools and slabs have grown, the driver has what it needs */

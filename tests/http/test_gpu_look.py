@@ -155,7 +155,7 @@ def test_an_operator_sees_whose_memory_it_is(gpu_with):
 @pytest.mark.release_only
 @pytest.mark.skipif(bool(Browser.missing()), reason=str(Browser.missing()))
 def test_the_page(gpu_with, visit):
-    d = gpu_with("--mesh", "all", "--mesh-least", 1, "--memory-limit", "256MiB", environment={"ARRAYD_FAKE_DEVICES": "2"})
+    d = gpu_with("--mesh", "all", "--mesh-least", 1, "--memory-limit", "256MiB", "--keep-arrays=no", environment={"ARRAYD_FAKE_DEVICES": "2"})
     one = d.client()
     mesh = one.clone(session=one.expect(201, one.post("/v1/sessions", {"device": "mesh"})).json()["id"])
     ref = mesh.upload(A, "a")["id"]

@@ -18,9 +18,9 @@ def parts(request):
 
 
 @pytest.fixture
-def mesh(gpu_with, parts):
+def mesh(gpu_with, parts, request):
     """A client of the mesh, where 4 MiB for each GPU are divided."""
-    d = gpu_with("--mesh", "all", environment={"ARRAYD_FAKE_DEVICES": str(parts), "ARRAYD_FAKE_ORDER": "adverse"})
+    d = gpu_with("--mesh", "all", *getattr(request, "param", ()), environment={"ARRAYD_FAKE_DEVICES": str(parts), "ARRAYD_FAKE_ORDER": "adverse"})
     api = d.client()
     api = api.clone(session=api.expect(201, api.post("/v1/sessions", {"device": "mesh"})).json()["id"])
     api.daemon = d
@@ -105,6 +105,7 @@ def test_creators_divide_what_is_small_and_keep_whole_what_is_large(mesh, parts,
     assert mesh.download("apart").tobytes() == mesh.download("small").tobytes()
 
 
+@pytest.mark.parametrize("mesh", [("--keep-arrays=no",)], indirect=True)  # which keeps memory for the next arrays
 def test_an_array_kept_whole(mesh, parts):
     d = mesh.daemon
     before = used(mesh)
@@ -205,7 +206,7 @@ def test_the_clients_know_of_it(mesh, parts):
 
 
 def test_without_memory_for_both_places(gpu_with):
-    d = gpu_with("--mesh", "all", "--memory-limit", "40MiB", environment={"ARRAYD_FAKE_DEVICES": "2"})
+    d = gpu_with("--mesh", "all", "--memory-limit", "40MiB", "--keep-arrays=no", environment={"ARRAYD_FAKE_DEVICES": "2"})
     api = d.client()
     api = api.clone(session=api.expect(201, api.post("/v1/sessions", {"device": "mesh"})).json()["id"])
     before = used(api)

@@ -268,7 +268,8 @@ static void is_lost(struct fixture *x)
 static void sticky(void (*arm)(int nth, int code), int code, int step)
 {
     int64_t before = mem_live();
-    step *= getenv("ARRAYD_MESH") ? slice_step(2) : 1;
+    /* streams of a lost device are never destroyed: a process has no room for all of a mesh's */
+    step *= getenv("ARRAYD_MESH") ? 4 : 1;
     for (size_t i = 0, n = 1; i < n; i++) {
         bool struck = true;
         for (int nth = 1 + slice_from(step); struck; nth += step) {
