@@ -165,6 +165,21 @@ def test_who_needs_nothing_of_others_does_not_wait(gpu_with, order):
     assert got[0] == got[1]
 
 
+@pytest.mark.parametrize("order", ["adverse", "adverse-down"])
+def test_what_the_last_block_computes_beside_its_chunks_is_waited_for(gpu_with, order):
+    _, one, mesh = sides(gpu_with, devices="2", ARRAYD_FAKE_ORDER=order)
+    a = np.random.default_rng(5).random((1 << 18) + 1, "f4")
+    got = []
+    for api in (one, mesh):
+        api.upload(a, "a")
+        api.upload(a, "b")
+        for to, expr in (("a", "b + 1"), ("b", "b*a[-1]"), ("a", "b*0.5"), ("b", "a + a[-1]"), ("a", "a*b[-1]")):
+            api.expect(200, api.post("/v1/evaluate", {"expr": expr, "out": to}))
+        api.expect(200, api.post("/v1/programs?wait=1", {"body": ["a = b + 1", "b = b*0.5*a[-1]", "a = a + b[-1]"], "steps": 2}))
+        got.append(api.download("a").tobytes() + api.download("b").tobytes())
+    assert got[0] == got[1]
+
+
 def explained(api, expr):
     kernels = api.expect(200, api.post("/v1/explain", {"expr": expr, "name": "x"})).json()["kernels"]
     return [(k["parts"], k["remote_bytes"], k["barrier"]) for k in kernels]

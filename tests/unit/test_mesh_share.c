@@ -222,7 +222,11 @@ static void every_call_of_an_import_fails_once(void **state)
         int failures = 0;
         bool struck = true;
         for (int nth = 1; struck; nth++) {
+            void *small;
             fake_cuda_reset();
+            /* enters the mesh: a context that cannot be entered is a device that is lost */
+            assert_int_equal(b->ops->alloc(b, MESH, 8, false, &small, NULL), ERR_OK);
+            b->ops->free(b, MESH, small, 8);
             fake_cuda_fail(nth, codes[i]);
             const enum err_code code = import(b, fds, GPUS, GPUS * PART, &block);
             struck = fake_cuda_failed(); /* perhaps another thread's call, and this went well */

@@ -64,7 +64,10 @@ struct part parts_elements(const struct form *f, struct part blocks)
 {
     const int64_t each = per_block(f), all = f->chunks * f->elements + f->tail;
     const int64_t from = blocks.from * each, until = (blocks.from + blocks.n) * each;
-    return (struct part){from, (until < all ? until : all) - from};
+    /* the last block computes the tail, too, which may be beyond its chunks */
+    if (blocks.from + blocks.n == f->grid[form_along(f)])
+        return (struct part){from, all > from ? all - from : 0};
+    return (struct part){from, until - from};
 }
 
 /* --- what crosses --- */

@@ -260,7 +260,7 @@ enum err_code mesh_part_ways(struct backend_stream *s, const struct mesh_span *s
     return code;
 }
 
-/* Waits itself for what the others do: there is no memory for events. */
+/* Waits itself for what the others do: events do not. */
 static enum err_code settle(struct backend_stream *s)
 {
     struct cuda *c = s->device->cuda;
@@ -284,7 +284,7 @@ enum err_code mesh_meet(struct backend_stream *s)
     for (int k = 1; k < s->device->n_members && code == ERR_OK; k++)
         code = wait(s, 0, k);
     s->order = MESH_MET;
-    if (code == ERR_OUT_OF_MEMORY && !s->captured) {
+    if (code != ERR_OK && code != ERR_DEVICE_LOST && !s->captured) {
         code = settle(s);
         s->order = MESH_TOGETHER;
     }

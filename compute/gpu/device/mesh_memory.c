@@ -186,9 +186,9 @@ static struct mesh_range *take_kept(struct cuda_device *d, int64_t share)
 
 static bool trim(struct cuda_device *d, bool all)
 {
-    const uint64_t now = clock_ns();
     struct mesh_range *old = NULL;
     pthread_mutex_lock(&d->memory.lock);
+    const uint64_t now = clock_ns();
     struct mesh_range **at = &d->kept;
     while (*at && !all && now - (*at)->freed < KEEP_NS)
         at = &(*at)->next;
