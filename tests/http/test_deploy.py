@@ -103,7 +103,7 @@ def test_the_image_s_kernels(tmp_path):
 
     def made(name, library, *architectures):
         return subprocess.run([DEPLOY / "kernels", find_binary(), tmp_path / name, *architectures], capture_output=True, text=True,
-                              timeout=600, env={**os.environ, **(fake_gpu() or {}), "ARRAYD_LIBCUDA": "/nonexistent", **library})
+                              timeout=1800, env={**os.environ, **(fake_gpu() or {}), "ARRAYD_LIBCUDA": "/nonexistent", **library})
 
     none = made("none", {"ARRAYD_LIBNVRTC": "/nonexistent"}, "sm_80")
     assert none.returncode == 0 and "no kernels" in none.stderr and not any((tmp_path / "none").iterdir())
