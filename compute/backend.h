@@ -36,7 +36,6 @@ struct backend_device {
     /* memory has an equal share of bytes on each, a multiple of the grain; what has fewer than
      * `part_least` for each is the first's alone */
     int64_t part_least, part_grain;
-    int64_t divided_least; /* bytes: less than this is never divided among them */
 };
 
 /* The work on a device when it was found lost: jobs with kernels launched that were not seen to
@@ -161,10 +160,9 @@ struct kernel_explanation {
     bool cached;        /* compiled already, in memory or on disk */
     bool interpreted;   /* as long as it is not compiled, if the backend has an interpreter */
     int registers, shared, local; /* per thread, bytes per block, bytes per thread; −1: unknown */
-    int parts;                    /* GPUs of a mesh that share it; 0: the device is one */
-    int64_t
-        remote; /* parts > 0: about how many bytes these read and write of each other's memory, */
-    bool waits; /* and whether one waits for the others before its part */
+    int parts;                    /* GPUs of a mesh that share it; 0: the device is no mesh */
+    int64_t remote; /* on a mesh: bytes, about, that GPUs read and write of each other's memory */
+    bool waits;     /* on a mesh: each GPU waits for the others before its part */
 };
 
 /* A point in a stream's order: all work up to and including `seq`. */
@@ -263,8 +261,9 @@ struct backend_ops {
     enum err_code (*alloc)(struct backend *b, int device, int64_t size, bool zero, void **ret,
                            struct err *e);
     void (*free)(struct backend *b, int device, void *p, int64_t size);
-    /* On a device that is several together: the same, not as its size would have it, but all on the
-     * first part, or divided among them, from divided_least bytes on. NULL: there is none. */
+    /* On a device that is several together: memory that lies whole on the first part, whatever its
+     * size, or that is divided although it is small; a grain for each part is the least. NULL where
+     * no device is several. */
     enum err_code (*alloc_placed)(struct backend *b, int device, int64_t size, bool divided,
                                   void **ret, struct err *e);
     /* On such a device: how many parts the memory in use at `p` is divided among, and how many

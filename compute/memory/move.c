@@ -304,10 +304,11 @@ enum err_code engine_place(struct engine_stream *s, struct array *a, bool apart,
     int64_t unused[BACKEND_PARTS];
     bool moved;
     g->backend->ops->device_info(g->backend, b->device, &d);
-    if (apart && b->nbytes < d.divided_least)
+    const int64_t least = d.part_grain * d.n_parts;
+    if (apart && b->nbytes < least)
         return err_set(e, ERR_UNSUPPORTED_PLACEMENT,
                        "less than %lld bytes are not divided among %d GPUs, and this is %lld",
-                       (long long)d.divided_least, d.n_parts, (long long)b->nbytes);
+                       (long long)least, d.n_parts, (long long)b->nbytes);
     pthread_mutex_lock(&g->lock);
     from = storage_ref(buffer_storage(b));
     const bool is_there = b->device != g->mesh || (storage_divided(from, unused) > 0) == apart;
@@ -331,7 +332,7 @@ enum err_code engine_place(struct engine_stream *s, struct array *a, bool apart,
 
 /* What is lacking on each part of the device: an array that is there in part frees as much. */
 struct lack {
-    struct backend_device device, mesh; /* mesh.n_parts 0: there is none */
+    struct backend_device device, mesh; /* mesh.n_parts 0: no mesh */
     int64_t bytes[BACKEND_PARTS];
 };
 

@@ -28,7 +28,7 @@ struct sched_lane; /* of one stream: reference-counted */
 struct sched_config {
     int n_devices;
     struct sched_mesh { /* the last device, which consists of others */
-        int n;          /* 0: there is none */
+        int n;          /* 0: no mesh */
         int parts[BACKEND_PARTS];
     } mesh;
     bool side_by_side;       /* streams run in parallel: a device can run more than one at once */

@@ -385,8 +385,6 @@ static void cuda_device_info(struct backend *b, int device, struct backend_devic
                                    .memory_free = m.free + (m.reserved - m.used)};
     int64_t limit = d->cuda->config.memory_limit * d->n_members;
     mesh_parts(d, ret);
-    if (ret->n_parts)
-        ret->divided_least = mesh_divided_least(d);
     if (limit > 0 && limit < ret->memory_limit)
         ret->memory_limit = limit;
     if (limit > 0 && limit - m.live < ret->memory_free)

@@ -24,8 +24,6 @@ void mesh_close(struct cuda_device *d);
  * mesh_parts: by which rule. */
 void mesh_parts(const struct cuda_device *d, struct backend_device *ret);
 bool mesh_divides(const struct cuda_device *d, int64_t size);
-/* The fewest bytes that can be. */
-int64_t mesh_divided_least(const struct cuda_device *d);
 /* cuda_alloc's and cuda_free's part: thread-safe; blocks while the driver maps memory. Each member
  * is charged an equal share. */
 enum err_code mesh_alloc(struct cuda_device *d, int64_t size, bool zero, void **ret,

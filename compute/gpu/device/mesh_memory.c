@@ -48,11 +48,6 @@ bool mesh_divides(const struct cuda_device *d, int64_t size)
     return d->n_members > 1 && size / d->n_members >= least(d);
 }
 
-int64_t mesh_divided_least(const struct cuda_device *d)
-{
-    return GRAIN * d->n_members;
-}
-
 static int64_t share_of(int n, int64_t size)
 {
     const int64_t each = size / n + (size % n > 0);
@@ -219,20 +214,6 @@ int64_t mesh_kept(struct cuda_device *gpu)
     return bytes;
 }
 
-struct mesh_home mesh_home(struct cuda_device *d, const void *p)
-{
-    const CUdeviceptr at = (uintptr_t)p;
-    struct mesh_home home = {0};
-    if (d->n_members == 1)
-        return home;
-    pthread_mutex_lock(&d->memory.lock);
-    for (const struct mesh_range *r = d->used; r && !home.share; r = r->next)
-        if (at - r->at < (uint64_t)(r->share * d->n_members))
-            home = (struct mesh_home){r->at, r->share};
-    pthread_mutex_unlock(&d->memory.lock);
-    return home;
-}
-
 bool mesh_gives_back(struct cuda *c)
 {
     return c->n_devices > c->n_gpus && trim(&c->devices[c->n_gpus], true);
@@ -322,7 +303,8 @@ enum err_code mesh_alloc(struct cuda_device *d, int64_t size, bool zero, void **
     return ERR_OK;
 }
 
-/* With memory.lock: where the range in use that has the address is linked; NULL there: none has. */
+/* With memory.lock: the link to the range in use that has the address; a link to NULL if none has.
+ */
 static struct mesh_range **find_used(struct cuda_device *d, const void *p)
 {
     struct mesh_range **at = &d->used;
@@ -332,9 +314,22 @@ static struct mesh_range **find_used(struct cuda_device *d, const void *p)
     return at;
 }
 
+struct mesh_home mesh_home(struct cuda_device *d, const void *p)
+{
+    struct mesh_home home = {0};
+    if (d->n_members == 1)
+        return home;
+    pthread_mutex_lock(&d->memory.lock);
+    const struct mesh_range *r = *find_used(d, p);
+    if (r)
+        home = (struct mesh_home){r->at, r->share};
+    pthread_mutex_unlock(&d->memory.lock);
+    return home;
+}
+
 bool mesh_free(struct cuda_device *d, void *p, int64_t size)
 {
-    if (d->n_members == 1 || size < mesh_divided_least(d))
+    if (d->n_members == 1 || size < GRAIN * d->n_members)
         return false;
     pthread_mutex_lock(&d->memory.lock);
     struct mesh_range **at = find_used(d, p), *r = *at;
@@ -350,14 +345,10 @@ bool mesh_free(struct cuda_device *d, void *p, int64_t size)
 
 int mesh_divided(struct cuda_device *d, const void *p, int64_t ret_from[BACKEND_PARTS])
 {
+    const struct mesh_home home = mesh_home(d, p);
     int n = 0;
-    if (d->n_members == 1)
-        return 0;
-    pthread_mutex_lock(&d->memory.lock);
-    const struct mesh_range *r = *find_used(d, p);
-    for (; r && n < d->n_members; n++)
-        ret_from[n] = (int64_t)(r->at - (CUdeviceptr)(uintptr_t)p) + n * r->share;
-    pthread_mutex_unlock(&d->memory.lock);
+    for (; home.share && n < d->n_members; n++)
+        ret_from[n] = (int64_t)(home.at - (CUdeviceptr)(uintptr_t)p) + n * home.share;
     return n;
 }
 
