@@ -151,7 +151,8 @@ static void made(void *user, const struct http_inner_reply *r)
 {
     struct watch *s = user;
     s->status = r->status;
-    s->cost_ms = r->worked_ms + (r->req->t_device > 0 ? r->req->t_device : 0);
+    /* kernels are compiled once, and kept for the next */
+    s->cost_ms = fmax(r->worked_ms - fmax(r->req->t_compile, 0), 0) + fmax(r->req->t_device, 0);
     strb_free(&s->frame);
     if (r->status == 200)
         write_frame(s, r);

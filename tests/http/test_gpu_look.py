@@ -21,7 +21,7 @@ def house(gpu_with, accounts, request):
     accounts.add("ann", role="operator")
     accounts.add("bob")
     mesh = ["--mesh", "all", "--mesh-least", 1] if request.param == "mesh" else []
-    d = gpu_with(*mesh, "--accounts", accounts.path, environment={"ARRAYD_FAKE_DEVICES": "2"})
+    d = gpu_with(*mesh, "--frame-time", 1, "--accounts", accounts.path, environment={"ARRAYD_FAKE_DEVICES": "2"})
     ann = accounts.client(d, "ann")
     here, there = (ann.clone(session=ann.expect(201, ann.post("/v1/sessions", {"device": device})).json()["id"]) for device in (0, request.param))
     d.bob = accounts.client(d, "bob")
