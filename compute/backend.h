@@ -30,11 +30,14 @@ struct backend_device {
     char architecture[32];             /* "sm_90", "x86_64 avx2" */
     int64_t memory_total, memory_free; /* bytes */
     int64_t memory_limit;              /* of them, what this process may use */
-    int n_parts;                       /* of a device that is several together: so many, */
+    int64_t memory_most;               /* no array can be larger, even if all others left */
+    int64_t memory_of_mesh;   /* of a device that belongs to one of several: what that one's arrays
+                                 have there */
+    int n_parts;              /* of a device that is several together: so many, */
     int parts[BACKEND_PARTS]; /* the numbers of those devices, each of which is one by itself, too
                                */
     /* memory has an equal share of bytes on each, a multiple of the grain; what has fewer than
-     * `part_least` for each is the first's alone */
+     * `part_least` for each is one's alone: the first's, or that of the next with room */
     int64_t part_least, part_grain;
 };
 
@@ -261,14 +264,17 @@ struct backend_ops {
     enum err_code (*alloc)(struct backend *b, int device, int64_t size, bool zero, void **ret,
                            struct err *e);
     void (*free)(struct backend *b, int device, void *p, int64_t size);
-    /* On a device that is several together: memory that lies whole on the first part, whatever its
-     * size, or that is divided although it is small; a grain for each part is the least. NULL where
-     * no device is several. */
+    /* On a device that is several together: memory that lies whole on one part, the first that has
+     * room, whatever its size, or that is divided although it is small; a grain for each part is
+     * the least. NULL where no device is several. */
     enum err_code (*alloc_placed)(struct backend *b, int device, int64_t size, bool divided,
                                   void **ret, struct err *e);
     /* On such a device: how many parts the memory in use at `p` is divided among, and how many
-     * bytes behind `p` the first of each begins; 0: it is not divided. */
+     * bytes behind `p` the first of each begins; 0: it is not divided, and *ret_from is the number
+     * of the part that it is on. */
     int (*divided)(struct backend *b, int device, const void *p, int64_t ret_from[BACKEND_PARTS]);
+    /* The bytes that `size` bytes at p, not freed, take of the device. NULL: no more than size. */
+    int64_t (*taken)(struct backend *b, int device, const void *p, int64_t size);
 
     /* The same, for memory that another process can map; zeroed on request, and always behind the
      * `size` bytes. share_problem: why a device has none, static text for a person; NULL: it has.

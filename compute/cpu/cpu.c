@@ -88,6 +88,7 @@ static void cpu_device_info(struct backend *b, int device, struct backend_device
     *ret = (struct backend_device){.index = device,
                                    .memory_total = m.limit,
                                    .memory_limit = m.limit,
+                                   .memory_most = m.limit,
                                    .memory_free = m.live < m.limit ? m.limit - m.live : 0};
     snprintf(ret->name, sizeof ret->name, "CPU, %d thread%s, %s", p.threads,
              p.threads == 1 ? "" : "s", loop_isa());

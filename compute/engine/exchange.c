@@ -111,11 +111,17 @@ enum err_code engine_exchange(struct engine_stream *s, struct exchange *x, uint3
                               const void *with, struct err *e)
 {
     struct engine *g = s->engine;
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
+        const int device = x[i].a->buffer->device, other = x[i].b->buffer->device;
+        if (device != other)
+            return err_set(e, ERR_CONFLICT,
+                           "arrays on device %d and on device %d cannot exchange their memory",
+                           device, other);
         if (!same_layout(x[i].a, x[i].b))
             return err_set(e, ERR_CONFLICT,
                            "only arrays of one dtype, shape, strides, ghosts, offset and buffer "
                            "size can exchange their memory");
+    }
     if (n == 0) {
         if (with && g->keep.placed)
             g->keep.placed(g->keep.user, NULL, 0, with);

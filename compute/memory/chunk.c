@@ -238,11 +238,9 @@ static bool cut_from(struct cutter *k, int64_t size, struct chunk **ret, uint32_
  * as one piece of it is in use: whatever else is moved away. */
 static enum err_code check_space(struct engine *g, int device, struct err *e)
 {
-    struct backend_device d;
-    engine_device_info(g, device, &d);
-    return d.memory_free < ROOM * g->chunks->size
-               ? err_set(e, ERR_OUT_OF_MEMORY, "no room for more small arrays")
-               : ERR_OK;
+    return engine_has(g, device, ROOM * g->chunks->size)
+               ? ERR_OK
+               : err_set(e, ERR_OUT_OF_MEMORY, "no room for more small arrays");
 }
 
 /* The first piece of another chunk. None stays whole: it would never be given back. */

@@ -2,7 +2,8 @@
  * of them. As of the journal's space, an owner may have as much of a limit as is free: half of it
  * if nobody else has anything, a third for each of two. What an owner wants beyond that does not
  * outlive the process, while others may still have what does. Contents that merely move are not
- * new, and small arrays may fill the holes in chunks that are there. */
+ * new, and small arrays may fill the holes in chunks that are there. What a storage's cell says of
+ * its contents is here, too. */
 #include "compute/memory/cells.h"
 #include "compute/memory/chunk.h"
 #include "compute/memory/memory_int.h"
@@ -123,4 +124,50 @@ void keep_passes(struct storage *st, struct account *to)
         return;
     keep_chunk_unused(st->engine, st->chunk);
     chunk_counts(st->engine, st->chunk, owner);
+}
+
+/* --- what the next process is told of contents --- */
+
+void storage_writing(struct storage *st)
+{
+    if (!st->cell)
+        return;
+    struct cell *cell = cells_at(st->engine->cells, st->cell);
+    atomic_fetch_add(&cell->writing, 1);
+    atomic_store(&cell->sum, CELL_SUM_NONE);
+}
+
+void storage_written(struct storage *st, bool fine, bool whole)
+{
+    if (!st->cell)
+        return;
+    if (!fine) {
+        atomic_fetch_add(&st->spoiled, 1);
+        return;
+    }
+    struct cell *cell = cells_at(st->engine->cells, st->cell);
+    const uint64_t spoiled = whole ? atomic_exchange(&st->spoiled, 0) : 0;
+    if (whole && atomic_load(&cell->ended))
+        atomic_store(&cell->ended, 0);
+    atomic_fetch_sub(&cell->writing, spoiled + 1);
+}
+
+static void raise_writing(struct storage *st, uint64_t to)
+{
+    if (!st->cell)
+        return;
+    struct cell *cell = cells_at(st->engine->cells, st->cell);
+    atomic_store(&cell->writing, to);
+    atomic_store(&cell->sum, CELL_SUM_NONE);
+    atomic_store(&st->spoiled, to);
+}
+
+void storage_spoil(struct storage *st)
+{
+    raise_writing(st, 1);
+}
+
+void storage_awaits(struct storage *st)
+{
+    raise_writing(st, CELL_COMES);
 }

@@ -64,8 +64,13 @@ void engine_poll(struct engine *g);
 int engine_device_count(const struct engine *g);
 void engine_device_info(const struct engine *g, int device, struct backend_device *ret);
 /* Of memory of so many bytes on a device: how much is on that part of it, of a device that is one
- * on its only one (0). */
+ * on its only one (0). What is not divided is on the first, or on another while that has no room.
+ */
 int64_t engine_part_bytes(const struct backend_device *d, int part, int64_t size);
+/* On each part of one that is several, if it is divided. */
+int64_t engine_share_bytes(const struct backend_device *d, int64_t size);
+/* Whether it has room for so many bytes. */
+bool engine_has(const struct engine *g, int device, int64_t size);
 /* The number of the mesh, which is the last device, or -1 without one; the number of single
  * devices. */
 int engine_mesh(const struct engine *g);
@@ -74,6 +79,10 @@ int engine_single_count(const struct engine *g);
  * is meant there. Where a GPU or the mesh is missing it is another one. */
 int engine_kept_device(const struct engine *g, int device);
 int engine_device_kept(const struct engine *g, int64_t kept);
+/* The number for the next process of what was kept as `kept` and is on `device` now: the mesh's
+ * goes back to the mesh where there is one again. Whether it is the mesh's. */
+int engine_kept_again(const struct engine *g, int64_t kept, int device);
+bool engine_kept_is_mesh(int64_t kept);
 /* The device with the most free memory, of those that are one; the first of equals. */
 int engine_roomiest_device(const struct engine *g);
 

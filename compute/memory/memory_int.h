@@ -101,5 +101,7 @@ bool adopt_memory(struct storage *st, const struct engine_place *place);
 /* How many parts a storage is divided among, and where they begin (backend.h's divided); with the
  * engine's lock. */
 int storage_divided(const struct storage *st, int64_t ret_from[BACKEND_PARTS]);
+/* Bytes of a device that no array has, and that are kept for new ones. */
+int64_t engine_kept_bytes(const struct engine *g, int device);
 
 #endif

@@ -23,6 +23,7 @@
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
 #include "compute/base/worker.h"
+#include "compute/memory/reclaim.h"
 
 #define SMALL_PART 1024    /* of the missing bytes: the first pass skips smaller arrays */
 #define LATER_NS   4000000 /* time in which memory in use may become free, */
@@ -333,6 +334,7 @@ enum err_code engine_place(struct engine_stream *s, struct array *a, bool apart,
 /* What is lacking on each part of the device: an array that is there in part frees as much. */
 struct lack {
     struct backend_device device, mesh; /* mesh.n_parts 0: no mesh */
+    bool kept;                          /* what is kept for new arrays would do */
     int64_t bytes[BACKEND_PARTS];
 };
 
@@ -347,8 +349,9 @@ static int part_count(const struct backend_device *d)
 }
 
 /* A request's bytes, so that it fits: all of them if that does not seem to be the trouble, or the
- * last eviction did not help. */
-static void find_lack(const struct engine *g, const struct eviction *v, struct lack *ret)
+ * last eviction did not help. What is not divided is to fit on part `alone`; true: or on another.
+ */
+static bool find_lack(const struct engine *g, const struct eviction *v, int alone, struct lack *ret)
 {
     bool any = false;
     *ret = (struct lack){0};
@@ -356,16 +359,20 @@ static void find_lack(const struct engine *g, const struct eviction *v, struct l
     if (engine_mesh(g) >= 0)
         engine_device_info(g, engine_mesh(g), &ret->mesh);
     int64_t need[BACKEND_PARTS];
+    const bool whole = engine_part_bytes(&ret->device, 1, v->bytes) == 0;
     for (int k = 0; k < part_count(&ret->device); k++) {
         struct backend_device part;
         engine_device_info(g, part_number(&ret->device, k), &part);
-        need[k] = engine_part_bytes(&ret->device, k, v->bytes);
+        need[k] = !whole ? engine_part_bytes(&ret->device, k, v->bytes) : k == alone ? v->bytes : 0;
         if (part.memory_free < need[k])
             ret->bytes[k] = need[k] - (v->again || part.memory_free < 0 ? 0 : part.memory_free);
-        any |= ret->bytes[k] > 0;
+        else
+            ret->kept |= part.memory_free - engine_kept_bytes(g, part.index) < need[k];
+        any |= ret->bytes[k] > 0 || ret->kept;
     }
     for (int k = 0; k < part_count(&ret->device) && !any; k++)
         ret->bytes[k] = need[k];
+    return whole && alone + 1 < part_count(&ret->device);
 }
 
 static int64_t lacking(const struct lack *l)
@@ -376,24 +383,24 @@ static int64_t lacking(const struct lack *l)
     return sum;
 }
 
-/* Of so many bytes on that device: those on part k. */
-static int64_t bytes_there(const struct lack *l, int k, int device, int64_t size)
+/* Of so many bytes on that device, on its part `on` (storage.part): those on part k. */
+static int64_t bytes_there(const struct lack *l, int k, int device, int on, int64_t size)
 {
     const int there = part_number(&l->device, k);
     if (device == there)
         return size;
     for (int i = 0; device == l->mesh.index && i < l->mesh.n_parts; i++)
         if (l->mesh.parts[i] == there)
-            return engine_part_bytes(&l->mesh, i, size);
+            return on < 0 ? engine_share_bytes(&l->mesh, size) : on == i ? size : 0;
     return 0;
 }
 
 /* How much of what is lacking that would give, and then it is given. */
-static int64_t relief(struct lack *l, int device, int64_t size, bool given)
+static int64_t relief(struct lack *l, int device, int on, int64_t size, bool given)
 {
     int64_t sum = 0;
     for (int k = 0; k < part_count(&l->device); k++) {
-        const int64_t there = bytes_there(l, k, device, size);
+        const int64_t there = bytes_there(l, k, device, on, size);
         const int64_t part = there < l->bytes[k] ? there : l->bytes[k];
         sum += part;
         l->bytes[k] -= given ? part : 0;
@@ -403,9 +410,10 @@ static int64_t relief(struct lack *l, int device, int64_t size, bool given)
 
 /* The next idle buffer in the order of use that was last used by v->until, has at least `least`
  * bytes, and some of them where they are lacking; a reference. *after: how far the search has come
- * (a time of use). Sets v->others if there are others that may become free later. */
+ * (a time of use); *ret_on: its storage.part. Sets v->others if there are others that may become
+ * free later. */
 static struct buffer *oldest_idle(struct engine *g, struct eviction *v, struct lack *l,
-                                  int64_t least, uint64_t *after)
+                                  int64_t least, uint64_t *after, int *ret_on)
 {
     struct buffer *found = NULL;
     pthread_mutex_lock(&g->lock);
@@ -414,13 +422,14 @@ static struct buffer *oldest_idle(struct engine *g, struct eviction *v, struct l
         uint64_t used = atomic_load(&b->used);
         struct storage *st = b->storage;
         if (used <= *after || st->host || st->size < least ||
-            relief(l, b->device, st->size, false) == 0)
+            relief(l, b->device, st->part, st->size, false) == 0)
             continue;
         bool idle = used <= v->until && storage_is_movable(st);
         v->others |= !idle;
         if (used > v->until)
             break;
         *after = used;
+        *ret_on = st->part;
         if (idle && buffer_hold(b))
             found = b;
     }
@@ -444,9 +453,10 @@ static void moved_out(void *user, enum err_code result, double device_ms)
 static void move_out(struct engine *g, struct eviction *v, struct lack *l, int64_t least)
 {
     uint64_t after = 0;
+    int on = 0;
     enum err_code code = ERR_OK;
     while (code == ERR_OK && lacking(l) > 0) {
-        struct buffer *b = oldest_idle(g, v, l, least, &after);
+        struct buffer *b = oldest_idle(g, v, l, least, &after, &on);
         struct engine_stream *s;
         bool moved = false;
         if (!b)
@@ -457,7 +467,7 @@ static void move_out(struct engine *g, struct eviction *v, struct lack *l, int64
             code = move_buffer(s, b, true, true, moved_out, v, &moved, NULL);
         if (moved) {
             v->out += b->nbytes;
-            (void)relief(l, b->device, b->nbytes, true);
+            (void)relief(l, b->device, on, b->nbytes, true);
             atomic_fetch_add(&g->evicted, 1);
             atomic_fetch_add(&g->evicted_bytes, (uint64_t)b->nbytes);
         } else {
@@ -493,13 +503,17 @@ static void evict(struct engine *g, struct eviction *v)
     v->out = 0;
     v->others = atomic_load(&g->jobs) > 0;
     atomic_store(&v->pending, 1);
-    if ((gathers || !v->stay) && engine_visitor(g, v->device, &s, NULL) == ERR_OK) {
+    bool more = (gathers || !v->stay) && engine_visitor(g, v->device, &s, NULL) == ERR_OK;
+    for (int k = 0; more && v->out == 0; k++) {
         struct lack l;
-        find_lack(g, v, &l);
+        more = find_lack(g, v, k, &l);
+        const uint64_t back = reclaim_shares_back(g->reclaim);
+        if (l.kept) /* a kernel's scratch does not give it back itself */
+            v->out += reclaim_shares(g->reclaim, back);
         const int64_t bytes = lacking(&l);
-        if (gathers)
+        if (gathers && k == 0)
             gather(s, v, bytes, moved_out);
-        (void)relief(&l, v->device, v->out, true);
+        (void)relief(&l, v->device, k, v->out, true);
         if (!v->stay)
             move_out(g, v, &l, bytes / SMALL_PART + 1);
         if (!v->stay)

@@ -203,11 +203,16 @@ int64_t reclaim_kept(struct reclaim *r, int device)
 
 int64_t reclaim_kept_part(struct reclaim *r, int device, int part)
 {
-    int64_t bytes = 0;
+    struct backend *b = r->engine->backend;
+    int64_t bytes = 0, from[BACKEND_PARTS];
     pthread_mutex_lock(&r->lock);
-    for (const struct chunk *c = r->kept; c; c = c->next)
-        if (c->device == device && part < c->share.n_parts)
-            bytes += c->share.size / c->share.n_parts;
+    for (const struct chunk *c = r->kept; c; c = c->next) {
+        if (c->device != device)
+            continue;
+        const int n = b->ops->divided(b, device, c->share.data, from);
+        if (n || from[0] == part)
+            bytes += n ? c->share.size / n : c->share.size;
+    }
     pthread_mutex_unlock(&r->lock);
     return bytes;
 }

@@ -20,9 +20,13 @@ static enum err_code from_backend(struct storage *st, bool zero, bool must, stru
     struct backend *b = st->engine->backend;
     (void)must;
     if (st->place)
-        return b->ops->alloc_placed(b, st->device, st->size, st->place == STORAGE_DIVIDED,
-                                    &st->data, e);
-    return b->ops->alloc(b, st->device, st->size, zero, &st->data, e);
+        TRY(b->ops->alloc_placed(b, st->device, st->size, st->place == STORAGE_DIVIDED, &st->data,
+                                 e));
+    else
+        TRY(b->ops->alloc(b, st->device, st->size, zero, &st->data, e));
+    if (b->ops->taken)
+        st->taken = b->ops->taken(b, st->device, st->data, st->size);
+    return ERR_OK;
 }
 
 static enum err_code from_own_chunk(struct storage *st, bool zero, bool must, struct err *e)
@@ -135,50 +139,6 @@ bool storage_is_sealed(const struct storage *st)
     return st->chunk && st->chunk->sealed;
 }
 
-void storage_writing(struct storage *st)
-{
-    if (!st->cell)
-        return;
-    struct cell *cell = cells_at(st->engine->cells, st->cell);
-    atomic_fetch_add(&cell->writing, 1);
-    atomic_store(&cell->sum, CELL_SUM_NONE);
-}
-
-void storage_written(struct storage *st, bool fine, bool whole)
-{
-    if (!st->cell)
-        return;
-    if (!fine) {
-        atomic_fetch_add(&st->spoiled, 1);
-        return;
-    }
-    struct cell *cell = cells_at(st->engine->cells, st->cell);
-    const uint64_t spoiled = whole ? atomic_exchange(&st->spoiled, 0) : 0;
-    if (whole && atomic_load(&cell->ended))
-        atomic_store(&cell->ended, 0);
-    atomic_fetch_sub(&cell->writing, spoiled + 1);
-}
-
-static void raise_writing(struct storage *st, uint64_t to)
-{
-    if (!st->cell)
-        return;
-    struct cell *cell = cells_at(st->engine->cells, st->cell);
-    atomic_store(&cell->writing, to);
-    atomic_store(&cell->sum, CELL_SUM_NONE);
-    atomic_store(&st->spoiled, to);
-}
-
-void storage_spoil(struct storage *st)
-{
-    raise_writing(st, 1);
-}
-
-void storage_awaits(struct storage *st)
-{
-    raise_writing(st, CELL_COMES);
-}
-
 /* Gives its memory back. */
 static void storage_let_go(struct storage *st)
 {
@@ -191,16 +151,26 @@ static void storage_let_go(struct storage *st)
         reclaim_retire(g->reclaim, st->chunk, !atomic_load(&st->exported) && !st->chunk->sealed);
 }
 
-/* How much larger a mappable block is than the array that it is for. */
+/* How much more of the device a mappable block, or the backend's memory, takes than the array that
+ * it is for. */
 static int64_t padding(const struct storage *st)
 {
     const struct shared_block *share = storage_share(st);
-    return share ? share->size - st->size : 0;
+    return share ? share->size - st->size : st->taken > st->size ? st->taken - st->size : 0;
 }
 
 static bool is_small(const struct storage *st)
 {
     return st->size < st->engine->own_least;
+}
+
+static int part_of(const struct storage *st)
+{
+    const struct engine *g = st->engine;
+    int64_t from[BACKEND_PARTS];
+    if (st->device != g->mesh || st->host || !st->size)
+        return 0;
+    return g->backend->ops->divided(g->backend, st->device, st->data, from) ? -1 : (int)from[0];
 }
 
 /* Completes it and counts it; the account has been charged. */
@@ -210,9 +180,12 @@ static void storage_complete(struct storage *st)
     struct account *account = st->account;
     account_ref(account);
     keep_begin(st);
-    if (storage_share(st)) {
+    st->part = part_of(st);
+    if (padding(st)) {
         st->padded_by = account;
         account_ref(account);
+    }
+    if (storage_share(st)) {
         atomic_fetch_add(&g->exports.shareable, storage_share(st)->size);
         atomic_fetch_add(&g->exports.small, is_small(st));
     }
@@ -547,9 +520,11 @@ static void storage_free(struct storage *st)
         atomic_fetch_sub(&g->bytes[st->device], st->size + padding(st));
     account_discharge(st->account, st->charged);
     keep_end(st);
-    if (share) {
+    if (st->padded_by) {
         account_discharge(st->padded_by, padding(st));
         account_unref(st->padded_by);
+    }
+    if (share) {
         atomic_fetch_sub(&g->exports.shareable, share->size);
         atomic_fetch_sub(&g->exports.small, is_small(st));
     }

@@ -64,13 +64,15 @@ struct storage {
     uint32_t copied_from;      /* while a move to here is not over: the cell of what it copies, */
     uint64_t copied_for;       /* and the buffer (array_memory_id) */
     _Atomic uint64_t spoiled;  /* of the cell's `writing`: by work that failed half-way */
-    struct account *padded_by; /* pays for its own chunk's bytes beyond the size; or NULL */
+    int64_t taken;             /* bytes of the device's own memory, if it is there (ops->taken) */
+    struct account *padded_by; /* pays for the bytes beyond the size, if there are any */
     _Atomic bool exported;     /* another process may have it mapped */
     bool blank;                /* made with undefined contents, until work writes it */
     enum storage_how place;    /* STORAGE_WHOLE or STORAGE_DIVIDED; or 0 */
     bool outstayed; /* by a process that has lost its permission; under the engine's lock */
     int device;
-    bool host;  /* in host memory that the device copies to and from, not in device memory */
+    int part;  /* of a device that is several together: the one that all of it is on; -1: divided */
+    bool host; /* in host memory that the device copies to and from, not in device memory */
     void *data; /* never NULL; not to be dereferenced if size is 0 */
     int64_t size;
     struct mark writer;

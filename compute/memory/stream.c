@@ -29,7 +29,7 @@ void engine_poll(struct engine *g)
         g->backend->ops->poll(g->backend);
 }
 
-/* What is kept for new arrays of the mesh, and lies on this device, one of its parts. */
+/* Of the mesh, on this device, one of its parts. */
 static int64_t kept_for_mesh(const struct engine *g, int device)
 {
     struct backend_device mesh = {0};
@@ -41,25 +41,41 @@ static int64_t kept_for_mesh(const struct engine *g, int device)
     return bytes;
 }
 
+int64_t engine_kept_bytes(const struct engine *g, int device)
+{
+    return reclaim_kept(g->reclaim, device) + kept_for_mesh(g, device);
+}
+
 void engine_device_info(const struct engine *g, int device, struct backend_device *ret)
 {
     g->backend->ops->device_info(g->backend, device, ret);
-    if (g->reclaim)
-        ret->memory_free += reclaim_kept(g->reclaim, device) + kept_for_mesh(g, device);
-    for (int i = 0; i < ret->n_parts; i++) { /* it takes as much of each */
+    if (g->reclaim) {
+        ret->memory_free += engine_kept_bytes(g, device);
+        ret->memory_of_mesh -= kept_for_mesh(g, device); /* which no array has */
+    }
+    int64_t alone = 0;
+    for (int i = 0; i < ret->n_parts; i++) { /* a large array takes as much of each */
         struct backend_device part;
         engine_device_info(g, ret->parts[i], &part);
-        const int64_t all = part.memory_free * ret->n_parts;
+        const int64_t all = part.memory_free * ret->n_parts, most = part.memory_most * ret->n_parts;
         ret->memory_free = i == 0 || all < ret->memory_free ? all : ret->memory_free;
+        ret->memory_most = i == 0 || most < ret->memory_most ? most : ret->memory_most;
+        alone = part.memory_most > alone ? part.memory_most : alone;
     }
+    ret->memory_most = ret->memory_most > alone ? ret->memory_most : alone;
+}
+
+int64_t engine_share_bytes(const struct backend_device *d, int64_t size)
+{
+    const int64_t n = d->n_parts;
+    return ((size + n - 1) / n + d->part_grain - 1) / d->part_grain * d->part_grain;
 }
 
 int64_t engine_part_bytes(const struct backend_device *d, int part, int64_t size)
 {
-    const int64_t n = d->n_parts;
-    if (n == 0 || size / n < d->part_least)
+    if (d->n_parts == 0 || size / d->n_parts < d->part_least)
         return part == 0 ? size : 0;
-    return ((size + n - 1) / n + d->part_grain - 1) / d->part_grain * d->part_grain;
+    return engine_share_bytes(d, size);
 }
 
 int engine_roomiest_device(const struct engine *g)
@@ -89,7 +105,15 @@ int engine_single_count(const struct engine *g)
     return engine_device_count(g) - (g->mesh >= 0);
 }
 
-#define KEPT_MESH INT_MAX
+/* Below that: the mesh's too, kept by a process without one, where it was on device 0, 1, … */
+#define KEPT_MESH    INT_MAX
+#define KEPT_INSTEAD (KEPT_MESH - 1)
+#define INSTEAD_MOST 4096
+
+bool engine_kept_is_mesh(int64_t kept)
+{
+    return kept > KEPT_INSTEAD - INSTEAD_MOST;
+}
 
 int engine_kept_device(const struct engine *g, int device)
 {
@@ -98,22 +122,28 @@ int engine_kept_device(const struct engine *g, int device)
 
 int engine_device_kept(const struct engine *g, int64_t kept)
 {
+    if (engine_kept_is_mesh(kept) && g->mesh >= 0)
+        return g->mesh;
     if (kept == KEPT_MESH)
-        return g->mesh >= 0 ? g->mesh : engine_roomiest_device(g);
-    return (int)(kept % engine_single_count(g));
+        return engine_roomiest_device(g);
+    return (int)((engine_kept_is_mesh(kept) ? KEPT_INSTEAD - kept : kept) % engine_single_count(g));
 }
 
-/* Whether there is a mesh with room for so many bytes. */
-static bool mesh_has(const struct engine *g, int64_t size)
+int engine_kept_again(const struct engine *g, int64_t kept, int device)
+{
+    return engine_kept_is_mesh(kept) && g->mesh < 0 ? KEPT_INSTEAD - device
+                                                    : engine_kept_device(g, device);
+}
+
+bool engine_has(const struct engine *g, int device, int64_t size)
 {
     struct backend_device d, part;
-    if (g->mesh < 0)
-        return false;
-    engine_device_info(g, g->mesh, &d);
-    bool has = true;
-    for (int k = 0; k < d.n_parts && has; k++) {
+    engine_device_info(g, device, &d);
+    const bool whole = engine_part_bytes(&d, 1, size) == 0; /* on any part, then */
+    bool has = !whole || (d.n_parts == 0 && size <= d.memory_free);
+    for (int k = 0; k < d.n_parts && has != whole; k++) {
         engine_device_info(g, d.parts[k], &part);
-        has = engine_part_bytes(&d, k, size) <= part.memory_free;
+        has = engine_part_bytes(&d, whole ? 0 : k, size) <= part.memory_free;
     }
     return has;
 }
@@ -126,7 +156,7 @@ void engine_lacks(const struct engine *g, int device, int64_t size, struct err *
     e->device = device;
     e->until = atomic_load(&g->clock);
     const size_t n = strlen(e->message);
-    if (device != g->mesh && mesh_has(g, size))
+    if (g->mesh >= 0 && device != g->mesh && engine_has(g, g->mesh, size))
         snprintf(e->message + n, sizeof e->message - n,
                  "; several GPUs together have: a session with \"device\": \"mesh\" uses them");
 }

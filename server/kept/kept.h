@@ -70,7 +70,8 @@ void kept_put_memory(struct json_writer *w, const struct kept_memory *m);
 
 /* Each reads one object. Errors are of damage, with the place in the text, or ERR_OUT_OF_MEMORY. */
 
-/* The members that session_restore needs; its device as engine_device_kept says. */
+/* The members that session_restore needs; its device as engine_device_kept says, and its
+ * kept_device as engine_kept_again. */
 enum err_code kept_read_session(struct json v, const struct engine *g, struct session *ret,
                                 struct err *e) must_check;
 /* All but the array itself; the labels are a reference (handle_image_clear). */

@@ -23,6 +23,7 @@ enum err_code kept_read_session(struct json v, const struct engine *g, struct se
     TRY(member_i64(v, "memory_limit", &ret->own_limit, e));
     TRY(member_i64(v, "device", &device, e));
     ret->device = engine_device_kept(g, device);
+    ret->kept_device = engine_kept_again(g, device, ret->device);
     int64_t seq = 0;
     TRY(member_i64_given(v, "seq", &seq, e));
     ret->seq = (uint64_t)seq;

@@ -45,12 +45,6 @@ struct loader {
     struct err *e;
 };
 
-/* If there are fewer devices now, the arrays of the missing ones are spread over the others. */
-static int device_of(const struct loader *l, int64_t was)
-{
-    return engine_device_kept(l->server->engine, was);
-}
-
 /* --- sessions --- */
 
 static enum err_code restore_session(struct loader *l, struct principal *p, struct json v)
@@ -124,7 +118,7 @@ static enum err_code taken(struct loader *l, struct json v, int64_t *ret_us)
     return member_i64_given(v, "taken_us", ret_us, l->e);
 }
 
-/* A memory's entry. */
+/* A memory's entry, and the device that it goes to: its session's, wherever it was. */
 struct stored {
     struct state_kept_file file;
     int device;
@@ -135,7 +129,6 @@ static enum err_code read_entry(struct loader *l, struct json v, struct stored *
 {
     struct state_kept_file *file = &ret->file;
     struct json x;
-    int64_t device;
     TRY(member_text(v, "file", file->name, sizeof file->name, l->e));
     TRY(member_i64(v, "at", &file->at, l->e));
     TRY(member_i64(v, "bytes", &file->nbytes, l->e));
@@ -143,9 +136,7 @@ static enum err_code read_entry(struct loader *l, struct json v, struct stored *
     TRY(member_text(v, "sha256", file->digest, sizeof file->digest, l->e));
     TRY(json_require(v, "dtype", &x, l->e));
     TRY(json_get_dtype(x, &file->dtype, l->e));
-    TRY(member_i64(v, "device", &device, l->e));
     TRY(member_bool(v, "host", &ret->host, l->e));
-    ret->device = device_of(l, device);
     return dtype_size(file->dtype) == 1 && file->at <= INT64_MAX - file->nbytes
                ? ERR_OK
                : json_err(v, l->e, ERR_STATE, "this memory cannot be");
@@ -188,6 +179,25 @@ static enum err_code load_memory(struct loader *l, size_t number, struct stored 
     return m->host ? move_out(l, s, l->bases[number]) : ERR_OK;
 }
 
+/* Where a session of the mesh is on one GPU, for want of a mesh, what that has no room for goes to
+ * another one. */
+static enum err_code load_of(struct loader *l, size_t number, struct stored *m,
+                             const struct session *s, const char *id, bool *ret_fits)
+{
+    const struct engine *g = l->server->engine;
+    const bool instead = engine_kept_is_mesh(s->kept_device) && engine_mesh(g) < 0;
+    m->device = s->device;
+    TRY(load_memory(l, number, m, s->account, ret_fits));
+    for (int i = 0; instead && !*ret_fits && i < engine_single_count(g); i++) {
+        m->device = i;
+        TRY(load_memory(l, number, m, s->account, ret_fits));
+    }
+    if (*ret_fits && m->device != s->device)
+        log_event(LOG_WARN, "an array of the mesh is not on the device of its session", "id", id,
+                  "session", s->id, NULL);
+    return ERR_OK;
+}
+
 /* --- handles --- */
 
 static enum err_code pass_array(struct loader *l, struct principal *p, struct json v,
@@ -208,7 +218,7 @@ static enum err_code enter(struct loader *l, struct principal *p, struct json v,
     bool room = !l->without[number];
     TRY(read_entry(l, l->memories[number], &m));
     if (room && !l->bases[number])
-        TRY(load_memory(l, number, &m, s->account, &room));
+        TRY(load_of(l, number, &m, s, h->id, &room));
     if (!room)
         return pass_array(l, p, v, h, number, &m.file);
     TRY(kept_read_array(v, l->bases[number], &h->array, l->e));

@@ -10,12 +10,14 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <utlist.h>
 
 #include "compute/base/clock.h"
 #include "compute/base/lock.h"
+#include "compute/base/log.h"
 #include "compute/base/mem.h"
 #include "server/http/http.h"
 #include "server/store/auth.h"
@@ -491,6 +493,15 @@ enum err_code session_delete(struct sessions *t, const char *id, const struct ha
     return code;
 }
 
+static void warn_without_mesh(const struct session *s)
+{
+    char device[16];
+    snprintf(device, sizeof device, "%d", s->device);
+    log_event(LOG_WARN,
+              "a session of the mesh is on one GPU, with its arrays, until there is a mesh again",
+              "id", s->id, "device", device, NULL);
+}
+
 enum err_code session_restore(struct sessions *t, const struct session *image, struct session **ret,
                               struct err *e)
 {
@@ -504,6 +515,7 @@ enum err_code session_restore(struct sessions *t, const struct session *image, s
         return code;
     n->s.created_us = image->created_us;
     n->s.is_default = image->is_default;
+    n->s.kept_device = image->kept_device;
     account_set_limits(n->s.account, 0, 0);
     pthread_mutex_lock(&t->lock);
     if (lookup(t, n->s.id))
@@ -523,6 +535,8 @@ enum err_code session_restore(struct sessions *t, const struct session *image, s
     pthread_mutex_unlock(&t->lock);
     if (code != ERR_OK)
         gone = n;
+    else if (engine_kept_is_mesh(image->kept_device) && engine_mesh(t->engine) < 0)
+        warn_without_mesh(*ret);
     if (gone)
         node_retire(gone);
     return code;

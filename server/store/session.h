@@ -57,7 +57,7 @@ struct session {
     int64_t memory_limit; /* in force; 0: none */
     int64_t own_limit;    /* as it was asked for; 0: not at all */
     int device;
-    int kept_device; /* engine_kept_device */
+    int kept_device; /* engine_kept_device, or engine_kept_again */
     struct engine_stream *stream;
     struct session_stream *_Atomic background; /* session_background's */
     struct account *account;
@@ -137,9 +137,10 @@ enum err_code session_delete(struct sessions *t, const char *id, const struct ha
                              struct err *e) must_check;
 
 /* Restores a session of an earlier process (state.h) in a new table: `image` gives id, name,
- * is_default, seq (or 0), created_us, ttl_s, own_limit and device; they come in their order, and
- * the maximum number does not apply. Its time to live begins now. Its memory limit applies from
- * session_limit on, so that it can keep what it had. A default session replaces the new one. The
+ * is_default, seq (or 0), created_us, ttl_s, own_limit, device and kept_device; they come in their
+ * order, and the maximum number does not apply. The log warns of one of the mesh where there is
+ * none. Its time to live begins now. Its memory limit applies from session_limit on, so that it can
+ * keep what it had. A default session replaces the new one. The
  * caller owns a reference. */
 enum err_code session_restore(struct sessions *t, const struct session *image, struct session **ret,
                               struct err *e) must_check;

@@ -17,18 +17,39 @@ bool lacks_memory(const struct err *e)
     return e->code == ERR_OUT_OF_MEMORY && e->wanted > 0;
 }
 
+/* The fullest of a mesh's GPUs is why. */
+static void full_one(const struct engine *g, struct backend_device *d)
+{
+    const struct backend_device mesh = *d;
+    for (int i = 0; i < mesh.n_parts; i++) {
+        struct backend_device part;
+        engine_device_info(g, mesh.parts[i], &part);
+        if (i == 0 || part.memory_free < d->memory_free)
+            *d = part;
+    }
+}
+
 void memory_explain(const struct engine *g, bool evict, struct err *e)
 {
     struct backend_device d;
+    char of_mesh[96] = "", where[32] = "";
     if (!lacks_memory(e))
         return;
     engine_device_info(g, e->device, &d);
-    const bool fits = e->wanted <= d.memory_limit;
+    const bool fits = e->wanted <= d.memory_most;
+    if (d.n_parts) {
+        full_one(g, &d);
+        snprintf(where, sizeof where, " on device %d", d.index);
+    }
+    if (where[0] || d.memory_of_mesh)
+        snprintf(of_mesh, sizeof of_mesh, ", arrays of the mesh have %lld",
+                 (long long)d.memory_of_mesh);
     const size_t n = strlen(e->message);
     snprintf(e->message + n, sizeof e->message - n,
-             "; %lld of the %lld bytes of device memory that arrayd may use (memory-limit) are "
-             "free%s",
-             (long long)(d.memory_free > 0 ? d.memory_free : 0), (long long)d.memory_limit,
+             "; %lld of the %lld bytes of device memory that arrayd may use%s (memory-limit) are "
+             "free%s%s",
+             (long long)(d.memory_free > 0 ? d.memory_free : 0), (long long)d.memory_limit, where,
+             of_mesh,
              fits && !evict ? ", and the daemon was started without --evict, which moves arrays "
                               "that were not used recently to host memory"
                             : "");
@@ -54,10 +75,15 @@ static void answered(void *user, enum err_code result, double device_ms)
 bool memory_retry_ask(struct memory_retry *r, struct engine *g, bool evict, const struct err *e,
                       void (*done)(void *user), void *user)
 {
+    struct backend_device d;
     if (!lacks_memory(e) || r->tries >= MOST_TRIES)
         return false;
-    if (!r->until)
+    if (!r->until) {
+        engine_device_info(g, e->device, &d);
+        if (e->wanted > d.memory_most)
+            return false; /* and no array is moved in vain */
         r->until = clock_ns() + MOST_NS;
+    }
     r->engine = g;
     r->done = done;
     r->user = user;

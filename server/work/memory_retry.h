@@ -29,7 +29,8 @@ bool lacks_memory(const struct err *e);
  * much, and, without `evict`, that the option exists. Other errors stay as they are. */
 void memory_explain(const struct engine *g, bool evict, struct err *e);
 /* True: `done` is called once, on any thread, perhaps at once; then it is time for the next try.
- * False: another try would not help. `evict`: arrays may be moved. */
+ * False: another try would not help, as where the device can never have so much. `evict`:
+ * arrays may be moved. */
 bool memory_retry_ask(struct memory_retry *r, struct engine *g, bool evict, const struct err *e,
                       void (*done)(void *user), void *user);
 

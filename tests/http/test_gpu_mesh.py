@@ -240,7 +240,7 @@ def test_memory_comes_back(gpu_with):
     mesh.expect(200, mesh.post("/v1/evaluate", {"expr": "big + 1", "out": "big"}))
     assert evaluate(mesh, "sum(big)") == 20 << 20
     problem = one.fails(507, "out_of_memory", one.post("/v1/arrays", {"shape": [20 << 20], "dtype": "float32"}))
-    assert "mesh" not in problem["detail"]
+    assert '"device": "mesh"' not in problem["detail"]
     # each GPU has some 24 MiB left, and what a member asks for is not kept from it by what the mesh keeps
     one.fails(507, "out_of_memory", one.post("/v1/arrays", {"shape": [10 << 20], "dtype": "float32"}))
     mesh.expect(204, mesh.delete("/v1/arrays/big"))
@@ -282,7 +282,9 @@ def test_the_mesh_is_named_where_there_is_room(gpu_with):
     one.create(name="a", shape=[56 << 20], dtype="uint8")
     assert named(15) and not named(20)  # 8 MiB on each, or 10
     one.create(name="b", shape=[3 << 20], dtype="uint8")
-    assert not named(7)  # on the mesh it would be on the first GPU alone
+    assert named(7)  # too small to be divided: on the mesh it would be on the second GPU
+    one.clone(session=one.expect(201, one.post("/v1/sessions", {"device": 1})).json()["id"]).create(name="c", shape=[58 << 20], dtype="uint8")
+    assert not named(7)
 
 
 def test_quotas_count_an_array_once(gpu_with, accounts):

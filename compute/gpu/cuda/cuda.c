@@ -382,11 +382,15 @@ static void cuda_device_info(struct backend *b, int device, struct backend_devic
     *ret = (struct backend_device){.index = device,
                                    .memory_total = (int64_t)d->memory_total,
                                    .memory_limit = (int64_t)d->memory_total,
+                                   .memory_most = m.most,
+                                   .memory_of_mesh = m.of_mesh,
                                    .memory_free = m.free + (m.reserved - m.used)};
     int64_t limit = d->cuda->config.memory_limit * d->n_members;
     mesh_parts(d, ret);
     if (limit > 0 && limit < ret->memory_limit)
         ret->memory_limit = limit;
+    if (limit > 0 && limit < ret->memory_most)
+        ret->memory_most = limit;
     if (limit > 0 && limit - m.live < ret->memory_free)
         ret->memory_free =
             m.live < limit ? limit - m.live : 0; /* what was taken over may be more */
@@ -507,6 +511,7 @@ const struct backend_ops backend_cuda_ops = {
     .free = cuda_free,
     .alloc_placed = cuda_alloc_placed,
     .divided = cuda_divided,
+    .taken = cuda_taken,
     .share_problem = cuda_share_problem,
     .share_import = cuda_share_import,
     .share_alloc = cuda_share_alloc,

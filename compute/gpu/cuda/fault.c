@@ -146,7 +146,8 @@ void cuda_fault_look(struct cuda_device *d)
 }
 
 /* What was found first, and on devices that share a GPU with that one; of the first kind that there
- * is, as one. NULL without memory. */
+ * is, as one. Its device is the work's, if that was one's; a mesh's may be found lost on any of its
+ * GPUs. NULL without memory. */
 static struct fault *together(const struct cuda *c, const struct fault *all)
 {
     const int lost = atomic_load(&c->lost_device);
@@ -173,15 +174,19 @@ static struct fault *together(const struct cuda *c, const struct fault *all)
         return NULL;
     }
     f->told.launching = kind == LAUNCHING;
+    int of = -1, n_of = 0;
     for (const struct fault *x = all; x; x = x->next) {
         if (x->kind != kind || !share_a_gpu(c, x->told.device, first->told.device))
             continue;
+        of = x->told.n_work ? x->told.device : of;
+        n_of += x->told.n_work > 0;
         for (uint32_t i = 0; i < x->told.n_work; i++) {
             f->work[f->told.n_work] = x->work[i];
             f->kernels[f->told.n_work++] = x->kernels[i];
         }
         f->alone |= x->alone;
     }
+    f->told.device = n_of == 1 ? of : f->told.device;
     return f;
 }
 

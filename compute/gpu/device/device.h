@@ -43,6 +43,7 @@ struct machines;
 struct backend_stream;
 struct fault;
 struct mesh_range;
+struct mesh_block;
 
 /* The pool that array memory and scratch come from. */
 struct device_memory {
@@ -50,6 +51,7 @@ struct device_memory {
     CUmemoryPool pool;
     CUstream stream;    /* used only to allocate and free */
     int64_t live, peak; /* bytes */
+    int64_t of_mesh;    /* of those that are given out, what the mesh's arrays have */
     int64_t allocations, trims;
 };
 
@@ -84,6 +86,7 @@ struct cuda_device {
     /* mesh_memory.c: a mesh's memory in use, and what is kept for its next arrays, the one freed
      * last first; with memory.lock */
     struct mesh_range *used, *kept;
+    struct mesh_block *elsewhere; /* what is not divided, and on another than the first member */
 
     struct device_memory memory; /* memory.c */
     struct device_sharing share; /* share.c */

@@ -58,6 +58,7 @@ enum err_code cuda_memory_open(struct cuda_device *d, struct err *e)
     if (pthread_mutex_init(&d->memory.lock, NULL) != 0)
         return err_oom(e);
     d->memory.live = d->memory.peak = d->memory.allocations = d->memory.trims = 0;
+    d->memory.of_mesh = 0;
     d->memory.pool = NULL;
     d->memory.stream = NULL;
     enum err_code code = cuda_check(
@@ -120,6 +121,13 @@ void cuda_memory_discharge(struct cuda_device *d, int64_t size)
 {
     pthread_mutex_lock(&d->memory.lock);
     d->memory.live -= size;
+    pthread_mutex_unlock(&d->memory.lock);
+}
+
+void cuda_memory_of_mesh(struct cuda_device *d, int64_t size)
+{
+    pthread_mutex_lock(&d->memory.lock);
+    d->memory.of_mesh += size;
     pthread_mutex_unlock(&d->memory.lock);
 }
 
@@ -230,6 +238,31 @@ static enum err_code alloc_whole(struct cuda_device *d, int64_t size, bool zero,
                : code;
 }
 
+/* What a mesh does not divide is its first member's, or that of the next one that has room. */
+static enum err_code alloc_somewhere(struct cuda_device *d, int64_t size, bool zero, void **ret,
+                                     struct err *e)
+{
+    const int64_t whole = rounded(size);
+    enum err_code code = ERR_OUT_OF_MEMORY;
+    for (int k = 0; k < d->n_members && code == ERR_OUT_OF_MEMORY; k++) {
+        if (k > 0)
+            TRY(cuda_entered(d->members[k], e));
+        code = alloc_whole(d->members[k], size, zero, ret, e);
+        if (code != ERR_OK || d->n_members == 1)
+            continue;
+        code = mesh_takes(d, k, *ret, whole, e);
+        if (code == ERR_OK)
+            continue;
+        cuda_free_own(d->members[k], *ret);
+        cuda_memory_discharge(d->members[k], whole);
+    }
+    if (d->n_members > 1)
+        (void)cuda_enter(d);
+    if (code == ERR_OUT_OF_MEMORY && d->n_members > 1)
+        mesh_lacks(d, size, e);
+    return code;
+}
+
 enum err_code cuda_alloc(struct backend *b, int device, int64_t size, bool zero, void **ret,
                          struct err *e)
 {
@@ -238,7 +271,7 @@ enum err_code cuda_alloc(struct backend *b, int device, int64_t size, bool zero,
     if (size > INT64_MAX - GRAIN)
         return err_set(e, ERR_OUT_OF_MEMORY, "no device has %" PRId64 " bytes", size);
     return mesh_divides(d, size) ? mesh_alloc(d, size, zero, ret, e)
-                                 : alloc_whole(d->members[0], size, zero, ret, e);
+                                 : alloc_somewhere(d, size, zero, ret, e);
 }
 
 enum err_code cuda_alloc_placed(struct backend *b, int device, int64_t size, bool divided,
@@ -246,8 +279,7 @@ enum err_code cuda_alloc_placed(struct backend *b, int device, int64_t size, boo
 {
     struct cuda_device *d = &((struct cuda *)b)->devices[device];
     TRY(cuda_entered(d, e));
-    return divided ? mesh_alloc(d, size, false, ret, e)
-                   : alloc_whole(d->members[0], size, false, ret, e);
+    return divided ? mesh_alloc(d, size, false, ret, e) : alloc_somewhere(d, size, false, ret, e);
 }
 
 int cuda_divided(struct backend *b, int device, const void *p, int64_t ret_from[BACKEND_PARTS])
@@ -255,20 +287,30 @@ int cuda_divided(struct backend *b, int device, const void *p, int64_t ret_from[
     return mesh_divided(&((struct cuda *)b)->devices[device], p, ret_from);
 }
 
+int64_t cuda_taken(struct backend *b, int device, const void *p, int64_t size)
+{
+    struct cuda_device *d = &((struct cuda *)b)->devices[device];
+    const int64_t share = mesh_home(d, p).share;
+    return share ? share * d->n_members : size;
+}
+
 void cuda_free(struct backend *b, int device, void *p, int64_t size)
 {
     struct cuda_device *d = &((struct cuda *)b)->devices[device];
     if (mesh_free(d, p, size))
         return;
+    if (d->n_members > 1)
+        d = mesh_returns(d, p, rounded(size));
     cuda_free_own(d, p);
-    cuda_memory_discharge(d->members[0], rounded(size));
+    cuda_memory_discharge(d, rounded(size));
 }
 
 enum err_code cuda_zero(struct backend *b, int device, void *p, int64_t size, struct err *e)
 {
     struct cuda_device *d = &((struct cuda *)b)->devices[device];
+    d = d->members[mesh_home(d, p).member];
     TRY(cuda_entered(d, e));
-    return settle(d->members[0], (CUdeviceptr)(uintptr_t)p, size, true, e);
+    return settle(d, (CUdeviceptr)(uintptr_t)p, size, true, e);
 }
 
 enum err_code cuda_alloc_own(struct cuda_device *d, int64_t size, void **ret, struct err *e)
@@ -377,6 +419,7 @@ void cuda_memory_stats(struct cuda_device *d, struct cuda_memory_stats *ret)
     struct cuda_memory_stats s = {0};
     pthread_mutex_lock(&d->memory.lock);
     s.live = d->memory.live;
+    s.of_mesh = d->memory.of_mesh;
     s.peak = d->memory.peak;
     s.allocations = d->memory.allocations;
     s.trims = d->memory.trims;
@@ -397,5 +440,9 @@ void cuda_memory_stats(struct cuda_device *d, struct cuda_memory_stats *ret)
     s.used = (int64_t)used;
     s.free = (int64_t)free_bytes;
     s.total = (int64_t)total;
+    pthread_mutex_lock(&d->memory.lock); /* again: other threads allocate and free meanwhile */
+    const int64_t given = d->memory.live > s.live ? d->memory.live : s.live;
+    pthread_mutex_unlock(&d->memory.lock);
+    s.most = s.free + (s.reserved - s.used) + given;
     *ret = s;
 }

@@ -17,6 +17,8 @@ void cuda_free(struct backend *b, int device, void *p, int64_t size);
 enum err_code cuda_alloc_placed(struct backend *b, int device, int64_t size, bool divided,
                                 void **ret, struct err *e);
 int cuda_divided(struct backend *b, int device, const void *p, int64_t ret_from[BACKEND_PARTS]);
+/* backend.h's taken. */
+int64_t cuda_taken(struct backend *b, int device, const void *p, int64_t size);
 enum err_code cuda_zero(struct backend *b, int device, void *p, int64_t size, struct err *e);
 /* Zeroed memory for the backend's own use, not counted in the limit and the figures. */
 enum err_code cuda_alloc_own(struct cuda_device *d, int64_t size, void **ret,
@@ -32,6 +34,8 @@ struct cuda_memory_stats {
     int64_t allocations, trims; /* so far */
     int64_t reserved, used;     /* the pool's own figures, bytes */
     int64_t free, total;        /* of the device, bytes; 0 if unknown */
+    int64_t most;               /* what would be free if nothing were given out: no less */
+    int64_t of_mesh;            /* bytes given out to the mesh's arrays */
 };
 void cuda_memory_stats(struct cuda_device *d, struct cuda_memory_stats *ret);
 
@@ -42,6 +46,8 @@ enum err_code cuda_memory_charge(struct cuda_device *d, int64_t size, struct err
 void cuda_memory_charge_anyway(struct cuda_device *d, int64_t size); /* whatever the limit is */
 void cuda_memory_discharge(struct cuda_device *d, int64_t size);
 void cuda_memory_count(struct cuda_device *d); /* counts one more allocation */
+/* So many bytes more, or less, of what is charged are the mesh's arrays'. */
+void cuda_memory_of_mesh(struct cuda_device *d, int64_t size);
 CUresult cuda_memory_trim(struct cuda_device *d);
 enum err_code cuda_memory_settle(struct cuda_device *d, struct err *e) must_check;
 /* A call's result; one that says nothing about the device's health is ERR_OVERLOADED, "not now, not

@@ -20,10 +20,17 @@ void mesh_close(struct cuda_device *d);
 
 /* --- memory: mesh_memory.c --- */
 
-/* Whether so many bytes are divided, unless asked otherwise; the rest is the first member's.
- * mesh_parts: by which rule. */
+/* Whether so many bytes are divided, unless asked otherwise; the rest is the first member's, or
+ * another's while that has no room. mesh_parts: by which rule. */
 void mesh_parts(const struct cuda_device *d, struct backend_device *ret);
 bool mesh_divides(const struct cuda_device *d, int64_t size);
+/* What is not divided, of member k's pool: the mesh has it from now on; which member's it was.
+ * ERR_OUT_OF_MEMORY: of the host. */
+enum err_code mesh_takes(struct cuda_device *d, int k, const void *p, int64_t whole,
+                         struct err *e) must_check;
+struct cuda_device *mesh_returns(struct cuda_device *d, const void *p, int64_t whole);
+/* Adds to a member's error what was asked of the mesh. NULL allowed. */
+void mesh_lacks(const struct cuda_device *d, int64_t size, struct err *e);
 /* cuda_alloc's and cuda_free's part: thread-safe; blocks while the driver maps memory. Each member
  * is charged an equal share. */
 enum err_code mesh_alloc(struct cuda_device *d, int64_t size, bool zero, void **ret,
@@ -48,17 +55,18 @@ void mesh_tidy(struct cuda *c);
 int64_t mesh_kept(struct cuda_device *gpu);
 
 /* Where memory lies: in equal shares from `at` on, the first member's first, or (share 0) all of it
- * on one GPU. */
+ * on one member. */
 struct mesh_home {
     CUdeviceptr at;
     int64_t share;
+    int member;
 };
 /* Of the device's memory at p, while it is not freed. */
 struct mesh_home mesh_home(struct cuda_device *d, const void *p);
 /* The member that this byte of it is on. */
 static inline int mesh_member(const struct mesh_home *h, CUdeviceptr p)
 {
-    return h->share ? (int)((int64_t)(p - h->at) / h->share) : 0;
+    return h->share ? (int)((int64_t)(p - h->at) / h->share) : h->member;
 }
 
 /* --- order: with device->lock and the device entered, but for opening and closing --- */

@@ -54,6 +54,57 @@ static int64_t share_of(int n, int64_t size)
     return (each + GRAIN - 1) / GRAIN * GRAIN;
 }
 
+void mesh_lacks(const struct cuda_device *d, int64_t size, struct err *e)
+{
+    if (!e)
+        return;
+    const struct err why = *e;
+    err_set(e, ERR_OUT_OF_MEMORY, "the mesh, device %d, has no room for %" PRId64 " bytes: %s",
+            d->index, size, why.message);
+}
+
+/* --- what is not divided --- */
+
+/* On another than the first member, which had no room. */
+struct mesh_block {
+    struct mesh_block *next;
+    CUdeviceptr at;
+    int64_t size;
+    int member;
+};
+
+enum err_code mesh_takes(struct cuda_device *d, int k, const void *p, int64_t whole, struct err *e)
+{
+    struct mesh_block *x = k ? mem_calloc(1, sizeof *x) : NULL;
+    if (k && !x)
+        return err_oom(e);
+    cuda_memory_of_mesh(d->members[k], whole);
+    if (!x)
+        return ERR_OK;
+    *x = (struct mesh_block){.at = (CUdeviceptr)(uintptr_t)p, .size = whole, .member = k};
+    pthread_mutex_lock(&d->memory.lock);
+    x->next = d->elsewhere;
+    d->elsewhere = x;
+    pthread_mutex_unlock(&d->memory.lock);
+    return ERR_OK;
+}
+
+struct cuda_device *mesh_returns(struct cuda_device *d, const void *p, int64_t whole)
+{
+    pthread_mutex_lock(&d->memory.lock);
+    struct mesh_block **at = &d->elsewhere;
+    while (*at && (*at)->at != (CUdeviceptr)(uintptr_t)p)
+        at = &(*at)->next;
+    struct mesh_block *x = *at;
+    if (x)
+        *at = x->next;
+    pthread_mutex_unlock(&d->memory.lock);
+    struct cuda_device *gpu = d->members[x ? x->member : 0];
+    mem_free(x);
+    cuda_memory_of_mesh(gpu, -whole);
+    return gpu;
+}
+
 /* --- the driver's part --- */
 
 static void forget(struct mesh_range *r)
@@ -137,9 +188,9 @@ static enum err_code map(struct cuda_device *d, struct mesh_range *r, struct err
     return code;
 }
 
-/* A share of each of the first n members. */
-static enum err_code make(struct cuda_device *d, int n, int64_t share, bool shareable,
-                          struct mesh_range **ret, struct err *e)
+/* A share of each of n members. */
+static enum err_code make(struct cuda_device *d, struct cuda_device *const *on, int n,
+                          int64_t share, bool shareable, struct mesh_range **ret, struct err *e)
 {
     struct mesh_range *r = mem_calloc(1, sizeof *r);
     if (!r)
@@ -147,7 +198,7 @@ static enum err_code make(struct cuda_device *d, int n, int64_t share, bool shar
     r->share = share;
     enum err_code code = ERR_OK;
     while (r->n < n && code == ERR_OK) {
-        r->on[r->n] = d->members[r->n];
+        r->on[r->n] = on[r->n];
         code = cuda_memory_charge(r->on[r->n], share, e);
         r->n += code == ERR_OK;
     }
@@ -214,6 +265,35 @@ int64_t mesh_kept(struct cuda_device *gpu)
     return bytes;
 }
 
+/* With memory.lock: the link to the range in use that has the address; a link to NULL if none has.
+ */
+static struct mesh_range **find_used(struct cuda_device *d, const void *p)
+{
+    struct mesh_range **at = &d->used;
+    while (*at && (CUdeviceptr)(uintptr_t)p - (*at)->at >= (CUdeviceptr)((*at)->share * (*at)->n))
+        at = &(*at)->next;
+    return at;
+}
+
+struct mesh_home mesh_home(struct cuda_device *d, const void *p)
+{
+    const CUdeviceptr at = (uintptr_t)p;
+    struct mesh_home home = {0};
+    if (d->n_members == 1)
+        return home;
+    pthread_mutex_lock(&d->memory.lock);
+    const struct mesh_range *r = *find_used(d, p);
+    if (r && r->n == d->n_members)
+        home = (struct mesh_home){r->at, r->share, 0};
+    while (r && r->n < d->n_members && d->members[home.member] != r->on[0])
+        home.member++;
+    for (const struct mesh_block *x = r ? NULL : d->elsewhere; x && !home.member; x = x->next)
+        if (at - x->at < (uint64_t)x->size)
+            home.member = x->member;
+    pthread_mutex_unlock(&d->memory.lock);
+    return home;
+}
+
 bool mesh_gives_back(struct cuda *c)
 {
     return c->n_devices > c->n_gpus && trim(&c->devices[c->n_gpus], true);
@@ -266,27 +346,43 @@ static enum err_code clear_new(struct cuda_device *d, struct mesh_range *r, int6
     return code;
 }
 
-/* Makes a range, if need be in place of what is kept. */
-static enum err_code make_room(struct cuda_device *d, int n, int64_t share, bool shareable,
+/* Makes a range of n members, if need be in place of what is kept: the first, or, if it is one, the
+ * next one that has room. */
+static enum err_code make_room(struct cuda_device *d, int n, int64_t size, bool shareable,
                                struct mesh_range **ret, struct err *e)
 {
-    enum err_code code = make(d, n, share, shareable, ret, e);
-    return code == ERR_OUT_OF_MEMORY && trim(d, true) ? make(d, n, share, shareable, ret, e) : code;
+    const int64_t share = share_of(n, size);
+    enum err_code code = ERR_OUT_OF_MEMORY;
+    for (int k = 0; k + n <= d->n_members && code == ERR_OUT_OF_MEMORY; k++) {
+        code = make(d, d->members + k, n, share, shareable, ret, e);
+        if (code == ERR_OUT_OF_MEMORY && trim(d, true))
+            code = make(d, d->members + k, n, share, shareable, ret, e);
+    }
+    if (code == ERR_OUT_OF_MEMORY)
+        mesh_lacks(d, size, e);
+    return code;
 }
 
-static void count(const struct mesh_range *r)
+static void begin_use(struct cuda_device *d, struct mesh_range *r)
 {
-    for (int k = 0; k < r->n; k++)
+    for (int k = 0; k < r->n; k++) {
         cuda_memory_count(r->on[k]);
-}
-
-/* With a part of each member; others are not in the list. */
-static void list_used(struct cuda_device *d, struct mesh_range *r)
-{
+        cuda_memory_of_mesh(r->on[k], r->share);
+    }
     pthread_mutex_lock(&d->memory.lock);
     r->next = d->used;
     d->used = r;
     pthread_mutex_unlock(&d->memory.lock);
+}
+
+/* With memory.lock: the range linked there, if any, is unlinked. */
+static struct mesh_range *end_use(struct mesh_range **at)
+{
+    struct mesh_range *r = *at;
+    for (int k = 0; r && k < r->n; k++)
+        cuda_memory_of_mesh(r->on[k], -r->share);
+    *at = r ? r->next : NULL;
+    return r;
 }
 
 enum err_code mesh_alloc(struct cuda_device *d, int64_t size, bool zero, void **ret, struct err *e)
@@ -294,37 +390,12 @@ enum err_code mesh_alloc(struct cuda_device *d, int64_t size, bool zero, void **
     const int64_t share = share_of(d->n_members, size);
     struct mesh_range *r = take_kept(d, share);
     if (!r)
-        TRY(make_room(d, d->n_members, share, false, &r, e));
+        TRY(make_room(d, d->n_members, size, false, &r, e));
     if (zero)
         TRY(clear_new(d, r, 0, size, e));
-    list_used(d, r);
+    begin_use(d, r);
     *ret = (void *)(uintptr_t)r->at;
-    count(r);
     return ERR_OK;
-}
-
-/* With memory.lock: the link to the range in use that has the address; a link to NULL if none has.
- */
-static struct mesh_range **find_used(struct cuda_device *d, const void *p)
-{
-    struct mesh_range **at = &d->used;
-    while (*at &&
-           (CUdeviceptr)(uintptr_t)p - (*at)->at >= (CUdeviceptr)((*at)->share * d->n_members))
-        at = &(*at)->next;
-    return at;
-}
-
-struct mesh_home mesh_home(struct cuda_device *d, const void *p)
-{
-    struct mesh_home home = {0};
-    if (d->n_members == 1)
-        return home;
-    pthread_mutex_lock(&d->memory.lock);
-    const struct mesh_range *r = *find_used(d, p);
-    if (r)
-        home = (struct mesh_home){r->at, r->share};
-    pthread_mutex_unlock(&d->memory.lock);
-    return home;
 }
 
 bool mesh_free(struct cuda_device *d, void *p, int64_t size)
@@ -332,9 +403,8 @@ bool mesh_free(struct cuda_device *d, void *p, int64_t size)
     if (d->n_members == 1 || size < GRAIN * d->n_members)
         return false;
     pthread_mutex_lock(&d->memory.lock);
-    struct mesh_range **at = find_used(d, p), *r = *at;
+    struct mesh_range *r = end_use(find_used(d, p));
     if (r) {
-        *at = r->next;
         r->freed = clock_ns();
         r->next = d->kept;
         d->kept = r;
@@ -346,10 +416,10 @@ bool mesh_free(struct cuda_device *d, void *p, int64_t size)
 int mesh_divided(struct cuda_device *d, const void *p, int64_t ret_from[BACKEND_PARTS])
 {
     const struct mesh_home home = mesh_home(d, p);
-    int n = 0;
-    for (; home.share && n < d->n_members; n++)
-        ret_from[n] = (int64_t)(home.at - (CUdeviceptr)(uintptr_t)p) + n * home.share;
-    return n;
+    ret_from[0] = home.member;
+    for (int k = 0; k < d->n_members && home.share; k++)
+        ret_from[k] = (int64_t)(home.at - (CUdeviceptr)(uintptr_t)p) + k * home.share;
+    return home.share ? d->n_members : 0;
 }
 
 /* --- what outlives the process --- */
@@ -361,9 +431,7 @@ static struct mesh_range *range_of(const struct shared_block *share)
 
 static struct shared_block block_of(struct cuda_device *d, struct mesh_range *r)
 {
-    count(r);
-    if (r->n == d->n_members)
-        list_used(d, r);
+    begin_use(d, r);
     return (struct shared_block){.data = (void *)(uintptr_t)r->at,
                                  .size = r->n * r->share,
                                  .handle = (intptr_t)r,
@@ -377,7 +445,7 @@ enum err_code mesh_share_alloc(struct cuda_device *d, int64_t size, bool zero,
     struct mesh_range *r;
     if (size > INT64_MAX - n * GRAIN)
         return err_set(e, ERR_OUT_OF_MEMORY, "no mesh has %" PRId64 " bytes", size);
-    TRY(make_room(d, n, share_of(n, size), true, &r, e));
+    TRY(make_room(d, n, size, true, &r, e));
     TRY(clear_new(d, r, zero ? 0 : size, n * r->share, e));
     *ret = block_of(d, r);
     return ERR_OK;
@@ -418,10 +486,9 @@ void mesh_share_free(struct cuda_device *d, const struct shared_block *share)
 {
     struct mesh_range *r = range_of(share), **at = &d->used;
     pthread_mutex_lock(&d->memory.lock);
-    while (*at && *at != r)
+    while (*at != r)
         at = &(*at)->next;
-    if (*at)
-        *at = r->next;
+    (void)end_use(at);
     pthread_mutex_unlock(&d->memory.lock);
     unmake(d, r, true);
 }
