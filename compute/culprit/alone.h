@@ -18,10 +18,7 @@ struct alone {
     uint64_t until_ns; /* until then others are held back for it */
 };
 
-/* Whether work that is otherwise ready may start. alone: only by itself; busy: something runs on
- * the device. Work that may not start yet is to be asked for again. alone_allows: as far as this
- * device goes, of work on several, for which `busy` is whether anything runs on any of them: it
- * starts, and takes them if it is alone, when all allow it. */
+/* As far as this device goes. */
 static inline bool alone_allows(struct alone *a, const void *work, bool alone, bool busy,
                                 uint64_t now_ns)
 {
@@ -38,18 +35,32 @@ static inline bool alone_allows(struct alone *a, const void *work, bool alone, b
     return !busy;
 }
 
-static inline void alone_takes(struct alone *a, const void *work)
+/* Whether work on n devices that is otherwise ready may start; it takes them if it is alone. alone:
+ * only by itself; busy: something runs on any of them. Work that may not start yet is to be asked
+ * for again. While it waits, all devices that others are held back on for it hold them back until
+ * the same time: one after another, they would never be idle together. */
+static inline bool alone_may_start_on(struct alone *const *a, int n, const void *work, bool alone,
+                                      bool busy, uint64_t now_ns)
 {
-    *a = (struct alone){.runs = work};
+    bool may = true;
+    uint64_t until_ns = 0;
+    for (int k = 0; k < n; k++)
+        may &= alone_allows(a[k], work, alone, busy, now_ns);
+    for (int k = 0; k < n && alone && may; k++)
+        *a[k] = (struct alone){.runs = work};
+    for (int k = 0; k < n; k++)
+        if (a[k]->waits == work && a[k]->until_ns > until_ns)
+            until_ns = a[k]->until_ns;
+    for (int k = 0; k < n; k++)
+        if (a[k]->waits == work)
+            a[k]->until_ns = until_ns;
+    return may;
 }
 
 static inline bool alone_may_start(struct alone *a, const void *work, bool alone, bool busy,
                                    uint64_t now_ns)
 {
-    const bool may = alone_allows(a, work, alone, busy, now_ns);
-    if (may && alone)
-        alone_takes(a, work);
-    return may;
+    return alone_may_start_on(&a, 1, work, alone, busy, now_ns);
 }
 
 /* The work is over. */

@@ -156,6 +156,34 @@ static void test_refused_on_the_cpu(void **state)
     arena_free(b.arena);
 }
 
+/* On two devices that are never idle of themselves: each has a job of a second at any time, and the
+ * next one half a second before that ends, if it may start. When the suspected work comes, the
+ * second device has held back others for two seconds already, for work that is then given up. */
+static void test_alone_on_two_that_are_busy(void **state)
+{
+    (void)state;
+    const uint64_t tick = ALONE_NS / 200;
+    struct alone devices[2] = {{0}, {0}}, *both[2] = {&devices[0], &devices[1]};
+    int suspect, other, given_up;
+    uint64_t now = tick, ends[2][2] = {{0}};
+    assert_false(alone_may_start(&devices[1], &given_up, true, true, now));
+    for (now += ALONE_NS; now < 20 * ALONE_NS; now += tick) {
+        bool busy = false;
+        for (int k = 0; k < 2; k++)
+            for (int i = 0; i < 2; i++) {
+                const uint64_t next = ends[k][!i] > now ? ends[k][!i] - ALONE_NS / 4 : now;
+                if (now >= ends[k][i] && now >= next &&
+                    alone_may_start(&devices[k], &other, false, true, now))
+                    ends[k][i] = now + ALONE_NS / 2;
+                busy |= now < ends[k][i];
+            }
+        if (alone_may_start_on(both, 2, &suspect, true, busy, now))
+            break;
+    }
+    assert_true(now < 6 * ALONE_NS);
+    assert_true(devices[0].runs == &suspect && devices[1].runs == &suspect);
+}
+
 /* --- on a GPU --- */
 
 #define N 64
@@ -446,6 +474,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_crash_is_known_until_it_is_judged),
         cmocka_unit_test(test_alone_on_the_cpu),
         cmocka_unit_test(test_refused_on_the_cpu),
+        cmocka_unit_test(test_alone_on_two_that_are_busy),
         cmocka_unit_test(test_alone_on_a_gpu),
         cmocka_unit_test(test_alone_on_what_shares_gpus),
         cmocka_unit_test(test_others_are_not_held_back_for_long),

@@ -34,17 +34,15 @@ static void leave(struct cuda_device *d)
 
 static bool allowed(struct cuda_device *d, const struct job *job)
 {
-    bool busy = false, asks = job->alone, may = true;
+    struct alone *alone[BACKEND_PARTS];
+    bool busy = false, asks = job->alone;
     for (int k = 0; k < d->n_members; k++) {
-        const struct cuda_device *m = d->members[k];
+        struct cuda_device *m = d->members[k];
+        alone[k] = &m->alone;
         busy |= m->running > 0;
         asks |= m->alone.runs || m->alone.waits;
     }
-    for (int k = 0; k < d->n_members && asks; k++)
-        may &= alone_allows(&d->members[k]->alone, job, job->alone, busy, clock_ns());
-    for (int k = 0; k < d->n_members && may && job->alone; k++)
-        alone_takes(&d->members[k]->alone, job);
-    return may;
+    return !asks || alone_may_start_on(alone, d->n_members, job, job->alone, busy, clock_ns());
 }
 
 bool beside_may_start(struct cuda_device *d, const struct job *job)
