@@ -405,6 +405,49 @@ static void test_no_circle(void **state)
         arena_free(adders[i].arena);
 }
 
+/* Each device is told when what one of its jobs waits for has ended on another. */
+static void test_waits_for_another_device(void **state)
+{
+    (void)state;
+    struct adder adders[3];
+    struct counted jobs[3];
+    struct gpu g;
+    sem_t sem;
+    _Atomic int order = 0;
+    for (int i = 0; i < 3; i++)
+        adder_init(&adders[i], N, 1, 0, 1, 1);
+    sem_init(&sem, 0, 0);
+    open_gpu(&g, NULL, (const int[]){FIRST, SECOND, MESH});
+    for (int first = 0; first < 3; first++) {
+        atomic_store(&order, 0);
+        for (int again = 0; again < 2; again++) { /* compiled first */
+            for (int i = 0; i < 3; i++)
+                prepare(&jobs[i], &adders[i], 1, g.slots, &sem, &order);
+            if (again)
+                fake_cuda_hold(1);
+            struct fence fence = {.stream = g.streams[first]};
+            fence.seq = backend_cuda_ops.submit(g.streams[first], &jobs[first].job);
+            usleep(again * 20000);
+            for (int i = (first + 1) % 3; i != first; i = (i + 1) % 3) {
+                jobs[i].job.waits = &fence;
+                jobs[i].job.n_waits = 1;
+                backend_cuda_ops.submit(g.streams[i], &jobs[i].job);
+            }
+            usleep(again * 50000); /* until nothing looks for work there */
+            if (again) {
+                assert_int_equal(jobs[0].calls + jobs[1].calls + jobs[2].calls, 0);
+                fake_cuda_release();
+            }
+            wait_for(&sem, 3);
+        }
+        assert_int_equal(jobs[first].place, 3); /* of six, with those that compiled */
+    }
+    close_gpu(&g, adders, 3);
+    sem_destroy(&sem);
+    for (int i = 0; i < 3; i++)
+        arena_free(adders[i].arena);
+}
+
 /* --- jobs --- */
 
 static void begin_of(struct culprits *c, int k, const char *job)
@@ -479,6 +522,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_alone_on_what_shares_gpus),
         cmocka_unit_test(test_others_are_not_held_back_for_long),
         cmocka_unit_test(test_no_circle),
+        cmocka_unit_test(test_waits_for_another_device),
         cmocka_unit_test(test_a_job_that_it_crashed_of),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

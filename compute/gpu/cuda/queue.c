@@ -80,7 +80,13 @@ static bool may_launch(struct backend_stream *s, const struct job *job)
         const struct backend_stream *o = job->waits[i].stream;
         if (cuda_passed(job->waits[i]))
             continue;
-        if (o->device != s->device || job->waits[i].seq > o->launched)
+        if (o->device != s->device) {
+            atomic_store(&s->device->cuda->waits_across, true);
+            if (cuda_passed(job->waits[i])) /* just before it could see that */
+                continue;
+            return false;
+        }
+        if (job->waits[i].seq > o->launched)
             return false;
         if (has_failed(o) && job->waits[i].seq >= o->under_way_tail->seq)
             return false;
@@ -365,6 +371,7 @@ static bool report_one(struct cuda_device *d)
     d->telling = true;
     pthread_mutex_unlock(&d->lock);
     tell(d, job);
+    held_up |= atomic_exchange(&d->cuda->waits_across, false);
     if (held_up)
         cuda_wake(d->cuda); /* jobs that waited for it, on any device */
     pthread_mutex_lock(&d->lock);

@@ -139,6 +139,7 @@ struct cuda {
     bool fault_told;
     pthread_mutex_t beside_lock; /* beside.c */
     _Atomic bool held_back;      /* a job may not start yet; with a mesh */
+    _Atomic bool waits_across;   /* a job may wait for one of another device */
     _Atomic bool noted;        /* a fault was recorded, and perhaps reported: there is no second */
     _Atomic bool opened, told; /* config.lost is to be called, has been */
     char timings[256];         /* of opening, for a person */
