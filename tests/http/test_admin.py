@@ -297,6 +297,7 @@ def test_exports_end(house, tmp_path):
         assert end == "principal" or principal(ann, "bob")["exports"] == 0
 
 
+@pytest.mark.in_turn
 def test_ends_while_everything_runs(house, accounts):
     """Users work and are ended again and again; nothing of them is left."""
     d, ann, bob, eve = house()

@@ -183,6 +183,7 @@ def test_slow_headers(victim):
     assert got >= COUNT * 0.9
 
 
+@pytest.mark.in_turn
 def test_slow_bodies(victim):
     """R.U.D.Y.: of a body that is collected, and of one that is streamed."""
     attack(victim, COUNT // 2, post(b"Content-Length: 4096", body=b'{"expr": "'), b"a", 0.1)
@@ -275,6 +276,7 @@ def running(c):
     return c.expect(202, c.post("/v1/programs", {"body": ["u += 1"], "steps": 10**12, "bind": {"u": "u"}})).json()["id"]
 
 
+@pytest.mark.in_turn
 def test_clients_that_drop(daemon_with):
     v = Victim(daemon_with("--admin-listen", "127.0.0.1:0", "--max-connections", "200"))
     c = v.client

@@ -426,6 +426,7 @@ def test_a_tensor_outlives_the_export(xp):
     assert mapping() is None
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("backend", ["cuda"], indirect=True)
 def test_the_driver_refuses(xp):
     """Each driver call of an export fails once: an error, and nothing is left of it here or in the daemon."""

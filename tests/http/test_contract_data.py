@@ -280,6 +280,7 @@ def test_memory_is_zeroed_before_anybody_sees_it(api):
         api.delete("/v1/arrays/v")
 
 
+@pytest.mark.in_turn
 def test_streams_of_several_megabytes(api):
     a = np.random.default_rng(0).standard_normal((1000, 1000)).astype("float32")
     api.upload(a, name="u")

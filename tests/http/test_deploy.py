@@ -93,6 +93,7 @@ def test_the_containerfile_takes_what_is_there():
     assert environment["NVIDIA_DRIVER_CAPABILITIES"] == "compute,utility"  # NVML is of the latter
 
 
+@pytest.mark.in_turn
 def test_the_image_s_kernels(tmp_path):
     """The build's step: another user can read them, and without NVRTC there is an empty folder."""
     run, = [rest for word, rest in stages()["kernels"][1] if word == "RUN" and "deploy/kernels" in rest]

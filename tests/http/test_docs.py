@@ -74,6 +74,7 @@ def test_commands(page, daemon_with, tmp_path, tmp_path_factory):
     run_script(page, script, daemon, tmp_path, tmp_path_factory.mktemp("bin"))
 
 
+@pytest.mark.in_turn
 def test_one_page_after_the_other(daemon_with, tmp_path, tmp_path_factory):
     """Somebody reads on where README says, with one daemon: no page's names are in another's way. What
     wants options of the daemon's own is left out."""

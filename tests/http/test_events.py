@@ -170,6 +170,7 @@ def made(c):
     return figure(c, 'arrayd_http_requests_total{route="/v1/arrays/{ref}/data",method="GET",status="200"}')
 
 
+@pytest.mark.in_turn
 def test_a_slow_reader(daemon_with):
     """For one that does not read one frame is kept, and no other is made, though the array changes all the time."""
     d = daemon_with("--event-interval", "0.02", "--event-bandwidth", "0", "--frame-time", "1")
@@ -208,6 +209,7 @@ def rate(api, query="", seconds=2.0):
     return len(found) / took, sum(e[2]["bytes"] for e in found) / took
 
 
+@pytest.mark.in_turn
 @pytest.mark.release_only
 def test_limits(daemon_with):
     """Of time between events, of bytes a second, of what frames cost: each can be set, and /v1/info tells it."""
@@ -246,6 +248,7 @@ def test_a_frame_that_does_not_fit(daemon_with):
 
 # --- lists ---
 
+@pytest.mark.in_turn
 def test_lists_that_do_not_fit(daemon_with):
     """A stream that knows more than its user may hold says so, and is over."""
     d = daemon_with("--request-memory", "256KiB", "--max-request-memory", "128KiB")

@@ -273,6 +273,7 @@ def test_kernels_that_are_only_read(gpu_with, kernels, tmp_path):
     api.close()
 
 
+@pytest.mark.in_turn
 def test_its_limits_are_settings(gpu_with, kernels):
     api = gpu_with("--kernel-cache", kernels, "--interpreter-memory", 7992, "--interpreter-work", 3000).client()
     loaded(api)

@@ -103,6 +103,7 @@ def test_errors_name_what_the_user_knows(house):
     assert f"the array {other} is on {where}" in detail
 
 
+@pytest.mark.in_turn
 @pytest.mark.release_only
 def test_clients(gpu_with, tmp_path, monkeypatch):
     d = gpu_with("--mesh", "all", "--mesh-least", 1, environment={"ARRAYD_FAKE_DEVICES": "2"})

@@ -69,6 +69,7 @@ def test_what_is_no_mesh(gpu_with, listed, environment, why):
         gpu_with("--mesh", listed, environment=environment)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("order", ["", "adverse", "adverse-down"])
 def test_values_are_those_of_one_gpu(gpu_with, order):
     _, one, mesh = sides(gpu_with, ARRAYD_FAKE_ORDER=order)
@@ -97,6 +98,7 @@ def test_values_are_those_of_one_gpu(gpu_with, order):
 SCANS = [((192, 8192), 0), ((3 << 19,), 0), ((1 << 19, 3), 0), ((1 << 15, 48), 0), ((2, 64, 12288), 1), ((5, 300000), 1), ((2, 700000), 1)]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("order", ["adverse", "adverse-down"])
 def test_scans_are_those_of_one_gpu(gpu_with, order):
     """Along the slowest axis, and of rows fewer than GPUs: from the totals of the GPUs before. Also in place."""
@@ -116,6 +118,7 @@ def test_scans_are_those_of_one_gpu(gpu_with, order):
             api.expect(204, api.delete("/v1/arrays/a"))
 
 
+@pytest.mark.in_turn
 def test_each_gpu_scans_its_share(gpu_with):
     d, _, mesh = sides(gpu_with, "--no-keeper", ARRAYD_FAKE_TRACE="1")
     for shape, axis in SCANS:
@@ -130,6 +133,7 @@ def test_each_gpu_scans_its_share(gpu_with):
         mesh.expect(204, mesh.delete("/v1/arrays/a"))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("order", ["adverse", "adverse-down"])
 def test_programs_are_those_of_one_gpu(gpu_with, order):
     _, one, mesh = sides(gpu_with, ARRAYD_FAKE_ORDER=order)
@@ -228,6 +232,7 @@ def test_a_missing_wait_would_show(gpu_with, order):
         assert same == (forget == "0")
 
 
+@pytest.mark.in_turn
 def test_memory_comes_back(gpu_with):
     _, one, mesh = sides(gpu_with, "--memory-limit", "64MiB", devices="2")
     free = lambda: [d["free"] for d in one.info()["devices"]]

@@ -53,6 +53,7 @@ def used(api):
     return [int(line.split()[-1]) for line in lines if line.startswith("arrayd_cuda_memory_live_bytes{")]
 
 
+@pytest.mark.in_turn
 def test_metadata_says_where_rows_lie(mesh, parts):
     # rows of 12 KiB, which no grain ends with
     a = mesh.create(name="a", shape=[4 * parts * 100, 3 << 10], dtype="float32", fill=1)
@@ -105,6 +106,7 @@ def test_creators_divide_what_is_small_and_keep_whole_what_is_large(mesh, parts,
     assert mesh.download("apart").tobytes() == mesh.download("small").tobytes()
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("mesh", [("--keep-arrays=no",)], indirect=True)  # which keeps memory for the next arrays
 def test_an_array_kept_whole(mesh, parts):
     d = mesh.daemon
@@ -205,6 +207,7 @@ def test_the_clients_know_of_it(mesh, parts):
         assert f'{{"parts": [{parts}, 1], "rows": [0, ' in next(line for line in shown.splitlines() if line.startswith("placement ")), shown
 
 
+@pytest.mark.in_turn
 def test_without_memory_for_both_places(gpu_with):
     d = gpu_with("--mesh", "all", "--memory-limit", "40MiB", "--keep-arrays=no", environment={"ARRAYD_FAKE_DEVICES": "2"})
     api = d.client()

@@ -189,6 +189,7 @@ def test_the_key_is_not_kept(daemon_with, accounts, tmp_path):
     assert link["id"].encode() in kept and key_of(link).encode() not in kept
 
 
+@pytest.mark.in_turn
 def test_without_room_there_is_no_link(daemon_with):
     """None is made that would not be there after a restart."""
     c = daemon_with("--keep-arrays", "--journal-size", "4MiB", "--max-links", 100000).client()

@@ -86,6 +86,7 @@ def test_the_share(daemon_with, accounts):
     until(lambda: share() == 1)
 
 
+@pytest.mark.in_turn
 def test_a_slow_device_does_not_keep_the_daemon(gpu_with):
     """The memory's speed, which an expectation asks for, is not measured to the end."""
     d = gpu_with("--no-keeper", "--drain-timeout", 1, environment={"ARRAYD_FAKE_DELAY": "500000"})

@@ -68,6 +68,7 @@ def test_what_a_fault_changes_is_found(gpu_with, how):
     assert re.search("are not what they were; their contents are lost arrays=2", d.log())
 
 
+@pytest.mark.in_turn
 def test_what_is_written_for_long_has_a_sum(gpu_with):
     """Also an array that was still being written when others were summed."""
     d = gpu_with("--keep-arrays", environment={"ARRAYD_FAKE_DELAY": "200000"})
@@ -116,6 +117,7 @@ def test_a_sum_is_no_use_of_an_array(gpu_with):
     assert [c.get(f"/v1/arrays/a{k}").json()["location"] for k in range(3)] == ["host", "device", "device"]
 
 
+@pytest.mark.in_turn
 def test_what_gets_other_memory_has_a_sum_again(gpu_with):
     """Also where nothing was written or read: by an exchange, or by moving out and back."""
     c = gpu_with("--keep-arrays").client()

@@ -17,6 +17,7 @@ def refused(d, before, why):
     assert d.pid == before and why in d.log()
 
 
+@pytest.mark.in_turn
 def test_what_is_in_the_way(daemon_with, accounts, tmp_path):
     for name in ("ann", "bob"):
         accounts.add(name, role="operator")

@@ -357,7 +357,7 @@ static void the_bits_are_those_of_single_steps(void **state)
     int wrong = 0;
     const char *only = getenv("STEPS_CASE");
     const int checked = EVERY > 1 && !getenv("ARRAYD_LONG") ? EVERY : 1;
-    const size_t every = (size_t)(only ? 1 : checked > 1 ? checked : slice_step(3));
+    const size_t every = (size_t)(only ? 1 : checked > 1 ? checked : slice_step(5));
     for (size_t i = (size_t)slice_from((int)every); i < sizeof cases / sizeof *cases; i += every)
         if (!only || strstr(cases[i].c.name, only))
             wrong += try_steps(&cases[i].c, cases[i].steps);

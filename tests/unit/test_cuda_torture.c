@@ -220,7 +220,7 @@ static void out_of_memory_loses_nothing(void **state)
     long live[3], now[3], calls = fake_cuda_calls();
     count_kept(&x, live);
     for (size_t i = 0; i < n; i++) {
-        const int step = x.bulk ? slice_step(4) : 1;
+        const int step = slice_step(x.bulk ? 12 : 3);
         int nth = 1 + slice_from(step);
         for (bool struck = true; struck; nth += step) {
             new_target(&x, &requests[i]);
@@ -295,19 +295,19 @@ static void sticky(void (*arm)(int nth, int code), int code, int step)
 static void a_launch_failure_is_the_end(void **state)
 {
     (void)state;
-    sticky(fake_cuda_fail, ANY_LAUNCH, getenv("ARRAYD_LONG") ? 1 : 3 * slice_step(2));
+    sticky(fake_cuda_fail, ANY_LAUNCH, getenv("ARRAYD_LONG") ? 1 : 3 * slice_step(4));
 }
 
 static void an_illegal_address_is_the_end(void **state)
 {
     (void)state;
-    sticky(fake_cuda_fail, ILLEGAL, getenv("ARRAYD_LONG") ? 1 : 4 * slice_step(2));
+    sticky(fake_cuda_fail, ILLEGAL, getenv("ARRAYD_LONG") ? 1 : 4 * slice_step(4));
 }
 
 static void a_kernel_that_fails_later_is_the_end(void **state)
 {
     (void)state;
-    sticky(fake_cuda_fail_launch, ANY_LAUNCH, 1);
+    sticky(fake_cuda_fail_launch, ANY_LAUNCH, slice_step(2));
 }
 
 static void a_member_that_fails_is_named(void **state)
