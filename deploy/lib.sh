@@ -10,7 +10,7 @@ run_packages=(libmicrohttpd12 libgnutls30 libnettle8 libpng16-16 libsleef3)
 wheel_packages=(python3 python3-venv)
 nvrtc_packages=(python3 python3-pip unzip ca-certificates)
 test_packages=(libcmocka-dev g++ clang-format python3 python3-pytest python3-numpy python3-numexpr
-    python3-yaml python3-jsonschema python3-pip curl nodejs node-typescript chromium fonts-dejavu-core)
+    python3-yaml python3-jsonschema python3-fastjsonschema python3-pip curl nodejs node-typescript chromium fonts-dejavu-core)
 # What a build folder with tests is configured with; the other test packages are needed to run them.
 configure_packages=(libcmocka-dev python3)
 # The C client, which the daemon and its images do without; libcurl with another TLS library will do.

@@ -1,6 +1,6 @@
 """A small HTTP client that holds every reply against protocol/openapi.yaml.
 
-Only the standard library, numpy and jsonschema. `Contract` knows the OpenAPI file and remembers
+Only the standard library, numpy, jsonschema and fastjsonschema. `Contract` knows the OpenAPI file and remembers
 which of its routes were asked for; `Client` sends requests over one kept-alive connection and
 checks each reply before a test sees it: the status must be listed for the route, the media type
 listed for the status, the JSON body must satisfy the schema, the required headers must be there
@@ -16,6 +16,7 @@ import socket
 import threading
 import time
 
+import fastjsonschema
 import jsonschema
 import numpy as np
 
@@ -30,6 +31,36 @@ NUMPY_DTYPES = [d for d in DTYPES if d != "bfloat16"]
 MAX_CHECKED = 1 << 18
 # Replies that go on for as long as one listens: of these a Client reads the first event, and hangs up.
 ENDLESS = re.compile(r"/v1/(arrays/[^/]+/)?events\Z")
+
+
+def draft_7(node):
+    """A schema of the contract as fastjsonschema knows it."""
+    if isinstance(node, list):
+        return [draft_7(x) for x in node]
+    if not isinstance(node, dict):
+        return node
+    new = {key: draft_7(value) for key, value in node.items()}
+    if isinstance(node.get("prefixItems"), list):
+        rest = {"additionalItems": new["items"]} if "items" in new else {}
+        new.update({"items": new.pop("prefixItems"), **rest})
+    if isinstance(node.get("dependentRequired"), dict):
+        new["dependencies"] = new.pop("dependentRequired")
+    if isinstance(node.get("enum"), list) and all(type(x) is int for x in node["enum"]):
+        new.setdefault("type", "integer")  # True is 1, else
+    return new
+
+
+def compiled(schema):
+    """Whether a value is certainly valid, as a function: jsonschema takes most of a run's time, so that it is asked only what is wrong with a value that is not."""
+    f = fastjsonschema.compile({**draft_7(schema), "$schema": "http://json-schema.org/draft-07/schema#"}, use_default=False)
+
+    def is_valid(value):
+        try:
+            f(value)
+        except fastjsonschema.JsonSchemaException:
+            return False
+        return True
+    return is_valid
 
 
 class ContractError(AssertionError):
@@ -82,11 +113,12 @@ class Contract:
     def validate(self, schema, value, what):
         key = json.dumps(schema, sort_keys=True)
         with self.lock:
-            validator = self.validators.get(key)
-            if validator is None:
+            if key not in self.validators:
                 whole = {"allOf": [schema], "components": self.doc["components"]}
-                validator = jsonschema.Draft202012Validator(whole)
-                self.validators[key] = validator
+                self.validators[key] = jsonschema.Draft202012Validator(whole), compiled(whole)
+            validator, is_valid = self.validators[key]
+        if is_valid(value):
+            return
         errors = sorted(validator.iter_errors(value), key=lambda e: len(e.absolute_path))
         if errors:
             e = jsonschema.exceptions.best_match(errors) or errors[0]
