@@ -1,4 +1,5 @@
 """Quotas of an account: each bounds its user and nobody else, names itself when it does, and is seen in /v1/info."""
+import os
 import socket
 import threading
 import time
@@ -10,6 +11,8 @@ from client import NPY, OCTETS, npy_bytes
 
 MIB = 1 << 20
 N = MIB // 8  # float64: one MiB
+# Its figures are of one GPU's memory: of several, each has whole grains (test_gpu_mesh_memory.py).
+one_gpu = pytest.mark.skipif("ARRAYD_MESH" in os.environ, reason="of one GPU")
 
 
 @pytest.fixture(params=["cpu", "cuda"])
@@ -95,6 +98,7 @@ def test_host_memory(start):
     used(bob, "host_memory", 0)
 
 
+@one_gpu
 def test_who_has_no_more_host_memory_is_not_moved_out(start):
     ann, bob = start("--evict", "--memory-limit", "4MiB", host_memory="1MiB")
     bob.upload(np.arange(float(N)), "u")
@@ -125,6 +129,7 @@ def share(c, name, reader):
     return c.get(f"/v1/arrays/{name}").json()["id"]
 
 
+@one_gpu
 def test_old_versions_count_for_who_reads_them(start):
     ann, bob = start(device_memory="12MiB")
     bob.upload(np.zeros(8 * N), "u")
@@ -143,6 +148,7 @@ def test_old_versions_count_for_who_reads_them(start):
     used(ann, "device_memory", 0)
 
 
+@one_gpu
 def test_what_an_owner_reads_counts_for_him(start):
     ann, bob = start(device_memory="12MiB")
     bob.upload(np.zeros(8 * N), "u")
@@ -163,6 +169,7 @@ def test_what_an_owner_reads_counts_for_him(start):
     used(ann, "device_memory", 0)
 
 
+@one_gpu
 def test_a_reader_past_his_quota_begins_no_more_downloads_of_others(start):
     ann, bob = start(device_memory="6MiB")
     bob.upload(np.ones(N), "mine")
