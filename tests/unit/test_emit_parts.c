@@ -17,6 +17,7 @@
 #include "tests/unit/emit_plans.h"
 #include "tests/unit/emit_texts.h"
 #include "tests/unit/real_nvrtc.h"
+#include "tests/unit/steps_kernels.h"
 
 /* Of columns that are not cut, of those that are, of a row, of columns side by side. */
 static const struct {
@@ -28,27 +29,56 @@ static const struct {
     {"joined-side", "cumulative_sum(astype(tall, 'float64'), 0)"},
 };
 
+/* Of which each has some of the blocks. */
+static const struct {
+    const char *name, *text;
+} divided[] = {
+    {"divided-flat", "a*2 + b"},
+    {"divided-stencil", "a + 0.1*laplacian(a)"},
+    {"divided-sum", "sum(big)"},
+    {"divided-columns", "max(tall40, 0)"},
+};
+static const struct steps_case steps = {
+    "divided-steps", DT_F32, 3, {512, 512, 512}, {"u + 0.1*laplacian(u, boundary='clamp')"}};
+
+/* How many differ from the committed one, or are no text to NVRTC, if it is there. */
+static int wrong_with(const char *name, const struct emitted *m)
+{
+    const struct nvrtc *nvrtc = real_nvrtc();
+    struct compiled code = {0};
+    struct err e = ERR_INIT;
+    assert_non_null(m);
+    assert_true(includes_what_there_is(m->text));
+    int wrong = is_golden(name, m->text);
+    if (nvrtc && compile_text(nvrtc, "sm_90", m->text, false, &code, &e) != ERR_OK) {
+        print_message("%s: %s\n", name, e.message);
+        wrong++;
+    }
+    mem_free(code.bytes);
+    return wrong;
+}
+
 static void the_text_is_the_committed_one(void **state)
 {
     (void)state;
-    const struct nvrtc *nvrtc = real_nvrtc();
     int wrong = 0;
     for (size_t i = 0; i < sizeof joined / sizeof *joined; i++) {
         _cleanup_arena_ struct arena *arena = arena_new(0);
         const struct ir_kernel *k = plan_of(arena, joined[i].text)->kernels[0];
         struct emitted *m = emit_within(arena, k, 256, FORM_SHARED, 2);
-        struct compiled code = {0};
-        struct err e = ERR_INIT;
-        assert_non_null(m);
+        wrong += wrong_with(joined[i].name, m);
         assert_true(m->form->joined);
-        assert_true(includes_what_there_is(m->text));
-        wrong += is_golden(joined[i].name, m->text);
-        if (nvrtc && compile_text(nvrtc, "sm_90", m->text, false, &code, &e) != ERR_OK) {
-            print_message("%s: %s\n", joined[i].text, e.message);
-            wrong++;
-        }
-        mem_free(code.bytes);
     }
+    for (size_t i = 0; i < sizeof divided / sizeof *divided; i++) {
+        _cleanup_arena_ struct arena *arena = arena_new(0);
+        const struct ir_kernel *k = plan_of(arena, divided[i].text)->kernels[0];
+        struct emitted *m = emit_within(arena, k, 256, FORM_SHARED, 2);
+        wrong += wrong_with(divided[i].name, m);
+        assert_true(form_along(m->form) >= 0);
+    }
+    _cleanup_arena_ struct arena *arena = arena_new(0);
+    const struct ir_kernel *k = steps_kernel(arena, &steps, 3);
+    wrong += wrong_with(steps.name, emit_within(arena, k, 256, FORM_SHARED, 2));
     assert_int_equal(wrong, 0);
 }
 

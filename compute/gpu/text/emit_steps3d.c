@@ -4,6 +4,11 @@
 
 #include <stdio.h>
 
+/* How often a paced block asks. Where several GPUs share the blocks, a part's first planes are
+ * another's, and come one block after the other. */
+#define PATIENCE          16
+#define PATIENCE_OF_PARTS 64
+
 static const char *field_type(const struct emitter *m, uint32_t field)
 {
     return emit_type(m->k->inputs[m->f->steps.fields[field].input].dtype);
@@ -266,14 +271,15 @@ void emit_steps3d(struct emitter *m)
               "#define AR_T %d\n#define AR_LANES %d\n#define AR_R %d\n#define AR_PIECE %d\n"
               "#define AR_HALO %d\n#define AR_AHEAD %d\n#define AR_BLOCKS %d\n#define AR_LAG %d\n"
               "#define AR_BACK %d\n#define AR_BESIDE %d\n#define AR_MAPS %d\n#define AR_PACED "
-              "%d\n"
+              "%d\n#define AR_PATIENCE %d\n"
               "#define AR_WRAP_SLOW %d /* the slowest axis wraps */\n#define AR_WRAP_Y %d\n"
               "#define AR_WRAP_X %d\n#define AR_ONCE %d /* no tile is wider than the domain */\n"
               "#include \"compute/kernels/steps/steps.cuh\"\n"
               "#include \"compute/kernels/steps/around.cuh\"\n",
               f->steps.n, f->lanes, f->rows, f->steps.piece, f->steps.halo, f->steps.ahead,
               f->steps.at_once, f->steps.lag, f->steps.back, f->steps.beside, f->steps.mapped,
-              f->steps.paced, f->steps.wraps[0], f->steps.wraps[1], f->steps.wraps[2], once);
+              f->steps.paced, form_along(f) < 0 ? PATIENCE : PATIENCE_OF_PARTS, f->steps.wraps[0],
+              f->steps.wraps[1], f->steps.wraps[2], once);
     emit_structs(m);
     emit_ways(m);
     emit_step(m);

@@ -120,13 +120,7 @@ AR_FN void ar_fetch(ar_plane<T> &to, const M &map, const ar_place &s, ar_index n
 /* Keeps blocks that read each other's planes together, so that memory is read once: no block asks
  * for a plane before those of its part have on average asked for the one before. The count is read
  * a round early, so this costs nothing while they are together; a block that has waited in vain
- * stops doing so, as not all blocks need be running. Where several GPUs share the blocks (AR_ALONG),
- * a part's first planes are another's, and come one block after the other. */
-#if defined(AR_ALONG)
-#define AR_PATIENCE 64
-#else
-#define AR_PATIENCE 16
-#endif
+ * stops doing so, as not all blocks need be running: it asks AR_PATIENCE times. */
 #if AR_PACED && !defined(ARRAYD_FAKE_DEVICE) && defined(__CUDA_ARCH__)
 AR_FN ar_u32 ar_count(const ar_u32 *count)
 {

@@ -43,6 +43,7 @@ struct ar_params {
 #define AR_BESIDE 1
 #define AR_MAPS 1
 #define AR_PACED 1
+#define AR_PATIENCE 16
 #define AR_WRAP_SLOW 0 /* the slowest axis wraps */
 #define AR_WRAP_Y 0
 #define AR_WRAP_X 0
