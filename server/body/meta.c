@@ -291,7 +291,9 @@ enum err_code meta_placement_of_query(struct request *req, const struct session 
     strb_addf(&own, "{\"placement\":{\"parts\":[%s]}}", text);
     if (own.failed)
         return err_oom(e);
-    enum err_code code = json_parse(req->arena, own.data, own.len, &limits, &body, e);
+    enum err_code code = text[strspn(text, "0123456789,")] ? ERR_BAD_JSON : ERR_OK;
+    if (code == ERR_OK)
+        code = json_parse(req->arena, own.data, own.len, &limits, &body, e);
     if (code == ERR_OK)
         code = meta_placement(req, s, body, ret, e);
     if (code == ERR_BAD_JSON || code == ERR_BAD_FIELD)

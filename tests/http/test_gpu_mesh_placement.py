@@ -181,7 +181,7 @@ def test_what_is_no_placement(mesh, parts):
                            ({"parts": [0]}, "bad_field", "/placement/parts/0"), ({"parts": ["x"]}, "bad_field", "/placement/parts/0"),
                            ({"parts": [1], "rows": [0]}, "unknown_field", "/placement/rows")):
         assert mesh.fails(422, code, mesh.post("/v1/arrays", {**large, "placement": wish}))["pointer"] == at
-    for text in ("x", "1,", "0", "1]}%2C%22parts%22:[1"):
+    for text in ("x", "1,", "0", "1.0", "%2B1", "1%202", "1]}%2C%22parts%22:[1", "1]}%2C%22y%22:{%22z%22:[1", "1%00"):
         mesh.fails(400, "bad_query", mesh.request("POST", f"/v1/arrays?dtype=int8&shape=1&placement={text}", b"x", content_type=OCTETS))
     # one GPU alone
     one = mesh.clone(session=mesh.expect(201, mesh.post("/v1/sessions", {"device": 0})).json()["id"])
