@@ -112,6 +112,7 @@ struct cuda_device {
     int running;        /* jobs on it, of whichever device */
     bool tells;         /* jobs of other devices may start, and are still to be told */
     bool looked;        /* fault.c: what was on the lost device is recorded */
+    uint64_t members_looked_ns; /* of a mesh: when its members were last asked (mesh_look) */
 };
 
 struct cuda {

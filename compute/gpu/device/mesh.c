@@ -12,9 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compute/base/clock.h"
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
 #include "compute/gpu/device/memory.h"
+
+#define LOOK_NS UINT64_C(1000000)
 
 /* --- opening --- */
 
@@ -309,12 +312,15 @@ enum err_code mesh_captured(struct backend_stream *s)
 void mesh_look(struct backend_stream *s)
 {
     lock_held(&s->device->lock);
-    struct cuda *c = s->device->cuda;
-    for (int k = 1; s->mesh && k < s->device->n_members && cuda_enter(s->device->members[k]); k++) {
+    struct cuda_device *d = s->device;
+    struct cuda *c = d->cuda;
+    if (!s->mesh || clock_ns() - d->members_looked_ns < LOOK_NS)
+        return;
+    d->members_looked_ns = clock_ns();
+    for (int k = 1; k < d->n_members && cuda_enter(d->members[k]); k++) {
         const CUresult r = c->driver->cuEventQuery(s->mesh[k].end);
         if (r != CUDA_ERROR_OUT_OF_MEMORY && r != CUDA_ERROR_CAPTURED_EVENT)
             (void)cuda_check(c, r, "cuEventQuery", NULL);
     }
-    if (s->mesh)
-        (void)cuda_enter(s->device);
+    (void)cuda_enter(d);
 }

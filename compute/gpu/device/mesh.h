@@ -105,8 +105,8 @@ enum err_code mesh_alone(struct backend_stream *s) must_check;
  * its events stand for nothing. */
 enum err_code mesh_captured(struct backend_stream *s) must_check;
 
-/* Finds out whether another member is lost: the first would wait for it for ever. Does nothing for
- * the stream of one GPU. */
+/* Finds out, a thousand times a second at most, whether another member is lost: the first would
+ * wait for it for ever. Does nothing for the stream of one GPU. */
 void mesh_look(struct backend_stream *s);
 
 #endif
