@@ -174,12 +174,14 @@ struct fence {
     uint64_t seq; /* 1, 2, … in the order submitted */
 };
 
-enum copy_way { COPY_IN, COPY_OUT, COPY_WITHIN }; /* relative to the device */
+/* Relative to the device that the job runs on; ACROSS: from another device's memory. */
+enum copy_way { COPY_IN, COPY_OUT, COPY_WITHIN, COPY_ACROSS };
 struct job_copy {
     void *to;
     const void *from;
     int64_t n; /* bytes, > 0 */
     enum copy_way way;
+    int device; /* COPY_ACROSS: which */
 };
 
 /* One piece of work. Its kernels run one after the other. Everything it needs besides its slots
@@ -195,11 +197,11 @@ struct job {
     uint32_t repeats;             /* run this many times, ≥ 1 if loop_n > 0 */
     void *const *slots;           /* base address of each plan slot */
     void *const *const *bindings; /* the same for each kernel, if they differ, or NULL */
-    /* fences to wait for, besides the stream's own order */
+    /* fences to wait for, besides the stream's own order; of other devices' streams, too */
     const struct fence *waits;
     uint32_t n_waits;
-    /* whole blocks to copy between device memory and host memory (host_alloc), or within the
-     * device, before the kernels */
+    /* whole blocks to copy between device memory and host memory (host_alloc), within the device,
+     * or from another, before the kernels */
     const struct job_copy *copies;
     uint32_t n_copies;
     void (*done)(struct job *job);

@@ -154,6 +154,12 @@ enum err_code engine_random(struct engine_stream *s, struct account *account, en
 enum err_code engine_copy(struct engine_stream *s, struct account *account, struct array *a,
                           struct array **ret, struct err *e) must_check;
 
+/* The same on the stream's device of an array that may be on another, on which `there` is a stream:
+ * a snapshot like any read; no thread waits. Memory that is lacking may be either device's. */
+enum err_code engine_copy_across(struct engine_stream *s, struct engine_stream *there,
+                                 struct account *account, struct array *a, struct array **ret,
+                                 struct err *e) must_check;
+
 /* The memory that engine_copy would make, with undefined elements as in engine_empty. */
 enum err_code engine_alike(struct engine_stream *s, struct account *account, struct array *a,
                            struct array **ret, struct err *e) must_check;

@@ -229,7 +229,7 @@ enum err_code require_device(const struct engine_stream *s, const struct array *
     char there[DEVICE_TEXT], here[DEVICE_TEXT];
     return err_set(e, ERR_CONFLICT,
                    "the array%s%s is on %s, but this session works on %s: use a session there, or "
-                   "download the array and upload it here",
+                   "make a copy of the array here",
                    name && *name ? " " : "", name ? name : "",
                    device_text(s->engine, device, there), device_text(s->engine, s->device, here));
 }

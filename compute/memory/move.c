@@ -38,23 +38,6 @@ struct mover {
 
 /* --- fetching --- */
 
-static bool add_copy(struct task *t, const struct storage *to, const struct storage *from)
-{
-    struct job_copy *copies = (struct job_copy *)t->job.copies;
-    size_t cap = t->cap_copies;
-    if (to->size == 0)
-        return true;
-    if (arena_grow(t->arena, (void **)&copies, &cap, t->job.n_copies, sizeof *copies) < 0)
-        return false;
-    copies[t->job.n_copies++] = (struct job_copy){to->data, from->data, to->size,
-                                                  to->host     ? COPY_OUT
-                                                  : from->host ? COPY_IN
-                                                               : COPY_WITHIN};
-    t->job.copies = copies;
-    t->cap_copies = (uint32_t)cap;
-    return true;
-}
-
 /* With the lock held: the task writes `take_to`, which becomes the buffer's storage; false: no
  * memory, nothing has happened and `take_to` is released. */
 static bool add_move(struct task *t, struct buffer *b, struct storage *take_to, bool contents)
@@ -71,7 +54,7 @@ static bool add_move(struct task *t, struct buffer *b, struct storage *take_to, 
         struct storage_use *u = &t->uses[t->n_uses - 1];
         u->whole = u->fresh = true;
     }
-    if (!fits || (contents && (!task_use(t, from, false) || !add_copy(t, take_to, from)))) {
+    if (!fits || (contents && (!task_use(t, from, false) || !task_copy(t, take_to, from, 0)))) {
         storage_unref(take_to);
         return false;
     }

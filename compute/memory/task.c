@@ -78,6 +78,29 @@ bool task_use(struct task *t, struct storage *st, bool write)
     return true;
 }
 
+bool task_copy(struct task *t, const struct storage *to, const struct storage *from, int64_t at)
+{
+    struct job_copy *copies = (struct job_copy *)t->job.copies;
+    size_t cap = t->cap_copies;
+    if (to->size == 0)
+        return true;
+    if (arena_grow(t->arena, (void **)&copies, &cap, t->job.n_copies, sizeof *copies) < 0)
+        return false;
+    copies[t->job.n_copies++] = (struct job_copy){
+        .to = to->data,
+        .from = (const char *)from->data + at,
+        .n = to->size,
+        .way = to->host                     ? COPY_OUT
+               : from->host                 ? COPY_IN
+               : from->device == to->device ? COPY_WITHIN
+                                            : COPY_ACROSS,
+        .device = from->device,
+    };
+    t->job.copies = copies;
+    t->cap_copies = (uint32_t)cap;
+    return true;
+}
+
 /* --- in flight --- */
 
 static void task_list_add(struct task *t)

@@ -113,6 +113,9 @@ struct task *task_new(struct engine_stream *s);
 void task_free(struct task *t); /* one that was not submitted */
 /* Adds a use (takes a reference); false without memory. */
 bool task_use(struct task *t, struct storage *st, bool write);
+/* Adds a copy of all bytes of `to`, from byte `at` on of `from`, on any device or in host memory;
+ * the task uses both. False without memory. */
+bool task_copy(struct task *t, const struct storage *to, const struct storage *from, int64_t at);
 /* Submitting has three steps under one hold of g->lock. task_reserve allocates the memory needed
  * (false: none, nothing has happened). task_submit always submits, and returns an error if the work
  * failed at once (job.untouched: before it wrote anything), so that the caller knows whether to

@@ -210,11 +210,13 @@ static enum err_code copy(struct request *req, struct err *e)
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0};
     _cleanup_array_ struct array *a = NULL;
+    struct session *there;
     TRY(request_plain(req, e));
     TRY(request_array(req, LEASE_READ, &s, &h, e));
     TRY(request_body(req, true, &body, e));
     TRY(read_copy(s, body, &spec.name, e));
-    TRY(engine_copy(s->stream, s->account, h.array, &a, e));
+    TRY(session_on(s, array_device(h.array), &there, e));
+    TRY(engine_copy_across(s->stream, there->stream, s->account, h.array, &a, e));
     spec.labels = h.labels;
     return meta_reply_added(req, s, a, &spec, e);
 }

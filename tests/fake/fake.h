@@ -141,6 +141,7 @@ struct work {
             size_t n;
             int value;                 /* of a set */
             bool to_owned, from_owned; /* memory of the driver's, not the program's */
+            struct CUctx_st *to_context, *from_context; /* which reach it; NULL: the stream's */
             struct trail asked;
         } copy;
         struct {

@@ -212,14 +212,26 @@ void memory_describe(const void *p, size_t n, char *text, size_t n_text)
 
 /* Copies */
 
+/* What that context's device has access to; NULL: the current one. */
+static struct allocation *find_in(struct CUctx_st *context, const void *p, size_t n, bool executing,
+                                  const char *who)
+{
+    struct CUctx_st *const current = fake_current;
+    fake_current = context ? context : current;
+    struct allocation *a = memory_find(p, n, executing, who);
+    fake_current = current;
+    return a;
+}
+
 static int run_copy(struct work *w)
 {
     const struct allocation *to = NULL, *from = NULL;
     pthread_mutex_lock(&fake.lock);
     bool fine =
-        (!w->copy.to_owned || (to = memory_find(w->copy.to, w->copy.n, true, "a queued copy"))) &&
+        (!w->copy.to_owned ||
+         (to = find_in(w->copy.to_context, w->copy.to, w->copy.n, true, "a queued copy"))) &&
         (!w->copy.from_owned ||
-         (from = memory_find(w->copy.from, w->copy.n, true, "a queued copy")));
+         (from = find_in(w->copy.from_context, w->copy.from, w->copy.n, true, "a queued copy")));
     pthread_mutex_unlock(&fake.lock);
     if (!fine)
         return CUDA_ERROR_ILLEGAL_ADDRESS;
@@ -300,6 +312,34 @@ EXPORT CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CU
     if (r)
         return r;
     return copy("cuMemcpyDtoDAsync", pointer(to), true, pointer(from), true, 0, n, stream);
+}
+
+EXPORT CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                                  CUcontext from_context, size_t n, CUstream stream)
+{
+    static const char *const who = "cuMemcpyPeerAsync";
+    int r = fake_enter(who, NEEDS_CONTEXT, NULL);
+    if (r)
+        return r;
+    struct CUstream_st *s = stream_of(stream);
+    if (!to_context || !from_context || !s)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    if (!n)
+        return fake_leave(CUDA_SUCCESS);
+    if (!find_in(to_context, pointer(to), n, false, who) ||
+        !find_in(from_context, pointer(from), n, false, who))
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    struct work *w = fake_alloc(sizeof *w);
+    w->run = run_copy;
+    w->copy.to = pointer(to);
+    w->copy.from = pointer(from);
+    w->copy.n = n;
+    trail_take(&w->copy.asked);
+    w->copy.to_owned = w->copy.from_owned = true;
+    w->copy.to_context = to_context;
+    w->copy.from_context = from_context;
+    stream_push(s, w);
+    return fake_leave(CUDA_SUCCESS);
 }
 
 EXPORT CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char value, size_t n, CUstream stream)

@@ -204,6 +204,13 @@ static void test_access(void **state)
     is(cuMemcpyDtoHAsync(host, p, 64, stream_1), invalid);
     ok(cuCtxSetCurrent(context));
     is(cuMemcpyDtoDAsync(own, a, 64, stream), invalid);
+    /* each by a context that reaches it, whichever the stream is of */
+    is(cuMemcpyPeerAsync(own, context, a, context, 64, stream), invalid);
+    is(cuMemcpyPeerAsync(own, context_1, a, context_1, 64, stream), invalid);
+    is(cuMemcpyPeerAsync(own, context_1, a, NULL, 64, stream), invalid);
+    is(cuMemcpyPeerAsync(own, context_1, a, context, 64, stream_1), invalid);
+    ok(cuMemcpyPeerAsync(own, context_1, a, context, 64, stream));
+    ok(cuStreamSynchronize(stream));
     fine_on(1, "read_at", (struct params){(uintptr_t)host, own, 0});
     expect_on(1, "read_at", (struct params){a, own, 0}, denied, why);
     expect_on(1, "write_at", (struct params){own, a, 0}, denied, "writes 4 bytes at 0, of an");

@@ -304,12 +304,46 @@ static enum err_code launch_kernel(struct backend_stream *s, const struct job *j
     return ERR_OK;
 }
 
-/* Bytes [begin, end) of a block. */
-static enum err_code copy_bytes(struct cuda *c, const struct job_copy *b, int64_t begin,
+/* Bytes [begin, end) of a block from another device's memory, to this GPU's. The driver finds the
+ * way: a link, or through the host's memory where these GPUs reach each other by none. */
+static enum err_code copy_across(struct cuda_device *gpu, const struct job_copy *b, int64_t begin,
+                                 int64_t end, CUstream on, struct launch *l)
+{
+    struct cuda *c = gpu->cuda;
+    struct cuda_device *there = &c->devices[b->device];
+    const struct mesh_home home = mesh_home(there, b->from);
+    const CUdeviceptr to = (uintptr_t)b->to, from = (uintptr_t)b->from;
+    enum err_code code = ERR_OK;
+    for (int64_t at = begin, until; at < end && code == ERR_OK; at = until) {
+        const int k = mesh_member(&home, from + (CUdeviceptr)at);
+        const CUcontext context = there->members[k]->context;
+        until = home.share ? (int64_t)(home.at - from) + (k + 1) * home.share : end;
+        until = until < end ? until : end;
+        const size_t n = (size_t)(until - at);
+        code =
+            context == gpu->context
+                ? cuda_check(c,
+                             c->driver->cuMemcpyDtoDAsync(to + (CUdeviceptr)at,
+                                                          from + (CUdeviceptr)at, n, on),
+                             "cuMemcpyDtoDAsync", NULL)
+                : cuda_check(c,
+                             c->driver->cuMemcpyPeerAsync(to + (CUdeviceptr)at, gpu->context,
+                                                          from + (CUdeviceptr)at, context, n, on),
+                             "cuMemcpyPeerAsync", NULL);
+        l->launched |= code == ERR_OK;
+    }
+    return code;
+}
+
+/* Bytes [begin, end) of a block, with this GPU entered. */
+static enum err_code copy_bytes(struct cuda_device *gpu, const struct job_copy *b, int64_t begin,
                                 int64_t end, CUstream on, struct launch *l)
 {
+    if (b->way == COPY_ACROSS)
+        return copy_across(gpu, b, begin, end, on, l);
     static const char *const calls[] = {"cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync",
                                         "cuMemcpyDtoDAsync"};
+    struct cuda *c = gpu->cuda;
     const struct driver *cu = c->driver;
     char *const to = (char *)b->to + begin;
     const char *const from = (const char *)b->from + begin;
@@ -323,7 +357,8 @@ static enum err_code copy_bytes(struct cuda *c, const struct job_copy *b, int64_
     return code;
 }
 
-/* Each member copies what lies on it; within the device, what is to lie there. */
+/* Each member copies what lies on it; within the device or from another, what is to lie there. Only
+ * its own context is sure to reach what another device has on that GPU. */
 static enum err_code copy_block(struct backend_stream *s, const struct job_copy *b,
                                 struct launch *l)
 {
@@ -332,17 +367,20 @@ static enum err_code copy_block(struct backend_stream *s, const struct job_copy 
     const void *there = b->way == COPY_OUT ? b->from : b->to;
     const struct mesh_home home = mesh_home(d, there);
     const int64_t before = (int64_t)((uintptr_t)there - home.at); /* of the range */
-    if (!home.share || before / home.share == (before + b->n - 1) / home.share) {
+    const bool whole = !home.share || before / home.share == (before + b->n - 1) / home.share;
+    if (whole && (b->way != COPY_ACROSS || d->n_members == 1)) {
         TRY(mesh_alone(s));
-        return copy_bytes(d->cuda, b, 0, b->n, s->cu, l);
+        return copy_bytes(d, b, 0, b->n, s->cu, l);
     }
     enum err_code code = mesh_part_ways(s, NULL, -1);
     for (int k = 0; k < d->n_members && code == ERR_OK; k++) {
-        const int64_t first = k * home.share - before, last = first + home.share;
+        const int64_t first = home.share ? k * home.share - before : k == home.member ? 0 : b->n;
+        const int64_t last = home.share ? first + home.share : b->n;
         const int64_t begin = first > 0 ? first : 0, end = last < b->n ? last : b->n;
         if (begin < end)
-            code = cuda_enter(d->members[k]) ? copy_bytes(d->cuda, b, begin, end, s->mesh[k].cu, l)
-                                             : ERR_DEVICE_LOST;
+            code = cuda_enter(d->members[k])
+                       ? copy_bytes(d->members[k], b, begin, end, s->mesh[k].cu, l)
+                       : ERR_DEVICE_LOST;
     }
     return cuda_enter(d) ? code : ERR_DEVICE_LOST;
 }
