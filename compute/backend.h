@@ -31,6 +31,8 @@ struct backend_device {
     int64_t memory_total, memory_free; /* bytes */
     int64_t memory_limit;              /* of them, what this process may use */
     int64_t memory_most;               /* no array can be larger, even if all others left */
+    int64_t memory_used;      /* by arrays and work, those of a device of several among them */
+    int64_t memory_kept;      /* of what is free: this process has it, for new arrays */
     int64_t memory_of_mesh;   /* of a device that belongs to one of several: what that one's arrays
                                  have there */
     int n_parts;              /* of a device that is several together: so many, */

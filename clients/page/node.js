@@ -10,8 +10,8 @@ const EVERY = 1000; // ms
 const RARELY = 5; // seconds between two readings of what is long: the devices, and the latencies of each route
 const KEPT = 300; // readings and seconds
 const TIMES = "arrayd_http_request_seconds";
-const NAMES = ["arrayd_http_requests_total", "arrayd_http_requests_waiting", "arrayd_device_turns_waiting", "arrayd_arrays", "arrayd_sessions", "arrayd_cpu_memory_cached_bytes",
-    "arrayd_shareable_kept_bytes", "arrayd_cuda_memory_live_bytes", "arrayd_cuda_memory_reserved_bytes", "arrayd_cuda_mesh_kept_bytes", "arrayd_device_bytes_in_use", "arrayd_gpu_utilization_ratio", "arrayd_gpu_temperature_celsius",
+const NAMES = ["arrayd_http_requests_total", "arrayd_http_requests_waiting", "arrayd_device_turns_waiting", "arrayd_arrays", "arrayd_sessions",
+    "arrayd_gpu_utilization_ratio", "arrayd_gpu_temperature_celsius",
     "arrayd_gpu_power_watts", ...["device_seconds_total", "requests_total", "memory_bytes", "turns_waiting"].map(name => `arrayd_principal_${name}`)];
 
 const total = (found, name, wanted = {}) => (found.get(name) ?? [])
@@ -58,10 +58,11 @@ function device(d) {
     return {
         element: el("section", { class: "card" }, el("h2", {}, el("span", { text: d.name }), " ", el("span", { class: "soft", text: d.parts ? `device ${d.index}: ${members(d)} together` : `device ${d.index}` })),
             bar.element, figures),
-        /** `uses`: names, kinds and bytes of what is known; `rest` is the name of what else is not free. */
-        set(memory, free, uses, rest, words) {
-            const others = Math.max(0, memory - free - uses.reduce((sum, [, , value]) => sum + value, 0));
-            bar.set(memory, [...uses, [rest, "other", others], ["free", "free", free]].map(([name, kind, value]) => ({ name, kind, value, say: bytes(value) })));
+        /** Of a mesh: its arrays, and what is kept for them, lie in memory of its GPUs, whose cards have all that is there. */
+        set(now, words) {
+            const others = Math.max(0, now.memory - now.free - now.used);
+            bar.set(now.memory, [["arrays", "arrays", now.used], ["kept for new arrays", "caches", now.kept], [now.parts ? "not the mesh’s" : "other", "other", others],
+                ["free", "free", now.free - now.kept]].map(([name, kind, value]) => ({ name, kind, value, say: bytes(value) })));
             figures.textContent = words;
         },
     };
@@ -80,24 +81,6 @@ async function read(before, signal) {
     const found = await metrics(isRare ? [...NAMES, TIMES] : NAMES, signal);
     return { at, info, found, longAt: isRare ? at : before.longAt, whole: isRare ? found : before.whole, requests: total(found, "arrayd_http_requests_total"),
         device: by(found, "arrayd_principal_device_seconds_total", "principal") };
-}
-
-/**
- * What is known of a device's memory, and the name of the rest: the bytes of arrays, and those that are kept for reuse. Other users' arrays
- * are known to operators only. Of a mesh, its arrays: they lie in memory of its GPUs, whose cards have all that is there.
- */
-function memory(info, found, d) {
-    const own = info.devices.length > 1 ? { device: String(d.index) } : {};
-    const known = (arrays, caches) => [[["arrays", "arrays", arrays], ["caches", "caches", caches]], "other"];
-    if (!found)
-        return info.devices.length > 1 ? [[], "in use"] : known(info.bytes_in_use, 0);
-    if (info.backend === "cpu")
-        return known(info.bytes_in_use, total(found, "arrayd_cpu_memory_cached_bytes"));
-    if (d.parts)
-        return [[["arrays", "arrays", total(found, "arrayd_device_bytes_in_use", own)]], "not the mesh’s"];
-    const kept = info.devices.length > 1 ? 0 : total(found, "arrayd_shareable_kept_bytes"); // of all devices together
-    return known(total(found, "arrayd_cuda_memory_live_bytes", own) - total(found, "arrayd_cuda_mesh_kept_bytes", own), // which is free
-        total(found, "arrayd_cuda_memory_reserved_bytes", own) + kept);
 }
 
 export function show(place, _, signal) {
@@ -141,10 +124,9 @@ export function show(place, _, signal) {
         const now = kept.at(-1), before = kept.at(-2), first = kept[0];
         const found = now.found;
         now.info.devices.forEach((d, i) => {
-            const [uses, rest] = memory(now.info, now.whole, d); // of the time when that was free which is said to be
             const sensor = name => found?.get(`arrayd_gpu_${name}`)?.find(m => m.labels.device === String(d.index))?.value;
             const [busy, heat, power] = ["utilization_ratio", "temperature_celsius", "power_watts"].map(sensor);
-            cards[i]?.set(d.memory, d.free, uses, rest, [d.parts ? `${bytes(d.memory)}, the memory of ${members(d)}` : `${bytes(d.memory)} in all`, busy !== undefined && `${Math.round(busy * 100)} % busy`,
+            cards[i]?.set(d, [d.parts ? `${bytes(d.memory)}, the memory of ${members(d)}` : `${bytes(d.memory)} in all`, busy !== undefined && `${Math.round(busy * 100)} % busy`,
                 heat !== undefined && `${heat} °C`, power !== undefined && `${Math.round(power)} W`]
                 .filter(Boolean).join(" · "));
         });

@@ -89,6 +89,8 @@ static void cpu_device_info(struct backend *b, int device, struct backend_device
                                    .memory_total = m.limit,
                                    .memory_limit = m.limit,
                                    .memory_most = m.limit,
+                                   .memory_used = m.live,
+                                   .memory_kept = m.cached,
                                    .memory_free = m.live < m.limit ? m.limit - m.live : 0};
     snprintf(ret->name, sizeof ret->name, "CPU, %d thread%s, %s", p.threads,
              p.threads == 1 ? "" : "s", loop_isa());

@@ -49,8 +49,14 @@ int64_t engine_kept_bytes(const struct engine *g, int device)
 void engine_device_info(const struct engine *g, int device, struct backend_device *ret)
 {
     g->backend->ops->device_info(g->backend, device, ret);
-    if (g->reclaim) {
-        ret->memory_free += engine_kept_bytes(g, device);
+    if (g->reclaim) { /* else it is being opened */
+        const int64_t kept = engine_kept_bytes(g, device);
+        ret->memory_free += kept;
+        ret->memory_kept += kept;
+        if (ret->n_parts) /* the rest of what is used is its GPUs' own */
+            ret->memory_used = atomic_load(&g->bytes[device]);
+        else
+            ret->memory_used -= kept;
         ret->memory_of_mesh -= kept_for_mesh(g, device); /* which no array has */
     }
     int64_t alone = 0;
@@ -63,6 +69,8 @@ void engine_device_info(const struct engine *g, int device, struct backend_devic
         alone = part.memory_most > alone ? part.memory_most : alone;
     }
     ret->memory_most = ret->memory_most > alone ? ret->memory_most : alone;
+    if (ret->memory_kept > ret->memory_free)
+        ret->memory_kept = ret->memory_free > 0 ? ret->memory_free : 0;
 }
 
 int64_t engine_share_bytes(const struct backend_device *d, int64_t size)

@@ -207,6 +207,8 @@ void service_info(struct request *req)
         json_put_member_string(&w, "name", d.name);
         json_put_member_i64(&w, "memory", d.memory_total);
         json_put_member_i64(&w, "free", d.memory_free);
+        json_put_member_i64(&w, "kept", d.memory_kept);
+        json_put_member_i64(&w, "used", d.memory_used);
         if (d.n_parts)
             put_parts(&w, &d);
         json_close_object(&w);

@@ -193,12 +193,27 @@ static void write_logins(struct logins *t, struct strb *out)
 
 static void write_devices(const struct engine *g, struct strb *out)
 {
+    struct backend_device d;
     family(
         out, "arrayd_device_bytes_in_use", "gauge",
         "Of this memory, what is of each device, in bytes; what is the mesh's lies on its GPUs.");
     for (int i = 0; i < engine_device_count(g); i++)
         strb_addf(out, "arrayd_device_bytes_in_use{device=\"%d\"} %" PRId64 "\n", i,
                   engine_bytes_on(g, i));
+    family(out, "arrayd_device_memory_used_bytes", "gauge",
+           "What arrays and work have of each device's memory, on a GPU those of the mesh, too.");
+    for (int i = 0; i < engine_device_count(g); i++) {
+        engine_device_info(g, i, &d);
+        strb_addf(out, "arrayd_device_memory_used_bytes{device=\"%d\"} %" PRId64 "\n", i,
+                  d.memory_used);
+    }
+    family(out, "arrayd_device_memory_kept_bytes", "gauge",
+           "Free memory of each device that the daemon keeps for new arrays, in bytes.");
+    for (int i = 0; i < engine_device_count(g); i++) {
+        engine_device_info(g, i, &d);
+        strb_addf(out, "arrayd_device_memory_kept_bytes{device=\"%d\"} %" PRId64 "\n", i,
+                  d.memory_kept);
+    }
 }
 
 void metrics_write(struct metrics *m, struct server *server, struct strb *out)

@@ -167,7 +167,7 @@ def test_the_page(gpu_with, visit):
     p.wait("[...document.querySelectorAll('.card')].filter(c => /device \\d/.test(c.innerText) && /64\\.5 MiB|3\\d(\\.\\d)? MiB/.test(c.innerText)).length === 3")
     cards = [text for text in p.texts(".card") if "device" in text and "free" in text]
     assert "device 2: devices 0 and 1 together" in cards[2] and "the memory of devices 0 and 1" in cards[2], cards
-    assert "arrays 64.5 MiB" in cards[2] and "in all" not in cards[2], cards
+    assert "arrays 64.5 MiB" in cards[2] and "kept for new arrays 32.0 MiB" in cards[2] and "in all" not in cards[2], cards
     for card in cards[:2]:  # half of it each
         assert "in all" in card and "arrays 3" in card, cards
     # an array of the mesh is looked at from the default session, which is on a GPU

@@ -275,3 +275,37 @@ def test_a_fault_of_the_mesh_has_its_number(gpu_with, tmp_path):
     line, = [x for x in d.log().splitlines() if "when the device was lost" in x]
     assert " device=2 " in line, line
     lost(d)
+
+
+# --- what is kept for new arrays ---
+
+
+def device_of(api, i):
+    d = api.info()["devices"][i]
+    text = api.expect(200, api.get("/metrics")).body.decode()
+    for name in ("used", "kept"):
+        assert f'arrayd_device_memory_{name}_bytes{{device="{i}"}} {d[name]}' in text, (name, d)
+    assert 0 <= d["kept"] <= d["free"] and 0 <= d["used"] and d["used"] + d["free"] <= d["memory"], d
+    return d
+
+
+@pytest.mark.parametrize("keeps", [["--keep-arrays"], ["--keep-arrays=no"]], ids=["kept-arrays", "pool"])
+def test_kept_memory_is_no_arrays(gpu_with, keeps):
+    d, one, mesh = mesh_of(gpu_with, "--memory-limit", "256MiB", "--reuse-time", 600, *keeps)
+    one = session_on(one, 0)
+    begun = [device_of(one, i) for i in range(3)]
+    for api, i, on_gpu in ((one, 0, 32), (mesh, 2, 16)):
+        before = [device_of(one, k) for k in range(3)]
+        create(api, "a", 32)
+        api.expect(200, api.post("/v1/evaluate", {"expr": "a + 1", "out": "a"}))
+        now = [device_of(one, k) for k in range(3)]
+        assert 32 * MIB <= now[i]["used"] - before[i]["used"] < 34 * MIB, (before, now)
+        assert on_gpu * MIB <= now[0]["used"] - before[0]["used"] < (on_gpu + 2) * MIB  # the mesh's is half of each GPU's
+        api.expect(204, api.delete("/v1/arrays/a"))
+        api.quiet()
+        until(lambda: device_of(one, i)["used"] - begun[i]["used"] < 2 * MIB)
+        then = device_of(one, i)
+        assert then["kept"] - before[i]["kept"] >= 30 * MIB and then["free"] >= before[i]["free"] - 2 * MIB, (before, then)
+        gpu = device_of(one, 0)
+        assert gpu["used"] - begun[0]["used"] < 2 * MIB and gpu["kept"] - before[0]["kept"] >= (on_gpu - 2) * MIB, (before, gpu)
+    assert d.client().info()["bytes_in_use"] < 2 * MIB

@@ -384,9 +384,13 @@ static void cuda_device_info(struct backend *b, int device, struct backend_devic
                                    .memory_limit = (int64_t)d->memory_total,
                                    .memory_most = m.most,
                                    .memory_of_mesh = m.of_mesh,
+                                   .memory_used = m.live - mesh_kept(d),
+                                   .memory_kept = m.reserved - m.used + mesh_kept(d),
                                    .memory_free = m.free + (m.reserved - m.used)};
     int64_t limit = d->cuda->config.memory_limit * d->n_members;
     mesh_parts(d, ret);
+    for (int k = 0; k < ret->n_parts; k++)
+        ret->memory_kept += mesh_kept(d->members[k]);
     if (limit > 0 && limit < ret->memory_limit)
         ret->memory_limit = limit;
     if (limit > 0 && limit < ret->memory_most)

@@ -102,7 +102,7 @@ JOBS = {"jobs": [JOB], "next": Maybe(NAME)}
 OTHERS_SESSION = {"owner": TEXT, "session": LISTED_SESSION}
 OTHERS_JOBS = {"jobs": [{"owner": TEXT, "job": JOB}], "next": Maybe(NAME)}
 OPERATIONS = {"operations": [{"name": TEXT, "signature": Maybe(TEXT)}]}
-ABOUT = {"version": TEXT, "backend": TEXT, "devices": [{"index": COUNT, "name": TEXT, "memory": NUMBER, "free": NUMBER, "parts": Maybe([COUNT])}],
+ABOUT = {"version": TEXT, "backend": TEXT, "devices": [{"index": COUNT, "name": TEXT, "memory": NUMBER, "free": NUMBER, "kept": Maybe(NUMBER), "parts": Maybe([COUNT])}],
          "bytes_in_use": NUMBER, "host_bytes_in_use": NUMBER, "dtypes": [TEXT], "limits": OBJECT, **OPERATIONS,
          "state": {"kept": FLAG, "restored_from": (TEXT, NULL)},
          "principal": {"name": TEXT, "role": TEXT, "weight": NUMBER, "quotas": Each({"used": NUMBER, "limit": (NUMBER, NULL)}),

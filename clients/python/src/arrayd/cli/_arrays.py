@@ -13,7 +13,7 @@ from .._bar import count, human
 from .._errors import ArraydError
 from .._replies import ABOUT, ARRAY, JOB, LABELS, LISTED, OBJECT
 from .._requests import OCTETS, Request, Response
-from ._context import Context, Failure, complain, device_text, table
+from ._context import Context, Failure, complain, device_text, kept_text, table
 from ._formats import KNOWN, members, read_csv, suffix_of, write_csv
 from ._streams import NPY, Output, download, itemsize, upload
 from ._values import NAME, explained, path_of
@@ -243,7 +243,7 @@ def info(context: Context) -> int:
     lines = [("daemon", f"arrayd {all_['version']} at {context.url}"),
              ("backend", all_["backend"] + (f" ({all_['note']})" if all_.get("note") else ""))]
     for d in all_["devices"]:
-        lines.append((f"device {d['index']}", f"{device_text(d)}, {human(d['free'])} of {human(d['memory'])} free"))
+        lines.append((f"device {d['index']}", f"{device_text(d)}, {human(d['free'])} of {human(d['memory'])} free{kept_text(d)}"))
     lines.append(("in use", human(all_["bytes_in_use"]) + (f", {human(all_['host_bytes_in_use'])} in host memory"
                                                            if all_["host_bytes_in_use"] else "")))
     lines.append(("you", f"{who['name']} ({who['role']}, weight {who['weight']})"))

@@ -10,6 +10,7 @@ import ssl
 import sys
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, TextIO, Tuple
 
+from .._bar import human
 from .._devices import session_on
 from .._errors import ArraydError
 from .._replies import TEXT, Maybe
@@ -172,6 +173,11 @@ def device_text(d: Dict[str, Any]) -> str:
         return str(d["name"])
     *first, last = map(str, d["parts"])
     return f"devices {', '.join(first)} and {last} together (mesh)"
+
+
+def kept_text(d: Dict[str, Any]) -> str:
+    """Of a device's free memory: what the daemon has, for new arrays."""
+    return f", {human(d['kept'])} of it kept for new arrays" if d.get("kept") else ""
 
 
 def table(rows: List[List[str]], right: str = "", columns: Optional[int] = None) -> List[str]:

@@ -91,7 +91,9 @@ def lines(s: Sample, columns: int, sort: str) -> List[Line]:
         head, tail = f"device {d['index']}: ", f" {human(d['memory'] - d['free'])} of {human(d['memory'])}"
         bar = " memory " + Bar(False, sys.stdout).drawn(used, 20)
         name = device_text(d)[:max(12, columns - len(head + bar + tail))]
-        out.append((head + name + (bar if len(head + name + bar + tail) <= columns else "") + tail, ""))
+        line = head + name + (bar if len(head + name + bar + tail) <= columns else "") + tail
+        kept = f", {human(d['kept'])} kept for new arrays" if d.get("kept") else ""
+        out.append((line + (kept if len(line + kept) <= columns else ""), ""))
     parts = [f"arrays hold {human(s['bytes_in_use'])}"]
     if s["host_bytes_in_use"]:
         parts.append(f"{human(s['host_bytes_in_use'])} in host memory")
