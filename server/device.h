@@ -14,8 +14,8 @@ void device_configure(const struct config *c, struct backend_config *ret);
  * GPUs of these architectures (sm_90). Exit status: 0, 1 where that failed, 2 for a usage error. */
 int precompile_main(int argc, char **argv);
 
-/* `arrayd bench [--size N] [--json] [option]...`: how fast this machine computes. Exit status: 0, 1
- * where it failed or a result was wrong, 2 for a wrong option. */
+/* `arrayd bench [--size N] [--device N|mesh] [--json] [option]...`: how fast this machine computes.
+ * Exit status: 0, 1 where it failed or a result was wrong, 2 for a wrong option. */
 int bench_main(int argc, char **argv);
 
 #endif

@@ -49,7 +49,28 @@ def test_on_a_device():
     assert len(rows) == ROWS + SMALL
 
 
-@pytest.mark.parametrize("args, said", [(("--size", "7"), "--size is 8 to 2048"), (("--size", "0"), "--size is 8 to 2048"), (("--nonsense",), "--nonsense"),
+@pytest.mark.in_turn
+def test_on_the_mesh():
+    environment = {**(fake_gpu() or pytest.skip("no fake driver in this build, or no g++")), "ARRAYD_FAKE_DEVICES": "2"}
+    args = ("--backend", "cuda", "--mesh", "all", "--mesh-least", "1")
+    rows = bench(*args, "--size", "8", "--json", "--device", "mesh", environment=environment).stdout.splitlines()
+    assert len(rows) == ROWS + SMALL and all(json.loads(row)["device"] == "mesh" for row in rows)
+    # on each device, each for itself: what does not fit says where
+    done = bench(*args, "--size", "1024", "--memory-limit", "1GiB", status=1, environment=environment)
+    assert done.stdout.split("\n\n")[:2] == ["device 0: Fake GPU 0", "\ndevice 1: Fake GPU 1"], done.stdout
+    said = done.stderr.splitlines()
+    assert len(said) == 3 and "device 1 has no" in said[1] and '"status":507' in said[2], said
+    assert said[2].startswith("arrayd bench: device 2, the mesh: 2 x Fake GPU 0: ") and "the mesh, device 2, has no room for 4294967296 bytes" in said[2]
+
+
+def test_no_such_device():
+    for device in ("mesh", "1"):
+        done = bench("--backend", "cpu", "--device", device, status=1)
+        assert "bad_field" in done.stderr and not done.stdout and len(done.stderr.splitlines()) == 1, done.stderr
+
+
+@pytest.mark.parametrize("args, said", [(("--size", "7"), "--size is 8 to 2048"), (("--device", "gpu"), "--device is a device's number or mesh"),
+                                        (("--device", ""), "--device is a device's number or mesh"), (("--size", "0"), "--size is 8 to 2048"), (("--nonsense",), "--nonsense"),
                                         (("--threads", "x"), "threads")])
 def test_wrong_options(args, said):
     assert said in bench(*args, status=2).stderr
