@@ -204,7 +204,7 @@ def test_expressions(run, api, u):
 
 
 def test_another_users_array(accounts, daemon_with):
-    """Which may be read, and of which only its owner makes views."""
+    """Which may be looked at, and of which only its owner makes views."""
     accounts.add("ann")
     accounts.add("bob")
     d = daemon_with("--accounts", accounts.path)

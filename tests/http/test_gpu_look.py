@@ -1,4 +1,6 @@
 """Looking at arrays of another device than the session's: pictures, figures and frames work where the array is, for whoever may read it."""
+import functools
+
 import numpy as np
 import pytest
 
@@ -130,6 +132,23 @@ def test_clients(gpu_with, tmp_path, monkeypatch):
     listed = run("info")
     assert "2 x" not in listed.out and "devices 0 and 1 together (mesh)" in listed.out, listed.out
     assert "device 2: devices 0 and 1 together (mesh)" in run("top", "--once").out
+
+
+@pytest.mark.release_only
+def test_the_command_shows_parts_of_others_arrays(house, tmp_path, monkeypatch, accounts):
+    d, _, there = house
+    ref = there.upload(np.stack([A] * 3), "cube")["id"]
+    there.expect(201, there.post("/v1/arrays/cube/shares", {"principal": "bob", "access": "read"}))
+    monkeypatch.setenv("COLUMNS", "100")
+    run = functools.partial(cli(d), "--token", accounts.token["bob"], "show", ref)
+    before = len(d.bob.list_all("/v1/arrays", "arrays"))
+    done = run("--slice", "1, 2:50, ::2", "-o", tmp_path / "part.png")
+    assert done.status == 0 and (tmp_path / "part.png").read_bytes()[:4] == b"\x89PNG", done.err
+    done = run("--slice", "1, 2:50, ::2", "--as", "blocks", "--width", "20", "--height", "9")
+    assert done.status == 0 and f"{ref}[1, 2:50, ::2]: 48×256 float32, " in done.out, done
+    done = run("--slice", "1, 2, 3", "-o", tmp_path / "none.png")
+    assert done.status == 1 and "is a number" in done.err and not (tmp_path / "none.png").exists(), done
+    assert len(d.bob.list_all("/v1/arrays", "arrays")) == before
 
 
 def test_an_operator_sees_whose_memory_it_is(gpu_with):

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from .._bar import at_terminal
 from .._errors import ArraydError, Denied
@@ -31,7 +31,7 @@ def show(context: Context) -> int:
             raise Failure("show: --as is for the terminal, and -o writes a .png file", 2)
         if args.output != "-" and suffix_of(args.output) != ".png":
             raise Failure(f"show: {args.output}: show writes .png files; `get` writes .npy and .csv files", 2)
-    title, m = _found(context)
+    title, m, index = _found(context)
     shape: List[int] = m["shape"]
     if not (len(shape) == 2 or len(shape) == 3 and shape[2] in (3, 4)):
         raise Failure(f"{title} has the shape {shape_text(shape)}: a picture is of two axes, or of three with 3 or 4 colours in the last"
@@ -40,22 +40,23 @@ def show(context: Context) -> int:
     if len(shape) == 2:
         asked.setdefault("cmap", "viridis")
     if args.output is not None:
-        save_picture(context, args.output, picture(context, m["id"], asked))
+        save_picture(context, args.output, picture(context, m["id"], asked, index))
         return 0
     where = screen(args.drawn)
     if where.how == "blocks":
         _check_letters()
     if args.width is None and args.height is None:
         asked["width"], asked["height"] = map(str, fitted(shape, _room(where, args.bar)))
-    r = picture(context, m["id"], asked)
+    r = picture(context, m["id"], asked, index)
     sys.stdout.write(_drawn(where, r.body))
     if not args.quiet:
         print(_line(title, m, r.headers.get("arrayd-range", "").split()))
     return 0
 
 
-def _found(context: Context) -> Tuple[str, Dict[str, Any]]:
-    """What is shown: what it is called, and its metadata. Parts and values are arrays that go when the command ends."""
+def _found(context: Context) -> Tuple[str, Dict[str, Any], Optional[str]]:
+    """What is shown: what it is called, its metadata, and which part of the array that is. Values, and parts of one's own arrays, are
+    arrays that go when the command ends."""
     args = context.args
     if args.expr is not None:
         expr = sys.stdin.read().strip() if args.expr == "-" else args.expr
@@ -71,19 +72,21 @@ def _found(context: Context) -> Tuple[str, Dict[str, Any]]:
     else:
         title = ref = args.ref
     if args.slice is None:
-        return title, context.ask("GET", path_of(ref), OBJECT)
+        return title, context.ask("GET", path_of(ref), OBJECT), None
+    title = (title if args.expr is None else f"({title})") + f"[{args.slice}]"
     try:
         m = context.ask("POST", path_of(ref, "/views"), OBJECT, {"index": args.slice})
     except Denied as e:
         if e.status != 403:
             raise
-        # another user's array, which may be read: a copy of the part has no names of axes
-        m = context.ask("POST", "/v1/evaluate", RESULT, {"expr": f"x[{args.slice}]", "bind": {"x": ref}})
-        if "id" not in m:
-            raise Failure(f"{title}[{args.slice}] is a number, {m['value']}: a picture is of two axes") from None
-        m["units"] = context.ask("GET", path_of(ref), OBJECT).get("units")
+        # another user's array, on whichever device, which may be looked at; which names the axes of the part have is not said
+        m = context.ask("GET", path_of(ref), OBJECT)
+        part = context.ask("GET", path_of(ref, "/summary", index=args.slice), OBJECT)
+        if not part["shape"]:
+            raise Failure(f"{title} is a number: a picture is of two axes") from None
+        return title, {"id": ref, "shape": part["shape"], "dtype": m["dtype"], "units": m.get("units")}, args.slice
     context.temporary(m["id"])
-    return (title if args.expr is None else f"({title})") + f"[{args.slice}]", m
+    return title, m, None
 
 
 def _check_letters() -> None:
