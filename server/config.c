@@ -161,6 +161,8 @@ const struct setting config_settings[] = {
      "CUDA: GPUs that are one device more together, for arrays that no single one holds"},
     {"mesh-least", SET_SIZE, true, AT(mesh_least), "4MiB", 1, ANY, "SIZE",
      "CUDA: on the mesh, what is smaller than this for each of its GPUs is the first one's alone"},
+    {"default-device", SET_TEXT, false, AT(default_device), "any", 0, 0, "any|mesh|N",
+     "where sessions are that ask for no device; any: the GPU with the most free memory"},
     {"compile-threads", SET_COUNT, false, AT(compile_threads), "0", 0, 256, "N",
      "CUDA: threads that compile kernels; 0: one for every two cores, at most 8"},
     {"interpreter", SET_FLAG, false, AT(interpreter), "yes", 0, 0, NULL,

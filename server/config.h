@@ -53,6 +53,7 @@ struct config {
     int64_t slab_memory, compile_threads;
     const char *mesh; /* GPUs that are one device more; NULL: none */
     int64_t mesh_least;
+    const char *default_device; /* "any", "mesh", or a number */
     bool interpreter;
     int64_t interpreter_memory, interpreter_work; /* bytes; steps */
     double lost_exit_delay;                       /* seconds */

@@ -5,8 +5,13 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+
+#include "compute/engine/engine.h"
+#include "server/store/session.h"
 
 #define NICEST 19
 
@@ -29,6 +34,25 @@ void device_configure(const struct config *c, struct backend_config *ret)
     ret->interpret_bytes = c->interpreter_memory;
     ret->interpret_steps = c->interpreter_work;
     ret->precompile = precompile;
+}
+
+enum err_code device_default(const struct config *c, const struct engine *g, int *ret,
+                             struct err *e)
+{
+    const char *const text = c->default_device;
+    const int n = engine_single_count(g);
+    const bool number = *text && strlen(text) < 9 && strspn(text, "0123456789") == strlen(text);
+    *ret = number ? atoi(text) : !strcmp(text, "mesh") ? SESSION_MESH : SESSION_ANY_DEVICE;
+    if (!number && *ret == SESSION_ANY_DEVICE && strcmp(text, "any") != 0)
+        return err_set(e, ERR_BAD_FIELD,
+                       "default-device: \"%.40s\" is neither a device's number nor any nor mesh",
+                       text);
+    if (*ret == SESSION_MESH && engine_mesh(g) < 0)
+        return err_set(e, ERR_BAD_FIELD, "default-device: there is no mesh without --mesh");
+    if (*ret >= n)
+        return err_set(e, ERR_BAD_FIELD, "default-device: there is no device %d: %s", *ret,
+                       n == 1 ? "the only one is 0" : "so many GPUs are not there");
+    return ERR_OK;
 }
 
 int precompile_main(int argc, char **argv)

@@ -6,9 +6,16 @@
 #include "compute/backend.h"
 #include "server/config.h"
 
+struct engine;
+
 /* Sets how much of the machine the backend takes, and where it keeps kernels. `c` must outlive the
  * backend. */
 void device_configure(const struct config *c, struct backend_config *ret);
+
+/* The device of sessions that ask for none, as in session_limits. ERR_BAD_FIELD: it is none, or
+ * there is no such device, or no mesh. */
+enum err_code device_default(const struct config *c, const struct engine *g, int *ret,
+                             struct err *e) must_check;
 
 /* `arrayd precompile FOLDER ARCHITECTURE...`: what the daemon would compile at its first start, for
  * GPUs of these architectures (sm_90). Exit status: 0, 1 where that failed, 2 for a usage error. */

@@ -1,11 +1,10 @@
 /* The daemon: configuration, parts in order, ready, signals, parts in reverse order. Unless it is
- * to run alone, the process that is started becomes the keeper (server/keeper/keeper.h), which runs
- * this program once more as the daemon.
+ * alone, the process that is started becomes the keeper (keeper.h), which runs this once more.
  *
  * The main thread takes signals by sigwait and all other threads block them, so no handler ever
- * interrupts anything. SIGHUP reads accounts and certificate again. The first SIGTERM or SIGINT
- * drains, a second one cuts open connections, a third ends the process at once. SIGUSR2, from the
- * keeper, ends it for another process that takes over what is held. */
+ * interrupts anything. SIGHUP reads accounts and certificate again. A first SIGTERM or SIGINT
+ * drains, a second cuts connections, a third ends the process. SIGUSR2, from the keeper, ends it
+ * for another process, which takes over. */
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -107,6 +106,7 @@ static enum err_code open_engine(const struct config *c, struct server *s, struc
 static enum err_code open_auth(const struct config *c, struct server *s, struct err *e)
 {
     struct session_limits limits = SESSION_LIMITS_DEFAULT;
+    TRY(device_default(c, s->engine, &limits.default_device, e));
     limits.max_sessions = (uint32_t)c->max_sessions;
     limits.max_arrays = (uint32_t)c->max_arrays;
     limits.max_functions = (uint32_t)c->max_functions;

@@ -71,12 +71,12 @@ export async function show(root, _, signal) {
         ],
     });
     const create = button("New session", () => attempt(async () => {
-        const { devices } = state.info;
+        const { devices, default_device: usual } = state.info;
         await question({ title: "New session", act: "Create", fields: [
             field("Name", el("input", { name: "name", maxlength: "64", autofocus: true })),
             field("Ends when idle for (seconds)", el("input", { name: "ttl_s", type: "number", min: "1" }), "Empty: never"),
             field("Limit of memory (MiB)", el("input", { name: "memory_limit", type: "number", min: "1" }), "Empty: none but yours"),
-            devices.length > 1 ? field("Device", select([["", "The one with most free memory"], ...devices.map(d => [String(d.index), d.parts ? `mesh: ${d.name}` : `${d.index}: ${d.name}`])],
+            devices.length > 1 ? field("Device", select([["", usual === "any" ? "The one with most free memory" : usual === "mesh" ? "The usual one: the mesh" : `The usual one: ${usual}`], ...devices.map(d => [String(d.index), d.parts ? `mesh: ${d.name}` : `${d.index}: ${d.name}`])],
                 "", () => {}, { name: "device" }), devices.some(d => d.parts) ? "On the mesh, arrays and work are divided over its GPUs" : undefined) : ""],
         perform: answer => post("v1/sessions", { ...(answer.name ? { name: answer.name } : {}), ...(answer.ttl_s ? { ttl_s: Number(answer.ttl_s) } : {}),
             ...(answer.memory_limit ? { memory_limit: Number(answer.memory_limit) * 2 ** 20 } : {}),

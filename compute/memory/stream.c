@@ -90,8 +90,6 @@ int engine_roomiest_device(const struct engine *g)
 {
     int n = engine_single_count(g), best = 0;
     int64_t most = -1;
-    if (g->mesh >= 0 && getenv("ARRAYD_ON_MESH")) /* the tests', of what knows of no devices */
-        return g->mesh;
     for (int i = 0; i < n && n > 1; i++) {
         struct backend_device d;
         engine_device_info(g, i, &d);

@@ -2,6 +2,7 @@
  *
  * The contract is compiled in (embed.c), so that the daemon serves the same text its tests checked.
  * The lists of operations come from the compiler's tables. */
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -183,6 +184,14 @@ static void put_parts(struct json_writer *w, const struct backend_device *d)
     json_close_list(w);
 }
 
+static void put_default_device(struct json_writer *w, const char *text)
+{
+    if (*text >= '0' && *text <= '9')
+        json_put_member_i64(w, "default_device", atoi(text));
+    else
+        json_put_member_string(w, "default_device", text);
+}
+
 void service_info(struct request *req)
 {
     struct err e = ERR_INIT;
@@ -216,6 +225,7 @@ void service_info(struct request *req)
     json_close_list(&w);
     json_put_member_i64(&w, "bytes_in_use", engine_bytes_in_use(g));
     json_put_member_i64(&w, "host_bytes_in_use", engine_host_bytes(g));
+    put_default_device(&w, req->server->config->default_device);
     json_put_member_bool(&w, "evict", req->server->config->evict);
     json_put_member_bool(&w, "export", req->server->exports != NULL);
     json_put_key(&w, "principal");

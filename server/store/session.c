@@ -127,9 +127,10 @@ static enum err_code node_new_as(struct sessions *t, const struct session_spec *
     if (t->limits.session_memory &&
         (!s->memory_limit || s->memory_limit > t->limits.session_memory))
         s->memory_limit = t->limits.session_memory;
-    s->device = spec->device == SESSION_ANY_DEVICE ? engine_roomiest_device(t->engine)
-                : spec->device == SESSION_MESH     ? mesh
-                                                   : spec->device;
+    const int wanted = spec->device == SESSION_ANY_DEVICE ? t->limits.default_device : spec->device;
+    s->device = wanted == SESSION_ANY_DEVICE ? engine_roomiest_device(t->engine)
+                : wanted == SESSION_MESH     ? mesh
+                                             : wanted;
     s->kept_device = engine_kept_device(t->engine, s->device);
     enum err_code code = ERR_OK;
     s->handles = handle_space_new(t->handles, s->id);

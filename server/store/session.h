@@ -25,6 +25,7 @@ struct sessions;
 #define SESSION_DEFAULT "default"
 
 struct session_limits {
+    int default_device;     /* of sessions that ask for none; SESSION_ANY_DEVICE: one with room */
     uint32_t max_sessions;  /* per principal, not counting the default one */
     uint32_t max_arrays;    /* handles per principal */
     uint32_t max_functions; /* functions per principal */
@@ -37,7 +38,8 @@ struct session_limits {
 };
 #define SESSION_LIMITS_DEFAULT                                                                     \
     {                                                                                              \
-        .max_sessions = 1000, .max_arrays = 100000, .max_functions = 1000                          \
+        .default_device = SESSION_ANY_DEVICE, .max_sessions = 1000, .max_arrays = 100000,          \
+        .max_functions = 1000                                                                      \
     }
 
 /* Read-only outside session.c.

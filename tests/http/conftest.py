@@ -68,7 +68,7 @@ def on_mesh(args, environment):
     if not parts or "--mesh" in args or "cpu" in args or "ARRAYD_FAKE_DEVICES" in environment:
         return args, environment
     args = (*args, *(() if "cuda" in args else ("--backend", "cuda")), *(() if "--kernel-cache" in args else ("--kernel-cache", "none")))
-    return (*args, "--mesh", "all", "--mesh-least", "1"), {**fake_gpu(), "ARRAYD_FAKE_DEVICES": parts, "ARRAYD_ON_MESH": "1", **environment}
+    return (*args, "--mesh", "all", "--mesh-least", "1", "--default-device", "mesh"), {**fake_gpu(), "ARRAYD_FAKE_DEVICES": parts, **environment}
 
 
 class Daemon:

@@ -94,8 +94,8 @@ def test_on_a_device(gpu_with):
 
 def test_on_a_mesh(gpu_with):
     """Of two or three, in an order that finds a missing wait."""
-    environment = {"ARRAYD_FAKE_DEVICES": str(2 + SEED % 2), "ARRAYD_ON_MESH": "1", "ARRAYD_FAKE_ORDER": ("adverse", "adverse-down")[SEED // 2 % 2]}
-    tables = play_all(gpu_with("--mesh", "all", "--mesh-least", 1, environment=environment), "cuda", 6, 6, 5, 20000)
+    environment = {"ARRAYD_FAKE_DEVICES": str(2 + SEED % 2), "ARRAYD_FAKE_ORDER": ("adverse", "adverse-down")[SEED // 2 % 2]}
+    tables = play_all(gpu_with("--mesh", "all", "--mesh-least", 1, "--default-device", "mesh", environment=environment), "cuda", 6, 6, 5, 20000)
     assert sum(tables.types.values())
 
 

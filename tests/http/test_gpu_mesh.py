@@ -53,6 +53,24 @@ def test_without_a_mesh(gpu_with):
         assert problem["pointer"] == "/device" and problem["detail"] == 'device is a device\'s number or "mesh"', word
 
 
+@pytest.mark.parametrize("asked, device", [("any", None), ("mesh", 2), ("1", 1)])
+def test_where_sessions_are_that_ask_for_nothing(gpu_with, asked, device):
+    api = gpu_with("--mesh", "all", "--default-device", asked, environment={"ARRAYD_FAKE_DEVICES": "2"}).client()
+    assert api.info()["default_device"] == (int(asked) if asked.isdigit() else asked)
+    expected = (0, 1) if device is None else (device,)
+    for made in (api.get("/v1/sessions/default"), api.post("/v1/sessions", {})):
+        assert made.status in (200, 201) and made.json()["device"] in expected, made
+    assert api.upload(np.ones(3), "a")["device"] in expected
+    assert api.expect(201, api.post("/v1/sessions", {"device": 0})).json()["device"] == 0
+
+
+@pytest.mark.parametrize("asked, mesh, why", [("mesh", [], "no mesh without --mesh"), ("2", ["--mesh", "all"], "there is no device 2"), ("gpu", [], "neither a device's"),
+                                              ("", [], "neither a device's"), ("-1", [], "neither a device's"), ("9999999999", [], "neither a device's")])
+def test_what_is_no_default_device(gpu_with, asked, mesh, why):
+    with pytest.raises(RuntimeError, match=f"(?s)ended with 2.*default-device: .*{why}"):
+        gpu_with(*mesh, f"--default-device={asked}", environment={"ARRAYD_FAKE_DEVICES": "2"})
+
+
 @pytest.mark.parametrize("listed, environment, why", [
     ("all", {"ARRAYD_FAKE_DEVICES": "1"}, "two GPUs or more"),
     ("1", {"ARRAYD_FAKE_DEVICES": "2"}, 'two GPUs or more; "1" names one'),
