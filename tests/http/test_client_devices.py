@@ -63,6 +63,39 @@ def test_connect(pair):
         assert sessions_of(one) == {"default": 0, "mesh": 2, "device_1": 1}
 
 
+def test_from_one_device_to_another(pair):
+    url = url_of(pair)
+    with arrayd.connect(url, device=0) as one, arrayd.connect(url, device="mesh") as m:
+        x = one.asarray(np.arange(1 << 18, dtype="f4").reshape(512, 512)) * 2
+        before = x.compute().numpy()
+        y = m.asarray(x)
+        assert y.device == "mesh" and m.metadata(y)["device"] == 2 and np.array_equal(y.numpy(), before)
+        assert float(m.sum(y + m.ones((512, 512), dtype="float32"))) == before.sum(dtype="f8") + 512*512
+        back = one.asarray(y[::2, 3], dtype="float64")
+        assert back.device == "cuda:0" and back.dtype == one.float64 and np.array_equal((back + 1).numpy(), before[::2, 3].astype("f8") + 1)
+        y[0, 0] = -1
+        assert float(x[0, 0]) == 0 and float(y[0, 0]) == -1
+        assert np.array_equal(m.asarray(one.asarray([1, 2, 3])).numpy(), [1, 2, 3])
+        with pytest.raises(ValueError, match="needs a copy"):
+            m.asarray(x, copy=False)
+        with arrayd.connect(url, device="mesh") as other:  # of the same device: the array itself
+            assert other.asarray(y) is y
+        with pytest.raises(arrayd.Conflict, match="make a copy of the array here"):
+            (m.array(x.id) + 1).compute()
+
+
+def test_the_default_sessions_device(gpu_with):
+    d = gpu_with("--mesh", "all", "--default-device", "mesh", environment={"ARRAYD_FAKE_DEVICES": "2"})
+    with arrayd.connect(url_of(d)) as xp:
+        assert xp.device == "mesh" and xp.metadata(xp.ones(3).compute())["device"] == 2
+
+    async def steps():
+        async with arrayd.aconnect(url_of(d)) as xp:
+            assert xp.device == "mesh"
+
+    asyncio.run(steps())
+
+
 def test_what_is_no_device(pair, gpu_with):
     url = url_of(pair)
     for device, why in ((3, "there is no device 3"), ("Mesh", 'number or "mesh"'), ("gpu1", 'number or "mesh"')):

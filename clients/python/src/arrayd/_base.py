@@ -67,6 +67,10 @@ class Base:
             return self._wrap(node)
         return self._settled(self._array("astype", (node,), node.shape, node.dtype, dtype=dt.name_of(node.dtype)))
 
+    def _here(self, x: Array) -> Array:
+        """Of another client's array, one that this one can compute with."""
+        return x
+
     def _settled(self, x: Array) -> Array:
         """Evaluated, where that may be waited for."""
         return x

@@ -19,7 +19,7 @@ from ._endpoint import Moves, endpoint_of
 from ._engine import Engine
 from ._errors import ArraydError, NotFound, OutOfMemory
 from ._flow import Flow
-from ._graph import Handle, Node, detached, postorder
+from ._graph import Handle, Node, detached, postorder, stored
 from ._jobs import Job
 from ._loops import Stream
 from ._namespace import Bound, Ref
@@ -140,6 +140,13 @@ class Client(Calls):
         exported = x.exported("write")
         return exported.__enter__, exported.__exit__
 
+    def _here(self, x: Array) -> Array:
+        """A copy by the daemon, where the other client works on another of its devices."""
+        home: Any = x._client
+        if home._engine.url != self._engine.url or home.device == self.device:
+            return x
+        return self._wrap(stored(self._run(self._engine.copy(x.compute()._place())), x.shape, x.dtype))
+
     def _settled(self, x: Array) -> Array:
         return x.compute()
 
@@ -168,7 +175,7 @@ class Client(Calls):
         return self._device
 
     def _look_where(self, info: Dict[str, Any]) -> None:
-        session = self._engine.session
+        session = self._engine.session or ("default" if len(info["devices"]) > 1 else None)
         self._device = name_of(info, self._ask("GET", f"/v1/sessions/{session}").json(SESSION).get("device", 0) if session else 0)
 
     def request(self, method: str, path: str, value: Any = None) -> Any:

@@ -33,6 +33,11 @@ class Creation(Base):
         self._check_device(device)
         t = None if dtype is None else dt.dtype_of(dtype)
         if isinstance(a, Array):
+            if a._client is not self:
+                here = self._here(a)
+                if copy is False and here is not a:
+                    raise ValueError("an array of another device needs a copy")
+                a, copy = here, copy and here is a
             if t is None or t == a.dtype:
                 x: Array = self._in_order(a, order)  # type: ignore[attr-defined]
                 if copy is False and x is not a:
