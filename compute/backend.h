@@ -273,10 +273,11 @@ struct backend_ops {
      * the least. NULL where no device is several. */
     enum err_code (*alloc_placed)(struct backend *b, int device, int64_t size, bool divided,
                                   void **ret, struct err *e);
-    /* On such a device: how many parts the memory in use at `p` is divided among, and how many
-     * bytes behind `p` the first of each begins; 0: it is not divided, and *ret_from is the number
-     * of the part that it is on. */
-    int (*divided)(struct backend *b, int device, const void *p, int64_t ret_from[BACKEND_PARTS]);
+    /* On such a device: how many of its parts the memory in use at `p` lies on (1: it is whole),
+     * in its own order, which is another where a process with other parts made it; the number of
+     * each, and how many bytes behind `p` its share begins. */
+    int (*divided)(struct backend *b, int device, const void *p, int ret_on[BACKEND_PARTS],
+                   int64_t ret_from[BACKEND_PARTS]);
     /* The bytes that `size` bytes at p, not freed, take of the device. NULL: no more than size. */
     int64_t (*taken)(struct backend *b, int device, const void *p, int64_t size);
 

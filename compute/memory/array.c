@@ -425,13 +425,15 @@ uint64_t array_version(const struct array *a)
     return atomic_load(&a->buffer->version);
 }
 
-int storage_divided(const struct storage *st, int64_t ret_from[BACKEND_PARTS])
+/* backend.h's divided; 0: it is whole. */
+static int storage_divided(const struct storage *st, int ret_on[BACKEND_PARTS],
+                           int64_t ret_from[BACKEND_PARTS])
 {
     struct engine *g = st->engine;
     lock_held(&g->lock);
-    if (st->device != g->mesh || st->host || !st->size)
+    if (__builtin_popcount(st->parts) < 2)
         return 0;
-    return g->backend->ops->divided(g->backend, st->device, st->data, ret_from);
+    return g->backend->ops->divided(g->backend, st->device, st->data, ret_on, ret_from);
 }
 
 int array_divided(const struct array *a, int *ret_axis, int64_t ret_rows[BACKEND_PARTS + 1])
@@ -440,7 +442,7 @@ int array_divided(const struct array *a, int *ret_axis, int64_t ret_rows[BACKEND
     const struct view *v = &a->view;
     const int64_t itemsize = (int64_t)dtype_size(a->dtype);
     int64_t from[BACKEND_PARTS];
-    int axis = 0;
+    int on[BACKEND_PARTS], axis = 0;
     if (a->buffer->device != g->mesh || view_size(v) < 2)
         return 0;
     while (v->shape[axis] == 1)
@@ -451,7 +453,7 @@ int array_divided(const struct array *a, int *ret_axis, int64_t ret_rows[BACKEND
     if (v->strides[axis] <= 0)
         return 0;
     pthread_mutex_lock(&g->lock);
-    const int n = storage_divided(buffer_storage(a->buffer), from);
+    const int n = storage_divided(buffer_storage(a->buffer), on, from);
     pthread_mutex_unlock(&g->lock);
     const int64_t row = v->strides[axis] * itemsize, rows = v->shape[axis];
     for (int k = 0; k < n; k++) {

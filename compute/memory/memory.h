@@ -67,8 +67,8 @@ void engine_device_info(const struct engine *g, int device, struct backend_devic
  * on its only one (0). What is not divided is on the first, or on another while that has no room.
  */
 int64_t engine_part_bytes(const struct backend_device *d, int part, int64_t size);
-/* On each part of one that is several, if it is divided. */
-int64_t engine_share_bytes(const struct backend_device *d, int64_t size);
+/* On each part of one that is several, if it is divided among n of them. */
+int64_t engine_share_bytes(const struct backend_device *d, int n, int64_t size);
 /* Whether it has room for so many bytes. */
 bool engine_has(const struct engine *g, int device, int64_t size);
 /* The number of the mesh, which is the last device, or -1 without one; the number of single

@@ -98,9 +98,6 @@ static inline uint64_t engine_next_version(struct engine *g)
 void buffer_lose(struct buffer *b);
 /* Of a storage that is being taken over: its memory, where it was; false if that is not there. */
 bool adopt_memory(struct storage *st, const struct engine_place *place);
-/* How many parts a storage is divided among, and where they begin (backend.h's divided); with the
- * engine's lock. */
-int storage_divided(const struct storage *st, int64_t ret_from[BACKEND_PARTS]);
 /* Bytes of a device that no array has, and that are kept for new ones. */
 int64_t engine_kept_bytes(const struct engine *g, int device);
 

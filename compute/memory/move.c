@@ -285,7 +285,6 @@ enum err_code engine_place(struct engine_stream *s, struct array *a, bool apart,
     _cleanup_account_ struct account *payer = NULL;
     _cleanup_storage_ struct storage *from = NULL, *to = NULL;
     struct backend_device d;
-    int64_t unused[BACKEND_PARTS];
     bool moved;
     g->backend->ops->device_info(g->backend, b->device, &d);
     const int64_t least = d.part_grain * d.n_parts;
@@ -295,7 +294,7 @@ enum err_code engine_place(struct engine_stream *s, struct array *a, bool apart,
                        (long long)least, d.n_parts, (long long)b->nbytes);
     pthread_mutex_lock(&g->lock);
     from = storage_ref(buffer_storage(b));
-    const bool is_there = b->device != g->mesh || (storage_divided(from, unused) > 0) == apart;
+    const bool is_there = b->device != g->mesh || (__builtin_popcount(from->parts) > 1) == apart;
     payer = from->account;
     account_ref(payer);
     pthread_mutex_unlock(&g->lock);
@@ -366,20 +365,20 @@ static int64_t lacking(const struct lack *l)
     return sum;
 }
 
-/* Of so many bytes on that device, on its part `on` (storage.part): those on part k. */
-static int64_t bytes_there(const struct lack *l, int k, int device, int on, int64_t size)
+/* Of so many bytes on that device, on its parts `on` (storage.parts): those on part k. */
+static int64_t bytes_there(const struct lack *l, int k, int device, uint32_t on, int64_t size)
 {
-    const int there = part_number(&l->device, k);
+    const int there = part_number(&l->device, k), n = __builtin_popcount(on);
     if (device == there)
         return size;
     for (int i = 0; device == l->mesh.index && i < l->mesh.n_parts; i++)
-        if (l->mesh.parts[i] == there)
-            return on < 0 ? engine_share_bytes(&l->mesh, size) : on == i ? size : 0;
+        if (l->mesh.parts[i] == there && on >> i & 1)
+            return n > 1 ? engine_share_bytes(&l->mesh, n, size) : size;
     return 0;
 }
 
 /* How much of what is lacking that would give, and then it is given. */
-static int64_t relief(struct lack *l, int device, int on, int64_t size, bool given)
+static int64_t relief(struct lack *l, int device, uint32_t on, int64_t size, bool given)
 {
     int64_t sum = 0;
     for (int k = 0; k < part_count(&l->device); k++) {
@@ -393,10 +392,10 @@ static int64_t relief(struct lack *l, int device, int on, int64_t size, bool giv
 
 /* The next idle buffer in the order of use that was last used by v->until, has at least `least`
  * bytes, and some of them where they are lacking; a reference. *after: how far the search has come
- * (a time of use); *ret_on: its storage.part. Sets v->others if there are others that may become
+ * (a time of use); *ret_on: its storage.parts. Sets v->others if there are others that may become
  * free later. */
 static struct buffer *oldest_idle(struct engine *g, struct eviction *v, struct lack *l,
-                                  int64_t least, uint64_t *after, int *ret_on)
+                                  int64_t least, uint64_t *after, uint32_t *ret_on)
 {
     struct buffer *found = NULL;
     pthread_mutex_lock(&g->lock);
@@ -405,14 +404,14 @@ static struct buffer *oldest_idle(struct engine *g, struct eviction *v, struct l
         uint64_t used = atomic_load(&b->used);
         struct storage *st = b->storage;
         if (used <= *after || st->host || st->size < least ||
-            relief(l, b->device, st->part, st->size, false) == 0)
+            relief(l, b->device, st->parts, st->size, false) == 0)
             continue;
         bool idle = used <= v->until && storage_is_movable(st);
         v->others |= !idle;
         if (used > v->until)
             break;
         *after = used;
-        *ret_on = st->part;
+        *ret_on = st->parts;
         if (idle && buffer_hold(b))
             found = b;
     }
@@ -436,7 +435,7 @@ static void moved_out(void *user, enum err_code result, double device_ms)
 static void move_out(struct engine *g, struct eviction *v, struct lack *l, int64_t least)
 {
     uint64_t after = 0;
-    int on = 0;
+    uint32_t on = 0;
     enum err_code code = ERR_OK;
     while (code == ERR_OK && lacking(l) > 0) {
         struct buffer *b = oldest_idle(g, v, l, least, &after, &on);
@@ -496,7 +495,7 @@ static void evict(struct engine *g, struct eviction *v)
         const int64_t bytes = lacking(&l);
         if (gathers && k == 0)
             gather(s, v, bytes, moved_out);
-        (void)relief(&l, v->device, k, v->out, true);
+        (void)relief(&l, v->device, 1u << k, v->out, true);
         if (!v->stay)
             move_out(g, v, &l, bytes / SMALL_PART + 1);
         if (!v->stay)

@@ -106,14 +106,34 @@ static double keep_no_longer(struct reclaim *r)
 
 /* --- releasing --- */
 
+/* Whether a new one would lie on the same parts of its device, in their order: not so of one that a
+ * process with others has made. */
+static bool lies_as_new(const struct engine *g, const struct chunk *c)
+{
+    struct backend *b = g->backend;
+    struct backend_device d;
+    int64_t from[BACKEND_PARTS];
+    int on[BACKEND_PARTS];
+    if (c->device != g->mesh || c->host)
+        return true;
+    b->ops->device_info(b, c->device, &d);
+    const bool whole = engine_part_bytes(&d, 1, c->used) == 0;
+    const int n = b->ops->divided(b, c->device, c->share.data, on, from);
+    bool same = n == (whole ? 1 : d.n_parts);
+    for (int k = 0; k < n && !whole; k++)
+        same &= on[k] == k;
+    return same;
+}
+
 void reclaim_retire(struct reclaim *r, struct chunk *take_c, bool clean)
 {
+    const bool as_new = lies_as_new(r->engine, take_c);
     keep_chunk_unused(r->engine, take_c);
     pthread_mutex_lock(&r->lock);
     const bool unkept = r->engine->keep.put && !take_c->number;
     if (take_c->host)
         push(&r->host.first, take_c);
-    else if (!clean || unkept || take_c->share.size > r->keep_most[take_c->device])
+    else if (!clean || unkept || !as_new || take_c->share.size > r->keep_most[take_c->device])
         push(&r->shares.first, take_c);
     else
         keep(r, take_c);
@@ -205,13 +225,12 @@ int64_t reclaim_kept_part(struct reclaim *r, int device, int part)
 {
     struct backend *b = r->engine->backend;
     int64_t bytes = 0, from[BACKEND_PARTS];
+    int on[BACKEND_PARTS];
     pthread_mutex_lock(&r->lock);
     for (const struct chunk *c = r->kept; c; c = c->next) {
-        if (c->device != device)
-            continue;
-        const int n = b->ops->divided(b, device, c->share.data, from);
-        if (n || from[0] == part)
-            bytes += n ? c->share.size / n : c->share.size;
+        const int n = c->device == device ? b->ops->divided(b, device, c->share.data, on, from) : 0;
+        for (int k = 0; k < n; k++)
+            bytes += on[k] == part ? c->share.size / n : 0;
     }
     pthread_mutex_unlock(&r->lock);
     return bytes;

@@ -25,7 +25,8 @@ void reclaim_free(struct reclaim *r);          /* gives everything back; NULL al
 
 /* Starts the thread, before there is any memory to release; false: it cannot be started. */
 bool reclaim_start(struct reclaim *r);
-/* `clean`: nobody else has it mapped. It is not kept if there is a keeper that has it not. */
+/* `clean`: nobody else has it mapped. It is not kept if there is a keeper that has it not, nor if
+ * it lies on other parts of its device than new memory would, or in another order. */
 void reclaim_retire(struct reclaim *r, struct chunk *take_c, bool clean);
 
 /* Releases everything now, including the pool, which may take long. reclaim_host: host memory

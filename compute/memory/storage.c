@@ -164,13 +164,17 @@ static bool is_small(const struct storage *st)
     return st->size < st->engine->own_least;
 }
 
-static int part_of(const struct storage *st)
+static uint32_t parts_of(const struct storage *st)
 {
     const struct engine *g = st->engine;
     int64_t from[BACKEND_PARTS];
+    int on[BACKEND_PARTS];
+    uint32_t parts = 0;
     if (st->device != g->mesh || st->host || !st->size)
-        return 0;
-    return g->backend->ops->divided(g->backend, st->device, st->data, from) ? -1 : (int)from[0];
+        return 1;
+    for (int k = g->backend->ops->divided(g->backend, st->device, st->data, on, from); k > 0; k--)
+        parts |= 1u << on[k - 1];
+    return parts;
 }
 
 /* Completes it and counts it; the account has been charged. */
@@ -180,7 +184,7 @@ static void storage_complete(struct storage *st)
     struct account *account = st->account;
     account_ref(account);
     keep_begin(st);
-    st->part = part_of(st);
+    st->parts = parts_of(st);
     if (padding(st)) {
         st->padded_by = account;
         account_ref(account);

@@ -71,9 +71,9 @@ struct storage {
     enum storage_how place;    /* STORAGE_WHOLE or STORAGE_DIVIDED; or 0 */
     bool outstayed; /* by a process that has lost its permission; under the engine's lock */
     int device;
-    int part;  /* of a device that is several together: the one that all of it is on; -1: divided */
-    bool host; /* in host memory that the device copies to and from, not in device memory */
-    void *data; /* never NULL; not to be dereferenced if size is 0 */
+    uint32_t parts; /* of a device that is several together: bit k, some of it is on part k */
+    bool host;      /* in host memory that the device copies to and from, not in device memory */
+    void *data;     /* never NULL; not to be dereferenced if size is 0 */
     int64_t size;
     struct mark writer;
     struct mark *readers; /* since the last write, one per stream */

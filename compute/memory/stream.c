@@ -73,9 +73,8 @@ void engine_device_info(const struct engine *g, int device, struct backend_devic
         ret->memory_kept = ret->memory_free > 0 ? ret->memory_free : 0;
 }
 
-int64_t engine_share_bytes(const struct backend_device *d, int64_t size)
+int64_t engine_share_bytes(const struct backend_device *d, int n, int64_t size)
 {
-    const int64_t n = d->n_parts;
     return ((size + n - 1) / n + d->part_grain - 1) / d->part_grain * d->part_grain;
 }
 
@@ -83,7 +82,7 @@ int64_t engine_part_bytes(const struct backend_device *d, int part, int64_t size
 {
     if (d->n_parts == 0 || size / d->n_parts < d->part_least)
         return part == 0 ? size : 0;
-    return engine_share_bytes(d, size);
+    return engine_share_bytes(d, d->n_parts, size);
 }
 
 int engine_roomiest_device(const struct engine *g)

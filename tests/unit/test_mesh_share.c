@@ -113,6 +113,22 @@ static enum err_code import(struct backend *b, const int *fds, int n, int64_t si
     return code;
 }
 
+/* The block's parts are on the GPUs `first`, first + 1 and so on, which the mesh has in its order.
+ */
+static void lies_on(struct backend *b, const struct shared_block *block, int first)
+{
+    struct backend_device d;
+    int64_t from[BACKEND_PARTS];
+    int on[BACKEND_PARTS];
+    b->ops->device_info(b, MESH, &d);
+    assert_int_equal(b->ops->divided(b, MESH, (char *)block->data + 5, on, from), block->n_parts);
+    for (int k = 0; k < block->n_parts; k++)
+        assert_int_equal(d.parts[on[k]], first + k);
+    for (int k = 0; k < block->n_parts && block->n_parts > 1; k++)
+        assert_int_equal(from[k], k * PART - 5);
+    assert_int_equal(b->ops->taken(b, MESH, block->data, block->size), block->size);
+}
+
 static void every_byte_is_there(void **state)
 {
     (void)state;
@@ -129,15 +145,21 @@ static void every_byte_is_there(void **state)
         assert_true(block.n_parts == GPUS && block.size == GPUS * PART);
         in_use(b, PART, PART, PART);
         shows(&block);
+        lies_on(b, &block, 0);
         assert_int_equal(b->ops->share_export(b, MESH, &block, 2, SHARE_WRITE, false, &again, NULL),
                          ERR_OK);
         close(again);
         b->ops->share_free(b, MESH, &block);
         in_use(b, 0, 0, 0);
         nothing_is_left();
-        /* a part alone is a block, too: it counts where it is */
+        /* some of the parts are a block, too, or one alone: it counts where it is */
+        assert_int_equal(import(b, &fds[1], 2, 2 * PART, &block), ERR_OK);
+        in_use(b, 0, PART, PART);
+        lies_on(b, &block, 1);
+        b->ops->share_free(b, MESH, &block);
         assert_int_equal(import(b, &fds[1], 1, PART, &block), ERR_OK);
         in_use(b, 0, PART, 0);
+        lies_on(b, &block, 1);
         b->ops->share_free(b, MESH, &block);
         backend_close(b);
     }

@@ -315,8 +315,9 @@ static enum err_code copy_across(struct cuda_device *gpu, const struct job_copy 
     const CUdeviceptr to = (uintptr_t)b->to, from = (uintptr_t)b->from;
     enum err_code code = ERR_OK;
     for (int64_t at = begin, until; at < end && code == ERR_OK; at = until) {
-        const int k = mesh_member(&home, from + (CUdeviceptr)at);
-        const CUcontext context = there->members[k]->context;
+        const int k =
+            home.share ? (int)((int64_t)(from - home.at + (CUdeviceptr)at) / home.share) : 0;
+        const CUcontext context = there->members[home.on[k]]->context;
         until = home.share ? (int64_t)(home.at - from) + (k + 1) * home.share : end;
         until = until < end ? until : end;
         const size_t n = (size_t)(until - at);
@@ -373,13 +374,14 @@ static enum err_code copy_block(struct backend_stream *s, const struct job_copy 
         return copy_bytes(d, b, 0, b->n, s->cu, l);
     }
     enum err_code code = mesh_part_ways(s, NULL, -1);
-    for (int k = 0; k < d->n_members && code == ERR_OK; k++) {
-        const int64_t first = home.share ? k * home.share - before : k == home.member ? 0 : b->n;
+    for (int k = 0; k < home.n && code == ERR_OK; k++) {
+        const int64_t first = home.share ? k * home.share - before : 0;
         const int64_t last = home.share ? first + home.share : b->n;
         const int64_t begin = first > 0 ? first : 0, end = last < b->n ? last : b->n;
+        const int on = home.on[k];
         if (begin < end)
-            code = cuda_enter(d->members[k])
-                       ? copy_bytes(d->members[k], b, begin, end, s->mesh[k].cu, l)
+            code = cuda_enter(d->members[on])
+                       ? copy_bytes(d->members[on], b, begin, end, s->mesh[on].cu, l)
                        : ERR_DEVICE_LOST;
     }
     return cuda_enter(d) ? code : ERR_DEVICE_LOST;

@@ -282,16 +282,17 @@ enum err_code cuda_alloc_placed(struct backend *b, int device, int64_t size, boo
     return divided ? mesh_alloc(d, size, false, ret, e) : alloc_somewhere(d, size, false, ret, e);
 }
 
-int cuda_divided(struct backend *b, int device, const void *p, int64_t ret_from[BACKEND_PARTS])
+int cuda_divided(struct backend *b, int device, const void *p, int ret_on[BACKEND_PARTS],
+                 int64_t ret_from[BACKEND_PARTS])
 {
-    return mesh_divided(&((struct cuda *)b)->devices[device], p, ret_from);
+    return mesh_divided(&((struct cuda *)b)->devices[device], p, ret_on, ret_from);
 }
 
 int64_t cuda_taken(struct backend *b, int device, const void *p, int64_t size)
 {
     struct cuda_device *d = &((struct cuda *)b)->devices[device];
-    const int64_t share = mesh_home(d, p).share;
-    return share ? share * d->n_members : size;
+    const struct mesh_home home = mesh_home(d, p);
+    return home.share ? home.share * home.n : size;
 }
 
 void cuda_free(struct backend *b, int device, void *p, int64_t size)
@@ -308,7 +309,8 @@ void cuda_free(struct backend *b, int device, void *p, int64_t size)
 enum err_code cuda_zero(struct backend *b, int device, void *p, int64_t size, struct err *e)
 {
     struct cuda_device *d = &((struct cuda *)b)->devices[device];
-    d = d->members[mesh_home(d, p).member];
+    const struct mesh_home home = mesh_home(d, p);
+    d = d->members[mesh_member(&home, (CUdeviceptr)(uintptr_t)p)];
     TRY(cuda_entered(d, e));
     return settle(d, (CUdeviceptr)(uintptr_t)p, size, true, e);
 }

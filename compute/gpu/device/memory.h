@@ -16,7 +16,8 @@ void cuda_free(struct backend *b, int device, void *p, int64_t size);
 /* backend.h's alloc_placed and divided. */
 enum err_code cuda_alloc_placed(struct backend *b, int device, int64_t size, bool divided,
                                 void **ret, struct err *e);
-int cuda_divided(struct backend *b, int device, const void *p, int64_t ret_from[BACKEND_PARTS]);
+int cuda_divided(struct backend *b, int device, const void *p, int ret_on[BACKEND_PARTS],
+                 int64_t ret_from[BACKEND_PARTS]);
 /* backend.h's taken. */
 int64_t cuda_taken(struct backend *b, int device, const void *p, int64_t size);
 enum err_code cuda_zero(struct backend *b, int device, void *p, int64_t size, struct err *e);

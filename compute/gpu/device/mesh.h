@@ -38,7 +38,8 @@ enum err_code mesh_alloc(struct cuda_device *d, int64_t size, bool zero, void **
 /* False: so many bytes there are not divided. */
 bool mesh_free(struct cuda_device *d, void *p, int64_t size);
 /* backend_ops.divided. */
-int mesh_divided(struct cuda_device *d, const void *p, int64_t ret_from[BACKEND_PARTS]);
+int mesh_divided(struct cuda_device *d, const void *p, int ret_on[BACKEND_PARTS],
+                 int64_t ret_from[BACKEND_PARTS]);
 /* share_alloc's, share_import's and share_free's part (backend.h): ranges that are not kept for
  * others. mesh_share_part: the physical memory of one of its parts. */
 enum err_code mesh_share_alloc(struct cuda_device *d, int64_t size, bool zero,
@@ -54,19 +55,19 @@ void mesh_tidy(struct cuda *c);
 /* Bytes of a GPU in such ranges. */
 int64_t mesh_kept(struct cuda_device *gpu);
 
-/* Where memory lies: in equal shares from `at` on, the first member's first, or (share 0) all of it
- * on one member. */
+/* Where memory lies: in `n` equal shares from `at` on, or (share 0) all of it on one member. Which
+ * members: all in their order, unless a process with another mesh made it. */
 struct mesh_home {
     CUdeviceptr at;
     int64_t share;
-    int member;
+    int n, on[BACKEND_PARTS];
 };
 /* Of the device's memory at p, while it is not freed. */
 struct mesh_home mesh_home(struct cuda_device *d, const void *p);
 /* The member that this byte of it is on. */
 static inline int mesh_member(const struct mesh_home *h, CUdeviceptr p)
 {
-    return h->share ? (int)((int64_t)(p - h->at) / h->share) : h->member;
+    return h->on[h->share ? (int64_t)(p - h->at) / h->share : 0];
 }
 
 /* --- order: with device->lock and the device entered, but for opening and closing --- */

@@ -278,18 +278,19 @@ static struct mesh_range **find_used(struct cuda_device *d, const void *p)
 struct mesh_home mesh_home(struct cuda_device *d, const void *p)
 {
     const CUdeviceptr at = (uintptr_t)p;
-    struct mesh_home home = {0};
+    struct mesh_home home = {.at = at, .n = 1};
     if (d->n_members == 1)
         return home;
     pthread_mutex_lock(&d->memory.lock);
     const struct mesh_range *r = *find_used(d, p);
-    if (r && r->n == d->n_members)
-        home = (struct mesh_home){r->at, r->share, 0};
-    while (r && r->n < d->n_members && d->members[home.member] != r->on[0])
-        home.member++;
-    for (const struct mesh_block *x = r ? NULL : d->elsewhere; x && !home.member; x = x->next)
+    if (r && r->n > 1)
+        home = (struct mesh_home){r->at, r->share, r->n, {0}};
+    for (int k = 0; r && k < r->n; k++)
+        while (d->members[home.on[k]] != r->on[k])
+            home.on[k]++;
+    for (const struct mesh_block *x = r ? NULL : d->elsewhere; x && !home.on[0]; x = x->next)
         if (at - x->at < (uint64_t)x->size)
-            home.member = x->member;
+            home.on[0] = x->member;
     pthread_mutex_unlock(&d->memory.lock);
     return home;
 }
@@ -413,13 +414,15 @@ bool mesh_free(struct cuda_device *d, void *p, int64_t size)
     return r;
 }
 
-int mesh_divided(struct cuda_device *d, const void *p, int64_t ret_from[BACKEND_PARTS])
+int mesh_divided(struct cuda_device *d, const void *p, int ret_on[BACKEND_PARTS],
+                 int64_t ret_from[BACKEND_PARTS])
 {
     const struct mesh_home home = mesh_home(d, p);
-    ret_from[0] = home.member;
-    for (int k = 0; k < d->n_members && home.share; k++)
+    for (int k = 0; k < home.n; k++) {
+        ret_on[k] = home.on[k];
         ret_from[k] = (int64_t)(home.at - (CUdeviceptr)(uintptr_t)p) + k * home.share;
-    return home.share ? d->n_members : 0;
+    }
+    return home.n;
 }
 
 /* --- what outlives the process --- */

@@ -79,7 +79,7 @@ enum err_code transfer_new(struct backend *b, int device, const void *at, int64_
 {
     struct cuda_device *d = &((struct cuda *)b)->devices[device];
     const struct mesh_home home = mesh_home(d, at);
-    const int n = home.share || home.member ? d->n_members : 1;
+    const int n = home.share || home.on[0] ? d->n_members : 1;
     struct transfer *t = mem_calloc(1, sizeof *t + (size_t)n * sizeof *t->lanes);
     if (!t)
         return err_oom(e);
