@@ -43,8 +43,8 @@ export interface ArrayMeta {
     read_only: boolean;
     location: "device" | "host";
     device: number;
-    /** Of an array that is divided among several GPUs: how many along each axis, and the first row on each. */
-    placement?: { parts: number[]; rows: Integer[] };
+    /** Of an array that is divided among several GPUs: how many along each axis, the first row on each, and their numbers. */
+    placement?: { parts: number[]; rows: Integer[]; devices: number[] };
 }
 
 export type Access = "read" | "write";

@@ -436,11 +436,13 @@ static int storage_divided(const struct storage *st, int ret_on[BACKEND_PARTS],
     return g->backend->ops->divided(g->backend, st->device, st->data, ret_on, ret_from);
 }
 
-int array_divided(const struct array *a, int *ret_axis, int64_t ret_rows[BACKEND_PARTS + 1])
+int array_divided(const struct array *a, int *ret_axis, int64_t ret_rows[BACKEND_PARTS + 1],
+                  int64_t ret_devices[BACKEND_PARTS])
 {
     struct engine *g = a->buffer->engine;
     const struct view *v = &a->view;
     const int64_t itemsize = (int64_t)dtype_size(a->dtype);
+    struct backend_device mesh;
     int64_t from[BACKEND_PARTS];
     int on[BACKEND_PARTS], axis = 0;
     if (a->buffer->device != g->mesh || view_size(v) < 2)
@@ -455,14 +457,17 @@ int array_divided(const struct array *a, int *ret_axis, int64_t ret_rows[BACKEND
     pthread_mutex_lock(&g->lock);
     const int n = storage_divided(buffer_storage(a->buffer), on, from);
     pthread_mutex_unlock(&g->lock);
+    if (!n)
+        return 0;
+    g->backend->ops->device_info(g->backend, g->mesh, &mesh);
     const int64_t row = v->strides[axis] * itemsize, rows = v->shape[axis];
     for (int k = 0; k < n; k++) {
         const int64_t behind = from[k] - v->offset * itemsize;
         const int64_t first = behind > 0 ? (behind + row - 1) / row : 0;
         ret_rows[k] = first < rows ? first : rows;
+        ret_devices[k] = mesh.parts[on[k]];
     }
-    if (n)
-        ret_rows[n] = rows;
+    ret_rows[n] = rows;
     *ret_axis = axis;
     return n;
 }

@@ -268,9 +268,11 @@ enum err_code engine_move(struct engine_stream *s, struct array *a, bool host, e
 enum err_code engine_place(struct engine_stream *s, struct array *a, bool apart,
                            struct err *e) must_check;
 /* How many parts an array is divided among, along *ret_axis, the slowest in memory: ret_rows is the
- * first row there whose beginning lies on each part, or behind it, and then the number of rows. 0:
- * it is not divided now, or its elements lie backwards or repeat along that axis. */
-int array_divided(const struct array *a, int *ret_axis, int64_t ret_rows[BACKEND_PARTS + 1]);
+ * first row there whose beginning lies on each part, or behind it, and then the number of rows;
+ * ret_devices are the numbers of these parts. 0: it is not divided now, or its elements lie
+ * backwards or repeat along that axis. */
+int array_divided(const struct array *a, int *ret_axis, int64_t ret_rows[BACKEND_PARTS + 1],
+                  int64_t ret_devices[BACKEND_PARTS]);
 
 /* Makes room on a device: moves small arrays together and, unless they are to `stay` there, the
  * least recently used arrays to host memory until `bytes` more would fit; or waits briefly for

@@ -20,9 +20,9 @@ void meta_put_time(struct json_writer *w, const char *key, int64_t us)
 
 static void put_placement(struct json_writer *w, const struct array *a)
 {
-    int64_t parts[MAX_RANK], rows[BACKEND_PARTS + 1];
+    int64_t parts[MAX_RANK], rows[BACKEND_PARTS + 1], devices[BACKEND_PARTS];
     int axis = 0;
-    const int n = array_divided(a, &axis, rows);
+    const int n = array_divided(a, &axis, rows, devices);
     if (!n)
         return;
     for (int i = 0; i < a->view.rank; i++)
@@ -33,6 +33,8 @@ static void put_placement(struct json_writer *w, const struct array *a)
     json_put_i64_list(w, (size_t)a->view.rank, parts);
     json_put_key(w, "rows");
     json_put_i64_list(w, (size_t)n + 1, rows);
+    json_put_key(w, "devices");
+    json_put_i64_list(w, (size_t)n, devices);
     json_close_object(w);
 }
 

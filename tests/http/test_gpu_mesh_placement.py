@@ -43,7 +43,7 @@ def rows_of(m, parts, nbytes):
 def divided(m, parts, nbytes=None):
     """Asserts that an array is divided, and where."""
     x, rows = rows_of(m, parts, nbytes or m["nbytes"])
-    assert m["placement"] == {"parts": [parts if i == x else 1 for i in range(len(m["shape"]))], "rows": rows}, m
+    assert m["placement"] == {"parts": [parts if i == x else 1 for i in range(len(m["shape"]))], "rows": rows, "devices": list(range(parts))}, m
     return rows
 
 

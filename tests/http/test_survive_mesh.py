@@ -182,14 +182,14 @@ def test_another_mesh(gpu_with, tmp_path):
         mesh.upload(a, name)
     one.upload(want["alone"], "own")
     mesh.upload(np.zeros(0), "empty")
-    made_anew = {"1,0": ("x", 2), "all": ("y", 3)}
+    made_anew = {"1,0": ("x", [1, 0]), "all": ("y", [0, 1, 2])}
     for name, _ in made_anew.values():
         mesh.upload(want["odd"], name)
     mesh.upload(want["alone"], "away")
     mesh.expect(200, mesh.patch("/v1/arrays/away", {"location": "host"}))
     want["away"] = want["alone"]
     placed = mesh.meta("odd")["placement"]
-    assert placed == {"parts": [2], "rows": [0, 6 << 20, 9_654_321]}
+    assert placed == {"parts": [2], "rows": [0, 6 << 20, 9_654_321], "devices": [0, 1]}
     before = settled(mesh)
     for listed, why in (("1,0", None), ("all", None), ("", "there is no mesh now"), ("2,1", "on GPU 0, which is not in the mesh now"),
                         ("2,0,1", None), ("0,1", None)):
@@ -219,10 +219,10 @@ def test_another_mesh(gpu_with, tmp_path):
             assert [i for i, n in enumerate(copies(mesh)) if n > had[i]] == [k]
         mesh.expect(200, mesh.post("/v1/evaluate", {"expr": "even*1 + alone[0]*0", "out": "even"}))
         if listed in made_anew:  # not in the memory of an array that a daemon with another mesh made
-            name, parts = made_anew[listed]
+            name, devices = made_anew[listed]
             mesh.expect(204, mesh.delete(f"/v1/arrays/{name}"))
             mesh.upload(want["odd"], name)
-            assert mesh.meta(name)["placement"]["parts"] == [parts]
+            assert mesh.meta(name)["placement"]["devices"] == devices
             mesh.expect(204, mesh.delete(f"/v1/arrays/{name}"))
             before = settled(mesh)
         time.sleep(1.01)
@@ -233,8 +233,8 @@ def test_another_mesh(gpu_with, tmp_path):
     mesh.close(), one.close()
 
 
-@pytest.mark.parametrize("listed, parts, order", [("1,0", 2, "adverse"), ("all", 3, "adverse-down")])
-def test_what_was_taken_over_makes_room(gpu_with, tmp_path, listed, parts, order):
+@pytest.mark.parametrize("listed, devices, order", [("1,0", [1, 0], "adverse"), ("all", [0, 1, 2], "adverse-down")])
+def test_what_was_taken_over_makes_room(gpu_with, tmp_path, listed, devices, order):
     """It is moved out for a single GPU that it lies on, and work on it there and on what is divided otherwise comes to the same."""
     config = tmp_path / "config"
     config.write_text("mesh = 0,1\n")
@@ -245,16 +245,16 @@ def test_what_was_taken_over_makes_room(gpu_with, tmp_path, listed, parts, order
     mesh.close(), one.close()
     config.write_text(f"mesh = {listed}\n")
     kill(d)
-    assert mesh.meta("a")["placement"] == {"parts": [2, 1], "rows": [0, 1280, 2560]}
+    assert mesh.meta("a")["placement"] == {"parts": [2, 1], "rows": [0, 1280, 2560], "devices": [0, 1]}
     b = mesh.expect(201, mesh.post("/v1/evaluate", {"expr": "a[:1024] + 2*shift(a, [1, 0], 'wrap')[:1024]", "name": "b"})).json()
-    assert b["placement"]["parts"] == [parts, 1]
+    assert b["placement"]["devices"] == devices
     same(mesh, "b", a[:1024] + 2*np.roll(a, -1, 0)[:1024])
     mesh.expect(204, mesh.delete("/v1/arrays/b"))
     one.create(name="own", shape=[5 << 20], dtype="float32")
     assert mesh.meta("a")["location"] == "host" and one.meta("own")["location"] == "device"
     one.expect(204, one.delete("/v1/arrays/own"))
     mesh.expect(200, mesh.patch("/v1/arrays/a", {"location": "device"}))
-    assert mesh.meta("a")["placement"]["parts"] == [parts, 1]
+    assert mesh.meta("a")["placement"]["devices"] == devices
     same(mesh, "a", a)
     mesh.close(), one.close()
 

@@ -70,14 +70,15 @@ static struct array *made(struct fixture *x)
 /* Whether it is divided, and then as it should be. */
 static bool is_apart(const struct array *a)
 {
-    int64_t rows[BACKEND_PARTS + 1];
+    int64_t rows[BACKEND_PARTS + 1], devices[BACKEND_PARTS];
     int axis = -1;
-    const int n = array_divided(a, &axis, rows);
+    const int n = array_divided(a, &axis, rows, devices);
     if (!n)
         return false;
     /* 21 MiB in three shares of 8 MiB */
     assert_true(n == PARTS && axis == 0);
     assert_true(rows[0] == 0 && rows[1] == 8 && rows[2] == 16 && rows[3] == ROWS);
+    assert_true(devices[0] == 0 && devices[1] == 1 && devices[2] == 2);
     return true;
 }
 
@@ -117,11 +118,11 @@ static void stays_where_it_is_placed(void **state)
     assert_int_equal(engine_full(x.s, x.account, (struct scalar){.dtype = DT_F32, .v.f32 = 3}, 2,
                                  (int64_t[]){MANY, ROW}, &b, &e),
                      ERR_OK);
-    int64_t rows[BACKEND_PARTS + 1];
+    int64_t rows[BACKEND_PARTS + 1], devices[BACKEND_PARTS];
     int axis;
-    assert_int_equal(array_divided(b, &axis, rows), PARTS);
+    assert_int_equal(array_divided(b, &axis, rows, devices), PARTS);
     assert_int_equal(engine_place(x.s, b, false, &e), ERR_OK);
-    assert_int_equal(array_divided(b, &axis, rows), 0);
+    assert_int_equal(array_divided(b, &axis, rows, devices), 0);
     assert_int_equal(get_array(x.s, b, got), ERR_OK);
     for (size_t i = 0; i < (size_t)MANY * ROW; i += ROW / 2)
         assert_true(got[i] == 3);
@@ -140,11 +141,11 @@ static void too_small_to_be_divided(void **state)
         struct array *a = NULL;
         struct err e = ERR_INIT;
         int axis;
-        int64_t rows[BACKEND_PARTS + 1];
+        int64_t rows[BACKEND_PARTS + 1], devices[BACKEND_PARTS];
         assert_int_equal(engine_zeros(x.s, x.account, DT_I8, 1, &sizes[i], &a, &e), ERR_OK);
         const bool fits = sizes[i] == 6 << 20;
         assert_int_equal(engine_place(x.s, a, true, &e), fits ? ERR_OK : ERR_UNSUPPORTED_PLACEMENT);
-        assert_int_equal(array_divided(a, &axis, rows), fits ? PARTS : 0);
+        assert_int_equal(array_divided(a, &axis, rows, devices), fits ? PARTS : 0);
         array_unref(a);
         settle(&x);
     }
