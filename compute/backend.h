@@ -220,6 +220,7 @@ struct job {
     enum err_code result; /* ERR_OK, ERR_DEVICE_LOST, ERR_OUT_OF_MEMORY, ERR_INTERNAL, ERR_FAULTED,
                              ERR_PLAN_FAULTED, ERR_NOT_FOUND */
     int64_t wanted;       /* ERR_OUT_OF_MEMORY: bytes of device memory it lacked; 0: other memory */
+    int wanted_on;        /* the device that lacked them: of a mesh, the GPU */
     bool untouched;    /* it failed before any kernel that writes the last one's output began: that
                           memory is unchanged */
     bool in_submit;    /* done() is called inside submit() */

@@ -60,13 +60,13 @@ enum err_code run_refused(struct task *t, enum err_code code, struct err *e)
     if (code != ERR_OUT_OF_MEMORY)
         return err_set(e, code, "the device failed while it ran this work");
     if (t->job.wanted)
-        err_set(e, code, "this work needs %lld bytes that the device does not have left",
-                (long long)t->job.wanted);
+        err_set(e, code, "this work needs %lld bytes that device %d does not have left",
+                (long long)t->job.wanted, t->job.wanted_on);
     else
         err_oom(e);
     if (e) {
         e->wanted = t->job.wanted;
-        e->device = t->stream->device;
+        e->device = t->job.wanted_on;
     }
     return code;
 }

@@ -102,6 +102,29 @@ def test_small_arrays_make_room_where_they_are(gpu_with, keeper):
     assert [float(value(mesh, f"max(a{i})")) for i in range(3)] == [0, 1, 2]
 
 
+def test_scratch_makes_room_where_it_is_missing(gpu_with):
+    """Of all members, one has none for a kernel's intermediate results: arrays of the others stay where they are."""
+    _, one, mesh = mesh_of(gpu_with, "--memory-limit", "64MiB", "--evict", "--mesh-least", "64KiB", "--no-keeper")
+    first, second = session_on(one, 0), session_on(one, 1)
+    sides = (first, [f"x{i}" for i in range(10)]), (second, [f"y{i}" for i in range(13)])
+    mesh.upload(np.ones(8 * MIB // 4, "f4"), "a")
+    create(mesh, "b", 8)
+    mesh.expect(200, mesh.post("/v1/evaluate", {"expr": "cumulative_sum(a, 0)", "out": "b"}))
+    for api, names in sides:
+        for name in names:
+            create(api, name, 4)
+    for api in (first, second, mesh):
+        api.expect(200, api.post(f"/v1/sessions/{api.session}/sync", {}))
+    left = one.info()["devices"][1]["free"]
+    if left > 0:
+        second.create(name="z", shape=[left], dtype="uint8")
+    assert one.info()["devices"][1]["free"] == 0 and one.info()["host_bytes_in_use"] == 0
+    mesh.expect(200, mesh.post("/v1/evaluate", {"expr": "cumulative_sum(a, 0)", "out": "b"}))
+    assert (mesh.download("b") == np.arange(1, 8 * MIB // 4 + 1, dtype="f4")).all()
+    moved = [[name for name in names if api.meta(name)["location"] == "host"] for api, names in sides]
+    assert not moved[0] and 1 <= len(moved[1]) <= 2, moved
+
+
 def test_small_arrays_elsewhere_outlive_the_daemon(gpu_with):
     d, one, mesh = mesh_of(gpu_with, "--memory-limit", "64MiB")
     create(session_on(one, 0), "own", 62)

@@ -162,9 +162,9 @@ uint32_t launch_keys(const struct job *job, const struct launch *l, uint32_t fro
 }
 
 /* One block of memory for all the job's kernels that need some, since they run one by one; and one
- * of each other member's, `others` bytes. */
-static enum err_code reserve_scratch(struct cuda_device *d, struct launch *l, int64_t size,
-                                     int64_t others)
+ * of each other member's, `others` bytes. ERR_OUT_OF_MEMORY: sets what the job lacked. */
+static enum err_code reserve_scratch(struct cuda_device *d, struct job *job, struct launch *l,
+                                     int64_t size, int64_t others)
 {
     enum err_code code = ERR_OK;
     for (int k = 0; k < d->n_members && code == ERR_OK; k++) {
@@ -172,6 +172,8 @@ static enum err_code reserve_scratch(struct cuda_device *d, struct launch *l, in
         if (l->scratch_size[k] > 0)
             code = cuda_alloc(&d->cuda->base, d->members[k]->index, l->scratch_size[k], false,
                               &l->scratch[k], NULL);
+        job->wanted = code == ERR_OUT_OF_MEMORY ? l->scratch_size[k] : 0;
+        job->wanted_on = d->members[k]->index;
     }
     if (code != ERR_OK)
         free_scratch(d, l);
@@ -240,12 +242,11 @@ static enum err_code reserve(struct cuda_device *d, struct job *job, struct laun
         code = reserve_pinned(d, l, params);
     if (code != ERR_OK)
         return code;
-    code = reserve_scratch(d, l, with_programs > most ? with_programs : most, others);
+    code = reserve_scratch(d, job, l, with_programs > most ? with_programs : most, others);
     if (code == ERR_OUT_OF_MEMORY && with_programs > most) {
         do_without_programs(job, l);
-        code = reserve_scratch(d, l, most, others);
+        code = reserve_scratch(d, job, l, most, others);
     }
-    job->wanted = code == ERR_OUT_OF_MEMORY ? most : 0;
     return code;
 }
 
