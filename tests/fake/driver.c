@@ -169,6 +169,12 @@ EXPORT CUresult cuDeviceGetName(char *name, int n, CUdevice device)
     return fake_leave(CUDA_SUCCESS);
 }
 
+static int shared_asked(CUdevice device)
+{
+    const char *last = getenv("ARRAYD_FAKE_SHARED");
+    return last && device == fake.n_devices - 1 ? atoi(last) : FAKE_SHARED_ASKED;
+}
+
 EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 {
     int r = fake_enter("cuDeviceGetAttribute", NEEDS_INIT, NULL);
@@ -184,7 +190,7 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
         *value = fake.arch[device] % 10;
         break;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
-        *value = FAKE_SHARED_ASKED;
+        *value = shared_asked(device);
         break;
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
         *value = 1;

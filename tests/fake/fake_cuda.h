@@ -7,6 +7,7 @@
  *   ARRAYD_FAKE_DEVICES=n     devices, 1 unless given
  *   ARRAYD_FAKE_MEMORY=bytes  memory of each, 4 GiB unless given
  *   ARRAYD_FAKE_ARCH=90,80    compute capability of each device; of the last for those not named
+ *   ARRAYD_FAKE_SHARED=bytes  that a block of the last device can ask for; read when asked for
  *   ARRAYD_FAKE_DRIVER=13000  version of the driver; read when it is asked for
  *   ARRAYD_FAKE_NVRTC=13.0    of NVRTC; likewise
  *   ARRAYD_FAKE_VMM=0         no memory that can be shared by descriptors; read when asked for

@@ -79,7 +79,9 @@ def test_what_is_no_default_device(gpu_with, asked, mesh, why):
     ("0, 1", {"ARRAYD_FAKE_DEVICES": "2"}, "neither"),
     ("1,1", {"ARRAYD_FAKE_DEVICES": "2"}, "named twice"),
     ("0;1", {"ARRAYD_FAKE_DEVICES": "2"}, "neither"),
+    ("0,1,", {"ARRAYD_FAKE_DEVICES": "2"}, "neither"),
     ("all", {"ARRAYD_FAKE_DEVICES": "2", "ARRAYD_FAKE_ARCH": "90,80"}, "another kind"),
+    ("all", {"ARRAYD_FAKE_DEVICES": "2", "ARRAYD_FAKE_SHARED": "101376"}, "another kind"),
     ("all", {"ARRAYD_FAKE_DEVICES": "2", "ARRAYD_FAKE_PEERS": "0"}, "does not reach the memory"),
 ])
 def test_what_is_no_mesh(gpu_with, listed, environment, why):
@@ -377,7 +379,13 @@ def test_sessions_and_arrays_come_back_to_the_mesh(gpu_with, tmp_path):
     ("0,2", {"ARRAYD_FAKE_PEERS": "1-2"}, "ok", "2 GPUs of one kind, each of which reaches the others' memory"),
     ("all", {"ARRAYD_FAKE_PEERS": "pcie"}, "warn", "devices 0 and 1, 0 and 2, 1 and 2 reach each other's memory over PCIe, not NVLink"),
     ("all", {"ARRAYD_FAKE_ARCH": "90,90,80"}, "fail", "devices 0 and 2, 1 and 2 are of different kinds"),
-    ("all", {"ARRAYD_FAKE_DEVICES": "1"}, "fail", 'it takes two GPUs or more: of "all" there is one'),
+    ("all", {"ARRAYD_FAKE_SHARED": "101376"}, "fail", "devices 0 and 2, 1 and 2 are of different kinds"),
+    ("all", {"ARRAYD_FAKE_DEVICES": "1"}, "fail", "it takes two GPUs or more; there is one"),
+    ("2", {}, "fail", 'it takes two GPUs or more; "2" names one'),
+    ("0,1,7", {}, "fail", '"0,1,7" names GPU 7, which is not there: their numbers are below 3'),
+    ("0,1,", {}, "fail", '"0,1," is neither "all" nor numbers of GPUs ("0,1")'),
+    ("x", {}, "fail", '"x" is neither "all" nor numbers of GPUs ("0,1")'),
+    ("0,0", {}, "fail", "GPU 0 is named twice"),
     ("all", {"ARRAYD_FAKE_MIG": "1", "ARRAYD_FAKE_PEERS": "0"}, "fail", "device 1 is a part of a GPU: MIG mode is on"),
 ])
 def test_doctor_says_what_a_mesh_lacks(listed, environment, level, text):

@@ -4,10 +4,10 @@
 #include "compute/gpu/api/diagnose.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "compute/gpu/api/loader.h"
+#include "compute/gpu/api/members.h"
 
 /* The oldest architecture that the newest compilers still generate code for. */
 #define LEAST_CAPABILITY 70
@@ -62,43 +62,40 @@ static void say_devices(const struct driver *v, finding_fn *say, void *user)
 
 struct member {
     CUdevice handle;
-    int number; /* among those that are used, as `mesh` has it */
-    int major, minor;
+    int number;
     char name[128];
 };
 
-static bool is_listed(const char *list, int number)
+/* How many GPUs are used; *ret: the one of that number. */
+static int count_used(const struct driver *v, int number, CUdevice *ret)
 {
-    if (!strcmp(list, "all"))
-        return true;
-    for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
-        if (atoi(at) == number)
-            return true;
-    return false;
+    int all = 0, used = 0;
+    (void)v->cuDeviceGetCount(&all);
+    for (int i = 0; i < all; i++) {
+        CUdevice d;
+        int pools = 0;
+        if (v->cuDeviceGet(&d, i) != CUDA_SUCCESS)
+            continue;
+        (void)v->cuDeviceGetAttribute(&pools, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, d);
+        if (pools && used++ == number)
+            *ret = d;
+    }
+    return used;
 }
 
-static int find_members(const struct driver *v, const char *list, struct member *ret)
+/* Sets *ret_n, and as many members, on an error, too. */
+static enum err_code find_members(const struct driver *v, const char *list, struct member *ret,
+                                  int *ret_n, struct err *e)
 {
-    int n = 0, all = 0, used = 0;
-    (void)v->cuDeviceGetCount(&all);
-    for (int i = 0; i < all && n < BACKEND_PARTS; i++) {
-        struct member *m = &ret[n];
-        int pools = 0;
-        if (v->cuDeviceGet(&m->handle, i) != CUDA_SUCCESS)
-            continue;
-        (void)v->cuDeviceGetAttribute(&pools, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED,
-                                      m->handle);
-        m->number = pools ? used++ : -1;
-        if (m->number < 0 || !is_listed(list, m->number))
-            continue;
-        (void)v->cuDeviceGetAttribute(&m->major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
-                                      m->handle);
-        (void)v->cuDeviceGetAttribute(&m->minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
-                                      m->handle);
-        (void)v->cuDeviceGetName(m->name, sizeof m->name, m->handle);
-        n++;
+    struct members m;
+    const enum err_code code = members_read(list, count_used(v, -1, NULL), &m, e);
+    for (int i = 0; i < m.n; i++) {
+        ret[i].number = m.number[i];
+        (void)count_used(v, m.number[i], &ret[i].handle);
+        (void)v->cuDeviceGetName(ret[i].name, sizeof ret[i].name, ret[i].handle);
     }
-    return n;
+    *ret_n = m.n;
+    return code;
 }
 
 /* Pairs of GPUs, in words: "0 and 1, 0 and 2". */
@@ -128,8 +125,11 @@ static void say_mesh(const struct driver *v, const char *list, finding_fn *say, 
     struct member m[BACKEND_PARTS] = {0};
     struct pairs unlike = {0}, apart = {0}, slow = {0};
     char text[320];
+    struct members would;
+    struct err e = ERR_INIT;
     bool whole = true;
-    const int n = find_members(v, list, m);
+    int n;
+    const enum err_code code = find_members(v, list, m, &n, &e);
     for (int i = 0; i < n; i++) {
         if (!strstr(m[i].name, " MIG "))
             continue;
@@ -139,27 +139,24 @@ static void say_mesh(const struct driver *v, const char *list, finding_fn *say, 
             "parts do not reach each other's memory, and a process sees one of them: switch MIG "
             "mode off (nvidia-smi -mig 0), or do without a mesh");
     }
-    if (n < 2) {
-        snprintf(text, sizeof text, "it takes two GPUs or more: of \"%.60s\" %s", list,
-                 n ? "there is one" : "there is none");
-        say(user, FINDING_FAIL, "mesh", text,
-            "a container sees the GPUs that it was given (--gpus all), a process those that "
-            "CUDA_VISIBLE_DEVICES names: nvidia-smi -L on the host lists all");
+    if (code != ERR_OK) {
+        const bool of_more = members_read(list, BACKEND_PARTS, &would, NULL) == ERR_OK;
+        say(user, FINDING_FAIL, "mesh", e.message,
+            of_more ? "a container sees the GPUs that it was given (--gpus all), a process those "
+                      "that CUDA_VISIBLE_DEVICES names: nvidia-smi -L on the host lists all"
+                    : "");
         return;
     }
     for (int i = 0; i < n; i++)
         for (int k = i + 1; k < n; k++) {
-            int there = 0, back = 0, atomics = 0;
+            int there = 0, back = 0;
             (void)v->cuDeviceCanAccessPeer(&there, m[i].handle, m[k].handle);
             (void)v->cuDeviceCanAccessPeer(&back, m[k].handle, m[i].handle);
-            (void)v->cuDeviceGetP2PAttribute(&atomics,
-                                             CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED,
-                                             m[i].handle, m[k].handle);
-            if (m[i].major != m[k].major || m[i].minor != m[k].minor)
+            if (!members_are_alike(v, m[i].handle, m[k].handle))
                 add_pair(&unlike, &m[i], &m[k]);
             if (!there || !back)
                 add_pair(&apart, &m[i], &m[k]);
-            else if (!atomics) /* what NVLink has, and PCIe has not */
+            else if (!members_are_linked(v, m[i].handle, m[k].handle))
                 add_pair(&slow, &m[i], &m[k]);
         }
     say_pairs(&unlike, say, user, FINDING_FAIL, "are of different kinds",

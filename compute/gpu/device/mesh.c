@@ -9,57 +9,28 @@
 #include "compute/gpu/device/mesh.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "compute/base/clock.h"
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
+#include "compute/gpu/api/members.h"
 #include "compute/gpu/device/memory.h"
 
 #define LOOK_NS UINT64_C(1000000)
 
 /* --- opening --- */
 
-static enum err_code add(struct cuda_device *d, long number, struct err *e)
-{
-    struct cuda *c = d->cuda;
-    if (number >= c->n_gpus)
-        return err_set(e, ERR_BAD_FIELD,
-                       "mesh: %s names a GPU that is not there (there are 0 to %d)", c->config.mesh,
-                       c->n_gpus - 1);
-    for (int k = 0; k < d->n_members; k++)
-        if (d->members[k] == &c->devices[number])
-            return err_set(e, ERR_BAD_FIELD, "mesh: GPU %ld is named twice", number);
-    if (d->n_members == BACKEND_PARTS)
-        return err_set(e, ERR_BAD_FIELD, "mesh: more than %d GPUs", BACKEND_PARTS);
-    d->members[d->n_members++] = &c->devices[number];
-    return ERR_OK;
-}
-
 static enum err_code find_members(struct cuda_device *d, struct err *e)
 {
-    const char *list = d->cuda->config.mesh;
-    char *end;
-    const bool all = strcmp(list, "all") == 0;
-    for (int i = 0; all && i < d->cuda->n_gpus; i++)
-        TRY(add(d, i, e));
-    for (const char *at = list; !all; at = end + 1) {
-        const long number = strtol(at, &end, 10);
-        if (*at < '0' || *at > '9' || (*end && *end != ','))
-            return err_set(e, ERR_BAD_FIELD,
-                           "mesh: \"%.60s\" is neither \"all\" nor numbers of "
-                           "GPUs (\"0,1\")",
-                           list);
-        TRY(add(d, number, e));
-        if (!*end)
-            break;
-    }
-    if (d->n_members > 1)
-        return ERR_OK;
-    return all ? err_set(e, ERR_BAD_FIELD, "mesh: it takes two GPUs or more; there is one")
-               : err_set(e, ERR_BAD_FIELD, "mesh: it takes two GPUs or more; \"%.60s\" names one",
-                         list);
+    struct cuda *c = d->cuda;
+    struct members m;
+    struct err why = ERR_INIT;
+    if (members_read(c->config.mesh, c->n_gpus, &m, &why) != ERR_OK)
+        return err_set(e, why.code, "mesh: %s", why.message);
+    for (int k = 0; k < m.n; k++)
+        d->members[d->n_members++] = &c->devices[m.number[k]];
+    return ERR_OK;
 }
 
 /* What the kernels need of each other's memory: the pools'. Ranges are given access themselves. */
@@ -94,8 +65,7 @@ static enum err_code give_access(struct cuda_device *d, struct err *e)
 static enum err_code are_alike(const struct cuda_device *d, struct err *e)
 {
     for (int k = 1; k < d->n_members; k++)
-        if (strcmp(d->members[k]->arch, d->members[0]->arch) != 0 ||
-            d->members[k]->shared != d->members[0]->shared)
+        if (!members_are_alike(d->cuda->driver, d->members[0]->handle, d->members[k]->handle))
             return err_set(e, ERR_BAD_FIELD, "mesh: GPU %d is another kind than GPU %d",
                            d->members[k]->index, d->members[0]->index);
     return ERR_OK;
