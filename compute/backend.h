@@ -154,7 +154,7 @@ struct shared_block {
 
 /* Remarks about a backend, sentences for a person; "" for none. */
 struct backend_report {
-    char warning[384]; /* what does not work as configured */
+    char warning[384]; /* what does not work as configured, or slowly */
     char timings[256]; /* how long opening took */
 };
 

@@ -89,6 +89,13 @@ def test_what_is_no_mesh(gpu_with, listed, environment, why):
         gpu_with("--mesh", listed, environment=environment)
 
 
+@pytest.mark.parametrize("peers", ["1", "pcie"])
+def test_the_log_warns_of_a_mesh_without_nvlink(gpu_with, peers):
+    d = gpu_with("--mesh", "0,1", environment={"ARRAYD_FAKE_DEVICES": "2", "ARRAYD_FAKE_PEERS": peers})
+    warned = [line for line in d.log().splitlines() if "over PCIe, not NVLink: `arrayd doctor --mesh 0,1`" in line]
+    assert len(warned) == (peers == "pcie"), d.log()
+
+
 @pytest.mark.in_turn
 @pytest.mark.parametrize("order", ["", "adverse", "adverse-down"])
 def test_values_are_those_of_one_gpu(gpu_with, order):

@@ -66,6 +66,12 @@ static void cuda_report(struct backend *b, struct backend_report *ret)
                  "%s%d kernels or plans are refused, because they were running on a device that "
                  "faulted: `GET /v1/faults` lists them",
                  used ? "; " : "", culprits_count(c->culprits));
+    used = strlen(ret->warning);
+    if (c->n_devices > c->n_gpus && !mesh_is_linked(&c->devices[c->n_gpus]))
+        snprintf(ret->warning + used, sizeof ret->warning - used,
+                 "%sGPUs of the mesh reach each other's memory over PCIe, not NVLink: `arrayd "
+                 "doctor --mesh %.40s` says which",
+                 used ? "; " : "", c->config.mesh);
     memcpy(ret->timings, c->timings, sizeof ret->timings);
 }
 

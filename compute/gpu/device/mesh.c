@@ -94,6 +94,16 @@ enum err_code mesh_open(struct cuda_device *d, struct err *e)
     return give_access(d, e);
 }
 
+bool mesh_is_linked(const struct cuda_device *d)
+{
+    bool linked = true;
+    for (int k = 0; k < d->n_members; k++)
+        for (int i = 0; i < k; i++)
+            linked &=
+                members_are_linked(d->cuda->driver, d->members[i]->handle, d->members[k]->handle);
+    return linked;
+}
+
 /* --- streams --- */
 
 enum err_code mesh_stream_open(struct backend_stream *s, struct err *e)

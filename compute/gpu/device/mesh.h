@@ -17,6 +17,8 @@
 enum err_code mesh_open(struct cuda_device *d, struct err *e) must_check;
 /* Before they are closed: gives all memory back. */
 void mesh_close(struct cuda_device *d);
+/* Whether all its GPUs reach each other's memory by NVLink. */
+bool mesh_is_linked(const struct cuda_device *d);
 
 /* --- memory: mesh_memory.c --- */
 
