@@ -110,8 +110,9 @@ int engine_single_count(const struct engine *g)
     return engine_device_count(g) - (g->mesh >= 0);
 }
 
-/* Below that: the mesh's too, kept by a process without one, where it was on device 0, 1, … */
-#define KEPT_MESH    INT_MAX
+/* What is kept as the device of what was on the mesh, whatever its number is then. */
+#define KEPT_MESH INT_MAX
+/* Less k: what was on device k of a process without a mesh, in its place. */
 #define KEPT_INSTEAD (KEPT_MESH - 1)
 #define INSTEAD_MOST 4096
 
@@ -163,7 +164,7 @@ void engine_lacks(const struct engine *g, int device, int64_t size, struct err *
     const size_t n = strlen(e->message);
     if (g->mesh >= 0 && device != g->mesh && engine_has(g, g->mesh, size))
         snprintf(e->message + n, sizeof e->message - n,
-                 "; several GPUs together have: a session with \"device\": \"mesh\" uses them");
+                 "; the mesh has room: create a session with \"device\": \"mesh\"");
 }
 
 enum err_code storage_none_is_kept(const struct storage *like, struct err *e)

@@ -194,9 +194,8 @@ static void write_logins(struct logins *t, struct strb *out)
 static void write_devices(const struct engine *g, struct strb *out)
 {
     struct backend_device d;
-    family(
-        out, "arrayd_device_bytes_in_use", "gauge",
-        "Of this memory, what is of each device, in bytes; what is the mesh's lies on its GPUs.");
+    family(out, "arrayd_device_bytes_in_use", "gauge",
+           "Bytes of arrays and temporaries, by device; what is the mesh's lies on its GPUs.");
     for (int i = 0; i < engine_device_count(g); i++)
         strb_addf(out, "arrayd_device_bytes_in_use{device=\"%d\"} %" PRId64 "\n", i,
                   engine_bytes_on(g, i));

@@ -42,7 +42,7 @@ void memory_explain(const struct engine *g, bool evict, struct err *e)
         snprintf(where, sizeof where, " on device %d", d.index);
     }
     if (where[0] || d.memory_of_mesh)
-        snprintf(of_mesh, sizeof of_mesh, ", arrays of the mesh have %lld",
+        snprintf(of_mesh, sizeof of_mesh, "; of this memory arrays of the mesh have %lld bytes",
                  (long long)d.memory_of_mesh);
     const size_t n = strlen(e->message);
     snprintf(e->message + n, sizeof e->message - n,

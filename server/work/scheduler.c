@@ -21,16 +21,18 @@
  * On a device whose threads all take part in each piece of work (the CPU), long turns of several
  * flows are not out together: they would only evict each other's cache lines.
  *
- * A mesh's turn is one on each of its parts: it is given when it may be had on all of them, and a
- * user who may not have it on one of them does not hold others back on the rest, which would be
- * idle for nothing. Nobody waits in a circle. A turn that waits holds nothing, and one that is held
- * waits for no other, so once nothing is out somewhere, it is to be shown that a turn is given. On
- * a device with active flows the least of them may have its turn, as far as this device goes. If
- * it waits for a turn of this device, that is all; if for one of the mesh, it is active here
- * because the turn may be had on all other parts. With no active flow on any part, turns of the
- * mesh wait, each for another part where it is ahead of a flow that has the same trouble elsewhere,
- * and turns of their users that came later, and go behind them (yields): then the one of the mesh
- * that has waited longest is given (sched_serve).
+ * A mesh's turn is one on each of its parts: it is given when it may be had on all of them. A user
+ * who may not have it on one of them does not hold others back on the rest, which would be idle for
+ * nothing. Nobody waits in a circle: a turn that waits holds nothing, and one that is held waits
+ * for no other, so it is enough that where nothing is out, a turn is given.
+ *
+ *   1. A device has active flows, and the least of them waits for a turn of this device: it is
+ *      given, since nobody there is farther behind.
+ *   2. The least of them waits for a turn of the mesh: it is active here only if that turn may be
+ *      had on all other parts (could_be_had), so it is given.
+ *   3. No part has an active flow. Turns of the mesh wait, each because its user is ahead on some
+ *      part, of a flow in the same trouble elsewhere; behind them wait turns of the same users that
+ *      came later (yields). The turn of the mesh that has waited longest is given (sched_serve).
  *
  * One lock for everything, held for some hundred nanoseconds; the caller may hold the engine's. */
 #include "server/work/scheduler_int.h"

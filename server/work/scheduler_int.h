@@ -1,8 +1,8 @@
-/* What scheduler.c (whose turn it is) and scheduler_work.c (what work took) share: users on devices
- * and their lanes. A mesh is a device on which users only wait and are counted: what they have
- * there is out, and is charged, on each of its parts. Every other device is its own only part. The
- * scheduler's one lock guards everything that is not constant; each function here is called with it
- * held. */
+/* What scheduler.c (whose turn it is), scheduler_work.c (what work took) and scheduler_open.c (what
+ * makes them) share: users on devices and their lanes. A mesh is a device on which users only wait
+ * and are counted: what they have there is out, and is charged, on each of its parts. Every other
+ * device is its own only part. The scheduler's one lock guards everything that is not constant;
+ * each function here is called with it held. */
 #ifndef ARRAYD_SERVER_SCHEDULER_INT_H
 #define ARRAYD_SERVER_SCHEDULER_INT_H
 

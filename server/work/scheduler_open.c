@@ -20,6 +20,7 @@ void sched_lane_drop(struct sched_lane *l)
     l->sched->refs--;
     mem_free(l);
 }
+
 static struct flow *flow_of(struct device *d, const _Atomic uint32_t *user)
 {
     struct flow *f = d->flows;

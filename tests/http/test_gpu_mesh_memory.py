@@ -154,10 +154,11 @@ def test_a_refusal_says_what_is_full(gpu_with):
     detail = refused(mesh, 60)
     assert "the mesh, device 2, has no room for 62914560 bytes: device 0 has no 31457280 bytes" in detail, detail
     assert f"of the {64 * MIB} bytes" in detail and "on device 0 (memory-limit)" in detail, detail
-    assert f"arrays of the mesh have {4 * MIB}" in detail and "--evict" in detail, detail
+    assert f"; of this memory arrays of the mesh have {4 * MIB} bytes, and the daemon was started without --evict" in detail, detail
     # a GPU's session hears of the mesh that has its memory
     detail = refused(first, 30)
-    assert detail.startswith("device 0 has no") and f"arrays of the mesh have {4 * MIB}" in detail, detail
+    assert detail.startswith("device 0 has no") and f"; of this memory arrays of the mesh have {4 * MIB} bytes" in detail, detail
+    assert '; the mesh has room: create a session with "device": "mesh";' in detail, detail
     detail = refused(session_on(one, 1), 65)
     assert "of the mesh" not in detail and "--evict" not in detail, detail  # it never fits
     # nor do these

@@ -1,12 +1,12 @@
 /* Puts a job onto its stream. Everything that may block, such as allocating memory on either side,
  * is done when the job is submitted, before device->lock is taken; code is loaded before that
  * (prepare.c). With the lock held there are only calls that queue something: events, launches,
- * copies from pinned memory. One exception: if the driver has no memory left to record the event
- * behind kernels already launched, these are waited for.
+ * copies from pinned memory. Two exceptions, where the driver has no memory left to record an
+ * event: kernels already launched are waited for, and so are a mesh's other members (mesh.c).
  *
  * A loop of many launches becomes a graph of some passes that is launched repeatedly: a launch
- * costs the host more than a small kernel takes, and a stream blocks after about a thousand.
- * Kernels that a mesh's members share are large, and launched one by one. */
+ * costs the host more than a small kernel takes, and a stream blocks after about a thousand. A
+ * mesh's graph has all members' work, and the events between them. */
 #include "compute/gpu/cuda/launch.h"
 
 #include <string.h>

@@ -8,8 +8,8 @@
 #include "compute/gpu/cuda/parts.h"
 #include "compute/gpu/device/mesh.h"
 
-#define OPERANDS                                                                                   \
-    16 /* whose spans are looked at: of kernels with more, members wait for each other */
+/* Whose spans are looked at: of kernels with more, members wait for each other. */
+#define OPERANDS 16
 
 int64_t launch_scratch(const struct emitted *m)
 {

@@ -7,7 +7,7 @@
 #include "compute/gpu/device/device.h"
 #include "compute/gpu/text/form.h"
 
-/* Blocks of the grid, along form_along. */
+/* A stretch: of blocks of the grid, along form_along, or of elements. */
 struct part {
     int64_t from, n;
 };
@@ -16,7 +16,7 @@ struct part {
  * members' parts can be far apart: parts_elements says which. */
 bool parts_are_own(const struct ir_kernel *k, const struct form *f);
 bool parts_is_single(const struct view *v); /* one element, for all points */
-/* Member number `member`'s part, of form_group's blocks. */
+/* Member number `member`'s blocks, in groups of form_group. */
 struct part parts_of(const struct form *f, bool own, int member, int members);
 /* If they are its own: the elements of a part, [from, from + n). */
 struct part parts_elements(const struct form *f, struct part blocks);

@@ -87,6 +87,18 @@ enum err_code cuda_check(struct cuda *c, CUresult code, const char *what, struct
     return err_set(e, ERR_DEVICE_LOST, "%s failed: %s (%d)", what, name, code);
 }
 
+/* Lower numbers have priority. If there is only one priority, all are equal. */
+enum err_code cuda_stream_create(struct cuda *c, bool background, CUstream *ret, struct err *e)
+{
+    int least = 0, greatest = 0;
+    TRY(cuda_check(c, c->driver->cuCtxGetStreamPriorityRange(&least, &greatest),
+                   "cuCtxGetStreamPriorityRange", e));
+    return cuda_check(c,
+                      c->driver->cuStreamCreateWithPriority(ret, CU_STREAM_NON_BLOCKING,
+                                                            background ? least : greatest),
+                      "cuStreamCreateWithPriority", e);
+}
+
 void cuda_wake(struct cuda *c)
 {
     for (int i = 0; i < c->n_devices; i++) {

@@ -1,15 +1,17 @@
 /* The base of the CUDA backend: the backend, its devices, their contexts, and what a driver call's
  * result means. Private to compute/gpu/device, compute/gpu/transfer and compute/gpu/cuda, whose
- * files build on each other in this order, each calling only those above it:
+ * files build on each other in this order, those of a line calling each other and those above:
  *
- *   device/    device.c                 contexts, results, the loss of a device
+ *   device/    device.c                 contexts, results, CUDA streams, the loss of a device
  *              mesh_memory.c  memory.c  share.c   memory on several GPUs; the pool; memory that
  *                                       others can map
  *              mesh.c                   several GPUs as one device
  *              stream.c                 streams
  *   transfer/  slab.c  pack.c           pinned memory and its copies; kernels that gather views
  *              transfer.c  upload.c  download.c   bytes in and out
- *   cuda/      prepare.c  machines.c    compiling and loading kernels, and the interpreter
+ *   cuda/      parts.c                  which member does what of a kernel
+ *              prepare.c  machines.c    compiling and loading kernels, and the interpreter
+ *              whole.c                  one kernel in place of several
  *              beside.c                 what may run beside what
  *              launch_kernel.c  launch.c  fault.c   a kernel, and a job, onto its stream; what was
  *                                       on a lost device
@@ -19,7 +21,7 @@
  * Threads: any thread submits; one completion thread per device reports finished jobs; some threads
  * compile and load code. Locks: device->lock protects its streams' queues; slabs and pool have
  * their own. Under device->lock there are only driver calls that queue or query (launch.c names the
- * one exception), and neither another transfer nor the caller's functions run, except config.lost.
+ * exceptions), and neither another transfer nor the caller's functions run, except config.lost.
  * Of what a submission does under the engine's lock, only allocating memory may block: while the
  * driver maps it, never for work. */
 #ifndef ARRAYD_CUDA_DEVICE_H
@@ -156,6 +158,10 @@ enum err_code cuda_entered(struct cuda_device *d, struct err *e) must_check;
  * ERR_OUT_OF_MEMORY; everything else poisons the backend (cuda->lost) and is ERR_DEVICE_LOST.
  * `what` names the call. e may be NULL. */
 enum err_code cuda_check(struct cuda *c, CUresult code, const char *what, struct err *e);
+
+/* A CUDA stream of the device entered. */
+enum err_code cuda_stream_create(struct cuda *c, bool background, CUstream *ret,
+                                 struct err *e) must_check;
 
 /* "cuEventQuery failed: CUDA_ERROR_ILLEGAL_ADDRESS (700)", for the call that lost the device. */
 #define CUDA_WHY 160

@@ -8,18 +8,6 @@
 #include "compute/gpu/device/mesh.h"
 #include "compute/gpu/text/emit.h"
 
-/* Lower numbers have priority. If there is only one priority, all are equal. */
-enum err_code cuda_stream_create(struct cuda *c, bool background, CUstream *ret, struct err *e)
-{
-    int least = 0, greatest = 0;
-    TRY(cuda_check(c, c->driver->cuCtxGetStreamPriorityRange(&least, &greatest),
-                   "cuCtxGetStreamPriorityRange", e));
-    return cuda_check(c,
-                      c->driver->cuStreamCreateWithPriority(ret, CU_STREAM_NON_BLOCKING,
-                                                            background ? least : greatest),
-                      "cuStreamCreateWithPriority", e);
-}
-
 enum err_code cuda_stream_new(struct backend *b, int device, bool background,
                               struct backend_stream **ret, struct err *e)
 {

@@ -30,9 +30,6 @@ struct backend_stream {
     _Atomic uint64_t passed;
 };
 
-/* A CUDA stream of the device entered. */
-enum err_code cuda_stream_create(struct cuda *c, bool background, CUstream *ret,
-                                 struct err *e) must_check;
 enum err_code cuda_stream_new(struct backend *b, int device, bool background,
                               struct backend_stream **ret, struct err *e);
 void cuda_stream_free(struct backend_stream *s);

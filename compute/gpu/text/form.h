@@ -257,11 +257,12 @@ bool form_any_reduce(const struct ir_kernel *k, struct form *f, int64_t (*out_st
  * reduced to one; 0 along the others. */
 void form_positions(const struct ir_kernel *k, const struct form *f, int64_t strides[MAX_RANK]);
 
-/* The axis of the grid that goes along the slowest axis of the iteration space, and of how many
- * blocks side by side along it each belongs together: of a kernel that several GPUs share, a launch
- * may be of any such groups (AR_ALONG of common.cuh). -1: one GPU has it. 0: all blocks work
- * together; only what they reduce can be divided (joined). */
+/* The axis of the grid that goes along the slowest axis of the iteration space: along it lie the
+ * parts of a kernel that several GPUs share. -1: one GPU has it. */
 int form_along(const struct form *f);
+/* How many blocks side by side along that axis belong together: a launch may be of any such groups
+ * (AR_ALONG of common.cuh). 0: all blocks work together; only what they reduce can be divided
+ * (joined). */
 unsigned form_group(const struct form *f);
 
 /* What a member takes of a joined kernel: REDUCE: chunks [*ret_since, *ret_until) of the reduced
