@@ -3,11 +3,49 @@
 
 #include <stdlib.h>
 
+#include "compute/gpu/cuda/prepare.h"
 #include "compute/gpu/device/mesh.h"
 
 /* Parts that are members' own begin at multiples of so many elements, however large a kernel's
  * blocks are: those of kernels in a row are the same. */
 #define SEAM 65536
+
+/* --- who takes part --- */
+
+int parts_members(const struct cuda_device *d, const struct ir_kernel *k)
+{
+    int64_t bytes = 1;
+    size_t size = 1;
+    for (uint32_t i = 0; i < k->n_inputs; i++)
+        size = dtype_size(k->inputs[i].dtype) > size ? dtype_size(k->inputs[i].dtype) : size;
+    for (uint32_t i = 0; i < k->n_outputs; i++)
+        size = dtype_size(k->outputs[i].dtype) > size ? dtype_size(k->outputs[i].dtype) : size;
+    for (int a = 0; a < k->rank; a++)
+        bytes *= k->shape[a];
+    return bytes * (int64_t)size / d->n_members >= d->cuda->config.mesh_least ? d->n_members : 1;
+}
+
+void parts_divide(struct prepared *p, const struct ir_kernel *k, int members)
+{
+    const struct cuda_device *d = &p->cuda->devices[p->device];
+    const struct form *f = p->emitted->form;
+    const unsigned group = form_group(f);
+    p->divided = members > 1 && !p->emitted->indirect &&
+                 (f->joined || (group > 0 && f->grid[form_along(f)] / group > 1));
+    p->own = p->divided && parts_are_own(k, f);
+    p->remote = d->n_members > 1 ? parts_remote(d, k, f, p->divided) : 0;
+}
+
+const struct form *parts_form_of_program(const struct cuda_device *d, const struct prepared *p,
+                                         const struct ir_kernel *k)
+{
+    if (!p->emitted->form->joined)
+        return p->emitted->form;
+    for (uint32_t i = 0; i < k->n_outputs; i++)
+        if (reduce_rounds(k->outputs[i].reduce, k->outputs[i].dtype))
+            return NULL;
+    return form_within(p->arena, k, SLOT_ALIGNMENT, d->shared, 1);
+}
 
 /* --- the division --- */
 

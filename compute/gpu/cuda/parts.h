@@ -1,4 +1,5 @@
-/* How a kernel's work is divided between the members of a mesh, and what each part touches. Pure.
+/* How a kernel's work is divided between the members of a mesh, and what each part touches. Pure,
+ * but for parts_divide.
  *
  * Called by prepare.c, whole.c and launch_kernel.c. */
 #ifndef ARRAYD_CUDA_PARTS_H
@@ -6,6 +7,17 @@
 
 #include "compute/gpu/device/device.h"
 #include "compute/gpu/text/form.h"
+
+struct prepared;
+
+/* Of the device's members, those that share a kernel: all, or one, because it is small. */
+int parts_members(const struct cuda_device *d, const struct ir_kernel *k);
+/* Sets how the work of k, prepared as p, is divided between so many members. */
+void parts_divide(struct prepared *p, const struct ir_kernel *k, int members);
+/* The form in which k, prepared as p, is interpreted, by one member; NULL: it is not. What several
+ * combine in an order of their own has the bits of one only if the order is of no matter. */
+const struct form *parts_form_of_program(const struct cuda_device *d, const struct prepared *p,
+                                         const struct ir_kernel *k);
 
 /* A stretch: of blocks of the grid, along form_along, or of elements. */
 struct part {

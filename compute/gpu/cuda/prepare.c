@@ -18,6 +18,7 @@
 #include "compute/base/mem.h"
 #include "compute/base/trace.h"
 #include "compute/base/worker.h"
+#include "compute/gpu/cuda/parts.h"
 
 #define MOST_IN_A_ROW 3 /* then one that nobody waits for */
 
@@ -362,7 +363,7 @@ struct prepared *prepared_of(struct cuda_device *d, struct arena *arena, struct 
  * have an arena of their own, because the latter may outlive the kernel in the compiler's queue. */
 static void make_program(struct cuda_device *d, struct prepared *p, const struct ir_kernel *k)
 {
-    const struct form *f = prepare_form_of_program(d, p, k);
+    const struct form *f = parts_form_of_program(d, p, k);
     if (!f)
         return;
     const int64_t most = d->cuda->config.interpret_bytes;
@@ -387,7 +388,7 @@ static struct prepared *prepared_new(struct cuda_device *d, const struct ir_kern
     if (!arena)
         return NULL;
     arena_exempt(arena, true); /* freed with the kernel; the plan counts it */
-    int members = prepare_members(d, k);
+    int members = parts_members(d, k);
     struct emitted *m = emit_within(arena, k, SLOT_ALIGNMENT, d->shared, members);
     if (m && m->indirect && members > 1) { /* a member's part differs in its parameters */
         members = 1;
@@ -400,7 +401,7 @@ static struct prepared *prepared_new(struct cuda_device *d, const struct ir_kern
         make_program(d, p, k);
     if (p) {
         p->user = user;
-        prepared_divide(p, k, members);
+        parts_divide(p, k, members);
     }
     return p;
 }

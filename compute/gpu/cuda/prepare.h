@@ -81,15 +81,6 @@ void prepared_hurry(struct prepared *p);
 
 /* k->prepared, created if missing, for `user` (see backend.h); NULL without memory. */
 struct prepared *cuda_prepare(struct cuda_device *d, struct ir_kernel *k, const void *user);
-/* whole.c: of the device's members, those that share a kernel: all, or one, because it is small. */
-int prepare_members(const struct cuda_device *d, const struct ir_kernel *k);
-/* whole.c: sets how the kernel's work is divided between so many members. */
-void prepared_divide(struct prepared *p, const struct ir_kernel *k, int members);
-/* whole.c: the form in which k, prepared as p, is interpreted, by one member; NULL: it is not. What
- * several combine in an order of their own has the bits of one only if the order is of no matter.
- */
-const struct form *prepare_form_of_program(const struct cuda_device *d, const struct prepared *p,
-                                           const struct ir_kernel *k);
 /* whole.c: whether wholes run in place of some of the job's kernels, and sets their bits
  * (launch.h). Compiles them if that has not begun, and is worth it. */
 bool cuda_wholes(struct cuda_device *d, const struct job *job, uint64_t ret[2]);

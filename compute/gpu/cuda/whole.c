@@ -4,45 +4,9 @@
  * are refused, so is the whole: no request is refused today and served tomorrow. Which of them run
  * is decided for each job when it is submitted (launch.c).
  *
- * And how many steps of a loop one kernel does, which members of a device share one, and in which
- * form it is interpreted. */
+ * And how many steps of a loop one kernel does. */
 #include "compute/gpu/cuda/parts.h"
 #include "compute/gpu/cuda/prepare.h"
-
-int prepare_members(const struct cuda_device *d, const struct ir_kernel *k)
-{
-    int64_t bytes = 1;
-    size_t size = 1;
-    for (uint32_t i = 0; i < k->n_inputs; i++)
-        size = dtype_size(k->inputs[i].dtype) > size ? dtype_size(k->inputs[i].dtype) : size;
-    for (uint32_t i = 0; i < k->n_outputs; i++)
-        size = dtype_size(k->outputs[i].dtype) > size ? dtype_size(k->outputs[i].dtype) : size;
-    for (int a = 0; a < k->rank; a++)
-        bytes *= k->shape[a];
-    return bytes * (int64_t)size / d->n_members >= d->cuda->config.mesh_least ? d->n_members : 1;
-}
-
-void prepared_divide(struct prepared *p, const struct ir_kernel *k, int members)
-{
-    const struct cuda_device *d = &p->cuda->devices[p->device];
-    const struct form *f = p->emitted->form;
-    const unsigned group = form_group(f);
-    p->divided = members > 1 && !p->emitted->indirect &&
-                 (f->joined || (group > 0 && f->grid[form_along(f)] / group > 1));
-    p->own = p->divided && parts_are_own(k, f);
-    p->remote = d->n_members > 1 ? parts_remote(d, k, f, p->divided) : 0;
-}
-
-const struct form *prepare_form_of_program(const struct cuda_device *d, const struct prepared *p,
-                                           const struct ir_kernel *k)
-{
-    if (!p->emitted->form->joined)
-        return p->emitted->form;
-    for (uint32_t i = 0; i < k->n_outputs; i++)
-        if (reduce_rounds(k->outputs[i].reduce, k->outputs[i].dtype))
-            return NULL;
-    return form_within(p->arena, k, SLOT_ALIGNMENT, d->shared, 1);
-}
 
 /* Whether members add in another order than one GPU does: the whole would have other bits. */
 static bool parts_are_joined(const struct cuda_device *d, struct arena *arena,
@@ -65,7 +29,7 @@ static struct prepared *new_whole(struct cuda_device *d, const struct ir_whole *
         return NULL;
     arena_exempt(arena, true); /* freed with the kernel */
     struct form *f = form_of_whole(arena, w, SLOT_ALIGNMENT, d->shared, ret_why);
-    const int members = prepare_members(d, w->kernel);
+    const int members = parts_members(d, w->kernel);
     if (f)
         f->members = members;
     struct emitted *m = f ? emit_in_form(arena, w->kernel, f) : NULL;
@@ -79,7 +43,7 @@ static struct prepared *new_whole(struct cuda_device *d, const struct ir_whole *
     struct prepared *p =
         prepared_of(d, arena, m, w->kernel->fast_math); /* frees the arena if m is NULL */
     if (p)
-        prepared_divide(p, w->kernel, members);
+        parts_divide(p, w->kernel, members);
     return p;
 }
 
@@ -164,7 +128,7 @@ static bool steps_are_avoided(struct cuda_device *d, struct arena *arena, const 
             return true;
         x->steps = steps;
         const struct emitted *m =
-            emit_within(arena, x, SLOT_ALIGNMENT, d->shared, prepare_members(d, x));
+            emit_within(arena, x, SLOT_ALIGNMENT, d->shared, parts_members(d, x));
         if (!m)
             return true;
         struct code_key key = kcache_key(c->kcache, d->arch, m->text, k->fast_math);
@@ -181,7 +145,7 @@ uint32_t cuda_steps(struct backend *b, int device, const struct ir_kernel *k, co
     struct arena *arena = prepare_is_empty(k) ? NULL : arena_new(0);
     struct cuda_device *d = &c->devices[device];
     uint32_t n =
-        arena ? form_steps(arena, k, SLOT_ALIGNMENT, d->shared, prepare_members(d, k), ret_why) : 1;
+        arena ? form_steps(arena, k, SLOT_ALIGNMENT, d->shared, parts_members(d, k), ret_why) : 1;
     if (n > 1 && steps_are_avoided(d, arena, k, n)) {
         *ret_why = "the kernel of several steps was running on a device that faulted";
         n = 1;
