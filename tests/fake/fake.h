@@ -42,6 +42,7 @@ struct fake {
     bool holding;                               /* those that are wait */
     const char *fail_file, *failed, *fail_name; /* fail_at counts calls of that name; NULL: all */
     bool armed;                                 /* fail_at is of that file */
+    long launched, failed_behind;               /* kernels since the reset; as `failed` was set */
     bool excused;                               /* fake_cuda_excuse */
     void (*handler)(const char *message);
     struct CUstream_st *streams; /* with a thread */

@@ -55,6 +55,8 @@ void fake_cuda_release(void);
 long fake_cuda_calls(void);
 /* The call that was made to fail last ("cuLaunchKernel"), NULL when none was since the reset. */
 const char *fake_cuda_failed(void);
+/* How many kernels had been launched since the reset before that call. */
+long fake_cuda_failed_behind(void);
 /* Forgets failures, also a sticky one. Not with live objects other than contexts. */
 void fake_cuda_reset(void);
 

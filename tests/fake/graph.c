@@ -206,6 +206,7 @@ EXPORT CUresult cuGraphLaunch(CUgraphExec graph, CUstream stream)
         if (w->is_launch) {
             launch_copy(again, w);
             again->launch.fail = later;
+            fake.launched++;
         }
         stream_push(on, again);
     }

@@ -373,6 +373,7 @@ EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned gr
     w->launch.fail = later;
     w->held = !s->capture && fake.hold_left > 0 && fake.hold_left-- > 0;
     function->module->refs++;
+    fake.launched += !s->capture;
     stream_push(s, w);
     return fake_leave(CUDA_SUCCESS);
 }

@@ -171,6 +171,12 @@ static void look_at_file(void)
     fclose(f);
 }
 
+static void set_failed(const char *name)
+{
+    fake.failed = name;
+    fake.failed_behind = fake.launched;
+}
+
 int fake_enter(const char *name, unsigned needs, int *release)
 {
     if (fake.forked)
@@ -184,7 +190,7 @@ int fake_enter(const char *name, unsigned needs, int *release)
     else if (fake.fail_at && (!fake.fail_name || !strcmp(name, fake.fail_name)) &&
              --fake.fail_at == 0) {
         result = fake.fail_code;
-        fake.failed = name;
+        set_failed(name);
         if (fake.armed) {
             fake.armed = false;
             unlink(fake.fail_file);
@@ -224,7 +230,7 @@ static int from_file(int *ret_later)
     if (n < 1)               /* being written: the next launch finds it whole */
         return CUDA_SUCCESS;
     unlink(fake.fail_file);
-    fake.failed = "cuLaunchKernel";
+    set_failed("cuLaunchKernel");
     bool held = !strcmp(how, "held");
     if (!held && strcmp(how, "async"))
         return code;
@@ -250,13 +256,13 @@ int fake_launch_failure(int *ret_later)
     *ret_later = CUDA_SUCCESS;
     if (fake.fail_launch_at && --fake.fail_launch_at == 0) {
         *ret_later = fake.fail_launch_code;
-        fake.failed = "cuLaunchKernel";
+        set_failed("cuLaunchKernel");
         return CUDA_SUCCESS;
     }
     int code = CUDA_SUCCESS;
     if (fake.refuse_at && --fake.refuse_at == 0) {
         code = fake.refuse_code;
-        fake.failed = "cuLaunchKernel";
+        set_failed("cuLaunchKernel");
     } else {
         code = from_file(ret_later);
     }
@@ -340,6 +346,14 @@ EXPORT const char *fake_cuda_failed(void)
     return name;
 }
 
+EXPORT long fake_cuda_failed_behind(void)
+{
+    pthread_mutex_lock(&fake.lock);
+    long n = fake.failed_behind;
+    pthread_mutex_unlock(&fake.lock);
+    return n;
+}
+
 EXPORT void fake_cuda_reset(void)
 {
     pthread_mutex_lock(&fake.lock);
@@ -350,6 +364,7 @@ EXPORT void fake_cuda_reset(void)
         memory_forget_pinned();
     fake.sticky = 0;
     fake.failed = NULL;
+    fake.launched = 0;
     fake.excused = false;
     pthread_mutex_unlock(&fake.lock);
 }
