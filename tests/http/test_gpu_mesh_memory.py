@@ -131,6 +131,7 @@ def test_small_arrays_elsewhere_outlive_the_daemon(gpu_with):
     arrays = [np.random.default_rng(i).random(n, "f4") for i, n in enumerate((6 * MIB // 4, 1000, MIB, 5))]
     for i, a in enumerate(arrays):
         mesh.upload(a, f"a{i}")
+    mesh.expect(200, mesh.post(f"/v1/sessions/{mesh.session}/sync", {}))
     before = live(one)
     kill(d)
     mesh = d.client().clone(session=mesh.session)
