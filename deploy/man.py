@@ -1,6 +1,6 @@
 """arrayd.1 from deploy/arrayd.1.in and the daemon's own --help: man.py ARRAYD TEMPLATE NAME=VALUE…
 
-The options are told once, in server/config.c.
+The options are told once, in server/config/config.c.
 """
 import re
 import subprocess

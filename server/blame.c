@@ -8,7 +8,7 @@
 
 #include "compute/backend.h"
 #include "compute/base/log.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/keeper/hold.h"
 #include "server/work/asker.h"
 

@@ -3,7 +3,7 @@
 #ifndef ARRAYD_SERVER_FRONT_H
 #define ARRAYD_SERVER_FRONT_H
 
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/http/http.h"
 #include "server/server.h"
 

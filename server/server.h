@@ -37,7 +37,7 @@ struct meter;
 struct metrics;
 
 struct server {
-    const struct config *config; /* server/config.h */
+    const struct config *config; /* server/config/config.h */
     struct engine *engine;
     struct meter *memory;           /* host memory taken by all requests */
     struct auth *auth;              /* principals, their sessions and handles */

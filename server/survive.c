@@ -16,7 +16,7 @@
 #include "compute/base/mem.h"
 #include "compute/base/table.h"
 #include "compute/engine/engine.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/jobs/jobs.h"
 #include "server/keeper/hold.h"
 #include "server/kept/held_chunks.h"

@@ -23,7 +23,7 @@
 #include "compute/base/worker.h"
 #include "protocol/json/json.h"
 #include "server/admin/audit_file.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/store/auth.h"
 
 #define REFUSED_S   60.0 /* between entries about refusals */

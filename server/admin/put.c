@@ -6,7 +6,7 @@
 
 #include "compute/base/clock.h"
 #include "server/body/meta.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/jobs/jobs.h"
 #include "server/store/export.h"
 #include "server/store/lease.h"

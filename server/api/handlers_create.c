@@ -15,7 +15,7 @@
 #include "server/body/data.h"
 #include "server/body/meta.h"
 #include "server/body/request.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/http/wakeup.h"
 #include "server/labels/labels_read.h"
 #include "server/server.h"

@@ -6,7 +6,7 @@
 #include "server/api/handlers.h"
 #include "server/body/meta.h"
 #include "server/body/request.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/server.h"
 
 static void put_work(void *user, const struct culprit_entry *e)

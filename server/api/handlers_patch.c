@@ -13,7 +13,7 @@
 #include "server/body/grid_json.h"
 #include "server/body/meta.h"
 #include "server/body/request.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/jobs/jobs.h"
 #include "server/labels/labels_read.h"
 #include "server/store/lease_use.h"

@@ -14,7 +14,7 @@
 #include "server/api/handlers.h"
 #include "server/body/meta.h"
 #include "server/body/request.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/keeper/hold.h"
 #include "server/server.h"
 #include "server/state/state.h"

@@ -15,7 +15,7 @@
 #include "server/body/meta.h"
 #include "server/body/program_body.h"
 #include "server/body/request.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/http/wakeup.h"
 #include "server/jobs/jobs.h"
 #include "server/server.h"

@@ -9,7 +9,7 @@
 #include "protocol/json/json.h"
 #include "protocol/text/index.h"
 #include "server/body/meta.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/server.h"
 #include "server/store/functions.h"
 

@@ -7,7 +7,7 @@
 
 #include "protocol/json/json.h"
 #include "protocol/json/json_writer.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/store/functions.h"
 
 /* Reads name (or in_path, if it is not NULL), params and expr or tree. Checks everything but the

@@ -7,7 +7,7 @@
 #include "compute/base/clock.h"
 #include "server/body/grid_json.h"
 #include "server/body/request.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/server.h"
 #include "server/store/session.h"
 

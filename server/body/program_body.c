@@ -10,7 +10,7 @@
 #include "protocol/text/statement.h"
 #include "server/body/reader.h"
 #include "server/body/request.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/server.h"
 #include "server/store/functions.h"
 

@@ -8,7 +8,7 @@
 #include "protocol/text/infix.h"
 #include "protocol/text/tree.h"
 #include "server/body/request.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/server.h"
 #include "server/store/auth.h"
 

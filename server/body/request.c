@@ -4,7 +4,7 @@
 #include "compute/backend.h"
 #include "compute/base/log.h"
 #include "protocol/wire/media.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/server.h"
 #include "server/store/auth.h"
 

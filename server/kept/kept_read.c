@@ -4,7 +4,7 @@
 
 #include "server/body/function_json.h"
 #include "server/body/grid_json.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/kept/kept.h"
 #include "server/kept/member.h"
 #include "server/labels/labels.h"

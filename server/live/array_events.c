@@ -20,7 +20,7 @@
 #include "server/body/condition.h"
 #include "server/body/meta.h"
 #include "server/body/request.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/live/events.h"
 #include "server/live/live.h"
 #include "server/look/look.h"

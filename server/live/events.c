@@ -7,7 +7,7 @@
 #include "compute/base/clock.h"
 #include "compute/base/mem.h"
 #include "protocol/wire/media.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/look/query.h"
 #include "server/server.h"
 

@@ -12,7 +12,7 @@
 #include "server/admin/audit.h"
 #include "server/body/meta.h"
 #include "server/body/request.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/jobs/jobs.h"
 #include "server/login/login.h"
 #include "server/store/auth.h"

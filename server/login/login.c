@@ -7,7 +7,7 @@
 #include "server/admin/audit.h"
 #include "server/body/meta.h"
 #include "server/body/request.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/login/links.h"
 #include "server/login/visitor.h"
 #include "server/store/auth.h"

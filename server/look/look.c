@@ -17,7 +17,7 @@
 #include "protocol/text/infix.h"
 #include "server/body/data.h"
 #include "server/body/request.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/server.h"
 #include "server/store/auth.h"
 #include "server/work/device_turn.h"

@@ -18,7 +18,7 @@
 #include "compute/memory/export.h"
 #include "server/body/condition.h"
 #include "server/body/request.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/look/maps.h"
 #include "server/look/picture_int.h"
 #include "server/look/png.h"

@@ -21,7 +21,7 @@
 #include "protocol/wire/media.h"
 #include "server/body/condition.h"
 #include "server/body/request.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/look/query.h"
 #include "server/look/summary_int.h"
 #include "server/server.h"

@@ -8,7 +8,7 @@
 #include "server/page/page.h"
 
 #include "server/body/condition.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/page/asset.h"
 #include "server/server.h"
 

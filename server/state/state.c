@@ -13,7 +13,7 @@
 #include "compute/base/worker.h"
 #include "compute/engine/engine.h"
 #include "protocol/json/json_writer.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/kept/journal_writer.h"
 #include "server/server.h"
 #include "server/state/state_passed.h"

@@ -12,7 +12,7 @@
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
 #include "protocol/json/json_writer.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/kept/kept.h"
 #include "server/server.h"
 #include "server/state/state_blobs.h"

@@ -7,7 +7,7 @@
 
 #include "compute/base/mem.h"
 #include "compute/base/wake.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/http/wakeup.h"
 #include "server/server.h"
 #include "server/work/memory_retry.h"

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "compute/base/mem.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "tests/fuzz/fuzz.h"
 
 static void is_finite(void *user, const char *name, double value)

@@ -10,7 +10,7 @@
 #include "compute/engine/engine.h"
 #include "protocol/json/json.h"
 #include "server/body/function_json.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/http/http_impl.h"
 #include "server/server.h"
 #include "server/store/auth.h"

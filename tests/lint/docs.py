@@ -54,7 +54,7 @@ for page in developers:
     findings.extend(f"{name}: {misfit}" for misfit in misfits(page.read_text(), ROOT))
 
 # Every option of the daemon is in the operator's page with its default, and nothing else is.
-table = dict(re.findall(r'^\s*\{"([a-z-]+)", SET_\w+, \w+, AT\(\w+\), ("[^"]*"|NULL)', read("server/config.c"), re.M))
+table = dict(re.findall(r'^\s*\{"([a-z-]+)", SET_\w+, \w+, AT\(\w+\), ("[^"]*"|NULL)', read("server/config/config.c"), re.M))
 table = {name: "" if value == "NULL" else value.replace('"', "`") for name, value in table.items()}
 documented = dict(re.findall(r"^\| `([a-z-]+)` \| (`[^`]*`|) *\|", read("docs/operating.md"), re.M))
 findings.extend(f"docs/operating.md: the option {o} is not described" for o in sorted(table.keys() - documented))

@@ -11,14 +11,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROOMS = ("compute", "protocol", "server", "clients", "tests")
 SKIPPED = 77
 # The house from top to bottom: a room may call those below it, never one above.
-FLOORS = ("server", "server/api", "server/live", "server/page", "server/login", "server/admin", "server/state", "server/jobs", "server/kept", "server/look", "server/body", "server/store", "server/labels", "server/keeper", "server/journal", "server/work", "server/http",
+FLOORS = ("server", "server/commands", "server/config", "server/api", "server/live", "server/page", "server/login", "server/admin", "server/state", "server/jobs", "server/kept", "server/look", "server/body", "server/store", "server/labels", "server/keeper", "server/journal", "server/work", "server/http",
           "protocol/text", "protocol/wire", "protocol/json", "protocol/number",
           "compute/program", "compute/engine", "compute/memory", "compute/backends.c", "compute/cpu", "compute/cpu/interp",
           "compute/cpu/loops", "compute/gpu/cuda", "compute/gpu/transfer", "compute/gpu/device", "compute/gpu/code", "compute/gpu/interp", "compute/gpu/text", "compute/gpu/api", "compute/backend",
           "compute/ir", "compute/check", "compute/lang", "compute/kernels/steps", "compute/kernels/forms", "compute/kernels/scalar", "compute/type", "compute/culprit",
           "compute/base")
 # Headers of the top room that every room of server/ may include: the parts of the daemon as pointers, and the options.
-LEAVES = ("server/server.h", "server/config.h")
+LEAVES = ("server/server.h", "server/config/config.h")
 
 
 def sources(*suffixes, rooms=ROOMS):

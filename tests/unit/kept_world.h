@@ -18,7 +18,7 @@
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
 #include "server/body/function_json.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/kept/journal_writer.h"
 #include "server/kept/recover.h"
 #include "server/labels/labels_read.h"

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "compute/base/mem.h"
-#include "server/config.h"
+#include "server/config/config.h"
 
 #define ARGS(...)                                                                                  \
     (char *const[])                                                                                \

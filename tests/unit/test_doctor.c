@@ -13,8 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "server/config.h"
-#include "server/doctor.h"
+#include "server/commands/doctor.h"
+#include "server/config/config.h"
 
 static char root[64];
 

@@ -16,7 +16,7 @@
 #include "compute/base/mem.h"
 #include "protocol/json/json.h"
 #include "server/body/function_json.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/http/http.h"
 #include "server/server.h"
 #include "server/state/state.h"

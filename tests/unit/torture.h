@@ -25,7 +25,7 @@
 #include "protocol/wire/npy.h"
 #include "server/api/metrics.h"
 #include "server/api/routes.c"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/front.h"
 #include "server/jobs/jobs.h"
 #include "server/login/logins.h"

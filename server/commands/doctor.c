@@ -3,7 +3,7 @@
  * A missing GPU is judged by the configuration: it fails `--backend cuda`, is a warning where the
  * machine seems to have one, and is fine on a machine without. The self-test takes a request's
  * path: text, plan, kernels, the device, and the bytes back. */
-#include "server/doctor.h"
+#include "server/commands/doctor.h"
 
 #include <errno.h>
 #include <semaphore.h>
@@ -18,7 +18,7 @@
 #include "compute/memory/memory.h"
 #include "protocol/json/json_writer.h"
 #include "protocol/text/infix.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/http/http.h"
 #include "server/http/unix_socket.h"
 #include "server/store/accounts.h"

@@ -1,7 +1,7 @@
 /* An address that is taken is free for the new daemon if one of the sockets that the keeper holds
  * listens there: it is handed over, or closed. Sockets are compared by their ports and paths, since
  * one address may have several names. */
-#include "server/check.h"
+#include "server/commands/check.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -15,7 +15,7 @@
 
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/http/http.h"
 #include "server/journal/journal.h"
 #include "server/keeper/keeper.h"

@@ -4,7 +4,7 @@
  * for once by fetching a number, with the time of such a fetch taken off; the least of some rounds,
  * as noise only adds. Results are compared at a few places with what is computed here, before
  * anything is timed. */
-#include "server/bench.h"
+#include "server/commands/bench.h"
 
 #include <errno.h>
 #include <math.h>

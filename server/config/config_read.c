@@ -1,6 +1,6 @@
 /* Settings as text: the file, then the command line. The file is read before the command line is
  * applied, so the command line wins; a list given there replaces the file's. */
-#include "server/config_int.h"
+#include "server/config/config_int.h"
 
 #include <errno.h>
 #include <fcntl.h>

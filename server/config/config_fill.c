@@ -4,7 +4,7 @@
 #include <sched.h>
 
 #include "compute/base/mem.h"
-#include "server/config.h"
+#include "server/config/config.h"
 
 /* The bounds, unless the machine is small: */
 #define USER_WORK    (320 << 20)

@@ -3,7 +3,7 @@
 #ifndef ARRAYD_SERVER_CONFIG_INT_H
 #define ARRAYD_SERVER_CONFIG_INT_H
 
-#include "server/config.h"
+#include "server/config/config.h"
 
 enum kind { SET_TEXT, SET_LIST, SET_FLAG, SET_LEVEL, SET_COUNT, SET_SIZE, SET_OCTAL, SET_SECONDS };
 

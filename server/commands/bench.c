@@ -3,7 +3,7 @@
  * It starts a daemon of its own with the options it was given, on a Unix socket in an empty folder,
  * and is its client (bench_cases.c), so that the figures are what users see: on one device after
  * the other, in a session there. */
-#include "server/bench.h"
+#include "server/commands/bench.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -19,8 +19,8 @@
 
 #include "compute/base/clock.h"
 #include "compute/base/mem.h"
-#include "server/config.h"
-#include "server/device.h"
+#include "server/commands/device.h"
+#include "server/config/config.h"
 
 #define START_S   60
 #define DEVICES   65 /* at most; the mesh among them */

@@ -4,7 +4,7 @@
 #define ARRAYD_SERVER_DEVICE_H
 
 #include "compute/backend.h"
-#include "server/config.h"
+#include "server/config/config.h"
 
 struct engine;
 

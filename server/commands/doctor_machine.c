@@ -2,7 +2,7 @@
  *
  * Everything is read from the kernel's files, never from tools: our containers have none. What
  * cannot be read is left out, not guessed. */
-#include "server/doctor.h"
+#include "server/commands/doctor.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "server/config.h"
+#include "server/config/config.h"
 
 #define GIB          ((double)(1 << 30))
 #define OTHER_FILES  128 /* descriptors besides connections: libraries, devices, logs */

@@ -1,7 +1,7 @@
 /* The interpreter's kernels take a minute to compile, so the daemon has them compiled by `arrayd
  * precompile` in a process of its own: it can be ended at any time, has the least priority, and is
  * what an image's build runs, too. It ends with the thread that started it. */
-#include "server/device.h"
+#include "server/commands/device.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
  * losing each other's changes. A newly created file is readable by its owner alone; a replacement
  * keeps the old file's owner and readers, since the daemon may run as another user than this
  * command. The daemon reads the file again on SIGHUP. */
-#include "server/token_cmd.h"
+#include "server/commands/token_cmd.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "compute/base/mem.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/store/accounts.h"
 
 enum { DONE = 0, FAILED = 1, USAGE = 2 };

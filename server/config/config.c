@@ -2,7 +2,7 @@
  *
  * A row says where a setting is stored, how its text is parsed, its default and its --help text.
  * The names are the same on the command line and in the file. */
-#include "server/config_int.h"
+#include "server/config/config_int.h"
 
 #include <assert.h>
 #include <stdio.h>
