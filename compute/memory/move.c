@@ -350,7 +350,7 @@ static bool find_lack(const struct engine *g, const struct eviction *v, int alon
             ret->bytes[k] = need[k] - (v->again || part.memory_free < 0 ? 0 : part.memory_free);
         else
             ret->kept |= part.memory_free - engine_kept_bytes(g, part.index) < need[k];
-        any |= ret->bytes[k] > 0 || ret->kept;
+        any |= ret->bytes[k] > 0 || (ret->kept && !v->again);
     }
     for (int k = 0; k < part_count(&ret->device) && !any; k++)
         ret->bytes[k] = need[k];
