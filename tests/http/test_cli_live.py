@@ -218,7 +218,7 @@ def test_top_as_data(run, api):
     text = ok(run("top", "--once", "--delay", "0.1", "--sort", "name")).out
     assert re.search(r"^busy +s-\w+ +1 +\S+ \w+ +1\.0 GiB +\d", text, re.M) and re.search(rf"^{job} +busy +cancelled ", text, re.M)
     assert re.search(r"^USER .* DEVICE s +MONTH s ", text, re.M) and re.search(r"\bthis month [\d.]+ s", text)
-    assert re.search(r"^device 0: (CPU|NVIDIA).* of [\d.]+ GiB$", text, re.M) and "not shown" not in text
+    assert re.search(r"^device 0: (CPU|NVIDIA).* of [\d.]+ GiB(, \S+ \w+ kept for new arrays)?$", text, re.M) and "not shown" not in text
     mine.expect(204, mine.delete(f"/v1/jobs/{job}"))
     mine.close()
 

@@ -510,7 +510,7 @@ def aconnect(url: Optional[str] = None, token: Optional[str] = None, *, timeout:
             place = session if on is None else await transport.run(session_on(on))
             client = AsyncClient(transport, "", place, "transport")
             info = await client.info()
-            where = place or ("default" if len(info["devices"]) > 1 else None)
+            where = place or ("default" if len(info.get("devices", ())) > 1 else None)
             client.device = name_of(info, (await client._ask("GET", f"/v1/sessions/{where}")).json(SESSION).get("device", 0) if where else 0)
             transport.started = info.get("process", {}).get("started")
         except BaseException:

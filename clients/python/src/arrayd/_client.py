@@ -175,7 +175,7 @@ class Client(Calls):
         return self._device
 
     def _look_where(self, info: Dict[str, Any]) -> None:
-        session = self._engine.session or ("default" if len(info["devices"]) > 1 else None)
+        session = self._engine.session or ("default" if len(info.get("devices", ())) > 1 else None)
         self._device = name_of(info, self._ask("GET", f"/v1/sessions/{session}").json(SESSION).get("device", 0) if session else 0)
 
     def request(self, method: str, path: str, value: Any = None) -> Any:
