@@ -142,13 +142,13 @@ def check(xp, received, use, here, values, to=lambda v: v):  # noqa: F811
 
 
 def of_xarray(values):
-    xr = pytest.importorskip("xarray")
+    xr = pytest.importorskip("xarray", minversion="2024.1")
     return xr.DataArray(values, dims=("x", "y", "t"), coords={"x": np.arange(60.0), "y": np.linspace(0, 1, 80)}, name="d")
 
 
 @pytest.mark.parametrize("what", [*XARRAY, *XARRAY_HERE])
 def test_xarray(xp, received, what):  # noqa: F811
-    xr = pytest.importorskip("xarray")
+    xr = pytest.importorskip("xarray", minversion="2024.1")
     if what.startswith("interp"):
         pytest.importorskip("scipy")
     check(xp, received, lambda d: {**XARRAY, **XARRAY_HERE}[what](d, xr), what in XARRAY_HERE, NAN, of_xarray)
@@ -157,7 +157,7 @@ def test_xarray(xp, received, what):  # noqa: F811
 @pytest.mark.parametrize("what", XARRAY_REFUSES)
 def test_xarray_refuses(xp, what):  # noqa: F811
     """Indices that are arrays, for any array of the standard."""
-    xr = pytest.importorskip("xarray")
+    xr = pytest.importorskip("xarray", minversion="2024.1")
     with pytest.raises(TypeError, match="Vectorized indexing is not supported"):
         XARRAY_REFUSES[what](of_xarray(xp.asarray(NAN)), xr)
 

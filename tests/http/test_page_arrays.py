@@ -1,4 +1,6 @@
 """The page's arrays, in a browser: a thousand of them in the table, and one as a picture that is looked at from all sides."""
+import time
+
 import numpy as np
 import pytest
 
@@ -89,7 +91,7 @@ def test_pages_of_a_list(visit, daemon_with):
     """What comes in pages is kept from one time to the next, but no page that is no longer asked for."""
     d = daemon_with()
     c = d.client()
-    first, *others = (c.create(name=f"u{k}", shape=[2])["id"] for k in range(5))
+    first, *others = (c.create(name=f"u{k}", shape=[2])["id"] for k in range(5) if not time.sleep(0.005))  # the oldest first
     p = visit(d, "#node")
     p.says("Running for")
     p.run("import('/page/api.js').then(({ list }) => { window.had = new Map(); window.listed = async () => "

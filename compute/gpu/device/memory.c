@@ -439,7 +439,7 @@ void cuda_memory_stats(struct cuda_device *d, struct cuda_memory_stats *ret)
             free_bytes = total = 0;
     }
     s.reserved = (int64_t)reserved;
-    s.used = (int64_t)used;
+    s.used = (int64_t)(used < reserved ? used : reserved); /* asked for later */
     s.free = (int64_t)free_bytes;
     s.total = (int64_t)total;
     pthread_mutex_lock(&d->memory.lock); /* again: other threads allocate and free meanwhile */
