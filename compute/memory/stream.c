@@ -170,7 +170,7 @@ void engine_lacks(const struct engine *g, int device, int64_t size, struct err *
 enum err_code storage_none_is_kept(const struct storage *like, struct err *e)
 {
     err_set(e, ERR_OUT_OF_MEMORY,
-            "an array of %lld bytes needs other memory that outlives the daemon, and there is none",
+            "an array of %lld bytes needs other memory that outlives the daemon, and none is left",
             (long long)like->size);
     engine_lacks(like->engine, like->device, like->size, e);
     return ERR_OUT_OF_MEMORY;

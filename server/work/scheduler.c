@@ -22,7 +22,7 @@
  * flows are not out together: they would only evict each other's cache lines.
  *
  * A mesh's turn is one on each of its parts: it is given when it may be had on all of them. A user
- * who may not have it on one of them does not hold others back on the rest, which would be idle for
+ * whose turn has to wait on one part does not hold others back on the rest, which would be idle for
  * nothing. Nobody waits in a circle: a turn that waits holds nothing, and one that is held waits
  * for no other, so it is enough that where nothing is out, a turn is given.
  *

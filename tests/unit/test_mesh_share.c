@@ -174,7 +174,7 @@ static void what_is_no_memory_of_the_mesh(void **state)
     struct shared_block block;
     left_behind(fds);
     struct backend *b = open_mesh("0,1");
-    /* the third GPU is none of its members */
+    /* the third GPU is not a member */
     assert_int_equal(import(b, fds, GPUS, GPUS * PART, &block), ERR_OVERLOADED);
     in_use(b, 0, 0, 0);
     assert_int_equal(import(b, fds, 2, 2 * PART, &block), ERR_OK);

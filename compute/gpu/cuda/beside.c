@@ -1,10 +1,10 @@
 /* A GPU of a mesh runs jobs of two devices, which have a queue and a lock each. What runs there is
- * counted, and who has it to itself noted, under one lock more, the last in order, for all GPUs: a
- * job starts on all GPUs of its device at once, or it does not start, and holds nothing. So jobs
- * that want several GPUs to themselves cannot each have one and wait for the other's. And what runs
- * waits for nothing that has not started: a job leaves its queue when the jobs of other devices
- * that it waits for are over, and those of its own have been launched. So it ends, and then whoever
- * asks first may start: no circle.
+ * counted, and which job has it to itself is noted, under one more lock for all GPUs, which is
+ * taken last: a job starts on all GPUs of its device at once, or it does not start, and holds
+ * nothing. So jobs that want several GPUs to themselves cannot each have one and wait for the
+ * other's. And what runs waits for nothing that has not started: a job leaves its queue when the
+ * jobs of other devices that it waits for are over, and those of its own have been launched. So it
+ * ends, and then whoever asks first may start: no circle.
  *
  * Work that is held back for a job that waits for several GPUs is held back on all of them, or they
  * would never be idle at once. */

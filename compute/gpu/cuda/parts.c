@@ -10,7 +10,7 @@
  * blocks are: those of kernels in a row are the same. */
 #define SEAM 65536
 
-/* --- who takes part --- */
+/* --- members that take part --- */
 
 int parts_members(const struct cuda_device *d, const struct ir_kernel *k)
 {
