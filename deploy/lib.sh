@@ -4,13 +4,16 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 # Debian's and Ubuntu's packages, by what they are for.
 build_packages=(gcc libc6-dev meson ninja-build pkg-config libmicrohttpd-dev libcjson-dev
-    nettle-dev libpng-dev libgnutls28-dev uthash-dev libxxhash-dev libsleef-dev)
+    nettle-dev libpng-dev libgnutls28-dev uthash-dev libxxhash-dev libsleef-dev
+    libnetcdf-dev libhdf5-dev zlib1g-dev libzip-dev libtiff-dev libseccomp-dev) # for arrayd-file
 # What the built daemon is linked with, of the release that the images are made from.
-run_packages=(libmicrohttpd12 libgnutls30 libnettle8 libpng16-16 libsleef3)
+run_packages=(libmicrohttpd12 libgnutls30 libnettle8 libpng16-16 libsleef3
+    libnetcdf19 libhdf5-103-1 libzip4 libtiff6 libseccomp2) # for arrayd-file
 wheel_packages=(python3 python3-venv)
 nvrtc_packages=(python3 python3-pip unzip ca-certificates)
 test_packages=(libcmocka-dev g++ clang-format python3 python3-pytest python3-numpy python3-numexpr
-    python3-yaml python3-jsonschema python3-fastjsonschema python3-pip curl nodejs node-typescript chromium fonts-dejavu-core)
+    python3-yaml python3-jsonschema python3-fastjsonschema python3-pip curl nodejs node-typescript chromium
+    fonts-dejavu-core python3-h5py python3-netcdf4 python3-xarray python3-gdal netcdf-bin hdf5-tools)
 # What a build folder with tests is configured with; the other test packages are needed to run them.
 configure_packages=(libcmocka-dev python3)
 # The C client, which the daemon and its images do without; libcurl with another TLS library will do.

@@ -30,6 +30,7 @@
 #include "server/commands/doctor.h"
 #include "server/commands/token_cmd.h"
 #include "server/config/config.h"
+#include "server/files/files.h"
 #include "server/front.h"
 #include "server/http/http.h"
 #include "server/http/unix_socket.h"
@@ -233,12 +234,6 @@ static enum err_code open_exports(const struct config *c, struct server *s, stru
     return s->exports ? ERR_OK : err_oom(e);
 }
 
-/* Before HTTP starts: requests read it. */
-static enum err_code start_exports(struct server *s, struct err *e)
-{
-    return s->exports ? export_socket_start(s->export_socket, s->exports, e) : ERR_OK;
-}
-
 /* Whether another process continues with what is held if this one ends by that signal, or without
  * one (0), because it could not begin: after an upgrade, the loss of the device, and where the
  * service manager stores what is held (sd_pid_notify_with_fds(3)). */
@@ -414,6 +409,19 @@ static void bequeath(struct server *s, int status, uint64_t until_ns)
     _exit(status);
 }
 
+/* What needs the engine, up to the first request. */
+static enum err_code open_parts(const struct config *c, struct server *s, struct err *e)
+{
+    TRY(audit_new(c, &s->audit, e));
+    TRY(open_auth(c, s, e));
+    TRY(files_open(s, &s->files, e));
+    TRY(open_exports(c, s, e));
+    TRY(open_state(s, e));
+    if (s->exports)
+        TRY(export_socket_start(s->export_socket, s->exports, e));
+    return front_start(c, s, e);
+}
+
 static int run(struct config *config)
 {
     struct err e = ERR_INIT;
@@ -454,17 +462,7 @@ static int run(struct config *config)
     if (code == ERR_OK && engine_compiles(s.engine))
         keep_heap(64 << 20);
     if (code == ERR_OK)
-        code = audit_new(config, &s.audit, &e);
-    if (code == ERR_OK)
-        code = open_auth(config, &s, &e);
-    if (code == ERR_OK)
-        code = open_exports(config, &s, &e);
-    if (code == ERR_OK)
-        code = open_state(&s, &e);
-    if (code == ERR_OK)
-        code = start_exports(&s, &e);
-    if (code == ERR_OK)
-        code = front_start(config, &s, &e);
+        code = open_parts(config, &s, &e);
     if (code != ERR_OK) {
         survive_stop(s.survive); /* what ends now is to continue in the next process */
         stop_exports(&s, 0);
@@ -508,6 +506,7 @@ static int run(struct config *config)
     }
     export_socket_free(s.export_socket);
     exports_free(s.exports);
+    files_free(s.files);
     const bool jobs_ended = jobs_free(s.jobs);
     lease_uses_free(s.uses);
     state_close(s.state);

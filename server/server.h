@@ -20,6 +20,7 @@ struct culprits;
 struct engine;
 struct export_socket;
 struct exports;
+struct files;
 struct hold;
 struct http;
 struct jobs;
@@ -52,6 +53,7 @@ struct server {
     struct sched *sched;           /* the devices' scheduler */
     struct copy_rates *rates;      /* how fast they copy memory (server/work/copy_rate.h) */
     struct jobs *jobs;             /* running programs (server/jobs/jobs.h) */
+    struct files *files;           /* folders of this machine (server/files/files.h) */
     struct state *state;           /* on disk; NULL: nothing is saved (server/state/state.h) */
     struct journal_writer *writer; /* writes changes to the journal; NULL without keep-arrays */
     struct culprits *culprits;     /* what faulted, and whose work it was (server/blame.h) */

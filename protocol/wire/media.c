@@ -8,10 +8,18 @@
 #include <strings.h>
 
 static const char *const names[MEDIA_COUNT] = {
-    [MEDIA_JSON] = "application/json",    [MEDIA_OCTETS] = "application/octet-stream",
-    [MEDIA_NPY] = "application/x-npy",    [MEDIA_PROBLEM] = "application/problem+json",
-    [MEDIA_TEXT] = "text/plain",          [MEDIA_HTML] = "text/html",
-    [MEDIA_EVENTS] = "text/event-stream", [MEDIA_PNG] = "image/png",
+    [MEDIA_JSON] = "application/json",
+    [MEDIA_OCTETS] = "application/octet-stream",
+    [MEDIA_NPY] = "application/x-npy",
+    [MEDIA_PROBLEM] = "application/problem+json",
+    [MEDIA_TEXT] = "text/plain",
+    [MEDIA_HTML] = "text/html",
+    [MEDIA_EVENTS] = "text/event-stream",
+    [MEDIA_PNG] = "image/png",
+    [MEDIA_TIFF] = "image/tiff",
+    [MEDIA_NPZ] = "application/x-npz",
+    [MEDIA_NETCDF] = "application/x-netcdf",
+    [MEDIA_HDF5] = "application/x-hdf5",
 };
 
 struct span {

@@ -20,6 +20,10 @@ enum media {
     MEDIA_HTML,
     MEDIA_EVENTS, /* text/event-stream */
     MEDIA_PNG,    /* image/png */
+    MEDIA_TIFF,   /* image/tiff */
+    MEDIA_NPZ,    /* application/x-npz */
+    MEDIA_NETCDF, /* application/x-netcdf */
+    MEDIA_HDF5,   /* application/x-hdf5 */
     MEDIA_COUNT
 };
 

@@ -8,6 +8,8 @@
 #include "protocol/json/json.h"
 #include "server/http/http.h"
 
+struct user_job;
+
 /* routes.c */
 extern const struct route route_table[];
 extern const size_t route_count;
@@ -38,6 +40,9 @@ handler_fn array_export_post;
 /* handlers_grid.c */
 handler_fn layouts_post, array_fill_ghost;
 
+/* handlers_files.c */
+handler_fn files_get, files_folder_get, files_import_post, files_export_post, files_bundle_post;
+
 /* handlers_functions.c */
 handler_fn function_post, function_put, function_list_get, function_get, function_delete;
 
@@ -48,6 +53,10 @@ void evaluate_statements(struct request *req, struct json body);
 
 /* handlers_jobs.c */
 handler_fn program_post, job_list_get, job_get, job_delete, job_resume_post;
+/* The query of a request that begins a job, whose reply may wait for the job's end. */
+enum err_code job_wants_wait(struct request *req, bool *ret, struct err *e) must_check;
+/* Replies to the request that has begun it, at once or (`wait`) at its end. Takes the reference. */
+void job_reply_begun(struct request *req, struct user_job *take_j, bool wait);
 
 /* handlers_faults.c */
 handler_fn faults_get, faults_delete, fault_delete;

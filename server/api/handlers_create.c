@@ -16,6 +16,7 @@
 #include "server/body/meta.h"
 #include "server/body/request.h"
 #include "server/config/config.h"
+#include "server/files/files.h"
 #include "server/http/wakeup.h"
 #include "server/labels/labels_read.h"
 #include "server/server.h"
@@ -111,12 +112,12 @@ static void target_clear(struct target *t)
 /* Gives the array its handle and replies with the metadata, or with the error. Takes the caller's
  * reference to the array and clears the target. */
 static void reply(struct request *req, struct target *take_t, const struct labels_patch *said,
-                  struct array *take_array)
+                  struct labels *of_file, struct array *take_array)
 {
     struct err e = ERR_INIT;
-    _cleanup_labels_ struct labels *labels = NULL;
+    _cleanup_labels_ struct labels *labels = labels_given(said) ? NULL : labels_ref(of_file);
     enum err_code code =
-        labels_given(said) ? labels_make(NULL, said, &take_array->view, &labels, &e) : ERR_OK;
+        labels_given(said) ? labels_make(of_file, said, &take_array->view, &labels, &e) : ERR_OK;
     struct handle_guard guard = {may_replace, take_t};
     struct handle_spec spec = {.name = take_t->name[0] ? take_t->name : NULL,
                                .policy = take_t->put ? NAME_REPLACE : NAME_NEW,
@@ -143,6 +144,7 @@ struct create {
     struct err err;
     struct create_spec spec;
     struct labels_patch labels;
+    struct labels *of_file;      /* a reference */
     struct json_array_data data; /* .data is the creation's until it is uploaded */
     struct data_staging staging;
     struct upload *upload;
@@ -159,6 +161,7 @@ static void create_free(void *state)
     if (c->upload)
         upload_abort(c->upload);
     array_unref(c->made);
+    labels_unref(c->of_file);
     json_body_free(c->body);
     mem_free(c->data.data);
     target_clear(&c->target);
@@ -176,7 +179,7 @@ static void moved(struct request *req)
         return;
     }
     c->made = NULL;
-    reply(req, &c->target, &c->labels, a);
+    reply(req, &c->target, &c->labels, c->of_file, a);
 }
 
 static void begin_move(struct request *req)
@@ -202,7 +205,7 @@ static void place(struct request *req)
         return;
     }
     c->made = NULL;
-    reply(req, &c->target, &c->labels, a);
+    reply(req, &c->target, &c->labels, c->of_file, a);
 }
 
 /* Also called by data_publish.c, when bytes have become an array. */
@@ -211,6 +214,14 @@ static void finish(struct request *req, struct array *take_array)
     struct create *c = req->state;
     c->made = take_array;
     place(req);
+}
+
+/* Called by server/files: what the file says of the array counts unless the query says more. */
+static void finish_file(struct request *req, struct array *take_array, struct labels *take_labels)
+{
+    struct create *c = req->state;
+    c->of_file = take_labels;
+    finish(req, take_array);
 }
 
 /* Gives the elements the ghosts that the body specifies. */
@@ -389,13 +400,22 @@ static enum err_code create(struct request *req, struct err *e)
     static const char *const json_query[] = {"name", NULL};
     static const char *const bytes_query[] = {"name",  "dtype",  "shape", "location", "placement",
                                               "attrs", "coords", "dims",  "units",    NULL};
-    enum data_format format;
+    static const char *const file_query[] = {"name", "location", "placement", "attrs",  "coords",
+                                             "dims", "units",    "variable",  "decode", NULL};
+    enum data_format format = DATA_OCTETS;
+    enum media type;
+    const bool file = files_is_body(req, &type);
     struct create *c = arena_alloc(req->arena, sizeof *c);
     if (!c)
         return err_oom(e);
     TRY(request_accepts_json(req, e));
-    TRY(data_format_of(req, &format, e));
-    TRY(http_query_only(req, format == DATA_JSON ? json_query : bytes_query, e));
+    if (!file)
+        TRY(data_format_of(req, &format, e));
+    TRY(http_query_only(req,
+                        file                  ? file_query
+                        : format == DATA_JSON ? json_query
+                                              : bytes_query,
+                        e));
     TRY(target_init(req, &c->target, e));
     c->sink = (struct http_sink){
         .push = sink_push, .end = sink_end, .abort = sink_abort, .works = true, .req = req};
@@ -408,7 +428,10 @@ static enum err_code create(struct request *req, struct err *e)
         TRY(read_location(req, &c->host, e));
         TRY(meta_placement_of_query(req, s, &c->placement, e));
         TRY(meta_labels_of_query(req, s, &c->labels, e));
-        data_accept_create(req, s->stream, s->account, format, finish);
+        if (file)
+            files_accept_create(req, s, type, finish_file);
+        else
+            data_accept_create(req, s->stream, s->account, format, finish);
         return ERR_OK;
     }
     struct json_body_limits limits = {

@@ -7,6 +7,7 @@
 #include "server/body/condition.h"
 #include "server/body/data.h"
 #include "server/body/request.h"
+#include "server/files/files.h"
 #include "server/look/look.h"
 #include "server/look/picture.h"
 #include "server/look/summary.h"
@@ -61,8 +62,43 @@ static enum err_code negotiate(struct request *req, enum media *ret_type, struct
     return picture_query(req, *ret_type, e);
 }
 
+/* Whether Accept asks for one of the formats of files rather than for what is offered else. */
+static bool asks_file(struct request *req, enum media *ret_type)
+{
+    static const enum media offers[] = {MEDIA_OCTETS, MEDIA_NPY,    MEDIA_JSON, MEDIA_PNG,
+                                        MEDIA_NPZ,    MEDIA_NETCDF, MEDIA_HDF5};
+    struct err e = ERR_INIT;
+    return media_negotiate(http_header(req, "Accept"), offers, sizeof offers / sizeof *offers,
+                           ret_type, &e) == ERR_OK &&
+           *ret_type >= MEDIA_NPZ;
+}
+
+/* The elements as a file of one variable. */
+static void get_file(struct request *req, enum media type)
+{
+    static const char *const allowed[] = {"index", "ghost", NULL};
+    struct err e = ERR_INIT;
+    _cleanup_use_ struct lease_use use = lease_use_open(req->server->uses);
+    _cleanup_session_ struct session *s = NULL;
+    _cleanup_handle_ struct handle h = {0};
+    struct array *a = NULL;
+    enum err_code code = http_query_only(req, allowed, &e);
+    if (code == ERR_OK)
+        code = prepare_get(req, &s, &h, &a, &e);
+    http_add_header(req, "Vary", "Accept");
+    if (code != ERR_OK)
+        http_reply_error(req, &e);
+    else
+        files_reply(req, s, &h, a, type);
+}
+
 void data_get(struct request *req)
 {
+    enum media file;
+    if (asks_file(req, &file)) {
+        get_file(req, file);
+        return;
+    }
     _cleanup_use_ struct lease_use use = lease_use_open(req->server->uses);
     struct err e = ERR_INIT;
     enum media type;
@@ -86,20 +122,29 @@ void data_get(struct request *req)
 static enum err_code put(struct request *req, struct err *e)
 {
     static const char *const allowed[] = {"index", "ghost", "dtype", NULL};
-    enum data_format format;
+    static const char *const of_file[] = {"index", "ghost", "dtype", "variable", "decode", NULL};
+    enum data_format format = DATA_OCTETS;
+    enum media type;
+    const bool file = files_is_body(req, &type);
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0};
     struct view region;
     struct condition condition = condition_of(req);
-    TRY(http_query_only(req, allowed, e));
-    TRY(data_format_of(req, &format, e));
+    TRY(http_query_only(req, file ? of_file : allowed, e));
+    if (!file)
+        TRY(data_format_of(req, &format, e));
     TRY(request_array(req, LEASE_WRITE, &s, &h, e));
     TRY(handle_writable(&h, e));
     TRY(check_dtype(req, h.array, e));
     TRY(look_region(req, h.array, &region, e));
     TRY(condition_check(&condition, h.array, &region, e));
-    data_accept_into(req, s, &h, &region, format);
-    s = NULL; /* data_reply has taken both */
+    if (file && view_self_overlaps(&region))
+        return err_set(e, ERR_OVERLAP, "elements of the target overlap in memory");
+    if (file)
+        files_accept_into(req, s, &h, &region, type);
+    else
+        data_accept_into(req, s, &h, &region, format);
+    s = NULL; /* both are taken */
     h = (struct handle){0};
     return ERR_OK;
 }

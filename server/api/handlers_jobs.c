@@ -119,8 +119,7 @@ static void reply_job(struct request *req, int status, int late, struct user_job
 
 /* --- programs --- */
 
-/* The query of a request whose reply may wait for the job's end. */
-static enum err_code wants_wait(struct request *req, bool *ret, struct err *e)
+enum err_code job_wants_wait(struct request *req, bool *ret, struct err *e)
 {
     static const char *const query[] = {"wait", NULL};
     TRY(http_query_only(req, query, e));
@@ -131,6 +130,14 @@ static enum err_code wants_wait(struct request *req, bool *ret, struct err *e)
     return request_accepts_json(req, e);
 }
 
+void job_reply_begun(struct request *req, struct user_job *take_j, bool wait)
+{
+    char location[32 + ID_SIZE];
+    snprintf(location, sizeof location, "/v1/jobs/%s", job_id(take_j));
+    http_add_header(req, "Location", location);
+    reply_job(req, wait ? 200 : 202, 202, take_j, wait, job_ends(take_j));
+}
+
 static enum err_code read_and_start(struct request *req, struct user_job **ret, bool *ret_wait,
                                     struct err *e)
 {
@@ -138,7 +145,7 @@ static enum err_code read_and_start(struct request *req, struct user_job **ret, 
     struct program_body body;
     uint64_t begun = clock_ns();
     TRY(culprits_admit(req->server->culprits, req->principal->name, e));
-    TRY(wants_wait(req, ret_wait, e));
+    TRY(job_wants_wait(req, ret_wait, e));
     TRY(request_body(req, false, &given, e));
     enum err_code code = program_body_read(req, given, false, &body, e);
     http_took(&req->t_parse, begun);
@@ -164,10 +171,7 @@ static void begin(struct request *req)
         http_reply_error(req, &e);
         return;
     }
-    char location[32 + ID_SIZE];
-    snprintf(location, sizeof location, "/v1/jobs/%s", job_id(j));
-    http_add_header(req, "Location", location);
-    reply_job(req, wait ? 200 : 202, 202, j, wait, job_ends(j));
+    job_reply_begun(req, j, wait);
 }
 
 void program_post(struct request *req)
@@ -214,7 +218,7 @@ static struct user_job *find(struct request *req, bool *ret_wait)
 {
     struct err e = ERR_INIT;
     struct user_job *j = NULL;
-    if ((ret_wait ? wants_wait(req, ret_wait, &e) : request_plain(req, &e)) == ERR_OK &&
+    if ((ret_wait ? job_wants_wait(req, ret_wait, &e) : request_plain(req, &e)) == ERR_OK &&
         jobs_find(req->server->jobs, req->principal, req->param[0], &j, &e) == ERR_OK)
         return j;
     http_reply_error(req, &e);

@@ -103,6 +103,12 @@ const struct route route_table[] = {
 
     {"GET", "/v1/events", BODY_NONE, list_events_get, "/v1/events", .shown = SHOWN_WHOLE},
 
+    {"GET", "/v1/files", BODY_NONE, files_get, "/v1/files"},
+    {"POST", "/v1/files/import", BODY_BUFFERED, files_import_post, "/v1/files/import"},
+    {"POST", "/v1/files/export", BODY_BUFFERED, files_export_post, "/v1/files/export"},
+    {"POST", "/v1/files/bundle", BODY_BUFFERED, files_bundle_post, "/v1/files/bundle"},
+    {"GET", "/v1/files/{folder}", BODY_NONE, files_folder_get, "/v1/files/{folder}"},
+
     {"POST", "/v1/functions", BODY_BUFFERED, function_post, "/v1/functions"},
     {"GET", "/v1/functions", BODY_NONE, function_list_get, "/v1/functions", .shown = SHOWN_WHOLE},
     {"PUT", "/v1/functions/{name}", BODY_BUFFERED, function_put, "/v1/functions/{name}"},

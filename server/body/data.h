@@ -47,6 +47,13 @@ void data_accept_create(struct request *req, struct engine_stream *stream, struc
 void data_accept_into(struct request *req, struct session *take_session, struct handle *take_handle,
                       const struct view *region, enum data_format format);
 
+/* The end of that: makes the upload's bytes the contents of the region, if the array that `target`
+ * was is still there and the request's conditions hold. The upload is taken, unless upload_keep
+ * says otherwise. */
+enum err_code data_write(struct request *req, struct session *s, const struct handle *target,
+                         const struct view *region, struct upload *take_u, bool fortran,
+                         struct err *e) must_check;
+
 /* Elements in memory on their way into an upload's staging. */
 struct data_staging {
     struct request *req;

@@ -34,21 +34,38 @@ void sink_reply_failed(struct upload_sink *s, const struct err *e)
 
 /* Writes the staged bytes, if the request's condition holds. If it names tags, the write itself
  * checks the version that they were compared with. */
-static enum err_code publish(struct upload_sink *s, struct upload *take_u, struct array *a,
-                             struct err *e)
+static enum err_code publish(struct request *req, struct upload *take_u, struct array *a,
+                             const struct view *region, bool fortran, struct err *e)
 {
-    _cleanup_use_ struct lease_use use = lease_use_open(s->req->server->uses);
-    struct condition condition = condition_of(s->req);
+    _cleanup_use_ struct lease_use use = lease_use_open(req->server->uses);
+    struct condition condition = condition_of(req);
     uint64_t version = array_version(a);
-    enum err_code code = condition_check(&condition, a, &s->region, e);
-    code = code != ERR_OK ? code : request_leased(s->req, a, LEASE_WRITE, e);
+    enum err_code code = condition_check(&condition, a, region, e);
+    code = code != ERR_OK ? code : request_leased(req, a, LEASE_WRITE, e);
     if (code != ERR_OK) {
         upload_abort(take_u);
         return code;
     }
     if (condition_names_tags(&condition))
         upload_expect(take_u, version);
-    return upload_finish_into(take_u, a, &s->region, s->fortran, request_work_done, NULL, e);
+    return upload_finish_into(take_u, a, region, fortran, request_work_done, NULL, e);
+}
+
+enum err_code data_write(struct request *req, struct session *s, const struct handle *target,
+                         const struct view *region, struct upload *take_u, bool fortran,
+                         struct err *e)
+{
+    /* The handle may have changed during the upload. */
+    _cleanup_handle_ struct handle now = {0};
+    enum err_code code = request_find(req, s, target->id, &now, e);
+    if (code == ERR_OK)
+        code = handle_writable(&now, e);
+    if (code == ERR_OK && !array_same_elements(now.array, target->array))
+        code = err_set(e, ERR_CONFLICT, "the array was resized during the upload");
+    if (code == ERR_OK)
+        return publish(req, take_u, now.array, region, fortran, e);
+    upload_abort(take_u);
+    return code;
 }
 
 /* Lets the request wait for the sink: its state is the sink until return_state. */
@@ -78,17 +95,7 @@ static enum err_code create(struct upload_sink *s, struct upload *take_u, struct
 
 static enum err_code overwrite(struct upload_sink *s, struct upload *take_u, struct err *e)
 {
-    /* The handle may have changed during the upload. */
-    _cleanup_handle_ struct handle now = {0};
-    enum err_code code = request_find(s->req, s->session, s->target.id, &now, e);
-    if (code == ERR_OK)
-        code = handle_writable(&now, e);
-    if (code == ERR_OK && !array_same_elements(now.array, s->target.array))
-        code = err_set(e, ERR_CONFLICT, "the array was resized during the upload");
-    if (code == ERR_OK)
-        return publish(s, take_u, now.array, e);
-    upload_abort(take_u);
-    return code;
+    return data_write(s->req, s->session, &s->target, &s->region, take_u, s->fortran, e);
 }
 
 static void finish_again(struct request *req)

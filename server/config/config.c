@@ -236,6 +236,33 @@ const struct setting config_settings[] = {
     {"state-ignore", SET_FLAG, false, AT(state_ignore), "no", 0, 0, NULL,
      "if the saved state cannot be restored, move it aside and start empty"},
 
+    {"files", SET_LIST, false, AT(files), NULL, 0, 0, "NAME=FOLDER[:ro][:shared]",
+     "folder that users may import files from and export files to, under that name; with accounts "
+     "each has a folder of its own in it, named as the account, unless it is shared"},
+    {"file-reader", SET_TEXT, false, AT(file_reader), NULL, 0, 0, "FILE",
+     "the program that opens files; unset: arrayd-file beside this one"},
+    {"file-spool", SET_TEXT, false, AT(file_spool), "/dev/shm", 0, 0, "FOLDER",
+     "where files are that are being sent or received; their size counts as request-memory"},
+    {"unsandboxed-files", SET_FLAG, false, AT(unsandboxed_files), "no", 0, 0, NULL,
+     "let it open files where the kernel cannot confine it by Landlock and seccomp"},
+    {"file-jobs", SET_COUNT, true, AT(file_jobs), "2", 1, 64, "N",
+     "imports and exports that run at the same time; more wait, those of users with fewer first"},
+    {"file-memory", SET_SIZE, true, AT(file_memory), "1GiB", 67108864, ANY, "SIZE",
+     "memory that the program may take for one file, its slabs included"},
+    {"file-time", SET_SECONDS, true, AT(file_time), "3600", 1, 1e9, "SECONDS",
+     "processor time that it may take for one file"},
+    {"file-timeout", SET_SECONDS, true, AT(file_timeout), "60", 0.1, 86400, "SECONDS",
+     "how long it may go without an answer before it is ended"},
+    {"file-slab", SET_SIZE, true, AT(file_slab), "4MiB", 65536, 268435456, "SIZE",
+     "memory in which it hands over contents, a piece at a time, of each import and export; there "
+     "are file-slabs of them"},
+    {"file-slabs", SET_COUNT, true, AT(file_slabs), "4", 1, 64, "N", "see file-slab"},
+    {"file-threads", SET_COUNT, true, AT(file_threads), "0", 0, 64, "N",
+     "threads that decompress for one import; 0: one for every two cores, at least 2 "
+     "and at most 8"},
+    {"max-file-entries", SET_COUNT, true, AT(max_file_entries), "10000", 1, 1e7, "N",
+     "files and folders that are listed of one folder"},
+
     {"allowed-host", SET_LIST, false, AT(allowed_host), NULL, 0, 0, "NAME",
      "a name that clients may use in Host, besides localhost and the addresses listened on"},
     {"cors-origin", SET_LIST, false, AT(cors_origin), NULL, 0, 0, "ORIGIN",

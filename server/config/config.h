@@ -102,6 +102,14 @@ struct config {
     int64_t max_waiting, max_waiting_all;
     int64_t max_json_body, max_json_depth, max_json_values;
 
+    /* files */
+    struct config_list files; /* NAME=PATH */
+    char *file_reader;        /* NULL: beside this program */
+    char *file_spool;
+    bool unsandboxed_files;
+    int64_t file_jobs, file_memory, file_slab, file_slabs, file_threads, max_file_entries;
+    double file_timeout, file_time; /* seconds; the latter of a processor */
+
     /* exports */
     bool allow_export;
     int64_t export_threshold, max_exports, max_export_connections;

@@ -30,6 +30,7 @@ static int64_t default_workers(void)
 void config_fill(struct config *c)
 {
     fill(&c->workers, INT64_MAX, default_workers());
+    fill(&c->file_threads, MOST_WORKERS, c->workers);
     fill(&c->host_memory, INT64_MAX, mem_machine() / 2);
     fill(&c->total_request_memory, INT64_MAX, mem_machine() / 4);
     fill(&c->request_memory, USER_WORK, c->total_request_memory / 2);

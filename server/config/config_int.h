@@ -18,7 +18,7 @@ struct setting {
 };
 
 #define AT(field)     offsetof(struct config, field)
-#define MOST_SETTINGS 120
+#define MOST_SETTINGS 140
 extern const struct setting config_settings[];
 extern const size_t config_n_settings; /* at most MOST_SETTINGS */
 

@@ -137,7 +137,8 @@ static void put_failure(const struct user_job *j, struct json_writer *w)
         json_put_null(w);
     else
         json_put_raw(w, problem.data, problem.len);
-    json_put_member_i64(w, "failed_step", j->failed_in);
+    if (!j->words.kind)
+        json_put_member_i64(w, "failed_step", j->failed_in);
     if (j->statement >= 0)
         json_put_member_i64(w, "failed_statement", j->statement);
 }

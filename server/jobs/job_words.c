@@ -145,6 +145,6 @@ void job_words_put(const struct job_words *words, enum job_telling telling, stru
     const struct strb *text = telling == JOB_TELL_BRIEF ? &words->brief : &words->whole;
     if (telling == JOB_TELL_NOTHING || !text->len)
         return;
-    json_put_key(w, "program");
+    json_put_key(w, words->kind ? words->kind : "program");
     json_put_raw(w, text->data, text->len);
 }

@@ -68,7 +68,7 @@ bool jobs_free(struct jobs *t)
     if (!t)
         return true;
     jobs_end(t);
-    if (t->in_slice) { /* its callbacks may still come */
+    if (t->in_slice || t->n_lent) { /* its callbacks may still come */
         log_event(LOG_WARN, "stopped while a step of a program was still running", NULL);
         return false;
     }
@@ -128,15 +128,11 @@ static struct held held_by(struct jobs *t, const struct principal *p, bool ended
     return h;
 }
 
-/* With the lock held: makes room for one more job. Where needed, ended jobs are removed, those that
- * ended first before others; they are chained in *ret_old, which takes over the table's
- * references. */
-static enum err_code make_way(struct jobs *t, const struct program_body *body,
-                              struct user_job **ret_old, struct err *e)
+enum err_code jobs_make_way(struct jobs *t, const struct principal *p, int64_t bytes,
+                            struct user_job **ret_old, struct err *e)
 {
     lock_held(&t->lock);
-    const struct principal *p = body->principal;
-    const int64_t most = t->config.record_memory, bytes = record_bytes(body);
+    const int64_t most = t->config.record_memory;
     struct user_job *oldest;
     struct held h = held_by(t, p, false, &oldest);
     if (h.jobs >= t->config.max_jobs)
@@ -155,6 +151,14 @@ static enum err_code make_way(struct jobs *t, const struct program_body *body,
         job_forget(oldest); /* not NULL: without ended jobs there was room */
         oldest->next = *ret_old;
         *ret_old = oldest;
+    }
+}
+
+void jobs_let_go(struct user_job *old)
+{
+    for (struct user_job *next; old; old = next) {
+        next = old->next;
+        job_unref(old);
     }
 }
 
@@ -198,7 +202,7 @@ enum err_code jobs_start(struct jobs *t, const struct program_body *take_body, i
     if (t->stopping)
         code = err_draining(e);
     else
-        code = make_way(t, take_body, &old, e);
+        code = jobs_make_way(t, take_body->principal, record_bytes(take_body), &old, e);
     if (code != ERR_OK) {
         pthread_mutex_unlock(&t->lock);
         mem_free(j);
@@ -230,10 +234,7 @@ enum err_code jobs_start(struct jobs *t, const struct program_body *take_body, i
         job_lend(j);
     }
     pthread_mutex_unlock(&t->lock);
-    for (struct user_job *next; old; old = next) {
-        next = old->next;
-        job_unref(old);
-    }
+    jobs_let_go(old);
     if (code != ERR_OK) {
         job_record_free(record);
         job_words_clear(&j->words);
@@ -284,6 +285,8 @@ enum err_code job_resume(struct user_job *j, struct err *e)
             err_set(e, ERR_CONFLICT,
                     "a job that is %s cannot be resumed: only one that was cancelled or has failed",
                     job_state_names[j->state]);
+    else if (j->words.kind)
+        code = err_set(e, ERR_CONFLICT, "only programs can be resumed");
     else if (!j->body.program)
         code =
             err_set(e, ERR_CONFLICT,

@@ -3,9 +3,9 @@
  * One table for all principals; a job is visible only to the principal that began it and is deleted
  * with its session. A thread of the table's own runs them all round-robin, in slices of some
  * milliseconds: between two slices of a job, other work of its session runs. The first slice begins
- * on the thread that made the job (jobs_start). The handlers read a job's state at one moment
- * (job_put), or are woken at its end (job_watch).
- * Thread-safe. */
+ * on the thread that made the job (jobs_start). Jobs that move files (jobs_transfer) are listed,
+ * watched and cancelled like the others, but run on a thread of another room's. The handlers read a
+ * job's state at one moment (job_put), or are woken at its end (job_watch). Thread-safe. */
 #ifndef ARRAYD_SERVER_JOBS_H
 #define ARRAYD_SERVER_JOBS_H
 
@@ -142,5 +142,28 @@ struct job_watch {
 };
 void job_watch(struct user_job *j, struct job_watch *w);
 void job_unwatch(struct user_job *j, struct job_watch *w); /* not woken from here on */
+
+/* --- jobs that are no programs (job_transfer.c) --- */
+
+/* A job of so far unknown length whose work is done elsewhere, by one thread at a time, which calls
+ * the functions below. Its steps are bytes. `kind`: the member ("import", static text) that tells
+ * of it, `telling` and, in lists, `brief` (JSON). It is lent to that work until job_transfer_end,
+ * and is not in the journal: it ends with the process. The caller gets two references, one for
+ * each. ERR_QUOTA, ERR_DRAINING, ERR_OUT_OF_MEMORY. */
+enum err_code jobs_transfer(struct jobs *t, const struct principal *p, struct session *s,
+                            const char *kind, const struct strb *telling, const struct strb *brief,
+                            struct user_job **ret, struct err *e) must_check;
+/* Whether the work is still wanted: not once the job is cancelled, its session deleted, or the
+ * daemon ends. */
+bool job_transfer_goes_on(struct user_job *j);
+/* It has begun; it consists of so many bytes, of which so many are done. */
+void job_transfer_begin(struct user_job *j);
+void job_transfer_at(struct user_job *j, int64_t done, int64_t bytes);
+/* For what the work submits (asker_begin). */
+struct asker *job_asker(struct user_job *j);
+struct session *job_session(struct user_job *j); /* borrowed */
+/* The end, once: done without an error, else failed, or cancelled if it no longer goes on. Takes
+ * the work's reference. */
+void job_transfer_end(struct user_job *take_j, const struct err *why);
 
 #endif

@@ -1,7 +1,8 @@
 /* Shared by the files of the jobs: jobs_table.c (the table, below the others), job_put.c (how jobs
  * are reported), job_words.c (what they compute), job_keep.c (jobs in the journal), job_ready.c
  * (what a slice leaves besides its arrays' contents), jobs_slice.c and jobs_run.c (the thread),
- * jobs.c (beginnings and ends), job_restore.c (jobs of a previous process). */
+ * jobs.c (beginnings and ends), job_restore.c (jobs of a previous process), job_transfer.c (jobs
+ * that are no programs). */
 #ifndef ARRAYD_SERVER_JOBS_INT_H
 #define ARRAYD_SERVER_JOBS_INT_H
 
@@ -37,6 +38,7 @@ struct job_end {
 };
 
 struct job_words {
+    const char *kind;         /* of a transfer; NULL: "program" */
     struct strb whole, brief; /* JSON; empty: not known */
 };
 
@@ -45,7 +47,7 @@ struct user_job {
     struct jobs *table;
     char id[ID_SIZE];
     uint64_t seq;
-    struct program_body body; /* body.program: NULL once the job is done */
+    struct program_body body; /* body.program: NULL once the job is done, and of a transfer */
     struct job_words words;   /* constant */
     struct cause cause;       /* counts the host memory it takes */
     struct user_job *next;    /* of the table */
@@ -121,7 +123,7 @@ static inline bool job_is_over(const struct user_job *j)
 static inline bool job_is_left(const struct user_job *j)
 {
     lock_held(&j->table->lock);
-    return j->table->leaving && !j->cancel && !job_is_over(j);
+    return j->table->leaving && !j->cancel && !job_is_over(j) && !j->words.kind;
 }
 
 extern const char *const job_state_names[]; /* by enum job_state */
@@ -140,6 +142,12 @@ struct user_job *jobs_next_ready(struct jobs *t);
  * come even after a stop that has not waited for them. */
 void job_enter_slice(struct user_job *j);
 void job_leave_slice(struct user_job *j); /* the caller has another reference */
+/* With the lock held: makes room for one more job of the principal, which records so many bytes.
+ * Where needed, ended jobs are removed, those that ended first before others; they are chained in
+ * *ret_old, with the table's references, for jobs_let_go. ERR_QUOTA. */
+enum err_code jobs_make_way(struct jobs *t, const struct principal *p, int64_t bytes,
+                            struct user_job **ret_old, struct err *e) must_check;
+void jobs_let_go(struct user_job *old); /* without the lock */
 /* Removes it from the table; the caller gets the table's reference. */
 void job_forget(struct user_job *j);
 /* Records that the job has ended, and how. */

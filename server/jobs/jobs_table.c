@@ -186,7 +186,7 @@ size_t jobs_running(struct jobs *t, const struct principal *p, int device)
     size_t n = 0;
     pthread_mutex_lock(&t->lock);
     for (const struct user_job *j = t->first; j; j = j->next)
-        n += is_of(j, p) && !job_is_over(j) && !j->resting && !job_is_orphan(j) &&
+        n += is_of(j, p) && !job_is_over(j) && !j->resting && !j->words.kind && !job_is_orphan(j) &&
              j->body.session->device == device;
     pthread_mutex_unlock(&t->lock);
     return n;

@@ -55,7 +55,7 @@ def test_commands(page, daemon_with, tmp_path, tmp_path_factory):
         environment = {**(fake_gpu() or pytest.skip("no fake driver in this build, or no g++")), "ARRAYD_FAKE_DEVICES": "2"}
         options = ["--mesh", "all"]
     daemon = daemon_with(*options, "--listen", f"{ADDRESS[:-4]}0", "--listen", f"unix:{tmp_path}/arrayd.sock", "--allow-export",
-                         environment={**environment, "XDG_CACHE_HOME": str(tmp_path)})
+                         "--files", f"data={tmp_path}", environment={**environment, "XDG_CACHE_HOME": str(tmp_path)})
     script = []
     for line in "".join(blocks(page)).splitlines():
         if line.startswith("./deploy/"):
@@ -80,7 +80,7 @@ def test_one_page_after_the_other(daemon_with, tmp_path, tmp_path_factory):
     wants options of the daemon's own is left out."""
     folder, bin_folder = tmp_path, tmp_path_factory.mktemp("bin")
     daemon = daemon_with("--backend", "cpu", "--state-dir", tmp_path / "state", "--listen", f"{ADDRESS[:-4]}0", "--listen",
-                         f"unix:{tmp_path}/arrayd.sock", "--allow-export")
+                         f"unix:{tmp_path}/arrayd.sock", "--allow-export", "--files", f"data={tmp_path}")
     pages = ["README.md", *re.findall(r"\]\((docs/\w+\.md)\)", (REPO / "README.md").read_text())]
     pages = list(dict.fromkeys(pages))
     assert set(pages) == set(PAGES)

@@ -1,0 +1,181 @@
+/* Files as replies: arrays become a file of the spool, which is sent when it is complete.
+ *
+ * Libraries write files here and there, so none can be sent while it is made. The spool is in
+ * memory by default, so it counts as the request's. */
+#include <string.h>
+#include <unistd.h>
+
+#include "compute/base/mem.h"
+#include "compute/base/meter.h"
+#include "server/body/request.h"
+#include "server/files/export.h"
+#include "server/http/wakeup.h"
+#include "server/labels/labels.h"
+#include "server/store/auth.h"
+
+#define SPARE (1 << 20) /* of a file besides its contents */
+
+struct bundle {
+    struct export_task x; /* first */
+    struct request *req;
+    struct wakeup wakeup;
+    struct metered counted;
+    struct err err; /* ERR_OK: none */
+    const char *type;
+};
+
+struct file_source {
+    struct http_source source; /* first */
+    int fd;
+    int64_t length;
+    struct metered counted;
+};
+
+static void bundle_free(void *state)
+{
+    struct bundle *b = state;
+    export_clear(&b->x);
+    metered_end(&b->counted);
+}
+
+static int64_t pull(struct http_source *src, int64_t offset, char *buf, size_t n)
+{
+    const struct file_source *s = (struct file_source *)src;
+    const size_t most = n < 131072 ? n : 131072;
+    return pread(s->fd, buf, most, offset);
+}
+
+static void source_free(struct http_source *src)
+{
+    struct file_source *s = (struct file_source *)src;
+    close(s->fd);
+    metered_end(&s->counted);
+    mem_free(s);
+}
+
+static void reply(struct request *req)
+{
+    struct bundle *b = req->state;
+    struct file_source *s = b->err.code == ERR_OK ? mem_calloc(1, sizeof *s) : NULL;
+    if (!s) {
+        if (b->err.code == ERR_OK)
+            err_oom(&b->err);
+        http_reply_error(req, &b->err);
+        return;
+    }
+    s->source.pull = pull;
+    s->source.free = source_free;
+    s->fd = b->x.file.fd;
+    b->x.file.fd = -1;
+    s->length = lseek(s->fd, 0, SEEK_END);
+    s->counted = b->counted;
+    b->counted = (struct metered){0};
+    http_reply_source(req, 200, b->type, s->length, &s->source);
+}
+
+static void run(struct file_task *task)
+{
+    struct bundle *b = (struct bundle *)task;
+    const enum err_code code = export_write(&b->x, &b->err);
+    spool_file_alone(&b->x.file);
+    if (code == ERR_DEADLINE && atomic_load(&b->req->server->draining))
+        err_draining(&b->err);
+    else if (code == ERR_DEADLINE)
+        process_lies(&b->err, "a file that is larger than its contents");
+    wakeup_ring(&b->wakeup);
+}
+
+static const char *type_of(const char *format)
+{
+    static const struct {
+        const char *format;
+        enum media type;
+    } types[] = {{"netcdf4", MEDIA_NETCDF}, {"netcdf3", MEDIA_NETCDF}, {"hdf5", MEDIA_HDF5},
+                 {"npz", MEDIA_NPZ},        {"npy", MEDIA_NPY},        {"tiff", MEDIA_TIFF},
+                 {"png", MEDIA_PNG}};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (!strcmp(types[i].format, format))
+            return media_name(types[i].type);
+    return media_name(MEDIA_OCTETS);
+}
+
+/* All pieces are there. */
+static enum err_code start(struct bundle *b, struct session *s, struct err *e)
+{
+    struct export_task *x = &b->x;
+    b->type = type_of(x->format);
+    if (x->nbytes > INT64_MAX / 4 || !metered_set(&b->counted, x->nbytes + SPARE))
+        return err_oom(e);
+    x->most = 2 * x->nbytes + 16 * SPARE;
+    TRY(spool_file(b->req->server->files->spool, &x->file, e));
+    TRY(export_hold(x, s, e));
+    wakeup_arm(&b->wakeup);
+    return files_submit(b->req->server->files, LANE_LOOKS, &x->task, e);
+}
+
+static struct bundle *bundle_new(struct request *req)
+{
+    struct bundle *b = request_begin(req, sizeof *b, bundle_free);
+    if (!b)
+        return NULL;
+    b->req = req;
+    b->err = (struct err)ERR_INIT;
+    wakeup_init(&b->wakeup, req);
+    b->x.task.run = run;
+    b->x.most = 1;
+    if (export_init(&b->x, req))
+        return b;
+    struct err e = ERR_INIT;
+    err_oom(&e);
+    http_reply_error(req, &e);
+    return NULL;
+}
+
+static enum err_code read_and_start(struct bundle *b, struct err *e)
+{
+    _cleanup_use_ struct lease_use use = lease_use_open(b->req->server->uses);
+    _cleanup_session_ struct session *s = NULL;
+    struct json body;
+    TRY(request_body(b->req, false, &body, e));
+    TRY(session_of(b->req, &s, e));
+    TRY(export_read(&b->x, b->req, s, body, e));
+    return start(b, s, e);
+}
+
+void files_bundle(struct request *req)
+{
+    struct err e = ERR_INIT;
+    struct bundle *b = bundle_new(req);
+    if (!b)
+        return;
+    if (read_and_start(b, &e) != ERR_OK)
+        http_reply_error(req, &e);
+    else
+        wakeup_wait(&b->wakeup, reply);
+}
+
+void files_reply(struct request *req, struct session *s, const struct handle *h,
+                 struct array *take_a, enum media type)
+{
+    struct err e = ERR_INIT;
+    struct bundle *b = bundle_new(req);
+    struct handle part = {.shared = h->shared, .array = take_a};
+    if (!b) {
+        array_unref(take_a);
+        return;
+    }
+    memcpy(part.id, h->id, sizeof part.id);
+    if (array_same_elements(h->array, take_a)) /* of a part they would not be true */
+        part.labels = labels_ref(h->labels);
+    const char *name =
+        arena_strndup(b->x.arena, h->name[0] ? h->name : "array", h->name[0] ? strlen(h->name) : 5);
+    b->x.format = type == MEDIA_NETCDF ? "netcdf4" : type == MEDIA_HDF5 ? "hdf5" : "npz";
+    enum err_code code = name ? export_add(&b->x, req, &part, name, NULL, &e) : err_oom(&e);
+    if (code == ERR_OK)
+        code = start(b, s, &e);
+    handle_clear(&part);
+    if (code != ERR_OK)
+        http_reply_error(req, &e);
+    else
+        wakeup_wait(&b->wakeup, reply);
+}

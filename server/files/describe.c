@@ -1,0 +1,276 @@
+/* Descriptions: see describe.h. Members that are not known are left out, so that clients see
+ * nothing that was not checked. */
+#include "server/files/describe.h"
+
+#include <string.h>
+
+#include "compute/base/mem.h"
+
+#define VALUE_DEPTH  8  /* of lists in attributes */
+#define NAMES_LISTED 40 /* in an error */
+
+/* --- reading --- */
+
+/* Whether attributes are as agreed: no objects in them. */
+static bool is_value(struct json v, int left)
+{
+    if (json_kind(v) == JSON_OBJECT || !left)
+        return false;
+    for (struct json x = json_first(v); json_present(x); x = json_next(x))
+        if (!is_value(x, left - 1))
+            return false;
+    return true;
+}
+
+static bool is_attrs(struct json v)
+{
+    if (!json_present(v))
+        return true;
+    bool good = json_kind(v) == JSON_OBJECT;
+    for (struct json x = json_first(v); good && json_present(x); x = json_next(x))
+        good = is_value(x, VALUE_DEPTH);
+    return good;
+}
+
+static bool is_text(struct json v)
+{
+    return json_kind(v) == JSON_STRING;
+}
+
+static bool is_texts(struct json v)
+{
+    bool good = json_kind(v) == JSON_LIST;
+    for (struct json x = json_first(v); good && json_present(x); x = json_next(x))
+        good = is_text(x);
+    return good;
+}
+
+static bool is_number(struct json v)
+{
+    double x;
+    struct err e = ERR_INIT;
+    return json_get_double(v, &x, &e) == ERR_OK;
+}
+
+static bool or_null(struct json v, bool good)
+{
+    return good || !json_given(v);
+}
+
+/* Dims of the file: lengths that are numbers. */
+static bool are_dims(struct json dims)
+{
+    struct err e = ERR_INIT;
+    bool good = json_kind(dims) == JSON_OBJECT, unlimited;
+    int64_t length;
+    for (struct json x = json_first(dims); good && json_present(x); x = json_next(x)) {
+        const struct json u = json_member(x, "unlimited");
+        good = json_kind(x) == JSON_OBJECT &&
+               json_get_i64(json_member(x, "length"), 0, INT64_MAX, &length, &e) == ERR_OK &&
+               (!json_present(u) || json_get_bool(u, &unlimited, &e) == ERR_OK);
+    }
+    return good;
+}
+
+static bool read_names(struct json list, struct file_variable *v)
+{
+    int k = 0;
+    if (!json_given(list))
+        return true;
+    if (json_kind(list) != JSON_LIST || (int)json_count(list) != v->rank)
+        return false;
+    for (struct json x = json_first(list); json_present(x); x = json_next(x), k++) {
+        if (json_kind(x) != JSON_NULL && !is_text(x))
+            return false;
+        v->dims[k] = json_kind(x) == JSON_NULL ? NULL : json_text(x, &(size_t){0});
+    }
+    return true;
+}
+
+static bool read_decoded(struct json d, struct file_variable *v)
+{
+    struct err e = ERR_INIT;
+    v->decoded = v->dtype;
+    if (!json_given(d))
+        return true;
+    v->decodes = true;
+    return json_kind(d) == JSON_OBJECT &&
+           json_get_dtype(json_member(d, "dtype"), &v->decoded, &e) == ERR_OK &&
+           or_null(json_member(d, "scale"), is_number(json_member(d, "scale"))) &&
+           or_null(json_member(d, "offset"), is_number(json_member(d, "offset"))) &&
+           is_value(json_member(d, "fill"), VALUE_DEPTH);
+}
+
+/* What is told as it is: lists and texts of the right kinds. */
+static bool is_told(struct json v)
+{
+    const struct json chunks = json_member(v, "chunks"), why = json_member(v, "why");
+    const struct json filters = json_member(v, "filters"), stored = json_member(v, "stored");
+    const struct json nbytes = json_member(v, "nbytes");
+    int64_t n[MAX_RANK];
+    size_t count;
+    struct err e = ERR_INIT;
+    return is_attrs(json_member(v, "attrs")) && or_null(why, is_text(why)) &&
+           or_null(stored, is_text(stored)) && or_null(filters, is_texts(filters)) &&
+           or_null(nbytes, json_get_i64(nbytes, -1, INT64_MAX, n, &e) == ERR_OK) &&
+           or_null(chunks,
+                   json_get_i64_list(chunks, MAX_RANK, 0, INT64_MAX, n, &count, &e) == ERR_OK);
+}
+
+static bool read_variable(struct json x, struct file_variable *v)
+{
+    struct err e = ERR_INIT;
+    struct view view;
+    const struct json dtype = json_member(x, "dtype");
+    v->all = x;
+    v->attrs = json_member(x, "attrs");
+    v->readable = json_given(dtype);
+    if (json_kind(x) != JSON_OBJECT || !is_told(x) ||
+        json_get_string(json_member(x, "name"), &v->name, NULL, &e) != ERR_OK ||
+        json_get_shape(json_member(x, "shape"), 0, &v->rank, v->shape, &e) != ERR_OK ||
+        (v->readable && json_get_dtype(dtype, &v->dtype, &e) != ERR_OK) ||
+        !read_names(json_member(x, "dims"), v) || !read_decoded(json_member(x, "decoded"), v))
+        return false;
+    const struct json why = json_member(x, "why");
+    v->why = json_given(why) ? json_text(why, &(size_t){0}) : "its type is not read";
+    if (v->readable && view_contiguous(v->rank, v->shape, dtype_size(v->decoded), &view, &e)) {
+        v->readable = false;
+        v->why = "it has more than 2^63 bytes";
+    }
+    return true;
+}
+
+enum err_code describe(struct file_process *p, struct arena *arena, struct file_description *ret,
+                       struct err *e)
+{
+    static char ask[] = "{\"do\":\"describe\"}";
+    const struct strb line = {.data = ask, .len = sizeof ask - 1};
+    struct err why = ERR_INIT;
+    TRY(process_say(p, &line, e));
+    TRY(process_hear(p, arena, &ret->all, e));
+    const struct json list = json_member(ret->all, "variables");
+    if (json_get_string(json_member(ret->all, "format"), &ret->format, NULL, &why) != ERR_OK ||
+        json_kind(list) != JSON_LIST || !is_attrs(json_member(ret->all, "attrs")) ||
+        !are_dims(json_member(ret->all, "dims")))
+        return process_lies(e, "a description of a file that is none");
+    ret->n = json_count(list);
+    ret->variables = arena_alloc_array(arena, ret->n, sizeof *ret->variables);
+    if (!ret->variables)
+        return err_oom(e);
+    size_t i = 0;
+    for (struct json x = json_first(list); json_present(x); x = json_next(x))
+        if (!read_variable(x, &ret->variables[i++]))
+            return process_lies(e, "a description of a variable that is none");
+    return ERR_OK;
+}
+
+/* --- finding --- */
+
+static enum err_code unknown(const struct file_description *d, const char *name, struct err *e)
+{
+    _cleanup_strb_ struct strb names = {0};
+    size_t n = 0;
+    for (size_t i = 0; i < d->n; i++)
+        if (d->variables[i].readable && n++ < NAMES_LISTED)
+            strb_addf(&names, "%s%.100s", n > 1 ? ", " : "", d->variables[i].name);
+    if (n > NAMES_LISTED)
+        strb_add(&names, ", …");
+    const char *list = names.len && !names.failed ? names.data : "none that can be read";
+    if (name)
+        return err_set(e, ERR_UNKNOWN_NAME, "the file has no variable '%.100s', but %s", name,
+                       list);
+    return err_set(e, ERR_UNKNOWN_NAME, "which variable? The file has %s", list);
+}
+
+enum err_code describe_find(const struct file_description *d, const char *name,
+                            const struct file_variable **ret, struct err *e)
+{
+    const struct file_variable *found = NULL;
+    size_t n = 0;
+    for (size_t i = 0; i < d->n; i++) {
+        const struct file_variable *v = &d->variables[i];
+        if (name ? strcmp(v->name, name) != 0
+                 : !v->readable || (v->rank == 1 && v->dims[0] && !strcmp(v->dims[0], v->name)))
+            continue; /* without a name coordinates do not count */
+        found = v;
+        n++;
+    }
+    if (n != 1)
+        return unknown(d, name, e);
+    if (!found->readable)
+        return err_set(e, ERR_UNSUPPORTED_FILE, "the variable '%.100s' cannot be read: %.300s",
+                       found->name, found->why);
+    *ret = found;
+    return ERR_OK;
+}
+
+/* A coordinate lies in the same group as the dimension, the root's or one's own; those whose names
+ * are the dimension's are enough here. */
+const struct file_variable *describe_coordinate(const struct file_description *d, const char *dim,
+                                                int64_t length)
+{
+    for (size_t i = 0; i < d->n; i++) {
+        const struct file_variable *v = &d->variables[i];
+        if (v->readable && v->rank == 1 && v->dims[0] && !strcmp(v->dims[0], dim) &&
+            !strcmp(v->name, dim) && v->shape[0] == length)
+            return v;
+    }
+    return NULL;
+}
+
+/* --- telling --- */
+
+static void put_member(struct json_writer *w, const char *name, struct json of)
+{
+    const struct json v = json_member(of, name);
+    if (!json_present(v))
+        return;
+    json_put_key(w, name);
+    json_put_value(w, v);
+}
+
+static void put_dims(struct json_writer *w, struct json dims)
+{
+    json_put_key(w, "dims");
+    json_open_object(w);
+    for (struct json x = json_first(dims); json_present(x); x = json_next(x)) {
+        json_put_key(w, json_key(x));
+        json_open_object(w);
+        put_member(w, "length", x);
+        put_member(w, "unlimited", x);
+        json_close_object(w);
+    }
+    json_close_object(w);
+}
+
+static void put_variable(struct json_writer *w, const struct file_variable *v)
+{
+    static const char *const members[] = {"name", "dtype",  "stored",  "why",    "shape",
+                                          "dims", "chunks", "filters", "nbytes", "attrs"};
+    const struct json decoded = json_member(v->all, "decoded");
+    json_open_object(w);
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        put_member(w, members[i], v->all);
+    if (json_given(decoded)) {
+        json_put_key(w, "decoded");
+        json_open_object(w);
+        put_member(w, "dtype", decoded);
+        put_member(w, "scale", decoded);
+        put_member(w, "offset", decoded);
+        put_member(w, "fill", decoded);
+        json_close_object(w);
+    }
+    json_close_object(w);
+}
+
+void describe_put(const struct file_description *d, struct json_writer *w)
+{
+    json_put_member_string(w, "format", d->format);
+    put_member(w, "attrs", d->all);
+    put_dims(w, json_member(d->all, "dims"));
+    json_put_key(w, "variables");
+    json_open_list(w);
+    for (size_t i = 0; i < d->n; i++)
+        put_variable(w, &d->variables[i]);
+    json_close_list(w);
+}

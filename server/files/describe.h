@@ -1,0 +1,46 @@
+/* What is in a file, as arrayd-file describes it: checked, for whoever imports, and as JSON for
+ * clients.
+ *
+ * Called within server/files. A description lies in its arena. */
+#ifndef ARRAYD_SERVER_FILES_DESCRIBE_H
+#define ARRAYD_SERVER_FILES_DESCRIBE_H
+
+#include "compute/type/layout.h"
+#include "protocol/json/json_writer.h"
+#include "server/files/process.h"
+
+struct file_variable {
+    const char *name;
+    bool readable;
+    enum dtype dtype;   /* if it is readable */
+    bool decodes;       /* CF's attributes change its values: */
+    enum dtype decoded; /* to this dtype */
+    int rank;
+    int64_t shape[MAX_RANK];
+    const char *dims[MAX_RANK]; /* NULL: the axis has no name */
+    struct json attrs;          /* an object, or absent */
+    const char *why;            /* why it is not readable */
+    struct json all;
+};
+
+struct file_description {
+    const char *format;
+    struct json all;
+    struct file_variable *variables;
+    size_t n;
+};
+
+/* Asks the process. ERR_FILE_READER for an answer that is not as agreed; process_hear's. */
+enum err_code describe(struct file_process *p, struct arena *arena, struct file_description *ret,
+                       struct err *e) must_check;
+/* The variable of that name, or (NULL) the only one that can be read: ERR_UNKNOWN_NAME, with the
+ * names that there are. */
+enum err_code describe_find(const struct file_description *d, const char *name,
+                            const struct file_variable **ret, struct err *e) must_check;
+/* The one that gives a dimension's coordinates; NULL: there is none that can be read. */
+const struct file_variable *describe_coordinate(const struct file_description *d, const char *dim,
+                                                int64_t length);
+/* Writes the members of a description into an open object. */
+void describe_put(const struct file_description *d, struct json_writer *w);
+
+#endif

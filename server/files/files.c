@@ -1,0 +1,193 @@
+/* The threads of server/files, and which of the waiting tasks they take. */
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "compute/base/mem.h"
+#include "server/config/config.h"
+#include "server/files/files_int.h"
+#include "server/reader/wire.h"
+#include "server/store/auth.h"
+
+/* --- the threads --- */
+
+/* With the lock held: how many tasks of that user run. */
+static size_t running(const struct lane *l, const struct principal *p)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < MOVES_MOST; i++)
+        n += l->running[i] == p;
+    return n;
+}
+
+/* The same: the first task of the user with the fewest. */
+static struct file_task *take(struct lane *l)
+{
+    struct file_task **best = &l->first, *t;
+    if (!*best)
+        return NULL;
+    for (struct file_task **at = &l->first; *at; at = &(*at)->next)
+        if (running(l, (*at)->who) < running(l, (*best)->who))
+            best = at;
+    t = *best;
+    *best = t->next;
+    if (l->last == &t->next)
+        l->last = best;
+    return t;
+}
+
+/* Its memory is the user's. */
+static void run(const struct files *f, struct file_task *t)
+{
+    struct cause cause = {.within = t->who->memory,
+                          .limit = f->server->config->max_request_memory,
+                          .name = "max_request_memory"};
+    meter_enter(&cause);
+    t->run(t);
+    meter_enter(NULL);
+    meter_unref(cause.meter);
+}
+
+static double step(struct files *f, struct lane *l)
+{
+    struct file_task *t = take(l);
+    size_t place = 0;
+    if (!t)
+        return WORKER_RESTS;
+    while (l->running[place])
+        place++;
+    l->running[place] = t->who;
+    pthread_mutex_unlock(&f->lock);
+    run(f, t);
+    pthread_mutex_lock(&f->lock);
+    l->running[place] = NULL;
+    return WORKER_AGAIN;
+}
+
+static double step_looks(void *user)
+{
+    struct files *f = user;
+    return step(f, &f->lanes[LANE_LOOKS]);
+}
+
+static double step_moves(void *user)
+{
+    struct files *f = user;
+    return step(f, &f->lanes[LANE_MOVES]);
+}
+
+enum err_code files_submit(struct files *f, enum file_lane lane, struct file_task *t, struct err *e)
+{
+    struct lane *l = &f->lanes[lane];
+    if (!worker_start(&l->worker) && !l->worker.running)
+        return err_set(e, ERR_OVERLOADED, "a thread for files cannot be started");
+    pthread_mutex_lock(&f->lock);
+    t->next = NULL;
+    *l->last = t;
+    l->last = &t->next;
+    worker_wake(&l->worker);
+    pthread_mutex_unlock(&f->lock);
+    return ERR_OK;
+}
+
+/* --- the program --- */
+
+/* Beside this one, unless the option says where. */
+static enum err_code find_program(const struct config *c, char **ret, struct err *e)
+{
+    char self[4096];
+    struct strb path = {0};
+    if (c->file_reader) {
+        strb_add(&path, c->file_reader);
+    } else {
+        const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+        self[n > 0 ? n : 0] = '\0';
+        const char *slash = strrchr(self, '/');
+        strb_addn(&path, self, slash ? (size_t)(slash - self) : 0);
+        strb_add(&path, "/" WIRE_PROGRAM);
+    }
+    if (path.failed)
+        return err_oom(e);
+    if (access(path.data, X_OK) < 0)
+        strb_free(&path);
+    *ret = path.data;
+    return ERR_OK;
+}
+
+struct process_spec files_process(const struct files *f, enum file_lane lane)
+{
+    const struct config *c = f->server->config;
+    const bool moves = lane == LANE_MOVES;
+    return (struct process_spec){.program = f->program,
+                                 .unsandboxed = c->unsandboxed_files,
+                                 .memory = c->file_memory,
+                                 .cpu = c->file_time,
+                                 .silence = c->file_timeout,
+                                 .slab =
+                                     moves ? (size_t)c->file_slab & ~(size_t)4095 : WIRE_SLAB_MIN,
+                                 .slabs = moves ? (int)c->file_slabs : 1,
+                                 .threads = moves ? (int)c->file_threads : 1};
+}
+
+/* --- opening --- */
+
+enum err_code files_open(struct server *s, struct files **ret, struct err *e)
+{
+    const struct config *c = s->config;
+    static worker_step *const steps[LANES] = {step_looks, step_moves};
+    static const char *const names[LANES] = {"arrayd-looks", "arrayd-moves"};
+    struct files *f = mem_calloc(1, sizeof *f);
+    if (!f)
+        return err_oom(e);
+    f->server = s;
+    pthread_mutex_init(&f->lock, NULL);
+    for (int i = 0; i < LANES; i++) {
+        f->lanes[i].last = &f->lanes[i].first;
+        f->lanes[i].worker = (struct worker){.name = names[i], .lock = &f->lock, .step = steps[i]};
+        f->lanes[i].worker.user = f;
+        f->lanes[i].worker.n = i == LANE_MOVES ? (int)c->file_jobs : LOOK_THREADS;
+        worker_init(&f->lanes[i].worker);
+    }
+    f->spool = open(c->file_spool, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    enum err_code code = folders_open(&c->files, c->accounts, &f->folders, e);
+    if (code == ERR_OK)
+        code = find_program(c, &f->program, e);
+    if (code != ERR_OK) {
+        files_free(f);
+        return code;
+    }
+    *ret = f;
+    return ERR_OK;
+}
+
+void files_free(struct files *f)
+{
+    if (!f)
+        return;
+    for (int i = 0; i < LANES; i++) {
+        worker_stop(&f->lanes[i].worker);
+        worker_destroy(&f->lanes[i].worker);
+    }
+    pthread_mutex_destroy(&f->lock);
+    if (f->spool >= 0)
+        close(f->spool);
+    folders_free(f->folders);
+    mem_free(f->program);
+    mem_free(f);
+}
+
+void files_put_folders(const struct files *f, struct json_writer *w)
+{
+    json_put_key(w, "folders");
+    json_open_list(w);
+    for (size_t i = 0; i < folders_count(f->folders); i++) {
+        const struct folder *x = folders_at(f->folders, i);
+        json_open_object(w);
+        json_put_member_string(w, "name", x->name);
+        json_put_member_bool(w, "read_only", x->read_only);
+        json_put_member_bool(w, "shared", x->shared);
+        json_close_object(w);
+    }
+    json_close_list(w);
+    json_put_member_bool(w, "reader", f->program);
+}

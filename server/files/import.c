@@ -1,0 +1,378 @@
+/* Imports: a job on a thread of its own.
+ *
+ * All arrays' memory is there, and counted, before the first byte is read; they get their handles
+ * when all bytes are there. The bytes go from the reader's slabs straight into the engine's staging
+ * memory, which is pinned where there is a GPU. An import that ends otherwise leaves nothing. */
+#include "server/files/import.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "compute/base/mem.h"
+#include "server/body/request.h"
+#include "server/config/config.h"
+#include "server/jobs/jobs.h"
+#include "server/labels/labels.h"
+#include "server/store/auth.h"
+#include "server/store/session.h"
+#include "server/work/asker.h"
+#include "server/work/memory_retry.h"
+
+#define COPY_PIECE (1 << 20) /* bytes between looks whether it goes on */
+
+bool import_init(struct import *x, struct request *req)
+{
+    x->server = req->server;
+    x->bell.fd = -1;
+    x->task.who = req->principal;
+    x->arena = arena_new(0);
+    return x->arena;
+}
+
+void import_clear(struct import *x)
+{
+    for (size_t i = 0; i < x->n_pieces; i++) {
+        upload_abort(x->pieces[i].upload);
+        array_unref(x->pieces[i].array);
+        labels_unref(x->pieces[i].labels);
+    }
+    x->n_pieces = 0;
+    process_end(x->process);
+    x->process = NULL;
+    bell_free(&x->bell);
+    arena_free(x->arena);
+    x->arena = NULL;
+}
+
+static void import_free(struct import *x)
+{
+    import_clear(x);
+    mem_free(x);
+}
+
+static bool goes_on(void *user)
+{
+    const struct import *x = user;
+    return x->job ? job_transfer_goes_on(x->job) : !atomic_load(&x->server->draining);
+}
+
+static enum err_code cancelled(struct err *e)
+{
+    return err_set(e, ERR_DEADLINE, "the import was cancelled");
+}
+
+/* --- memory --- */
+
+/* The import may end as soon as it has seen the answer. */
+static void answered(void *user)
+{
+    struct import *x = user;
+    bell_ring(&x->bell);
+    atomic_store(&x->answered, true);
+}
+
+/* After a lack of memory: waits until there may be more. False: there will not be. Until it has
+ * answered the engine has what it was asked with. */
+static bool await_memory(struct import *x, struct memory_retry *retry, const struct err *e)
+{
+    atomic_store(&x->answered, false);
+    if (!lacks_memory(e) || !goes_on(x) ||
+        !memory_retry_ask(retry, x->server->engine, x->server->config->evict, e, answered, x))
+        return false;
+    while (!atomic_load(&x->answered))
+        bell_wait(&x->bell);
+    return true;
+}
+
+static enum err_code reserve(struct import *x, struct engine_stream *s, struct import_piece *p,
+                             struct err *e)
+{
+    struct memory_retry retry = {0};
+    enum err_code code;
+    do
+        code = upload_new(s, x->session->account, p->nbytes, bell_ring, &x->bell, &p->upload, e);
+    while (code != ERR_OK && await_memory(x, &retry, e));
+    return code;
+}
+
+/* --- the bytes --- */
+
+/* What there is room for; bools are 0 or 1 on the device, whatever the reader says. */
+static size_t push(struct import_piece *p, const unsigned char *from, size_t n)
+{
+    unsigned char bools[4096];
+    size_t room;
+    if (p->dtype == DT_BOOL) {
+        const size_t k = n < sizeof bools ? n : sizeof bools;
+        for (size_t i = 0; i < k; i++)
+            bools[i] = from[i] != 0;
+        return upload_push(p->upload, bools, k);
+    }
+    const size_t k = n < COPY_PIECE ? n : COPY_PIECE;
+    unsigned char *to = upload_reserve(p->upload, &room);
+    if (!to)
+        return upload_push(p->upload, from, k);
+    room = room < k ? room : k;
+    mem_copy_away(to, from, room);
+    upload_advance(p->upload, room);
+    return room;
+}
+
+static enum err_code take_bytes(struct import *x, struct import_piece *p, const unsigned char *from,
+                                size_t n, struct err *e)
+{
+    while (n > 0) {
+        const size_t took = push(p, from, n);
+        if (!took)
+            bell_wait(&x->bell);
+        if (!took && !goes_on(x))
+            return cancelled(e);
+        from += took;
+        n -= took;
+    }
+    return ERR_OK;
+}
+
+static void put_list(struct json_writer *w, const char *name, int n, const int64_t *list)
+{
+    json_put_key(w, name);
+    json_put_i64_list(w, (size_t)n, list);
+}
+
+static enum err_code ask(struct import *x, const struct import_piece *p, struct err *e)
+{
+    _cleanup_strb_ struct strb line = {0};
+    struct json_writer w = JSON_WRITER(&line);
+    json_open_object(&w);
+    json_put_member_string(&w, "do", "read");
+    json_put_member_string(&w, "variable", p->variable->name);
+    put_list(&w, "start", p->variable->rank, p->start);
+    put_list(&w, "count", p->variable->rank, p->count);
+    put_list(&w, "step", p->variable->rank, p->step);
+    json_put_member_bool(&w, "decode", p->decode);
+    json_close_object(&w);
+    return process_say(x->process, &line, e);
+}
+
+/* Whether the answer's dtype and number of elements are those that were asked for. */
+static enum err_code check_answer(const struct import_piece *p, struct json answer, struct err *e)
+{
+    struct err why = ERR_INIT;
+    enum dtype dtype;
+    int rank;
+    int64_t shape[MAX_RANK];
+    struct view v;
+    if (json_get_dtype(json_member(answer, "dtype"), &dtype, &why) != ERR_OK || dtype != p->dtype)
+        return process_lies(e, "values of another type than it had described");
+    if (json_get_shape(json_member(answer, "shape"), 0, &rank, shape, &why) != ERR_OK ||
+        view_contiguous(rank, shape, dtype_size(dtype), &v, &why) != ERR_OK ||
+        view_size(&v) != view_size(&p->view))
+        return process_lies(e, "values of another shape than was asked for");
+    return ERR_OK;
+}
+
+static enum err_code give_back(struct import *x, int64_t slab, struct err *e)
+{
+    _cleanup_strb_ struct strb line = {0};
+    strb_addf(&line, "{\"free\":%d}", (int)slab);
+    return process_say(x->process, &line, e);
+}
+
+/* A slab, or the end (*ret_done). */
+static enum err_code take_slab(struct import *x, struct import_piece *p, int64_t left,
+                               int64_t *ret_n, bool *ret_done, struct err *e)
+{
+    _cleanup_arena_ struct arena *arena = arena_new(0);
+    struct json answer;
+    struct err why = ERR_INIT;
+    int64_t slab, n, most = (int64_t)process_slab_size(x->process);
+    if (!arena)
+        return err_oom(e);
+    TRY(process_hear(x->process, arena, &answer, e));
+    if (process_says(answer, "done")) {
+        *ret_done = true;
+        return left ? process_lies(e, "fewer values than it had described") : ERR_OK;
+    }
+    if (json_get_i64(json_member(answer, "slab"), 0, process_slabs(x->process) - 1, &slab, &why) !=
+            ERR_OK ||
+        json_get_i64(json_member(answer, "bytes"), 1, left < most ? left : most, &n, &why) !=
+            ERR_OK)
+        return process_lies(e, left ? "values that are none" : "more values than it had described");
+    TRY(take_bytes(x, p, process_slab(x->process, (int)slab), (size_t)n, e));
+    *ret_n = n;
+    return give_back(x, slab, e);
+}
+
+static enum err_code read_piece(struct import *x, struct import_piece *p, struct err *e)
+{
+    struct json answer;
+    bool done = false;
+    if (!p->nbytes)
+        return ERR_OK;
+    TRY(ask(x, p, e));
+    TRY(process_hear(x->process, x->arena, &answer, e));
+    TRY(check_answer(p, answer, e));
+    for (int64_t left = p->nbytes, n = 0; !done; left -= n) {
+        n = 0;
+        if (!goes_on(x))
+            return cancelled(e);
+        TRY(take_slab(x, p, left, &n, &done, e));
+        x->done += n;
+        if (x->job)
+            job_transfer_at(x->job, x->done, x->nbytes);
+    }
+    return ERR_OK;
+}
+
+/* --- the end --- */
+
+enum err_code import_make(struct import *x, struct import_piece *p, struct err *e)
+{
+    struct memory_retry retry = {0};
+    enum err_code code;
+    for (;;) {
+        struct upload *u = p->upload;
+        p->upload = NULL;
+        upload_keep(u);
+        code = upload_finish_new(u, p->dtype, p->view.rank, p->view.shape, false, &p->array, e);
+        if (code == ERR_OUT_OF_MEMORY && e->wanted)
+            p->upload = u; /* not consumed */
+        if (code == ERR_OK || !p->upload || !await_memory(x, &retry, e))
+            return code;
+    }
+}
+
+static enum err_code add(struct import *x, struct import_piece *p, struct err *e)
+{
+    struct handle_guard guard = {lease_guard, x->server->leases};
+    _cleanup_handle_ struct handle h = {0};
+    const bool named = p->name[0];
+    bool replaced = false;
+    const struct handle_spec spec = {.name = named ? p->name : NULL,
+                                     .policy = x->overwrite ? NAME_REPLACE : NAME_NEW,
+                                     .id = p->id,
+                                     .guard = named && x->overwrite ? &guard : NULL,
+                                     .labels = p->labels};
+    TRY(handle_add(x->session->handles, p->array, &spec, &h, &replaced, e));
+    p->added = !replaced;
+    return ERR_OK;
+}
+
+/* All arrays appear, coordinates first; if one cannot, those that were not there before go. */
+static enum err_code publish(struct import *x, struct err *e)
+{
+    struct handle_space *handles = x->session->handles;
+    enum err_code code = ERR_OK;
+    if (!goes_on(x))
+        return cancelled(e);
+    for (size_t i = x->n_pieces; i-- > 0 && code == ERR_OK;)
+        code = add(x, &x->pieces[i], e);
+    for (size_t i = 0; code != ERR_OK && i < x->n_pieces; i++) {
+        struct err gone = ERR_INIT;
+        if (x->pieces[i].added)
+            (void)!handle_remove(handles, x->pieces[i].id, NULL, &gone);
+    }
+    return code;
+}
+
+enum err_code import_take(struct import *x, int file, struct engine_stream *stream,
+                          enum err_code (*check)(struct import *x, struct err *e), struct err *e)
+{
+    struct process_spec spec = files_process(x->server->files, LANE_MOVES);
+    spec.file = file;
+    spec.goes_on = goes_on;
+    spec.user = x;
+    TRY(process_start(&spec, &x->process, e));
+    TRY(describe(x->process, x->arena, &x->description, e));
+    TRY(import_plan(x, e));
+    if (check)
+        TRY(check(x, e));
+    if (x->job)
+        job_transfer_at(x->job, 0, x->nbytes);
+    for (size_t i = 0; i < x->n_pieces; i++)
+        TRY(import_labels(x, &x->pieces[i], e));
+    for (size_t i = 0; i < x->n_pieces; i++)
+        TRY(reserve(x, stream, &x->pieces[i], e));
+    for (size_t i = 0; i < x->n_pieces; i++)
+        TRY(read_piece(x, &x->pieces[i], e));
+    return ERR_OK;
+}
+
+static enum err_code work(struct import *x, struct err *e)
+{
+    struct session_stream *stream;
+    struct stat st;
+    int file;
+    TRY(session_background(x->session, &stream, e));
+    TRY(folder_open_file(x->folder, x->task.who->name, x->path, &file, &st, e));
+    enum err_code code = import_take(x, file, stream->stream, NULL, e);
+    close(file);
+    for (size_t i = 0; i < x->n_pieces && code == ERR_OK; i++)
+        code = import_make(x, &x->pieces[i], e);
+    return code == ERR_OK ? publish(x, e) : code;
+}
+
+static void run(struct file_task *task)
+{
+    struct import *x = (struct import *)task;
+    struct user_job *j = x->job;
+    struct err e = ERR_INIT;
+    enum err_code code = ERR_DEADLINE;
+    x->session = job_session(j);
+    if (goes_on(x)) {
+        job_transfer_begin(j);
+        asker_begin(job_asker(j));
+        code = work(x, &e);
+        asker_begin(NULL);
+        memory_explain(x->server->engine, x->server->config->evict, &e);
+    }
+    import_free(x);
+    job_transfer_end(j, code == ERR_OK ? NULL : &e);
+}
+
+/* --- the beginning --- */
+
+static enum err_code begin(struct request *req, struct import *x, struct err *e)
+{
+    _cleanup_session_ struct session *s = NULL;
+    _cleanup_strb_ struct strb whole = {0}, brief = {0};
+    struct json_writer w = JSON_WRITER(&whole);
+    struct json body;
+    const struct json_limits limits = request_json_limits(req);
+    TRY(bell_init(&x->bell, e));
+    /* the request and its text may end before the job does */
+    TRY(json_parse(x->arena, req->body, req->body_len, &limits, &body, e));
+    TRY(import_read(x, body, e));
+    TRY(session_of(req, &s, e));
+    json_put_value(&w, body);
+    w = JSON_WRITER(&brief);
+    json_open_object(&w);
+    json_put_member_string(&w, "folder", x->folder->name);
+    json_put_member_string(&w, "path", x->path);
+    json_close_object(&w);
+    return jobs_transfer(req->server->jobs, req->principal, s->whole, "import", &whole, &brief,
+                         &x->job, e);
+}
+
+enum err_code files_import(struct request *req, struct user_job **ret, struct err *e)
+{
+    struct import *x = mem_calloc(1, sizeof *x);
+    if (!x)
+        return err_oom(e);
+    x->task.run = run;
+    enum err_code code = import_init(x, req) ? begin(req, x, e) : err_oom(e);
+    if (code != ERR_OK) {
+        import_free(x);
+        return code;
+    }
+    struct user_job *j = x->job;
+    code = files_submit(req->server->files, LANE_MOVES, &x->task, e);
+    if (code != ERR_OK) {
+        import_free(x);
+        job_transfer_end(j, e);
+        job_unref(j);
+        return code;
+    }
+    *ret = j;
+    return ERR_OK;
+}

@@ -1,0 +1,417 @@
+/* Starting arrayd-file and speaking with it: see process.h.
+ *
+ * It gets exactly the descriptors that wire.h names: they are moved out of the way of each other
+ * first, and the new process closes all others itself. posix_spawn does not copy the daemon's page
+ * tables, so that a start costs the same however many arrays there are. */
+#include "server/files/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "compute/base/clock.h"
+#include "compute/base/log.h"
+#include "compute/base/mem.h"
+#include "protocol/json/json_writer.h"
+#include "server/reader/wire.h"
+
+#define LOOK_MS        50    /* how often it is asked whether the work goes on */
+#define READ_SIZE      65536 /* of the socket, at a time */
+#define TEXT_MOST      500   /* bytes of a reader's detail that are passed on */
+#define OUT_OF_THE_WAY 16    /* no descriptor of wire.h is as large */
+
+struct file_process {
+    struct process_spec spec;
+    pid_t pid;  /* 0: it has not been started */
+    int socket; /* −1: none */
+    unsigned char *slabs;
+    size_t mapped;
+    struct strb in; /* what has come; of it, */
+    size_t taken;   /* bytes that were lines before */
+};
+
+enum err_code process_lies(struct err *e, const char *what)
+{
+    return err_set(e, ERR_FILE_READER, "arrayd-file answered what it may not: %s", what);
+}
+
+bool process_goes_on(const struct file_process *p)
+{
+    return !p->spec.goes_on || p->spec.goes_on(p->spec.user);
+}
+
+bool process_says(struct json answer, const char *name)
+{
+    struct err why = ERR_INIT;
+    bool yes = false;
+    return json_get_bool(json_member(answer, name), &yes, &why) == ERR_OK && yes;
+}
+
+unsigned char *process_slab(const struct file_process *p, int i)
+{
+    return p->slabs + (size_t)i * p->spec.slab;
+}
+
+size_t process_slab_size(const struct file_process *p)
+{
+    return p->spec.slab;
+}
+
+int process_slabs(const struct file_process *p)
+{
+    return p->spec.slabs;
+}
+
+/* --- the end --- */
+
+/* How it ended, after which it is no more; "": it was killed here. */
+static const char *reap(struct file_process *p)
+{
+    int status = 0;
+    pid_t got;
+    if (!p->pid)
+        return "";
+    do
+        got = waitpid(p->pid, &status, 0);
+    while (got < 0 && errno == EINTR);
+    p->pid = 0;
+    if (got < 0)
+        return "";
+    if (WIFSIGNALED(status))
+        return WTERMSIG(status) == SIGXCPU   ? ": it took too much processor time"
+               : WTERMSIG(status) == SIGSYS  ? ": it did what its sandbox forbids"
+               : WTERMSIG(status) == SIGKILL ? ": it was killed"
+               : WTERMSIG(status) == SIGXFSZ ? ": the file became too large"
+                                             : ": it crashed";
+    return "";
+}
+
+void process_end(struct file_process *p)
+{
+    if (!p)
+        return;
+    if (p->pid)
+        kill(p->pid, SIGKILL);
+    reap(p);
+    if (p->socket >= 0)
+        close(p->socket);
+    if (p->slabs)
+        munmap(p->slabs, p->mapped);
+    strb_free(&p->in);
+    mem_free(p);
+}
+
+/* It has closed its end: by an end of its own, which comes at once or never. */
+static enum err_code ended(struct file_process *p, struct err *e)
+{
+    int status;
+    for (int i = 0; p->pid && i < 100; i++) {
+        siginfo_t info = {0};
+        status = waitid(P_PID, (id_t)p->pid, &info, WEXITED | WNOHANG | WNOWAIT);
+        if (status < 0 || info.si_pid)
+            break;
+        usleep(1000);
+    }
+    if (p->pid)
+        kill(p->pid, SIGKILL);
+    return err_set(e, ERR_FILE_READER, "arrayd-file ended before it had answered%s", reap(p));
+}
+
+/* --- the beginning --- */
+
+static int move_away(int fd)
+{
+    return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, OUT_OF_THE_WAY);
+}
+
+/* Its standard error is the log, if that is at level debug. */
+static enum err_code spawn_with(struct file_process *p, const int fds[3], struct err *e)
+{
+    static char name[] = WIRE_PROGRAM, locale[] = "LC_ALL=C";
+    char *const argv[] = {name, NULL}, *const envp[] = {locale, NULL};
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attr;
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    if (posix_spawn_file_actions_init(&actions))
+        return err_oom(e);
+    if (posix_spawnattr_init(&attr)) {
+        posix_spawn_file_actions_destroy(&actions);
+        return err_oom(e);
+    }
+    int bad = posix_spawnattr_setsigmask(&attr, &none) |
+              posix_spawnattr_setsigdefault(&attr, &all) | posix_spawnattr_setpgroup(&attr, 0) |
+              posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
+                                                  POSIX_SPAWN_SETPGROUP);
+    bad |= posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDWR, 0);
+    bad |= posix_spawn_file_actions_adddup2(&actions, 0, 1);
+    if (!log_enabled(LOG_DEBUG))
+        bad |= posix_spawn_file_actions_adddup2(&actions, 0, 2);
+    static const int places[3] = {WIRE_SOCKET, WIRE_FILE, WIRE_SLABS};
+    for (int i = 0; i < 3; i++)
+        bad |= posix_spawn_file_actions_adddup2(&actions, fds[i], places[i]);
+    bad |= posix_spawn_file_actions_addclosefrom_np(&actions, WIRE_SLABS + 1);
+    int number = bad ? ENOMEM : posix_spawn(&p->pid, p->spec.program, &actions, &attr, argv, envp);
+    posix_spawnattr_destroy(&attr);
+    posix_spawn_file_actions_destroy(&actions);
+    if (!number)
+        return ERR_OK;
+    p->pid = 0;
+    if (number == ENOENT || number == EACCES)
+        return err_set(e, ERR_LIBRARY_MISSING, "arrayd-file cannot be started (%s): %s",
+                       p->spec.program, strerror(number));
+    return number == ENOMEM
+               ? err_oom(e)
+               : err_set(e, ERR_FILE_READER, "arrayd-file cannot be started: %s", strerror(number));
+}
+
+static enum err_code spawn(struct file_process *p, int slabs, struct err *e)
+{
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_set(e, ERR_FILE_READER, "arrayd-file cannot be started: %s", strerror(errno));
+    p->socket = pair[0];
+    fcntl(p->socket, F_SETFL, O_NONBLOCK);
+    const int fds[3] = {move_away(pair[1]), move_away(p->spec.file), move_away(slabs)};
+    enum err_code code = fds[0] < 0 || fds[1] < 0 || fds[2] < 0
+                             ? err_set(e, ERR_OVERLOADED, "too many files are open")
+                             : spawn_with(p, fds, e);
+    for (int i = 0; i < 3; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    close(pair[1]);
+    return code;
+}
+
+static enum err_code make_slabs(struct file_process *p, int *ret_fd, struct err *e)
+{
+    const int fd = mem_file("arrayd-slabs");
+    p->mapped = p->spec.slab * (size_t)p->spec.slabs;
+    if (fd < 0 || !mem_file_size(fd, (int64_t)p->mapped)) {
+        if (fd >= 0)
+            close(fd);
+        return err_oom(e);
+    }
+    void *at = mmap(NULL, p->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (at == MAP_FAILED) {
+        close(fd);
+        return err_oom(e);
+    }
+    p->slabs = at;
+    *ret_fd = fd;
+    return ERR_OK;
+}
+
+static enum err_code greet(struct file_process *p, struct err *e)
+{
+    const struct process_spec *s = &p->spec;
+    _cleanup_strb_ struct strb line = {0};
+    _cleanup_arena_ struct arena *arena = arena_new(0);
+    struct json_writer w = JSON_WRITER(&line);
+    struct json answer;
+    if (!arena)
+        return err_oom(e);
+    json_open_object(&w);
+    json_put_key(&w, "limits");
+    json_open_object(&w);
+    json_put_member_i64(&w, "memory", s->memory);
+    json_put_member_i64(&w, "seconds", (int64_t)s->cpu);
+    json_put_member_string(&w, "sandbox", s->unsandboxed ? "allow_none" : "require");
+    json_put_member_i64(&w, "slab", (int64_t)s->slab);
+    json_put_member_i64(&w, "slabs", s->slabs);
+    json_put_member_i64(&w, "threads", s->threads);
+    json_close_object(&w);
+    json_put_member_bool(&w, "write", s->write);
+    json_close_object(&w);
+    TRY(process_say(p, &line, e));
+    TRY(process_hear(p, arena, &answer, e));
+    return process_says(answer, "ready") ? ERR_OK : process_lies(e, "not that it is ready");
+}
+
+enum err_code process_start(const struct process_spec *spec, struct file_process **ret,
+                            struct err *e)
+{
+    if (!spec->program)
+        return err_set(e, ERR_LIBRARY_MISSING,
+                       "files are opened by the program arrayd-file, which is not installed beside "
+                       "the daemon");
+    struct file_process *p = mem_calloc(1, sizeof *p);
+    if (!p)
+        return err_oom(e);
+    p->spec = *spec;
+    p->socket = -1;
+    int slabs = -1;
+    enum err_code code = make_slabs(p, &slabs, e);
+    if (code == ERR_OK)
+        code = spawn(p, slabs, e);
+    if (slabs >= 0)
+        close(slabs);
+    if (code == ERR_OK)
+        code = greet(p, e);
+    if (code != ERR_OK) {
+        process_end(p);
+        return code;
+    }
+    *ret = p;
+    return ERR_OK;
+}
+
+/* --- lines --- */
+
+/* Waits until the socket can do that. */
+static enum err_code await(struct file_process *p, short event, uint64_t until_ns, struct err *e)
+{
+    for (;;) {
+        struct pollfd x = {.fd = p->socket, .events = event};
+        if (poll(&x, 1, LOOK_MS) > 0)
+            return ERR_OK;
+        if (!process_goes_on(p))
+            return err_set(e, ERR_DEADLINE, "the work was cancelled");
+        if (clock_ns() > until_ns)
+            return err_set(e, ERR_FILE_READER,
+                           "arrayd-file has not answered for %.0f s (file-timeout)",
+                           p->spec.silence);
+    }
+}
+
+static uint64_t deadline(const struct file_process *p)
+{
+    return clock_ns() + (uint64_t)(p->spec.silence * 1e9);
+}
+
+enum err_code process_say(struct file_process *p, const struct strb *line, struct err *e)
+{
+    const uint64_t until_ns = deadline(p);
+    if (line->failed)
+        return err_oom(e);
+    if (line->len >= WIRE_LINE_MAX)
+        return err_set(e, ERR_INLINE_TOO_LARGE, "attributes take more than %d bytes",
+                       WIRE_LINE_MAX);
+    for (size_t at = 0; at <= line->len;) {
+        const bool end = at == line->len;
+        const ssize_t n = send(p->socket, end ? "\n" : line->data + at, end ? 1 : line->len - at,
+                               MSG_NOSIGNAL | (end ? 0 : MSG_MORE));
+        if (n > 0)
+            at += (size_t)n;
+        else if (n < 0 && errno == EAGAIN)
+            TRY(await(p, POLLOUT, until_ns, e));
+        else if (n < 0 && errno != EINTR)
+            return ended(p, e);
+    }
+    return ERR_OK;
+}
+
+/* Reads until there is a line: its length, without the newline. */
+static enum err_code read_line(struct file_process *p, size_t *ret_n, struct err *e)
+{
+    const uint64_t until_ns = deadline(p);
+    struct strb *in = &p->in;
+    size_t looked = p->taken;
+    for (;;) {
+        const char *end =
+            in->len > looked ? memchr(in->data + looked, '\n', in->len - looked) : NULL;
+        if (end) {
+            *ret_n = (size_t)(end - (in->data + p->taken));
+            return ERR_OK;
+        }
+        looked = in->len - p->taken;
+        if (p->taken) {
+            memmove(in->data, in->data + p->taken, looked);
+            in->len = looked;
+            p->taken = 0;
+        }
+        if (in->len > WIRE_LINE_MAX)
+            return process_lies(e, "a line without an end");
+        if (in->len && clock_ns() > until_ns)
+            return process_lies(e, "a line that does not end in time");
+        char *to = strb_reserve(in, READ_SIZE);
+        if (!to)
+            return err_oom(e);
+        const ssize_t n = recv(p->socket, to, READ_SIZE, 0);
+        if (n > 0)
+            in->len += (size_t)n;
+        else if (n < 0 && errno == EAGAIN)
+            TRY(await(p, POLLIN, until_ns, e));
+        else if (n == 0 || errno != EINTR)
+            return ended(p, e);
+    }
+}
+
+static enum err_code error_code(const char *name)
+{
+    static const struct {
+        const char *name;
+        enum err_code code;
+    } codes[] = {
+#define X(id, text) [WIRE_##id] = {text, ERR_FILE_READER},
+        WIRE_ERRORS(X)
+#undef X
+    };
+    static const enum err_code of[WIRE_ERROR_COUNT] = {
+        [WIRE_BAD_FILE] = ERR_BAD_FILE,           [WIRE_UNSUPPORTED] = ERR_UNSUPPORTED_FILE,
+        [WIRE_NOT_FOUND] = ERR_UNKNOWN_NAME,      [WIRE_TOO_LARGE] = ERR_INLINE_TOO_LARGE,
+        [WIRE_OUT_OF_MEMORY] = ERR_OUT_OF_MEMORY, [WIRE_IO] = ERR_FILE_IO,
+        [WIRE_NO_SANDBOX] = ERR_LIBRARY_MISSING,
+    };
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+        if (!strcmp(codes[i].name, name))
+            return of[i] ? of[i] : codes[i].code;
+    return ERR_OK;
+}
+
+/* Its text is shown to people: in one line, and not for ever. */
+static void clean(char to[TEXT_MOST + 1], const char *from)
+{
+    size_t n = 0;
+    for (size_t k; from[n] && n < TEXT_MOST; n += k) {
+        k = utf8_length(from + n, SIZE_MAX);
+        if (!k || n + k > TEXT_MOST)
+            break;
+        memcpy(to + n, from + n, k);
+        if (k == 1 && ((unsigned char)to[n] < ' ' || to[n] == 0x7F))
+            to[n] = ' ';
+    }
+    to[n] = '\0';
+}
+
+/* An answer that is an error. */
+static enum err_code answer_error(struct json error, struct err *e)
+{
+    const char *name, *detail;
+    char text[TEXT_MOST + 1];
+    struct err why = ERR_INIT;
+    if (json_get_string(json_member(error, "code"), &name, NULL, &why) != ERR_OK ||
+        json_get_string(json_member(error, "detail"), &detail, NULL, &why) != ERR_OK)
+        return process_lies(e, "an error that is none");
+    const enum err_code code = error_code(name);
+    if (code == ERR_OK)
+        return process_lies(e, "an error of no known kind");
+    clean(text, detail);
+    return err_set(e, code, "%s", text);
+}
+
+enum err_code process_hear(struct file_process *p, struct arena *arena, struct json *ret,
+                           struct err *e)
+{
+    struct err why = ERR_INIT;
+    size_t n = 0;
+    TRY(read_line(p, &n, e));
+    const enum err_code code = json_parse(arena, p->in.data + p->taken, n, NULL, ret, &why);
+    p->taken += n + 1;
+    if (code == ERR_OUT_OF_MEMORY)
+        return err_oom(e);
+    if (code == ERR_TOO_LARGE)
+        return err_set(e, ERR_INLINE_TOO_LARGE, "what is in the file takes too long to tell");
+    if (code != ERR_OK || json_kind(*ret) != JSON_OBJECT)
+        return process_lies(e, "a line that is no JSON object");
+    const struct json error = json_member(*ret, "error");
+    return json_present(error) ? answer_error(error, e) : ERR_OK;
+}

@@ -1,0 +1,35 @@
+/* What the conventions for climate and forecast data (CF) say of a variable's values: scale and
+ * offset of packed integers, fill values, unsigned integers in formats that have none.
+ *
+ * Called by describe and read. The resulting dtype follows xarray's open_dataset (2024's
+ * _choose_float_dtype): see cf_plan. Pure functions. */
+#ifndef ARRAYD_READER_CF_H
+#define ARRAYD_READER_CF_H
+
+#include "server/reader/content.h"
+
+#define FILLS_MAX 16 /* of missing_value's list; more are ignored */
+
+struct cf {
+    enum dtype raw;   /* the elements as they lie in the file, after _Unsigned */
+    enum dtype dtype; /* of the decoded elements */
+    bool scaled;      /* scale or offset are given */
+    bool has_scale, has_offset;
+    double scale, offset;
+    int n_fills;
+    struct scalar fills[FILLS_MAX]; /* of dtype raw: become NaN */
+};
+
+/* Whether decoding changes anything, and how: integers and floats with scale_factor or add_offset
+ * become float32 or float64, those with _FillValue or missing_value alone the float that holds them
+ * (integers up to 16 bits: float32); `_Unsigned` alone makes an unsigned integer, int8 with
+ * dtype="bool" bool. bool, complex and variables without these attributes are left as they are. */
+bool cf_plan(const struct variable *v, struct cf *ret);
+
+/* n elements of v's dtype at `from` to ret's dtype at `to`; the two do not overlap. */
+void cf_decode(const struct cf *cf, int64_t n, const void *from, void *to);
+
+/* The member "decoded". */
+void cf_describe(struct json_writer *w, const struct cf *cf);
+
+#endif

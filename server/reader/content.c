@@ -1,0 +1,344 @@
+/* Lists are linked in the order of the file, so that a description says things in that order. */
+#include "server/reader/content.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "server/reader/cf.h"
+#include "server/reader/link.h"
+
+#define DIMS_MAX       16384
+#define ATTRS_MAX      4096      /* of one object */
+#define ATTR_BYTES_MAX (4 << 20) /* of one attribute; longer ones are left out */
+
+struct content *content_new(void)
+{
+    struct arena *arena = must(arena_new(0));
+    struct content *c = must(arena_alloc(arena, sizeof *c));
+    c->arena = arena;
+    c->dims_end = &c->dims;
+    c->attrs.end = &c->attrs.first;
+    return c;
+}
+
+const char *content_name(struct content *c, const char *s)
+{
+    size_t n = strlen(s), at = 0;
+    if (utf8_valid(s, n))
+        return content_text(c, s, n);
+    char *name = must(arena_alloc(c->arena, 3 * n + 1)), *to = name;
+    while (at < n) {
+        size_t length = utf8_length(s + at, n - at);
+        memcpy(to, length ? s + at : "\xEF\xBF\xBD", length ? length : 3);
+        to += length ? length : 3;
+        at += length ? length : 1;
+    }
+    return name;
+}
+
+struct variable *content_add(struct content *c, const char *name)
+{
+    if (c->n_variables == VARIABLES_MAX)
+        stop(WIRE_TOO_LARGE, "the file has more than %d variables", VARIABLES_MAX);
+    if (arena_grow(c->arena, (void **)&c->variables, &c->room, c->n_variables,
+                   sizeof *c->variables) != 0)
+        stop_oom();
+    struct variable *v = must(arena_alloc(c->arena, sizeof *v));
+    v->name = content_name(c, name);
+    v->attrs.end = &v->attrs.first;
+    c->variables[c->n_variables++] = v;
+    return v;
+}
+
+void variable_unread(struct content *c, struct variable *v, const char *fmt, ...)
+{
+    if (v->why)
+        return;
+    char text[256];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    v->dtype = UNREAD;
+    v->nbytes = -1;
+    v->why = content_text(c, text, strlen(text));
+}
+
+void variable_shape(struct content *c, struct variable *v, int64_t rank, const int64_t *shape)
+{
+    if (rank > MAX_RANK) {
+        variable_unread(c, v, "it has %lld axes, more than %d", (long long)rank, MAX_RANK);
+        return;
+    }
+    /* an extent of 0 elsewhere does not excuse an overflow */
+    int64_t bytes = v->dtype == UNREAD ? 1 : (int64_t)dtype_size((enum dtype)v->dtype);
+    bool empty = false;
+    v->rank = (int)rank;
+    for (int d = 0; d < v->rank; d++) {
+        if (shape[d] < 0 || (shape[d] && __builtin_mul_overflow(bytes, shape[d], &bytes)))
+            stop(WIRE_BAD_FILE, "the shape of '%s' is out of range", v->name);
+        empty = empty || shape[d] == 0;
+        v->shape[d] = shape[d];
+    }
+    v->nbytes = v->dtype == UNREAD ? -1 : empty ? 0 : bytes;
+}
+
+struct variable *content_find(const struct content *c, const char *name)
+{
+    for (size_t i = 0; i < c->n_variables; i++)
+        if (strcmp(c->variables[i]->name, name) == 0)
+            return c->variables[i];
+    return NULL;
+}
+
+void content_add_dim(struct content *c, const char *name, int64_t length, bool unlimited)
+{
+    if (++c->n_dims > DIMS_MAX)
+        stop(WIRE_TOO_LARGE, "the file has more than %d dimensions", DIMS_MAX);
+    struct dim *d = must(arena_alloc(c->arena, sizeof *d));
+    *d = (struct dim){content_name(c, name), length, unlimited, NULL};
+    *c->dims_end = d;
+    c->dims_end = &d->next;
+}
+
+struct dim *content_find_dim(const struct content *c, const char *name)
+{
+    for (struct dim *d = c->dims; d; d = d->next)
+        if (strcmp(d->name, name) == 0)
+            return d;
+    return NULL;
+}
+
+char *content_text(struct content *c, const char *s, size_t n)
+{
+    return must(arena_strndup(c->arena, s, n));
+}
+
+char *content_printf(struct content *c, const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return content_text(c, text, strlen(text));
+}
+
+static struct attr *attr_add(struct content *c, struct attrs *list, const char *name)
+{
+    if (++list->n > ATTRS_MAX)
+        stop(WIRE_TOO_LARGE, "the file has an object with more than %d attributes", ATTRS_MAX);
+    struct attr *a = must(arena_alloc(c->arena, sizeof *a));
+    a->name = content_text(c, name, strlen(name));
+    *list->end = a;
+    list->end = &a->next;
+    return a;
+}
+
+void attr_add_numbers(struct content *c, struct attrs *list, const char *name, enum dtype dtype,
+                      bool is_list, int64_t n, const void *data)
+{
+    if (n < 0 || n > ATTR_BYTES_MAX / (int64_t)dtype_size(dtype))
+        return;
+    struct attr *a = attr_add(c, list, name);
+    a->dtype = (int)dtype;
+    a->list = is_list;
+    a->n = n;
+    a->data = must(arena_alloc(c->arena, (size_t)n * dtype_size(dtype) + 1));
+    memcpy(a->data, data, (size_t)n * dtype_size(dtype));
+}
+
+void attr_add_text(struct content *c, struct attrs *list, const char *name, const char *s, size_t n)
+{
+    if (n > ATTR_BYTES_MAX)
+        return;
+    const char *text = content_text(c, s, strnlen(s, n));
+    attr_add_texts(c, list, name, false, 1, &text);
+}
+
+void attr_add_texts(struct content *c, struct attrs *list, const char *name, bool is_list,
+                    int64_t n, const char *const *texts)
+{
+    if (n < 0 || n > ATTR_BYTES_MAX / 16)
+        return;
+    struct attr *a = attr_add(c, list, name);
+    a->dtype = UNREAD;
+    a->list = is_list;
+    a->n = n;
+    a->texts = must(arena_alloc_array(c->arena, (size_t)n + 1, sizeof *a->texts));
+    for (int64_t i = 0; i < n; i++)
+        a->texts[i] = texts[i] ? content_text(c, texts[i], strnlen(texts[i], ATTR_BYTES_MAX)) : "";
+}
+
+const struct attr *attr_find(const struct attrs *list, const char *name)
+{
+    for (const struct attr *a = list->first; a; a = a->next)
+        if (strcmp(a->name, name) == 0)
+            return a;
+    return NULL;
+}
+
+static struct scalar attr_scalar(const struct attr *a, int64_t i)
+{
+    struct scalar s = {.dtype = (enum dtype)a->dtype};
+    size_t size = dtype_size(s.dtype);
+    memcpy(s.v.raw, (const char *)a->data + (size_t)i * size, size);
+    return s;
+}
+
+bool attr_double(const struct attr *a, int64_t i, double *ret)
+{
+    if (!a || a->dtype == UNREAD || i >= a->n)
+        return false;
+    *ret = scalar_cast(attr_scalar(a, i), DT_F64).v.f64;
+    return true;
+}
+
+static void attr_write(struct json_writer *w, const struct attr *a)
+{
+    bool list = a->list || a->n != 1;
+    json_put_key(w, a->name);
+    if (list)
+        json_open_list(w);
+    for (int64_t i = 0; i < a->n; i++) {
+        if (a->dtype == UNREAD) {
+            json_put_string(w, a->texts[i]);
+        } else {
+            struct scalar s = attr_scalar(a, i);
+            json_put_scalar(w, &s);
+        }
+    }
+    if (list)
+        json_close_list(w);
+}
+
+void attrs_write(struct json_writer *w, const struct attrs *list)
+{
+    json_put_key(w, "attrs");
+    json_open_object(w);
+    for (const struct attr *a = list->first; a; a = a->next)
+        if (attr_find(list, a->name) == a && utf8_valid(a->name, strlen(a->name)))
+            attr_write(w, a);
+    json_close_object(w);
+}
+
+/* Numbers of one kind: all integers, or all as float64. */
+static void parse_numbers(struct content *c, struct attrs *ret, const char *name, struct json value,
+                          size_t n)
+{
+    bool list = json_kind(value) == JSON_LIST;
+    struct literal *each = must_array(n + 1, sizeof *each);
+    bool integers = true, unsigned_ = false;
+    size_t i = 0;
+    struct err e = ERR_INIT;
+    for (struct json v = list ? json_first(value) : value; i < n;
+         v = list ? json_next(v) : v, i++) {
+        if (json_get_literal(v, &each[i], &e) != ERR_OK || each[i].kind == LIT_COMPLEX)
+            stop(WIRE_BAD_REQUEST, "the attribute '%s' is neither numbers nor texts", name);
+        integers = integers && each[i].kind != LIT_FLOAT;
+        unsigned_ = unsigned_ || (integers && each[i].i > INT64_MAX);
+    }
+    enum dtype dtype = !integers ? DT_F64 : unsigned_ ? DT_U64 : DT_I64;
+    unsigned char *data = must_array(n + 1, 8);
+    for (i = 0; i < n; i++) {
+        struct scalar s;
+        if (scalar_from_literal(dtype, &each[i], &s, &e) != ERR_OK)
+            stop(WIRE_BAD_REQUEST, "the attribute '%s' has integers beyond 64 bits", name);
+        memcpy(data + 8 * i, s.v.raw, 8);
+    }
+    attr_add_numbers(c, ret, name, dtype, list, (int64_t)n, data);
+}
+
+void attrs_parse(struct content *c, struct json object, struct attrs *ret)
+{
+    ret->first = NULL;
+    ret->end = &ret->first;
+    for (struct json v = json_first(object); json_present(v); v = json_next(v)) {
+        const char *name = json_key(v);
+        if (!name)
+            stop(WIRE_BAD_REQUEST, "attributes are no object");
+        bool list = json_kind(v) == JSON_LIST;
+        size_t n = list ? json_count(v) : 1;
+        struct json first = list ? json_first(v) : v;
+        double number;
+        struct err e = ERR_INIT;
+        /* "NaN" is a number, as it is elsewhere in JSON */
+        if (json_kind(first) != JSON_STRING || json_get_double(first, &number, &e) == ERR_OK) {
+            parse_numbers(c, ret, name, v, n);
+            continue;
+        }
+        const char **texts = must_array(n, sizeof *texts);
+        for (size_t i = 0; i < n; i++, first = list ? json_next(first) : first)
+            if (json_get_string(first, &texts[i], NULL, &e) != ERR_OK)
+                stop(WIRE_BAD_REQUEST, "the attribute '%s' is neither numbers nor texts", name);
+        attr_add_texts(c, ret, name, list, (int64_t)n, texts);
+    }
+}
+
+static void describe_variable(struct json_writer *w, const struct variable *v)
+{
+    json_open_object(w);
+    json_put_member_string(w, "name", v->name);
+    json_put_member_string(w, "dtype", v->dtype == UNREAD ? NULL : dtype_name(v->dtype));
+    if (v->stored)
+        json_put_member_string(w, "stored", v->stored);
+    if (v->why)
+        json_put_member_string(w, "why", v->why);
+    json_put_key(w, "shape");
+    json_put_i64_list(w, (size_t)v->rank, v->shape);
+    json_put_key(w, "dims");
+    if (v->rank && !v->dims[0]) {
+        json_put_null(w);
+    } else {
+        json_open_list(w);
+        for (int d = 0; d < v->rank; d++)
+            json_put_string(w, v->dims[d]);
+        json_close_list(w);
+    }
+    json_put_key(w, "chunks");
+    if (v->chunked)
+        json_put_i64_list(w, (size_t)v->rank, v->chunks);
+    else
+        json_put_null(w);
+    json_put_key(w, "filters");
+    json_open_list(w);
+    for (int i = 0; i < v->n_filters; i++)
+        json_put_string(w, v->filters[i]);
+    json_close_list(w);
+    attrs_write(w, &v->attrs);
+    struct cf cf;
+    if (cf_plan(v, &cf))
+        cf_describe(w, &cf);
+    json_put_member_i64(w, "nbytes", v->nbytes);
+    json_close_object(w);
+}
+
+void content_describe(const struct content *c, struct strb *out)
+{
+    struct json_writer w = JSON_WRITER(out);
+    json_open_object(&w);
+    json_put_member_string(&w, "format", c->format);
+    attrs_write(&w, &c->attrs);
+    json_put_key(&w, "dims");
+    json_open_object(&w);
+    for (const struct dim *d = c->dims; d; d = d->next) {
+        if (content_find_dim(c, d->name) != d)
+            continue;
+        json_put_key(&w, d->name);
+        json_open_object(&w);
+        json_put_member_i64(&w, "length", d->length);
+        json_put_member_bool(&w, "unlimited", d->unlimited);
+        json_close_object(&w);
+    }
+    json_close_object(&w);
+    json_put_key(&w, "variables");
+    json_open_list(&w);
+    for (size_t i = 0; i < c->n_variables; i++) {
+        describe_variable(&w, c->variables[i]);
+        if (out->len > WIRE_LINE_MAX)
+            break; /* refused when it is sent */
+    }
+    json_close_list(&w);
+    json_close_object(&w);
+}

@@ -1,0 +1,83 @@
+/* .npy files, whose only variable is called "array". */
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "server/reader/format.h"
+#include "server/reader/formats/linear.h"
+#include "server/reader/link.h"
+
+static bool is(const unsigned char *head, size_t n)
+{
+    return n >= NPY_MAGIC_LEN && npy_is_magic(head, n);
+}
+
+static void read_bytes(struct linear *l, int64_t offset, void *to, size_t n)
+{
+    (void)l;
+    unsigned char *p = to;
+    while (n > 0) {
+        ssize_t done = pread(WIRE_FILE, p, n, offset);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            stop_errno("reading");
+        if (done == 0)
+            stop(WIRE_BAD_FILE, "the file became shorter while it was read");
+        p += done;
+        offset += done;
+        n -= (size_t)done;
+    }
+}
+
+static struct content *open_file(const struct reader_limits *limits)
+{
+    (void)limits;
+    struct content *c = content_new();
+    struct linear *l = must(arena_alloc(c->arena, sizeof *l));
+    struct stat st;
+    if (fstat(WIRE_FILE, &st) != 0)
+        stop_errno("reading");
+    c->format = "npy";
+    l->read = read_bytes;
+    linear_open(c, l, "array", st.st_size);
+    return c;
+}
+
+static void read_region(struct content *c, struct variable *v, const struct region *r, void *to)
+{
+    (void)c;
+    linear_read(v->own, r, to);
+}
+
+const struct format format_npy = {is, open_file, read_region};
+
+static void write_bytes(const void *from, size_t n)
+{
+    const unsigned char *p = from;
+    while (n > 0) {
+        ssize_t done = write(WIRE_FILE, p, n);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            stop_errno("writing");
+        p += done;
+        n -= (size_t)done;
+    }
+}
+
+void npy_write(struct content *c)
+{
+    if (c->n_variables != 1)
+        stop(WIRE_UNSUPPORTED, "an .npy file holds one array, not %zu", c->n_variables);
+    const struct variable *v = c->variables[0];
+    char head[NPY_WRITE_MAX];
+    write_bytes(head, npy_write_header(v->dtype, v->rank, v->shape, head));
+    write_begin(v);
+    size_t size = dtype_size(v->dtype);
+    for (int64_t left = v->nbytes / (int64_t)size, n; left > 0; left -= n) {
+        const unsigned char *p = write_pull(left, &n);
+        write_bytes(p, (size_t)n * size);
+    }
+}

@@ -1,0 +1,282 @@
+/* What is left to the process: its socket, the file, the slabs, memory up to a limit, threads, the
+ * clock. The walls stand one behind another:
+ *
+ * - limits of address space, processor time, descriptors, size of files; no core files;
+ * - Landlock: of the whole file system the one file can be opened again, which libraries that want
+ * a path do by WIRE_PATH; no TCP, no abstract sockets and no signals to others, where the kernel
+ *   knows these rules;
+ * - seccomp: a list of the calls that are allowed. All others fail with EPERM, so that a library
+ *   that tries one has an ordinary error. Memory can never be made executable.
+ *
+ * Linux's headers may be older than its kernel: the few constants of Landlock that are missing in
+ * them are written here. */
+#include "server/reader/sandbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/landlock.h>
+#include <sched.h>
+#include <seccomp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "server/reader/link.h"
+
+/* Of Landlock's ABI 2 to 6. */
+#define FS_TRUNCATE    (1ull << 14)
+#define FS_IOCTL_DEV   (1ull << 15)
+#define NET_BIND       (1ull << 0)
+#define NET_CONNECT    (1ull << 1)
+#define SCOPE_ABSTRACT (1ull << 0)
+#define SCOPE_SIGNAL   (1ull << 1)
+struct ruleset {
+    uint64_t fs, net, scoped;
+};
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED true
+#else
+#define SANITIZED false
+#endif
+
+static void last_words(const char *line, size_t n)
+{
+    _exit(write(WIRE_SOCKET, line, n) == (ssize_t)n ? 0 : 1);
+}
+
+static void on_time(int number)
+{
+    (void)number;
+    static const char line[] = "{\"error\":{\"code\":\"timeout\",\"detail\":\"the file took more "
+                               "processor time than its reader may use\"}}\n";
+    last_words(line, sizeof line - 1);
+}
+
+static void on_crash(int number)
+{
+    (void)number;
+    static const char line[] = "{\"error\":{\"code\":\"bad_file\",\"detail\":\"the library that "
+                               "reads this format crashed on the file\"}}\n";
+    last_words(line, sizeof line - 1);
+}
+
+/* A crash says so, from a stack of its own, because endless recursion is one. */
+static bool set_handlers(void)
+{
+    static char stack[64 << 10];
+    static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+    struct sigaction time = {.sa_handler = on_time};
+    struct sigaction crash = {.sa_handler = on_crash, .sa_flags = SA_ONSTACK | SA_RESETHAND};
+    stack_t own = {.ss_sp = stack, .ss_size = sizeof stack};
+    bool ok = sigaction(SIGXCPU, &time, NULL) == 0;
+    if (SANITIZED) /* says more itself */
+        return ok;
+    ok = ok && sigaltstack(&own, NULL) == 0;
+    for (size_t i = 0; i < sizeof crashes / sizeof *crashes; i++)
+        ok = ok && sigaction(crashes[i], &crash, NULL) == 0;
+    return ok;
+}
+
+static bool limit(int what, uint64_t soft, uint64_t hard)
+{
+    struct rlimit now, want = {soft, hard};
+    if (getrlimit(what, &now) != 0)
+        return false;
+    if (now.rlim_max < want.rlim_max)
+        want.rlim_max = now.rlim_max;
+    if (want.rlim_max < want.rlim_cur)
+        want.rlim_cur = want.rlim_max;
+    return setrlimit(what, &want) == 0;
+}
+
+/* Of a root's powers, the right to open the file again is left. */
+static bool drop_capabilities(void)
+{
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct sets[2] = {0};
+    if (syscall(SYS_capget, &head, sets) != 0)
+        return false;
+    uint32_t kept = 1u << CAP_DAC_OVERRIDE | 1u << CAP_DAC_READ_SEARCH;
+    sets[0].effective &= kept;
+    sets[0].permitted &= kept;
+    sets[0].inheritable = 0;
+    sets[1] = (struct __user_cap_data_struct){0};
+    return syscall(SYS_capset, &head, sets) == 0;
+}
+
+/* Bytes of address space that are taken already. */
+static uint64_t mapped(void)
+{
+    char text[64] = "";
+    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    unsigned long long pages = 0;
+    if (n <= 0 || sscanf(text, "%llu", &pages) != 1)
+        return 256 << 20;
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static bool set_limits(const struct sandbox *s)
+{
+    uint64_t seconds = (uint64_t)s->seconds;
+    return limit(RLIMIT_CPU, seconds, seconds + 5) && limit(RLIMIT_CORE, 0, 0) &&
+           limit(RLIMIT_NOFILE, 32, 32) && (s->write || limit(RLIMIT_FSIZE, 0, 0)) &&
+           /* a sanitizer's shadow of memory needs all of the address space */
+           (SANITIZED ||
+            limit(RLIMIT_AS, mapped() + (uint64_t)s->memory, mapped() + (uint64_t)s->memory));
+}
+
+static const char *enter_landlock(const struct sandbox *s)
+{
+    int abi = (int)syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+    if (abi < 1)
+        return "the kernel has no Landlock";
+    struct ruleset rules = {.fs = (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1};
+    uint64_t file = LANDLOCK_ACCESS_FS_READ_FILE | (s->write ? LANDLOCK_ACCESS_FS_WRITE_FILE : 0);
+    if (abi >= 2)
+        rules.fs |= LANDLOCK_ACCESS_FS_REFER;
+    if (abi >= 3)
+        rules.fs |= FS_TRUNCATE;
+    if (abi >= 3 && s->write)
+        file |= FS_TRUNCATE;
+    if (abi >= 4)
+        rules.net = NET_BIND | NET_CONNECT;
+    if (abi >= 5)
+        rules.fs |= FS_IOCTL_DEV;
+    if (abi >= 6)
+        rules.scoped = SCOPE_ABSTRACT | SCOPE_SIGNAL;
+    size_t size = abi >= 6 ? sizeof rules : abi >= 4 ? 2 * sizeof(uint64_t) : sizeof(uint64_t);
+    int set = (int)syscall(SYS_landlock_create_ruleset, &rules, size, 0);
+    if (set < 0)
+        return "Landlock gives no ruleset";
+    struct landlock_path_beneath_attr rule = {.allowed_access = file, .parent_fd = WIRE_FILE};
+    /* EBADFD: a file in memory, which no path leads to, needs no rule. */
+    const char *why = NULL;
+    if (syscall(SYS_landlock_add_rule, set, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) != 0 &&
+        errno != EBADFD)
+        why = "Landlock takes no rule for the file";
+    else if (syscall(SYS_landlock_restrict_self, set, 0) != 0)
+        why = "Landlock cannot restrict the process";
+    close(set);
+    return why;
+}
+
+/* Calls of any arguments. Opening is Landlock's business. */
+static const int allowed[] = {
+    SCMP_SYS(read),
+    SCMP_SYS(write),
+    SCMP_SYS(readv),
+    SCMP_SYS(writev),
+    SCMP_SYS(pread64),
+    SCMP_SYS(pwrite64),
+    SCMP_SYS(lseek),
+    SCMP_SYS(close),
+    SCMP_SYS(fstat),
+    SCMP_SYS(stat),
+    SCMP_SYS(lstat),
+    SCMP_SYS(newfstatat),
+    SCMP_SYS(open),
+    SCMP_SYS(openat),
+    SCMP_SYS(access),
+    SCMP_SYS(faccessat),
+    SCMP_SYS(faccessat2),
+    SCMP_SYS(readlink),
+    SCMP_SYS(readlinkat),
+    SCMP_SYS(getcwd),
+    SCMP_SYS(ftruncate),
+    SCMP_SYS(fsync),
+    SCMP_SYS(fdatasync),
+    SCMP_SYS(flock),
+    SCMP_SYS(dup),
+    SCMP_SYS(munmap),
+    SCMP_SYS(mremap),
+    SCMP_SYS(brk),
+    SCMP_SYS(madvise),
+    SCMP_SYS(futex),
+    SCMP_SYS(set_robust_list),
+    SCMP_SYS(rseq),
+    SCMP_SYS(sched_yield),
+    SCMP_SYS(rt_sigaction),
+    SCMP_SYS(rt_sigprocmask),
+    SCMP_SYS(rt_sigreturn),
+    SCMP_SYS(sigaltstack),
+    SCMP_SYS(getpid),
+    SCMP_SYS(gettid),
+    SCMP_SYS(getuid),
+    SCMP_SYS(geteuid),
+    SCMP_SYS(getgid),
+    SCMP_SYS(getegid),
+    SCMP_SYS(clock_gettime),
+    SCMP_SYS(clock_nanosleep),
+    SCMP_SYS(gettimeofday),
+    SCMP_SYS(getrusage),
+    SCMP_SYS(getrandom),
+    SCMP_SYS(sched_getaffinity),
+    SCMP_SYS(sysinfo),
+    SCMP_SYS(uname),
+    SCMP_SYS(exit),
+    SCMP_SYS(exit_group),
+    SCMP_SYS(restart_syscall),
+};
+
+/* A call whose argument `arg` has one of the bits of `mask` as `value` says. */
+static bool allow_masked(scmp_filter_ctx f, int call, unsigned arg, uint64_t mask, uint64_t value)
+{
+    return seccomp_rule_add(f, SCMP_ACT_ALLOW, call, 1,
+                            SCMP_CMP(arg, SCMP_CMP_MASKED_EQ, mask, value)) == 0;
+}
+
+static bool allow_equal(scmp_filter_ctx f, int call, unsigned arg, uint64_t value)
+{
+    return seccomp_rule_add(f, SCMP_ACT_ALLOW, call, 1, SCMP_CMP(arg, SCMP_CMP_EQ, value)) == 0;
+}
+
+static const char *enter_seccomp(void)
+{
+    scmp_filter_ctx f = seccomp_init(SCMP_ACT_ERRNO(EPERM));
+    if (!f)
+        return "libseccomp makes no filter";
+    bool ok = true;
+    for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++)
+        ok = ok && seccomp_rule_add(f, SCMP_ACT_ALLOW, allowed[i], 0) == 0;
+    ok = ok && allow_masked(f, SCMP_SYS(mmap), 2, PROT_EXEC, 0) &&
+         allow_masked(f, SCMP_SYS(mprotect), 2, PROT_EXEC, 0) &&
+         allow_masked(f, SCMP_SYS(clone), 0, CLONE_THREAD | CLONE_NEWUSER, CLONE_THREAD) &&
+         /* its flags lie in memory, where a filter sees none; libc then uses clone */
+         seccomp_rule_add(f, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0) == 0 &&
+         allow_equal(f, SCMP_SYS(fcntl), 1, F_GETFL) &&
+         allow_equal(f, SCMP_SYS(fcntl), 1, F_GETFD) &&
+         allow_equal(f, SCMP_SYS(fcntl), 1, F_SETFD) &&
+         allow_equal(f, SCMP_SYS(fcntl), 1, F_DUPFD_CLOEXEC) &&
+         allow_equal(f, SCMP_SYS(tgkill), 0, (uint64_t)getpid()) &&
+         allow_equal(f, SCMP_SYS(prlimit64), 2, 0); /* asks, and sets nothing */
+    int code = ok ? seccomp_load(f) : -1;
+    seccomp_release(f);
+    return code == 0 ? NULL : "the kernel takes no seccomp filter";
+}
+
+void sandbox_enter(const struct sandbox *s, char *ret, size_t n)
+{
+    const char *why = NULL;
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+        why = "the kernel has no no_new_privs";
+    if (!set_handlers() || !set_limits(s) || !drop_capabilities())
+        stop(WIRE_NO_SANDBOX, "the limits of the process cannot be set: %s", strerror(errno));
+    const char *landlock = enter_landlock(s), *seccomp = enter_seccomp();
+    why = why ? why : landlock ? landlock : seccomp;
+    if (why && s->required)
+        stop(WIRE_NO_SANDBOX, "%s, and files are not opened without it", why);
+    if (why)
+        snprintf(ret, n, "none: %s", why);
+    else
+        snprintf(ret, n, "landlock+seccomp");
+}

@@ -1,0 +1,184 @@
+/* The request "write": the variables' bytes come in slabs, in whose middle an element or a variable
+ * may end, and are given to the format as whole elements of the dtype that it writes. */
+#include <string.h>
+
+#include "server/reader/format.h"
+#include "server/reader/link.h"
+
+#define WIDENED 8192 /* elements that are converted at a time */
+
+static struct {
+    const struct variable *v;
+    int64_t left; /* elements of it */
+    const unsigned char *p;
+    size_t n; /* bytes left of the slab */
+    bool begun;
+    union value element; /* which began in one slab and ends in another */
+    unsigned char widened[WIDENED * 8];
+} self;
+
+static const char *const formats[] = {
+#define X(id, name) name,
+    WIRE_FORMATS(X)
+#undef X
+};
+
+static void parse_dims(struct content *c, struct variable *v, struct json dims)
+{
+    struct err e = ERR_INIT;
+    if (!json_given(dims))
+        return;
+    if ((int)json_count(dims) != v->rank)
+        stop(WIRE_BAD_REQUEST, "'%s' has %d axes, but another number of dims", v->name, v->rank);
+    int d = 0;
+    for (struct json name = json_first(dims); json_present(name); name = json_next(name), d++) {
+        const char *text;
+        if (json_get_string(name, &text, NULL, &e) != ERR_OK)
+            stop(WIRE_BAD_REQUEST, "dims of '%s': %s", v->name, e.message);
+        for (int before = 0; before < d; before++)
+            if (strcmp(v->dims[before], text) == 0)
+                stop(WIRE_BAD_REQUEST, "'%s' has two axes called '%s'", v->name, text);
+        struct dim *dim = content_find_dim(c, text);
+        if (!dim)
+            content_add_dim(c, text, v->shape[d], false);
+        else if (dim->length != v->shape[d])
+            stop(WIRE_BAD_REQUEST, "the dimension '%s' has %lld elements and, in '%s', %lld", text,
+                 (long long)dim->length, v->name, (long long)v->shape[d]);
+        v->dims[d] = content_text(c, text, strlen(text));
+    }
+}
+
+static void parse_variable(struct content *c, struct json request)
+{
+    struct err e = ERR_INIT;
+    const char *name;
+    enum dtype dtype;
+    int rank;
+    int64_t shape[MAX_RANK];
+    if (json_get_string(json_member(request, "name"), &name, NULL, &e) != ERR_OK ||
+        json_get_dtype(json_member(request, "dtype"), &dtype, &e) != ERR_OK ||
+        json_get_shape(json_member(request, "shape"), 0, &rank, shape, &e) != ERR_OK)
+        stop(WIRE_BAD_REQUEST, "write: %s", e.message);
+    if (content_find(c, name))
+        stop(WIRE_BAD_REQUEST, "two variables are called '%s'", name);
+    struct variable *v = content_add(c, name);
+    v->dtype = v->from = (int)dtype;
+    variable_shape(c, v, rank, shape);
+    parse_dims(c, v, json_member(request, "dims"));
+    attrs_parse(c, json_member(request, "attrs"), &v->attrs);
+}
+
+void request_write(struct json request)
+{
+    struct content *c = content_new();
+    struct err e = ERR_INIT;
+    const char *name;
+    int64_t deflate = 0;
+    struct json level = json_member(request, "deflate");
+    if (json_get_string(json_member(request, "format"), &name, NULL, &e) != ERR_OK ||
+        (json_given(level) && json_get_i64(level, 0, 9, &deflate, &e) != ERR_OK))
+        stop(WIRE_BAD_REQUEST, "write: %s", e.message);
+    attrs_parse(c, json_member(request, "attrs"), &c->attrs);
+    struct json variables = json_member(request, "variables");
+    for (struct json v = json_first(variables); json_present(v); v = json_next(v))
+        parse_variable(c, v);
+    int format = 0;
+    while (format < WIRE_FORMAT_COUNT && strcmp(formats[format], name) != 0)
+        format++;
+    switch (format) {
+    case WIRE_FORMAT_NETCDF4:
+        netcdf_write(c, (int)deflate, false);
+        break;
+    case WIRE_FORMAT_NETCDF3:
+        netcdf_write(c, (int)deflate, true);
+        break;
+    case WIRE_FORMAT_HDF5:
+        hdf5_write(c, (int)deflate);
+        break;
+    case WIRE_FORMAT_NPZ:
+        npz_write(c, (int)deflate);
+        break;
+    case WIRE_FORMAT_NPY:
+        npy_write(c);
+        break;
+    case WIRE_FORMAT_TIFF:
+        tiff_write(c, (int)deflate);
+        break;
+    case WIRE_FORMAT_PNG:
+        png_write(c, (int)deflate);
+        break;
+    default:
+        stop(WIRE_UNSUPPORTED, "files of the format '%s' are not written", name);
+    }
+    if (self.n > 0 || self.left > 0)
+        stop(WIRE_BAD_REQUEST, "the variables have another size than the bytes that came");
+    if (!self.begun)
+        write_begin(NULL);
+    link_taken();
+    link_done();
+}
+
+void write_as(struct content *c, struct variable *v, enum dtype dtype)
+{
+    v->dtype = (int)dtype;
+    variable_shape(c, v, v->rank, v->shape);
+    if (v->from == DT_BOOL && !attr_find(&v->attrs, "dtype"))
+        attr_add_text(c, &v->attrs, "dtype", "bool", 4);
+}
+
+void write_begin(const struct variable *v)
+{
+    if (!self.begun) {
+        _cleanup_strb_ struct strb text = {0};
+        strb_add(&text, "{\"ready\":true}");
+        link_send(&text);
+        self.begun = true;
+    }
+    if (self.left > 0)
+        stop(WIRE_BAD_REQUEST, "a variable was not written to its end");
+    self.v = v;
+    self.left = v ? v->nbytes / (int64_t)dtype_size(v->dtype) : 0;
+}
+
+/* Elements of self.v->from: whole ones of a slab, or one that two slabs share. */
+static const unsigned char *pull_whole(int64_t most, int64_t *ret_n)
+{
+    size_t size = dtype_size(self.v->from), have = 0;
+    if (self.n == 0)
+        self.p = link_pull(&self.n);
+    while (self.n < size || have > 0) {
+        size_t used = self.n < size - have ? self.n : size - have;
+        memcpy(self.element.raw + have, self.p, used);
+        have += used;
+        self.p += used;
+        self.n -= used;
+        if (have == size) {
+            *ret_n = 1;
+            return self.element.raw;
+        }
+        self.p = link_pull(&self.n);
+    }
+    int64_t n = (int64_t)(self.n / size);
+    *ret_n = n < most ? n : most;
+    const unsigned char *p = self.p;
+    self.p += (size_t)*ret_n * size;
+    self.n -= (size_t)*ret_n * size;
+    return p;
+}
+
+const unsigned char *write_pull(int64_t most, int64_t *ret_n)
+{
+    bool same = self.v->from == self.v->dtype;
+    const unsigned char *p = pull_whole(same || most < WIDENED ? most : WIDENED, ret_n);
+    self.left -= *ret_n;
+    if (same)
+        return p;
+    size_t in = dtype_size(self.v->from), out = dtype_size(self.v->dtype);
+    for (int64_t i = 0; i < *ret_n; i++) {
+        struct scalar s = {.dtype = (enum dtype)self.v->from};
+        memcpy(s.v.raw, p + (size_t)i * in, in);
+        s = scalar_cast(s, (enum dtype)self.v->dtype);
+        memcpy(self.widened + (size_t)i * out, s.v.raw, out);
+    }
+    return self.widened;
+}

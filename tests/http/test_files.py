@@ -1,0 +1,310 @@
+"""Folders, descriptions, imports and exports, with a stand-in for the program that reads files."""
+import json
+import time
+
+import numpy as np
+import pytest
+
+from conftest import until
+from stand_in import ALL_DTYPES, READER, exported, imported, looked, no_reader, options, write
+
+AIR = np.arange(12 * 4 * 6, dtype=np.float32).reshape(12, 4, 6)
+DIMS = {"month": {"length": 12, "unlimited": True}, "lat": {"length": 4}, "lon": {"length": 6}}
+
+
+def air(path, **kw):
+    write(path, {"air": (AIR, ["month", "lat", "lon"], {"units": "K", "long_name": "air", "levels": [1, 2.5]}),
+                 "lat": (np.array([10., 20., 30., 40.]), ["lat"], {"units": "degrees_north"})}, {"title": "air"}, DIMS, **kw)
+
+
+@pytest.fixture
+def files(daemon_with, tmp_path):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    d = daemon_with(*options(folder), "--file-slab", "64KiB")
+    yield d.client(), folder, d
+    until(lambda: no_reader(d))
+
+
+def test_folders(daemon_with, tmp_path):
+    (tmp_path / "a").mkdir()
+    c = daemon_with("--files", f"data={tmp_path}/a", "--files", f"more={tmp_path}/a:ro").client()
+    got = c.expect(200, c.get("/v1/files")).json()
+    assert got["folders"] == [{"name": "data", "read_only": False, "shared": True}, {"name": "more", "read_only": True, "shared": True}]
+    limits = c.info()["limits"]
+    assert limits["file_jobs"] == 2 and limits["file_memory"] == 1 << 30 and limits["max_file_entries"] == 10000
+    c.fails(400, "bad_query", c.get("/v1/files?all=1", check=False))
+    c.fails(404, "not_found", c.get("/v1/files/other"))
+    c.fails(409, "read_only", c.post("/v1/files/export", {"folder": "more", "path": "x.nc", "arrays": ["x"]}))
+
+
+@pytest.mark.parametrize("value, why", [("data", "NAME=FOLDER"), ("=x", "NAME=FOLDER"), ("import=/tmp", "NAME=FOLDER"), ("a b=/tmp", "NAME=FOLDER"),
+                                        ("data=/nowhere/at/all", "No such file"), ("data=/dev/null", "Not a directory")])
+def test_what_is_no_folder(daemon_with, value, why):
+    with pytest.raises(RuntimeError, match=why):
+        daemon_with("--no-keeper", "--files", value)
+
+
+def test_a_folder_is_listed(files):
+    c, folder, _ = files
+    (folder / "b.nc").write_bytes(b"12345")
+    (folder / "ä b").mkdir()
+    (folder / "link").symlink_to(folder / "b.nc")
+    got = c.expect(200, c.get("/v1/files/data")).json()
+    assert [(e["name"], e["kind"], e.get("size")) for e in got["entries"]] == [("b.nc", "file", 5), ("ä b", "folder", None)]
+    assert looked(c, "%C3%A4%20b")["entries"] == []
+    c.fails(404, "not_found", c.get("/v1/files/data?path=nothing"))
+
+
+def test_a_long_folder(daemon_with, tmp_path):
+    for k in range(30):
+        (tmp_path / f"{k:02}").write_text("")
+    c = daemon_with("--files", f"data={tmp_path}", "--max-file-entries", 10).client()
+    got = c.expect(200, c.get("/v1/files/data")).json()
+    assert got["more"] and len(got["entries"]) == 10
+
+
+def test_a_file_is_described(files):
+    c, folder, _ = files
+    air(folder / "air.nc")
+    got = looked(c, "air.nc")
+    assert got["format"] == "netcdf4" and got["attrs"] == {"title": "air"} and got["dims"] == DIMS
+    assert [(v["name"], v["dtype"], v["shape"], v["dims"]) for v in got["variables"]] == \
+        [("air", "float32", [12, 4, 6], ["month", "lat", "lon"]), ("lat", "float64", [4], ["lat"])]
+    (folder / "no.nc").write_bytes(b"what is this")
+    c.fails(422, "bad_file", c.get("/v1/files/data?path=no.nc"))
+
+
+def test_without_the_program(daemon_with, tmp_path):
+    air(tmp_path / "air.nc")
+    c = daemon_with("--files", f"data={tmp_path}", "--file-reader", tmp_path / "nothing").client()
+    assert c.expect(200, c.get("/v1/files")).json()["reader"] is False
+    assert len(c.expect(200, c.get("/v1/files/data")).json()["entries"]) == 1
+    c.fails(501, "library_missing", c.get("/v1/files/data?path=air.nc"))
+    assert imported(c, "air.nc", "failed")["error"]["code"] == "library_missing"
+
+
+def test_import(files):
+    c, folder, _ = files
+    air(folder / "air.nc")
+    job = imported(c, "air.nc")
+    assert job["import"] == {"folder": "data", "path": "air.nc"} and job["step"] == job["steps"] == AIR.nbytes + 32
+    assert (c.download("air") == AIR).all()
+    meta = c.meta("air")
+    assert meta["attrs"] == {"long_name": "air", "levels": [1, 2.5]} and meta["units"] == "K" and meta["dims"] == ["month", "lat", "lon"]
+    lat = meta["coords"]["lat"]["array"]
+    assert list(c.download(lat)) == [10, 20, 30, 40] and c.meta(lat)["units"] == "degrees_north"
+    assert [j["id"] for j in c.expect(200, c.get("/v1/jobs")).json()["jobs"]] == [job["id"]]
+
+
+@pytest.mark.parametrize("index, place", [("", ()), ("3", (3,)), ("::2, 1:3", np.s_[::2, 1:3]), ("..., 5", np.s_[..., 5]), ("-1, :, -2:", np.s_[-1, :, -2:]),
+                                          ("1:1", np.s_[1:1]), ("None, 2", np.s_[None, 2]), ("5, 2, 1", (5, 2, 1)), ("2:11:4, ::3, ::5", np.s_[2:11:4, ::3, ::5])])
+def test_regions(files, index, place):
+    c, folder, _ = files
+    air(folder / "air.nc")
+    imported(c, "air.nc", variables=[{"variable": "air", "name": "part", "index": index}])
+    got = c.download("part")
+    assert got.shape == AIR[place].shape and (got == AIR[place]).all()
+    meta = c.meta("part")
+    if "lat" in meta.get("coords", {}):
+        axis = meta["dims"].index("lat")
+        assert meta["coords"]["lat"]["dims"] == ["lat"] and len(c.download(meta["coords"]["lat"]["array"])) == got.shape[axis]
+
+
+def test_several_to_several(files):
+    c, folder, _ = files
+    air(folder / "air.nc")
+    job = imported(c, "air.nc", variables=["air", {"variable": "lat", "name": "y"}, {"variable": "air", "name": "top", "index": "0"}], coords=False)
+    assert (c.download("air") == AIR).all() and (c.download("top") == AIR[0]).all() and len(c.download("y")) == 4
+    assert "coords" not in c.meta("air") and c.meta("top")["dims"] == ["lat", "lon"] and job["import"]["variables"][0] == "air"
+    imported(c, "air.nc", labels=False, overwrite=True)
+    assert "dims" not in c.meta("air") and "attrs" not in c.meta("air")
+
+
+@pytest.mark.parametrize("dtype", ALL_DTYPES)
+def test_every_dtype_there_and_back(files, dtype):
+    c, folder, _ = files
+    a = (np.random.default_rng(1).standard_normal((50, 70)) * 100).astype(dtype)
+    write(folder / "a.nc", {"a": a})
+    imported(c, "a.nc")
+    got = c.download("a")
+    assert got.dtype == a.dtype and got.tobytes() == a.tobytes()
+    exported(c, "b.nc", ["a"])
+    imported(c, "b.nc", overwrite=True)
+    assert c.download("a").tobytes() == a.tobytes()
+
+
+def test_larger_than_all_slabs(files):
+    c, folder, _ = files
+    a = np.random.default_rng(1).random(1_300_001)
+    write(folder / "a.nc", {"a": a})
+    imported(c, "a.nc")
+    assert (c.download("a") == a).all()
+    exported(c, "b.nc", [{"array": "a", "name": "b"}])
+    imported(c, "b.nc")
+    assert (c.download("b") == a).all()
+
+
+def test_empty_arrays(files):
+    c, folder, _ = files
+    write(folder / "a.nc", {"a": np.zeros((0, 3))})
+    imported(c, "a.nc")
+    assert c.download("a").shape == (0, 3)
+    exported(c, "b.nc", ["a"])
+    assert looked(c, "b.nc")["variables"][0]["shape"] == [0, 3]
+
+
+@pytest.mark.parametrize("members, code", [({"variables": ["no"]}, "unknown_name"), ({"variables": [{"variable": "air", "index": "12"}]}, "bad_index"),
+                                           ({"variables": [{"variable": "air", "index": "::-1"}]}, "bad_index"), ({"variables": ["air", "air"]}, "conflict")])
+def test_imports_that_fail(files, members, code):
+    c, folder, _ = files
+    air(folder / "air.nc")
+    job = imported(c, "air.nc", "failed", **members)
+    assert job["error"]["code"] == code and "failed_step" not in job
+    assert c.expect(200, c.get("/v1/arrays")).json()["arrays"] == []
+    c.fails(409, "conflict", c.post(f"/v1/jobs/{job['id']}/resume"))
+
+
+def test_which_variable(files):
+    c, folder, _ = files
+    write(folder / "two.nc", {"u": AIR, "v": AIR})
+    assert "u, v" in imported(c, "two.nc", "failed")["error"]["detail"]
+    write(folder / "odd.nc", {"group/t 2m": AIR})
+    assert imported(c, "odd.nc", "failed")["error"]["code"] == "bad_name"
+    imported(c, "odd.nc", variables=[{"name": "t"}])
+    assert (c.download("t") == AIR).all()
+
+
+@pytest.mark.parametrize("body, code", [({}, "bad_field"), ({"folder": "data"}, "bad_field"), ({"folder": "data", "path": "a", "all": 1}, "unknown_field"),
+                                        ({"folder": "data", "path": "../a"}, "bad_name"), ({"folder": "data", "path": "a", "variables": []}, "bad_field"),
+                                        ({"folder": "data", "path": "a", "variables": [{"index": "1:2:3:4"}]}, "bad_index"),
+                                        ({"folder": "data", "path": "a", "variables": [{"name": "1"}]}, "bad_name")])
+def test_bodies_that_are_none(files, body, code):
+    c, _, _ = files
+    c.fails(422, code, c.post("/v1/files/import", body, check=False))
+
+
+def test_names_that_are_taken(files):
+    c, folder, _ = files
+    air(folder / "air.nc")
+    c.upload(np.arange(3.), "air")
+    assert imported(c, "air.nc", "failed")["error"]["code"] == "conflict"
+    assert len(c.download("air")) == 3
+    imported(c, "air.nc", overwrite=True)
+    assert (c.download("air") == AIR).all()
+    c.expect(201, c.post("/v1/arrays/air/lease", {"mode": "read", "ttl_s": 60}))
+    assert imported(c, "air.nc", "failed", overwrite=True)["error"]["code"] == "locked"
+
+
+def test_export(files):
+    c, folder, _ = files
+    air(folder / "air.nc")
+    imported(c, "air.nc")
+    job = exported(c, "out.nc", ["air"], attrs={"history": "ours"}, deflate=4)
+    assert job["export"]["arrays"] == ["air"]
+    got = looked(c, "out.nc")
+    assert got["attrs"] == {"history": "ours"}
+    assert [(v["name"], v["dims"], v["attrs"]) for v in got["variables"]] == [
+        ("air", ["month", "lat", "lon"], {"long_name": "air", "levels": [1, 2.5], "units": "K"}), ("lat", ["lat"], {"units": "degrees_north"})]
+    failed = exported(c, "out.nc", ["air"], "failed")
+    assert failed["error"]["code"] == "conflict"
+    exported(c, "out.nc", ["air"], overwrite=True, coords=False)
+    assert [v["name"] for v in looked(c, "out.nc")["variables"]] == ["air"]
+    assert exported(c, "no/where.nc", ["air"], "failed")["error"]["code"] == "not_found"
+    c.fails(422, "bad_field", c.post("/v1/files/export", {"folder": "data", "path": "out.what", "arrays": ["air"]}))
+    c.fails(404, "not_found", c.post("/v1/files/export", {"folder": "data", "path": "out.nc", "arrays": ["none"]}))
+    assert sorted(p.name for p in folder.iterdir()) == ["air.nc", "out.nc"]
+
+
+def test_an_export_has_what_was_there(files):
+    """Writes after the request are not in the file."""
+    c, folder, _ = files
+    a = np.arange(2_000_000.)
+    c.upload(a, "a")
+    job = c.expect(202, c.post("/v1/files/export", {"folder": "data", "path": "a.nc", "arrays": ["a"]})).json()
+    c.expect(200, c.post("/v1/evaluate", {"expr": "a*0 - 1", "out": "a"}))
+    assert c.expect(200, c.get(f"/v1/jobs/{job['id']}?wait=1")).json()["state"] == "done"
+    imported(c, "a.nc", overwrite=True)
+    assert (c.download("a") == a).all()
+
+
+def test_progress_and_events(files):
+    c, folder, _ = files
+    write(folder / "a.nc", {"a": np.zeros(40_000)}, lie={"at": "slab", "nth": 3, "deed": "hang"})
+    job = c.expect(202, c.post("/v1/files/import", {"folder": "data", "path": "a.nc"})).json()
+    until(lambda: c.expect(200, c.get(f"/v1/jobs/{job['id']}")).json()["step"] == 131072)
+    now = c.expect(200, c.get(f"/v1/jobs/{job['id']}")).json()
+    assert now["state"] == "running" and now["steps"] == 320_000 and now["steps_per_s"] > 0
+    assert c.expect(200, c.delete(f"/v1/jobs/{job['id']}")).json()["state"] == "cancelled"
+    event = c.expect(200, c.get(f"/v1/jobs/{job['id']}/events")).body
+    assert b"event: end" in event and b'"step":131072' in event and b"import" not in event
+    assert c.expect(200, c.get("/v1/arrays")).json()["arrays"] == []
+    c.expect(204, c.delete(f"/v1/jobs/{job['id']}"))
+
+
+def test_jobs_that_wait(daemon_with, tmp_path):
+    """One at a time: the others are queued, and can be cancelled there."""
+    write(tmp_path / "slow.nc", {"a": np.zeros(9)}, lie={"at": "read", "deed": "hang"})
+    air(tmp_path / "air.nc")
+    d = daemon_with(*options(tmp_path), "--file-jobs", 1)
+    c = d.client()
+    first, second, third = [c.expect(202, c.post("/v1/files/import", {"folder": "data", "path": p})).json()["id"] for p in ("slow.nc", "air.nc", "air.nc")]
+    assert c.expect(200, c.get(f"/v1/jobs/{third}")).json()["state"] == "queued"
+    c.expect(200, c.get("/v1/files/data?path=air.nc"))  # looks do not wait for them
+    c.expect(200, c.delete(f"/v1/jobs/{first}"))
+    assert c.expect(200, c.get(f"/v1/jobs/{second}?wait=1")).json()["state"] == "done"
+    until(lambda: no_reader(d))
+
+
+def test_a_session_that_ends(files):
+    c, folder, d = files
+    write(folder / "a.nc", {"a": np.zeros(9)}, lie={"at": "read", "deed": "hang"})
+    session = c.expect(201, c.post("/v1/sessions", {})).json()["id"]
+    job = c.expect(202, c.post("/v1/files/import", {"folder": "data", "path": "a.nc"}, headers={"Arrayd-Session": session})).json()
+    until(lambda: not no_reader(d))
+    c.expect(204, c.delete(f"/v1/sessions/{session}"))
+    until(lambda: no_reader(d))
+    c.fails(404, "not_found", c.get(f"/v1/jobs/{job['id']}"))
+
+
+def test_memory_is_counted_before_it_is_read(daemon_with, tmp_path):
+    """A file that says it has a terabyte, and a quota."""
+    write(tmp_path / "a.nc", {"a": np.zeros(9)}, lie={"at": "read", "deed": "hang"})
+    text = json.loads((tmp_path / "a.nc").read_text().splitlines()[0])
+    text["variables"][0]["shape"] = [1 << 37]
+    (tmp_path / "a.nc").write_text(json.dumps(text) + "\n")
+    c = daemon_with(*options(tmp_path), "--session-memory", "1GiB").client()
+    began = time.monotonic()
+    job = imported(c, "a.nc", "failed")
+    assert job["error"]["code"] in ("quota_exceeded", "out_of_memory") and time.monotonic() - began < 30
+    c.fails(404, "not_found", c.get("/v1/arrays/a"))
+
+
+def test_accounts_have_folders_of_their_own(two_with, tmp_path):
+    for name in ("own/ann", "all"):
+        (tmp_path / name).mkdir(parents=True)
+    air(tmp_path / "own/ann/air.nc")
+    air(tmp_path / "all/air.nc")
+    ann, bob = two_with("--files", f"data={tmp_path}/own", "--files", f"all={tmp_path}/all:shared", "--file-reader", READER)
+    assert ann.expect(200, ann.get("/v1/files")).json()["folders"][0] == {"name": "data", "read_only": False, "shared": False}
+    imported(ann, "air.nc")
+    bob.fails(404, "not_found", bob.get("/v1/files/data?path=air.nc"))
+    bob.fails(422, "bad_name", bob.get("/v1/files/data?path=../ann/air.nc"))
+    bob.fails(404, "not_found", bob.get("/v1/files/data"))
+    assert imported(bob, "air.nc", "failed")["error"]["code"] == "not_found"
+    bob.expect(200, bob.post("/v1/files/import?wait=1", {"folder": "all", "path": "air.nc"}))
+    exported(bob, "mine.nc", ["air"])
+    assert (tmp_path / "own/bob/mine.nc").is_file() and (tmp_path / "own/bob").stat().st_mode & 0o777 == 0o700
+    assert [e["name"] for e in ann.expect(200, ann.get("/v1/files/data")).json()["entries"]] == ["air.nc"]
+    (tmp_path / "own/bob").rename(tmp_path / "elsewhere")
+    (tmp_path / "own/bob").symlink_to(tmp_path / "own/ann")
+    bob.fails(404, "not_found", bob.get("/v1/files/data?path=air.nc"))
+
+
+def test_device_quota(daemon_with, accounts, tmp_path):
+    accounts.add("ann", device_memory="1MiB")
+    write(tmp_path / "a.nc", {"a": np.zeros(1 << 18)})
+    d = daemon_with("--accounts", accounts.path, "--files", f"data={tmp_path}:shared:ro", "--file-reader", READER)
+    c = accounts.client(d, "ann")
+    assert imported(c, "a.nc", "failed")["error"]["code"] == "quota_exceeded"
+    imported(c, "a.nc", variables=[{"index": ":1000"}])

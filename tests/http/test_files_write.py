@@ -1,0 +1,198 @@
+"""What arrayd-file writes is read by netCDF4-python, h5py, xarray, GDAL, NumPy, ncdump and h5dump, and by itself."""
+import subprocess
+
+import h5py
+import netCDF4
+import numpy as np
+import pytest
+import xarray as xr
+from osgeo import gdal, gdal_array  # noqa: F401
+
+from reader import Reader, Refused
+from test_files_read import NUMBERS, same, values
+
+gdal.UseExceptions()
+FORMATS = ["netcdf4", "netcdf3", "hdf5", "npz"]
+
+
+def run(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+
+
+def arrays_of(format):
+    types = [*NUMBERS, "f2", "b1"] + ([] if format == "netcdf3" else ["c8", "c16"])
+    return {f"{t}_{rank}": values((5, 6, 7)[3 - rank:], t) for t in types for rank in (0, 1, 3)}
+
+
+def made(path, format, arrays, **options):
+    with Reader(path, write=True, slab=64 << 10, slabs=3) as r:
+        r.write(format, arrays, **options)
+    assert r.status == 0
+
+
+@pytest.mark.parametrize("deflate", [0, 5])
+@pytest.mark.parametrize("format", FORMATS)
+def test_all_types(tmp_path, format, deflate):
+    arrays = arrays_of(format)
+    dims = {name: ["z", "y", "x"][3 - a.ndim:] for name, a in arrays.items()}
+    made(tmp_path / "f", format, arrays, dims=dims, deflate=deflate, piece=1001)  # elements are cut
+    with Reader(tmp_path / "f") as r:
+        found = r.describe()
+        assert found["format"] == format
+        described = {v["name"]: v for v in found["variables"]}
+        assert set(described) == set(arrays)
+        for name, array in arrays.items():
+            widened = array.astype("f4") if array.dtype == "f2" and format.startswith("netcdf") else array
+            same(r, name, widened)
+            if format != "npz":
+                assert described[name]["dims"] == dims[name]
+    if format.startswith("netcdf"):
+        with netCDF4.Dataset(tmp_path / "f") as f:
+            for name, array in arrays.items():
+                if array.dtype.kind != "c" or hasattr(f[name], "_nc4_complex"):
+                    np.testing.assert_array_equal(f[name][...].filled(), array)
+                else:  # netCDF4-python before 1.7 gives the parts
+                    np.testing.assert_array_equal(f[name][...]["r"], array.real)
+        head = run("ncdump", "-h", str(tmp_path / "f"))
+        assert "x = 7 ;" in head and "double f8_3(z, y, x) ;" in head
+        values_of = run("ncdump", "-v", "i4_1", str(tmp_path / "f")).split("data:")[1]
+        assert [int(v) for v in values_of.split("=")[1].split(";")[0].split(",")] == arrays["i4_1"].tolist()
+    if format in ("netcdf4", "hdf5"):
+        with h5py.File(tmp_path / "f") as f:
+            for name, array in arrays.items():
+                widened = array.astype("f4") if array.dtype == "f2" and format == "netcdf4" else array
+                widened = array.astype("i1") if array.dtype == "b1" and format == "netcdf4" else widened
+                assert f[name].dtype == widened.dtype
+                np.testing.assert_array_equal(f[name][()], widened)
+                assert (f[name].compression == "gzip") == (deflate > 0 and array.ndim > 0)
+        assert "H5T_IEEE_F64LE" in run("h5dump", "-H", str(tmp_path / "f"))
+        assert str(arrays["u1_1"][0]) in run("h5dump", "-d", "u1_1", str(tmp_path / "f"))
+    if format == "npz":
+        with np.load(tmp_path / "f") as f:
+            for name, array in arrays.items():
+                assert f[name].dtype == array.dtype
+                np.testing.assert_array_equal(f[name], array)
+
+
+@pytest.mark.parametrize("format", ["netcdf4", "netcdf3", "hdf5"])
+def test_dimensions_coordinates_and_attributes(tmp_path, format):
+    arrays = {"t2m": values((4, 3, 5), "f4"), "time": np.arange(4.0), "lat": np.linspace(-10, 10, 3), "lon": np.arange(5, dtype="i4")}
+    attrs = {"t2m": {"units": "K", "long_name": "Lufttemperatur in 2 m, °C + 273.15", "levels": [1, 2, 3], "_FillValue": -999, "x": 1.5},
+             "time": {"units": "days since 2000-01-01", "calendar": "standard"}}
+    made(tmp_path / "f", format, arrays, dims={"t2m": ["time", "lat", "lon"], "time": ["time"], "lat": ["lat"], "lon": ["lon"]},
+         variable_attrs=attrs, attrs={"title": "a title", "number": 7, "list": [0.5, "NaN"], "empty": ""}, deflate=3)
+    with Reader(tmp_path / "f") as r:
+        found = r.describe()
+        assert found["attrs"] == {"title": "a title", "number": 7, "list": [0.5, "NaN"], "empty": ""}
+        v = {v["name"]: v for v in found["variables"]}
+        assert v["t2m"]["dims"] == ["time", "lat", "lon"] and v["lat"]["dims"] == ["lat"]
+        assert v["t2m"]["attrs"] == attrs["t2m"]
+        assert set(found["dims"]) == {"time", "lat", "lon"}
+    if format.startswith("netcdf"):
+        with xr.open_dataset(tmp_path / "f") as ds:
+            assert set(ds.coords) == {"time", "lat", "lon"}
+            assert str(ds.time.values[1])[:10] == "2000-01-02"
+            np.testing.assert_array_equal(ds.t2m.sel(lat=-10).values, arrays["t2m"][:, 0])
+            assert ds.t2m.attrs["long_name"] == attrs["t2m"]["long_name"]
+    else:
+        with h5py.File(tmp_path / "f") as f:
+            assert f["t2m"].dims[0][0].name == "/time" and f["t2m"].dims[2].label == "lon"
+            assert f["t2m"].attrs["units"] == "K"
+
+
+def test_groups(tmp_path):
+    arrays = {"a": values((3, 4), "f4"), "in/a": values((3, 4), "f4", 1), "in/most/b": values((4,), "i8")}
+    for format in ("netcdf4", "hdf5"):
+        made(tmp_path / "f", format, arrays, dims={"a": ["y", "x"], "in/a": ["y", "x"], "in/most/b": ["in/n"]})
+        with Reader(tmp_path / "f") as r:
+            for name, array in arrays.items():
+                same(r, name, array)
+            if format == "netcdf4":
+                assert r.variables()["in/most/b"]["dims"] == ["in/n"]
+
+
+def test_without_names_of_dimensions(tmp_path):
+    arrays = {"a": values((3, 4, 3), "f4"), "b": values((4,), "f4"), "empty": np.zeros((0, 3), "f4")}
+    for format in FORMATS:
+        made(tmp_path / "f", format, arrays)
+        with Reader(tmp_path / "f") as r:
+            for name, array in arrays.items():
+                same(r, name, array)
+
+
+def test_larger_than_the_slabs(tmp_path):
+    arrays = {"a": values((300, 401, 7), "f8"), "b": values((1000001,), "u1")}
+    for format in FORMATS:
+        for deflate in (0, 1):
+            made(tmp_path / "f", format, arrays, deflate=deflate)
+            with Reader(tmp_path / "f", slab=64 << 10) as r:
+                for name, array in arrays.items():
+                    np.testing.assert_array_equal(r.read(name), array)
+
+
+def test_bfloat16(tmp_path):
+    raw = np.array([1.5, -2, 0.0078125], "f4")
+    bits = (raw.view("u4") >> 16).astype("u2")
+    for format in ("netcdf4", "netcdf3", "hdf5", "npz", "npy"):
+        made(tmp_path / "f", format, {"a": bits}, dtypes={"a": "bfloat16"})
+        with Reader(tmp_path / "f") as r:
+            got = r.read("array" if format == "npy" else "a")
+        np.testing.assert_array_equal(got if format.startswith("netcdf") else got.view("u2"), raw if format.startswith("netcdf") else bits)
+
+
+@pytest.mark.parametrize("deflate", [0, 6])
+@pytest.mark.parametrize("t", ["u1", "i1", "u2", "i2", "u4", "i4", "f4", "f8", "c8", "c16", "b1", "f2", "i8", "u8"])
+def test_tiff(tmp_path, t, deflate):
+    for shape, dims in (((37, 53), ["y", "x"]), ((37, 53, 3), ["y", "x", "band"]), ((5, 37, 53), ["band", "y", "x"])):
+        array = values(shape, t)
+        geo = {"ModelPixelScale": [2, 2, 0], "ModelTiepoint": [0, 0, 0, 100, 50, 0], "GeoKeyDirectory": [1, 1, 0, 1, 1024, 0, 1, 1], "_FillValue": -7}
+        made(tmp_path / "f", "tiff", {"v": array}, dims={"v": dims}, deflate=deflate, variable_attrs={"v": geo})
+        expected = array.astype("u1") if t == "b1" else array
+        with Reader(tmp_path / "f") as r:
+            assert r.variables()["image"]["attrs"]["_FillValue"] == -7
+            same(r, "image", expected, decode=False)
+        if t not in ("f2", "i1", "i8", "u8"):  # which this GDAL does not have, or has as other types
+            f = gdal.Open(str(tmp_path / "f"))
+            np.testing.assert_array_equal(f.ReadAsArray(), np.moveaxis(expected, 2, 0) if dims[-1] == "band" else expected)
+            assert f.GetGeoTransform() == (100, 2, 0, 50, 0, -2)
+            assert f.GetRasterBand(1).GetNoDataValue() == -7 or t[0] == "u" or t == "b1"
+
+
+@pytest.mark.parametrize("deflate", [0, 9])
+def test_png(tmp_path, deflate):
+    for t in ("u1", "u2", "b1"):
+        for shape in ((31, 43), (31, 43, 1), (31, 43, 2), (31, 43, 3), (31, 43, 4)):
+            array = values(shape, t)
+            made(tmp_path / "f", "png", {"v": array}, deflate=deflate)
+            expected = array.astype("u1") if t == "b1" else array
+            with Reader(tmp_path / "f") as r:
+                same(r, "image", expected[:, :, 0] if shape[2:] == (1,) else expected)
+            read = gdal.Open(str(tmp_path / "f")).ReadAsArray()
+            np.testing.assert_array_equal(read if read.ndim == 2 else np.moveaxis(read, 0, 2), np.squeeze(expected))
+
+
+def test_npy(tmp_path):
+    for t in [*NUMBERS, "f2", "c8", "c16", "b1"]:
+        for shape in ((), (3,), (4, 5), (0, 2)):
+            made(tmp_path / "f", "npy", {"v": values(shape, t)})
+            read = np.load(tmp_path / "f")
+            assert read.dtype == np.dtype(t) and read.shape == shape
+            np.testing.assert_array_equal(read, values(shape, t))
+
+
+@pytest.mark.parametrize("format, arrays, why", [
+    ("netcdf3", {"a": np.zeros(3, "c8")}, "complex"), ("netcdf3", {"g/a": np.zeros(3)}, "groups"), ("npy", {"a": np.zeros(3), "b": np.zeros(3)}, "one array"),
+    ("png", {"a": np.zeros((3, 3))}, "uint8"), ("tiff", {"a": np.zeros(3)}, "rows"), ("netcdf4", {"a b/": np.zeros(3)}, ""), ("gif", {"a": np.zeros(3)}, "gif")])
+def test_what_a_format_cannot_hold(tmp_path, format, arrays, why):
+    with pytest.raises(Refused) as refused:
+        with Reader(tmp_path / "f", write=True) as r:
+            r.write(format, arrays)
+    assert refused.value.code == "unsupported" and why in refused.value.detail
+
+
+def test_a_full_disk_is_an_error(tmp_path):
+    for format in FORMATS:
+        with pytest.raises(Refused) as refused:
+            with Reader("/dev/full", write=True, sandbox="allow_none") as r:
+                r.write(format, {"a": np.zeros(1000000)})
+        assert refused.value.code == "io"
