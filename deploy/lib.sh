@@ -8,7 +8,7 @@ build_packages=(gcc libc6-dev meson ninja-build pkg-config libmicrohttpd-dev lib
     libnetcdf-dev libhdf5-dev zlib1g-dev libzip-dev libtiff-dev libseccomp-dev) # for arrayd-file
 # What the built daemon is linked with, of the release that the images are made from.
 run_packages=(libmicrohttpd12 libgnutls30 libnettle8 libpng16-16 libsleef3
-    libnetcdf19 libhdf5-103-1 libzip4 libtiff6 libseccomp2) # for arrayd-file
+    libnetcdf19 libhdf5-103-1 libzip4 libtiff6 libseccomp2 zlib1g) # for arrayd-file
 wheel_packages=(python3 python3-venv)
 nvrtc_packages=(python3 python3-pip unzip ca-certificates)
 test_packages=(libcmocka-dev g++ clang-format python3 python3-pytest python3-numpy python3-numexpr

@@ -84,6 +84,11 @@ putFunction     define              arrayd_function_define defineFunction
 listFunctions   functions           -                      functions
 getFunction     -                   -                      -
 deleteFunction  delete_function     arrayd_function_delete deleteFunction
+listFolders     -                   -                      -
+lookAtFile      -                   -                      -
+importFile      -                   -                      -
+exportFile      -                   -                      -
+bundleArrays    -                   -                      -
 """
 ROWS = [line.split() for line in CALLS.strip().splitlines()[1:]]
 

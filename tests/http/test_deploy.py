@@ -121,9 +121,10 @@ def test_the_image_has_what_the_daemon_is_linked_with():
     release = dict(re.findall(r'^(\w+)="?([^"\n]*)', pathlib.Path("/etc/os-release").read_text(), re.M))
     if release.get("VERSION_CODENAME") not in stages()["cpu"][0]:
         pytest.skip("not the release that the images are made from")
-    needed = subprocess.run(["readelf", "-d", find_binary()], capture_output=True, text=True, check=True).stdout
+    programs = [find_binary(), f"{find_binary()}-file"]
+    needed = "".join(subprocess.run(["readelf", "-d", p], capture_output=True, text=True, check=True).stdout for p in programs)
     needed = set(re.findall(r"NEEDED.*\[(.*)\]", needed)) - {"libasan.so.8", "libubsan.so.1", "libtsan.so.2"}
-    libraries = subprocess.run(["ldd", find_binary()], capture_output=True, text=True, check=True).stdout
+    libraries = "".join(subprocess.run(["ldd", p], capture_output=True, text=True, check=True).stdout for p in programs)
     owners = set()
     for name, path in re.findall(r"^\s*(\S+) => (/\S+)", libraries, re.M):
         if name in needed:

@@ -144,7 +144,7 @@ def test_bools_are_bools(lied_to):
 def test_it_gets_nothing_else(daemon_with, tmp_path):
     """Neither descriptors nor the environment nor signals that are blocked."""
     program = tmp_path / "program"
-    program.write_text(f"#!/bin/sh\nls -l /proc/$$/fd > {tmp_path}/fds; env > {tmp_path}/env; grep Sig /proc/$$/status > {tmp_path}/signals; tr '\\0' ' ' < /proc/$$/cmdline > {tmp_path}/line\n")
+    program.write_text(f"#!/bin/sh\nls -l /proc/$$/fd > {tmp_path}/fds; env > {tmp_path}/env; while read line; do echo \"$line\"; done < /proc/$$/status > {tmp_path}/all; grep Sig {tmp_path}/all > {tmp_path}/signals; tr '\\0' ' ' < /proc/$$/cmdline > {tmp_path}/line\n")
     program.chmod(0o755)
     (tmp_path / "f").write_text("x")
     c = daemon_with("--files", f"data={tmp_path}", "--file-reader", program).client()
