@@ -484,6 +484,7 @@ def test_the_same_numbers(xp, daemon, monkeypatch, capsys):
 @pytest.mark.parametrize("page, count", [(PACKAGE / "README.md", 10), (REPO / "docs" / "python.md", 4)], ids=["README", "docs"])
 def test_pages(page, count, daemon_with, tmp_path, monkeypatch):
     """Their examples, one after the other."""
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "arrayd").symlink_to(pathlib.Path(find_binary()).resolve())
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")

@@ -24,6 +24,7 @@ from ._engine import Engine
 from ._errors import ArraydError, ConnectionLost, NotFound
 from ._events import Events, Told
 from ._export import Exported
+from ._files import Arrays, File, is_file, name_alone, saving
 from ._graph import Node
 from ._jobs import JobFailed, JobStatus, StepsBar
 from ._lease import Lease
@@ -191,11 +192,11 @@ def _call(of: List[Any], method: str, *args: Any) -> None:
     getattr(of.pop(), method)(*args)
 
 
-async def _in_thread(function: Callable[..., Any], *args: Any, undo: Optional[Callable[[], Any]] = None) -> None:
+async def _in_thread(function: Callable[..., Any], *args: Any, undo: Optional[Callable[[], Any]] = None) -> Any:
     """To its end, also where the task is cancelled meanwhile; then what it began is undone."""
     work = asyncio.ensure_future(asyncio.to_thread(function, *args))
     try:
-        await asyncio.shield(work)
+        return await asyncio.shield(work)
     except asyncio.CancelledError:
         await asyncio.wait([work])
         if undo is not None and not work.exception():
@@ -317,8 +318,14 @@ class AsyncClient(Calls):
         result: T = self._run(moves)
         return result
 
-    async def _aside(self, function: Callable[..., Any], *args: Any) -> None:
-        await _in_thread(function, *args)
+    async def _moved(self, moves: Moves[T]) -> T:
+        return await done(moves)
+
+    async def _aside(self, function: Callable[..., Any], *args: Any) -> Any:
+        return await _in_thread(function, *args)
+
+    def _job_of(self, status: Dict[str, Any]) -> AsyncJob:
+        return AsyncJob(self, status, [])
 
     def _borrowing(self, x: Array) -> Tuple[Any, Any]:
         exported = AsyncExported(x, "write")
@@ -417,10 +424,12 @@ class AsyncClient(Calls):
         assert isinstance(made, AsyncArray)
         return await made.compute()
 
-    async def save(self, name: str, x: Union[Array, Any]) -> AsyncArray:
-        """Stores values as an array with a name; an existing array with this name is replaced. Named arrays remain until they are deleted."""
-        saved: AsyncArray = await self._await(self._saving(name, x))
-        return saved
+    async def save(self, name: File, x: Arrays, *, attrs: Optional[Mapping[str, Any]] = None, deflate: Optional[int] = None,
+                   coords: Optional[bool] = None) -> Any:
+        """Stores values as an array with a name, or writes them to a file of this machine. See `Client.save`."""
+        if is_file(name):
+            return await done(saving(self, name, x, {"attrs": attrs, "deflate": deflate, "coords": coords}))
+        return await self._await(self._saving(name_alone(name, attrs, deflate, coords), x))
 
     async def delete(self, ref: Ref) -> None:
         """Deletes an array by name or id."""

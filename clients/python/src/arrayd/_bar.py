@@ -79,13 +79,21 @@ class Bar:
 def steps_line(bar: Bar, status: Dict[str, Any], width: int, last: Mapping[str, Any] = {}) -> str:
     """Of a job; `last`: values that were recorded, to stand beside it."""
     step, steps = int(status.get("step", 0)), max(int(status["steps"]), 1)
-    text = f" {count(step)} of {count(steps)} steps  {count(float(status['steps_per_s']))}/s"
+    if of_bytes(status):
+        text = f" {human(step)} of {human(steps)}  {human(float(status['steps_per_s']))}/s"
+    else:
+        text = f" {count(step)} of {count(steps)} steps  {count(float(status['steps_per_s']))}/s"
     if status.get("eta_s") is not None:
         text += f"  {duration(float(status['eta_s']))} left"
     text += "".join(f"  {n} {v:.5g}" if isinstance(v, float) else f"  {n} {v}" for n, v in last.items())
     head = f"{status['state']} {100 * step // steps:3d} % "
     room = width - len(head) - len(text) - 2
     return head + (bar.drawn(step / steps, min(room, 40)) if room >= 5 else "") + text
+
+
+def of_bytes(status: Dict[str, Any]) -> bool:
+    """Whether a job is an import or an export of a file, whose steps are bytes."""
+    return "import" in status or "export" in status
 
 
 class TransferBar(Bar):

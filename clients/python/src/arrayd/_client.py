@@ -18,6 +18,7 @@ from ._devices import Device, chosen, name_of, session_on
 from ._endpoint import Moves, endpoint_of
 from ._engine import Engine
 from ._errors import ArraydError, NotFound, OutOfMemory
+from ._files import Arrays, File, is_file, name_alone, saving
 from ._flow import Flow
 from ._graph import Handle, Node, detached, postorder, stored
 from ._jobs import Job
@@ -133,8 +134,15 @@ class Client(Calls):
         self._transport.send_writes()
         return self._transport.run(steps)
 
-    def _aside(self, function: Callable[..., Any], *args: Any) -> None:
-        function(*args)
+    def _moved(self, moves: Moves[T]) -> T:
+        self._transport.send_writes()
+        return done(moves)
+
+    def _aside(self, function: Callable[..., Any], *args: Any) -> Any:
+        return function(*args)
+
+    def _job_of(self, status: Dict[str, Any]) -> Job:
+        return Job(self, status, [])
 
     def _borrowing(self, x: Array) -> Tuple[Any, Any]:
         exported = x.exported("write")
@@ -252,10 +260,17 @@ class Client(Calls):
             arrays, after = self._run(self._page(after, shared))
             yield from arrays
 
-    def save(self, name: str, x: Union[Array, Any]) -> Array:
-        """Stores values as an array with a name; an existing array with this name is replaced. Named arrays remain until they are deleted."""
-        saved: Array = self._run(self._saving(name, x))
-        return saved
+    def save(self, name: File, x: Arrays, *, attrs: Optional[Mapping[str, Any]] = None, deflate: Optional[int] = None,
+             coords: Optional[bool] = None) -> Any:
+        """Stores values as an array with a name, which is returned; an existing array with this name is replaced. Named arrays remain until they
+        are deleted.
+
+        With the path of a file: writes an array, or a dictionary of arrays by the names of variables, to a file of this machine, in the
+        format that its suffix says (.npy, .npz, .nc, .h5, .tif, .png). The daemon makes it, with attributes, names of axes, units and coordinates
+        (not those with `coords=False`); `attrs` are the file's own, and `deflate` from 1 to 9 makes it smaller."""
+        if is_file(name):
+            return self._moved(saving(self, name, x, {"attrs": attrs, "deflate": deflate, "coords": coords}))
+        return self._run(self._saving(name_alone(name, attrs, deflate, coords), x))
 
     def delete(self, ref: Ref) -> None:
         """Deletes an array by name or id."""

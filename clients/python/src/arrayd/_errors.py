@@ -181,7 +181,9 @@ def ended_early(status: Dict[str, Any]) -> ArraydError:
 
 
 def failed_at(status: Dict[str, Any]) -> str:
-    """At which step a job failed, in words."""
+    """At which step a job failed, or after how many bytes of a file, in words."""
+    if "program" not in status and ("import" in status or "export" in status):
+        return f"after {status.get('step', 0)} bytes"
     return f"at step {status['failed_step']}" if status.get("failed_step") else f"after step {status.get('step', 0)}"
 
 

@@ -5,6 +5,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
+from ._bar import Bar, of_bytes, steps_line
 from ._errors import ENDED, ArraydError, ConnectionLost, NotFound, failed_at, failure_of, place_of
 from ._events import STREAM, Absence, Events
 from ._replies import EVENT, JOB
@@ -12,7 +13,6 @@ from ._requests import Request, Steps
 
 if TYPE_CHECKING:
     from ._array import Array
-    from ._bar import Bar
     from ._client import Client
     from ._namespace import Namespace
 
@@ -117,23 +117,20 @@ class StepsBar:
 
     def __init__(self, job: JobStatus):
         self._job = job
-        self._own: Optional["Bar"] = None
+        self._own: Optional[Bar] = None
         try:
             from tqdm.auto import tqdm  # type: ignore[import-untyped,unused-ignore]
         except ImportError:
-            from ._bar import Bar
-
             self._own = Bar(True)
         else:
-            self._bar = tqdm(total=job.status.get("steps"), unit="step")
+            self._bar = tqdm(total=job.status.get("steps"), **({"unit": "B", "unit_scale": True, "unit_divisor": 1024} if of_bytes(job.status)
+                                                               else {"unit": "step"}))
 
     def __enter__(self) -> "StepsBar":
         return self
 
     def __exit__(self, *_: Any) -> None:
         if self._own is not None:
-            from ._bar import steps_line
-
             own = self._own
             own.finish(lambda width: steps_line(own, self._job.status, width))
         else:
@@ -143,11 +140,11 @@ class StepsBar:
 
     def show(self, status: Dict[str, Any]) -> None:
         if self._own is not None:
-            from ._bar import steps_line
-
             own = self._own
             own.update(lambda width: steps_line(own, status, width))
         else:
+            if of_bytes(status) and "steps" in status:
+                self._bar.total = status["steps"]  # is known some time after the beginning
             self._bar.update(int(status.get("step", self._bar.n)) - self._bar.n)
 
 

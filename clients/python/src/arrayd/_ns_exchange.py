@@ -35,8 +35,12 @@ class Exchange(Manipulation):
         """A move: what the steps come to."""
         raise NotImplementedError
 
+    def _moved(self, moves: Moves[T]) -> Any:
+        """What the moves come to, waited for, or what is awaited for it."""
+        raise NotImplementedError
+
     def _aside(self, function: Callable[..., Any], *args: Any) -> Any:
-        """A move: calls what may take a while."""
+        """A move: calls what may take a while; what that gives."""
         raise NotImplementedError
 
     def _borrowing(self, x: Array) -> Tuple[Any, Any]:

@@ -78,6 +78,10 @@ SUMMARY = {"count": COUNT, "finite": COUNT, "nan": COUNT, "inf": COUNT, "minus_i
            "mean": (NUMBER, NULL), "std": (NUMBER, NULL),
            "histogram": {"lo": NUMBER, "hi": NUMBER, "below": COUNT, "above": COUNT, "counts": [COUNT]},
            "percentiles": [{"percent": NUMBER, "value": (NUMBER, NULL), "error": (NUMBER, NULL)}]}
+FOLDERS = {"folders": [{"name": TEXT, "read_only": FLAG, "shared": FLAG}]}
+IN_FOLDER = ({"kind": Kind("'folder'", lambda v: v == "folder"), "entries": [{"name": TEXT, "kind": TEXT, "modified": TEXT, "size": Maybe(COUNT)}]},
+             {"kind": Kind("'file'", lambda v: v == "file"), "format": TEXT, "size": COUNT, "dims": Each({"length": COUNT}),
+              "variables": [{"name": TEXT, "dtype": (TEXT, NULL), "shape": [COUNT], "dims": Maybe(([(TEXT, NULL)], NULL)), "attrs": Maybe(OBJECT)}]})
 PROBLEM = {"status": COUNT, "code": TEXT, "detail": TEXT}
 FRAME = {"range": [NUMBER], "bytes": COUNT, "png": TEXT}
 LISTS = {of: {of: [OBJECT], "next": Maybe(NAME)} for of in ("sessions", "jobs", "functions", "arrays", "principals", "entries")}
@@ -85,8 +89,10 @@ ADMIN = {"sessions": "sessions", "jobs": "jobs", "arrays": "arrays", "principals
 ENDS = ("session", "job", "array", "principal")
 HANDED_OVER = ({"size": COUNT}, {"status": COUNT})
 
+_FILE = {"folder": TEXT, "path": TEXT}
 _JOB = {"step": COUNT, "steps": COUNT, "steps_per_s": NUMBER, "elapsed_s": NUMBER, "device_s": NUMBER}
-_JOB_AT_TIMES = {"program": Maybe({"body": [TEXT], "bind": Maybe(OBJECT), "record": Maybe(OBJECT), "arrays": Maybe([{"name": TEXT, "id": ID}])}),
+_JOB_AT_TIMES = {"import": Maybe(_FILE), "export": Maybe(_FILE),
+                 "program": Maybe({"body": [TEXT], "bind": Maybe(OBJECT), "record": Maybe(OBJECT), "arrays": Maybe([{"name": TEXT, "id": ID}])}),
                  "eta_s": Maybe(NUMBER), "records_from": Maybe(COUNT), "records": Maybe(Each([ANY])), "record_every": Maybe(COUNT),
                  "snapshots": Maybe([{"name": TEXT, "step": COUNT, "id": ID}]), "failed_step": Maybe(COUNT), "failed_statement": Maybe(COUNT),
                  "error": Maybe({"status": Maybe(COUNT), "code": Maybe(TEXT), "detail": Maybe(TEXT), "pointer": Maybe(TEXT),

@@ -14,6 +14,9 @@ from ._replies import ANY, parsed
 JSON = "application/json"
 OCTETS = "application/octet-stream"
 
+FILES = {".npz": "application/x-npz", ".nc": "application/x-netcdf", ".nc4": "application/x-netcdf", ".nc3": "application/x-netcdf",
+         ".cdf": "application/x-netcdf", ".h5": "application/x-hdf5", ".hdf5": "application/x-hdf5"}  # by suffixes: the daemon reads them
+
 T = TypeVar("T")
 
 _json = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode

@@ -1,0 +1,310 @@
+"""Files with the Python client: those of its own machine, up and down, and those in the daemon's folders."""
+import asyncio
+import io
+import pathlib
+
+import numpy as np
+import pytest
+
+from conftest import find_binary, until
+from stand_in import no_reader, options, write
+from test_client_python import arrayd, xp  # noqa: F401
+from test_client_python_async import run, url
+from test_files import AIR, air
+
+pytestmark = pytest.mark.release_only  # it is the client that is tested here
+
+
+@pytest.fixture
+def there(daemon_with, tmp_path):
+    """A daemon with the stand-in reader, its folder, and a client."""
+    folder = tmp_path / "files"
+    folder.mkdir()
+    d = daemon_with(*options(folder))
+    with arrayd.connect(url(d)) as client:
+        yield client, folder, d
+    until(lambda: no_reader(d))
+
+
+@pytest.fixture
+def true(daemon_with, tmp_path):
+    """The same with the true reader."""
+    if not (pathlib.Path(find_binary()).parent / "arrayd-file").exists():
+        pytest.skip("arrayd-file was not built")
+    folder = tmp_path / "files"
+    folder.mkdir()
+    with arrayd.connect(url(daemon_with("--files", f"data={folder}", "--files", f"fixed={folder}:ro"))) as client:
+        yield client, folder
+
+
+def names(client):
+    return sorted(m["name"] or "-" for m in client.arrays())
+
+
+def test_npy_is_numpys(xp, tmp_path):  # noqa: F811
+    a = np.arange(6.0).reshape(2, 3)
+    assert xp.save(tmp_path / "a.npy", xp.asarray(a) + 0) is None and xp.save(str(tmp_path / "b.NPY"), a) is None
+    for name in ("a.npy", "b.NPY"):
+        x = xp.load(tmp_path / name)
+        assert isinstance(x, arrayd.Array) and x.tolist() == a.tolist()
+    np.savez(tmp_path / "a.npz", a=a, b=a > 1)
+    with xp.load(str(tmp_path / "a.npz")) as z:
+        assert sorted(z.files) == ["a", "b"]
+    out = io.BytesIO()
+    np.save(out, a)
+    out.seek(0)
+    assert xp.load(out).tolist() == a.tolist() and xp.load(tmp_path / "a.npy", mmap_mode="r").tolist() == a.tolist()
+    assert [p.name for p in sorted(tmp_path.iterdir())] == ["a.npy", "a.npz", "b.NPY"]
+
+
+def test_what_is_no_file(xp, tmp_path):  # noqa: F811
+    with pytest.raises(ValueError, match="one array"):
+        xp.save(tmp_path / "a.npy", {"a": [1], "b": [2]})
+    with pytest.raises(ValueError, match="the suffix says the format: .npy, .npz, .nc"):
+        xp.save(tmp_path / "a.txt", [1])
+    with pytest.raises(ValueError, match="'a.txt' is neither an array's name nor that of a file"):
+        xp.save("a.txt", [1])
+    with pytest.raises(TypeError, match="are for files"):
+        xp.save("a", [1], deflate=3)
+    with pytest.raises(ValueError, match="xp.files"):
+        xp.load(tmp_path / "a.png")
+    with pytest.raises(ValueError, match="variables are those"):
+        xp.load(tmp_path / "a.npy", variable="a")
+    with pytest.raises(TypeError, match="not mmap_mode"):
+        xp.load(tmp_path / "a.nc", mmap_mode="r")
+    with pytest.raises(FileNotFoundError):
+        xp.load(tmp_path / "a.nc")
+    with pytest.raises(FileNotFoundError):
+        xp.save(tmp_path / "none" / "a.npy", [1])
+    with pytest.raises(ValueError, match="nothing"):
+        xp.save(tmp_path / "a.nc", {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_up_and_down(there, tmp_path):
+    client, _, _ = there
+    air(tmp_path / "air.nc")
+    with pytest.raises(arrayd.BadValue, match="lat") as e:
+        client.load(tmp_path / "air.nc", variable="none")
+    assert e.value.code == "unknown_name"
+    x = client.load(tmp_path / "air.nc", variable="air")
+    assert x.dims == ("month", "lat", "lon") and x.units == "K" and x.attrs["long_name"] == "air" and np.array_equal(x, AIR)
+    assert client.save(tmp_path / "out.nc", {"t": x, "u": x[0] * 2, "v": np.arange(3)}, attrs={"n": np.int64(1)}) is None
+    back = (tmp_path / "out.nc").read_bytes()
+    assert b'"name": "t"' in back and back.endswith(AIR.tobytes() + (AIR[0] * 2).tobytes() + np.arange(3).tobytes())
+    client.save(tmp_path / "out.nc", x)  # replaced
+    assert b'"name": "array"' in (tmp_path / "out.nc").read_bytes()
+    client.save("kept", x)
+    for given in (client.array("kept"), ["kept"], {"kept": "kept"}):
+        client.save(tmp_path / "out.h5", given)
+        assert b'"name": "kept"' in (tmp_path / "out.h5").read_bytes()
+    del x
+    client.release()
+    assert names(client) == ["kept"]
+
+
+def test_folders(there):
+    client, folder, _ = there
+    air(folder / "air.nc")
+    (folder / "ä b").mkdir()
+    (folder / "ä b" / "c&d").write_text("")
+    assert client.files.ls() == [{"name": "data", "read_only": False, "shared": True}] and [*client.files] == ["data"]
+    data = client.files["data"]
+    assert [e["name"] for e in data.ls()] == ["air.nc", "ä b"] and data.ls("ä b")[0]["name"] == "c&d" and "data" in repr(data)
+    told = data.describe("air.nc")
+    assert told["format"] == "netcdf4" and [v["name"] for v in told["variables"]] == ["air", "lat"]
+    assert data.describe()["more"] is False
+    with pytest.raises(NotADirectoryError, match="data/air.nc"):
+        data.ls("air.nc")
+    with pytest.raises(arrayd.NotFound):
+        data.ls("none")
+    with pytest.raises(arrayd.NotFound):
+        client.files["other"].ls()
+    with pytest.raises(arrayd.BadValue):
+        data.describe("../air.nc")
+    with pytest.raises(ValueError, match="folder"):
+        client.files["a/b"]
+
+
+def test_imports(there, capsys):
+    client, folder, _ = there
+    air(folder / "air.nc")
+    data = client.files["data"]
+    x = data.load("air.nc", progress=True)
+    assert np.array_equal(x, AIR) and x.dims == ("month", "lat", "lon") and x.units == "K" and set(x.coords) == {"lat"}
+    assert "steps" not in capsys.readouterr().err
+    part = data.load("air.nc", "air", index=np.s_[5:8, ::2, -1], coords=False)
+    assert np.array_equal(part, AIR[5:8, ::2, -1]) and part.dims == ("month", "lat") and not part.coords
+    assert np.array_equal(data.load("air.nc", "air", index="[0, ...]", labels=False), AIR[0])
+    both = data.load("air.nc", ["air", "lat"], name={"lat": "y"}, coords=False)
+    assert list(both) == ["air", "lat"] and np.array_equal(both["air"], AIR) and both["lat"].tolist() == [10, 20, 30, 40]
+    named = data.load("air.nc", "air", name="wind", coords=False)
+    named += 1
+    assert np.array_equal(client.array("wind"), AIR + 1)
+    assert np.array_equal(data.load("air.nc", "air", name="wind", coords=False), AIR)  # replaced
+    del x, part, both, named
+    client.release()
+    assert names(client) == ["-", "wind", "y"]  # and the first one's coordinate
+
+
+def test_imports_that_fail(there):
+    client, folder, _ = there
+    air(folder / "air.nc")
+    data = client.files["data"]
+    for wrong, said in ((dict(path="none.nc"), "none.nc"), (dict(path="air.nc", variable="wind"), "air, lat"), (dict(path="air.nc", index="0, 0, 0, 0"), "ind")):
+        with pytest.raises(arrayd.JobFailed, match=said) as e:
+            data.load(**wrong)
+        assert "after 0 bytes" in str(e.value)
+    for wrong in (dict(index=np.s_[AIR > 0]), dict(index=True), dict(index=1.5j)):
+        with pytest.raises((TypeError, ValueError)):
+            data.load("air.nc", **wrong)
+    with pytest.raises(ValueError, match="dictionary"):
+        data.load("air.nc", ["air"], name="x")
+    with pytest.raises(ValueError, match="'b' is none"):
+        data.load("air.nc", "air", name={"b": "x"})
+    with pytest.raises(ValueError, match="no variable"):
+        data.load("air.nc", [])
+    with pytest.raises(arrayd.BadIndex):
+        data.load("air.nc", index="x")
+    assert names(client) == []
+
+
+def test_exports(there):
+    client, folder, _ = there
+    data = client.files["data"]
+    x = client.asarray(AIR, dims=("t", "y", "x"), units="K")
+    data.save("a.nc", {"air": x, "top": x[0]}, attrs={"title": "t"})
+    found = (folder / "a.nc").read_bytes()
+    assert found.endswith(AIR.tobytes() + AIR[0].tobytes()) and b'"units": "K"' in found and b'"title": "t"' in found
+    with pytest.raises(arrayd.JobFailed, match="already") as e:
+        data.save("a.nc", x)
+    assert e.value.code == "conflict"
+    data.save("a.nc", [client.save("u", x), "u"][:1], overwrite=True, progress=True)
+    assert b'"name": "u"' in (folder / "a.nc").read_bytes()
+    data.save("b.bin", x * 2, format="hdf5", coords=False)
+    assert (folder / "b.bin").read_bytes().endswith((AIR * 2).tobytes())
+    with pytest.raises(arrayd.BadValue, match="format"):
+        data.save("b.txt", x)
+
+
+def test_whoever_stops_waiting_ends_it(there):
+    client, folder, d = there
+    write(folder / "slow.nc", {"a": AIR}, lie={"at": "slab", "deed": "hang"})
+
+    async def steps():
+        async with arrayd.aconnect(url(d)) as axp:  # noqa: F811
+            work = asyncio.ensure_future(axp.files["data"].load("slow.nc"))
+            while not any(j["state"] == "running" for j in await axp.jobs()):
+                await asyncio.sleep(0.02)
+            work.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await work
+            for _ in range(500):
+                if [j["state"] for j in await axp.jobs()] in ([], ["cancelled"]):
+                    break
+                await asyncio.sleep(0.02)
+            else:
+                raise AssertionError(await axp.jobs())
+
+    run(steps())
+    assert names(client) == []
+
+
+def test_with_asyncio(there, tmp_path):
+    _, folder, d = there
+    air(folder / "air.nc")
+
+    async def steps():
+        async with arrayd.aconnect(url(d)) as axp:  # noqa: F811
+            assert [f["name"] for f in await axp.files.ls()] == ["data"]
+            with pytest.raises(TypeError, match="await"):
+                list(axp.files)
+            data = axp.files["data"]
+            assert (await data.describe("air.nc"))["kind"] == "file" and (await data.ls())[0]["name"] == "air.nc"
+            x = await data.load("air.nc", "air")
+            assert isinstance(x, arrayd.AsyncArray) and np.array_equal(await x.numpy(), AIR) and await x.units == "K"
+            with pytest.raises(arrayd.JobFailed):
+                await data.load("air.nc", "wind")
+            await data.save("out.nc", {"air": x * 2})
+            await axp.save(tmp_path / "here.nc", x)
+            await axp.save(tmp_path / "here.npy", x)
+            assert np.array_equal(np.load(tmp_path / "here.npy"), AIR)
+            y = await axp.load(tmp_path / "here.nc")
+            assert np.array_equal(await y.numpy(), AIR) and np.array_equal(await (await axp.load(tmp_path / "here.npy")).numpy(), AIR)
+
+    run(steps())
+    assert (folder / "out.nc").read_bytes().endswith((AIR * 2).tobytes())
+
+
+# --- with the true reader ---
+
+
+def test_what_others_write(true, tmp_path):
+    client, folder = true
+    xarray = pytest.importorskip("xarray")
+    h5py = pytest.importorskip("h5py")
+    of = xarray.Dataset({"air": (("t", "y"), np.arange(6.0).reshape(2, 3) + 0.5, {"units": "K"}), "wind": (("t", "y"), np.ones((2, 3)))}, {"y": [1.0, 2.0, 4.0]})
+    of.to_netcdf(tmp_path / "a.nc", engine="netcdf4", encoding={"air": {"dtype": "int16", "scale_factor": 0.5, "_FillValue": -1}})
+    with h5py.File(tmp_path / "a.h5", "w") as f:
+        f["g/x"] = np.arange(5, dtype=">i4")
+    np.savez(tmp_path / "a.npz", u=np.arange(3), v=np.zeros(2))
+    with pytest.raises(arrayd.BadValue, match="air, wind"):
+        client.load(tmp_path / "a.nc")
+    x = client.load(tmp_path / "a.nc", variable="air")
+    assert np.array_equal(x, of["air"].values) and x.units == "K" and x.dims == ("t", "y")
+    assert client.load(tmp_path / "a.nc", variable="air", decode=False).dtype == np.int16
+    assert client.load(tmp_path / "a.h5").tolist() == [0, 1, 2, 3, 4] and client.load(tmp_path / "a.npz", variable="v").tolist() == [0, 0]
+    (tmp_path / "a.nc").rename(folder / "a.nc")
+    got = client.files["fixed"].load("a.nc", "air").to_xarray()
+    assert np.array_equal(got, of["air"]) and got["y"].values.tolist() == [1, 2, 4] and got.attrs == {"units": "K"}
+    with pytest.raises(arrayd.Conflict, match="read-only"):
+        client.files["fixed"].save("b.nc", x)
+
+
+def test_xarray_opens_them(true):
+    client, folder = true
+    xarray = pytest.importorskip("xarray")
+    from arrayd.xarray import Backend
+    of = xarray.Dataset({"air": (("time", "y", "x"), np.arange(60.0).reshape(3, 4, 5) + 0.5, {"units": "K"}), "n": ((), 7), "label": (("y",), list("abcd"))},
+                        {"y": [1.0, 2.0, 4.0, 8.0], "time": np.array(["2026-01-01", "2026-01-02", "2026-01-05"], "M8[ns]")}, {"title": "of air"})
+    of["air"][0, 0, 0] = np.nan
+    of.to_netcdf(folder / "a.nc", engine="netcdf4", encoding={"air": {"dtype": "int16", "scale_factor": 0.5, "_FillValue": -1, "zlib": True}}, unlimited_dims=["time"])
+    xarray.Dataset({"u": (("k",), [1.0, np.nan])}).to_netcdf(folder / "a.nc", mode="a", group="g/h")
+    with xarray.open_dataset(f"arrayd://{client.url.partition('//')[2]}/data/a.nc", engine=Backend) as ds:
+        xarray.testing.assert_identical(ds.load(), of.drop_vars("label"))
+        assert ds.encoding["unlimited_dims"] == {"time"}
+    ds = xarray.open_dataset("data/a.nc", engine=Backend, client=client)
+    for part in (dict(x=2), dict(x=slice(1, None, 2), time=[0, 2]), dict(y=slice(None, None, -1)), dict(y=[3, 0], x=[1, 1]), dict(time=-1, y=slice(0, 0))):
+        xarray.testing.assert_identical(ds["air"].isel(part).load(), of["air"].isel(part))
+    xarray.testing.assert_identical(ds["air"].sel(time="2026-01-02").mean("x").load(), of["air"].sel(time="2026-01-02").mean("x"))
+    raw = xarray.open_dataset("data/a.nc", engine=Backend, client=client, mask_and_scale=False, drop_variables=["n"])
+    assert raw["air"].dtype == np.int16 and raw["air"].attrs["_FillValue"] == -1 and "n" not in raw
+    assert xarray.open_dataset("data/a.nc", engine=Backend, client=client, group="/g/h")["u"].values[0] == 1
+    client.release()
+    assert names(client) == []
+    for wrong, error in (("data/none.nc", arrayd.NotFound), ("data", IsADirectoryError)):
+        with pytest.raises(error):
+            xarray.open_dataset(wrong, engine=Backend, client=client)
+    with pytest.raises(ValueError, match="arrayd://"):
+        xarray.open_dataset("data/a.nc", engine=Backend)
+    with pytest.raises(arrayd.BadValue, match="no group"):
+        xarray.open_dataset("data/a.nc", engine=Backend, client=client, group="k")
+    assert Backend().guess_can_open("arrayd://h/x") and not Backend().guess_can_open("a.nc")
+
+
+def test_what_others_read(true, tmp_path):
+    client, folder = true
+    xarray = pytest.importorskip("xarray")
+    y = client.asarray([1.0, 2.0, 4.0], units="m")
+    x = client.asarray(np.arange(6.0).reshape(2, 3), dims=("t", "y"), units="K", coords={"y": y})
+    client.save(tmp_path / "a.nc", {"air": x, "n": client.arange(4)}, attrs={"title": "of air"}, deflate=5)
+    client.files["data"].save("a.nc", {"air": x, "n": client.arange(4)}, attrs={"title": "of air"})
+    for path in (tmp_path / "a.nc", folder / "a.nc"):
+        with xarray.open_dataset(path) as f:
+            assert f["air"].dims == ("t", "y") and f["air"].units == "K" and f["y"].values.tolist() == [1, 2, 4] and f.attrs["title"] == "of air"
+            assert np.array_equal(f["air"], np.asarray(x)) and f["n"].values.tolist() == [0, 1, 2, 3]
+    client.save(tmp_path / "a.npz", {"air": x, "n": [1, 2]})
+    with np.load(tmp_path / "a.npz") as f:
+        assert np.array_equal(f["air"], np.asarray(x)) and f["n"].tolist() == [1, 2]
+    client.save(tmp_path / "a.tif", client.astype(x, "float32"))
+    assert (tmp_path / "a.tif").read_bytes()[:2] == b"II"
