@@ -119,24 +119,24 @@ def test_files_that_are_none(run, tmp_path, data, said):
     assert ok(run("ls")).out == ""
 
 
-@pytest.mark.parametrize("name", ["s.h5", "s.txt", "a b.jpg"])
+@pytest.mark.parametrize("name", ["s.dat", "s.txt", "a b.jpg"])
 def test_formats_that_are_not_supported(run, tmp_path, name):
     """What is supported is said, not what is wrong with the name that the array would have."""
     (tmp_path / name).write_bytes(b"1,2\n3,4\n")
     suffix = name[name.rindex("."):]
-    fails(run("put", tmp_path / name), 2, f"the suffix {suffix} is not supported: put takes .npy, .npz and .csv files and, with --raw")
+    fails(run("put", tmp_path / name), 2, f"the suffix {suffix} is not supported: put takes .npy, .npz, .nc, .h5 and .csv files and, with --raw")
     fails(run("put", tmp_path / name, "s"), 1, "other formats are not supported")
     np.save(tmp_path / "s.npy", np.arange(3.0))
     (tmp_path / "s.npy").rename(tmp_path / name)
     assert ok(run("put", tmp_path / name, "s")).out == "s\n"
     os.remove(tmp_path / name)
-    fails(run("get", "s", tmp_path / name), 2, f"the suffix {suffix} is not supported: get writes .npy, .csv and .png files")
+    fails(run("get", "s", tmp_path / name), 2, f"the suffix {suffix} is not supported: get writes .npy, .npz, .nc, .h5, .csv and .png files")
     assert not (tmp_path / name).exists()
 
 
 def test_results_are_npy_files(run, tmp_path):
     for name in ("e.png", "e.CSV", "e.npz"):
-        fails(run("eval", "ones(3)", "-o", tmp_path / name), 2, f"{name}: .npy files are written here; `get` writes .png and .csv files")
+        fails(run("eval", "ones(3)", "-o", tmp_path / name), 2, f"{name}: .npy files are written here; `get` writes .npy, .npz, .nc, .h5, .csv and .png files")
         assert not (tmp_path / name).exists()
 
 

@@ -384,7 +384,7 @@ def offered(daemon, api, monkeypatch, capfd):
 
 def test_what_is_offered(offered, api, monkeypatch):
     nameless = api.create(shape=[1])["id"]
-    assert offered("") == ["put", "get", "show", "eval", "ls", "rm", "info", "run", "top", "events", "completion"] and offered("r") == ["rm", "run"]
+    assert offered("") == ["put", "get", "show", "eval", "ls", "import", "export", "rm", "info", "run", "top", "events", "completion"] and offered("r") == ["rm", "run"]
     assert offered("get", "fi") == ["field", "fiend"] and offered("get", "") == ["field", "fiend", "other", nameless]
     assert offered("get", "field", "") == [":files npy"] and offered("get", "field", "x", "") == []
     assert offered("rm", "field", "fi") == ["fiend"] and offered("rm", "a-") == [nameless]

@@ -12,9 +12,10 @@ from typing import Any, Dict, List, Optional, Tuple
 from .._bar import count, human
 from .._errors import ArraydError
 from .._replies import ABOUT, ARRAY, JOB, LABELS, LISTED, OBJECT
-from .._requests import OCTETS, Request, Response
+from .._requests import FILES, OCTETS, Request, Response
 from ._context import Context, Failure, complain, device_text, kept_text, table
-from ._formats import KNOWN, members, read_csv, suffix_of, write_csv
+from ._files import SCHEME, get_file, ls_files, put_file
+from ._formats import GOT, KNOWN, WRITTEN, members, read_csv, suffix_of, write_csv
 from ._streams import NPY, Output, download, itemsize, upload
 from ._values import NAME, explained, path_of
 
@@ -26,8 +27,10 @@ def put(context: Context) -> int:
         raise Failure("put: --raw needs --dtype and --shape", 2)
     if args.shape is not None and not args.raw:
         raise Failure("put: --shape is for --raw: an .npy file has its own", 2)
-    if suffix_of(path) == ".npz" and not args.raw:
-        return _put_npz(context)
+    if suffix_of(path) in FILES and not args.raw:
+        return _put_npz(context) if suffix_of(path) == ".npz" else put_file(context)
+    if args.variable is not None or args.no_decode:
+        raise Failure("put: --variable and --no-decode are for .npz, NetCDF and HDF5 files", 2)
     text = read_csv(path) if suffix_of(path) == ".csv" and not args.raw else None
     if args.slice is not None:
         if name is None:
@@ -58,9 +61,9 @@ def _put_npz(context: Context) -> int:
     if args.slice is not None or args.unnamed:
         raise Failure("put: an .npz file has names of its own: neither --slice nor --unnamed", 2)
     made = []
-    for k, (name, f) in enumerate(members(args.file)):
+    for k, (name, f) in enumerate(members(args.file, args.variable)):
         if args.name is not None and k:
-            raise Failure(f"put: {args.file} has several arrays, and names of their own", 2)
+            raise Failure(f"put: {args.file} has several arrays, and names of their own: --variable says which is meant", 2)
         if not NAME.match(args.name or name):
             raise Failure(f"put: {name!r}, in {args.file}, cannot be an array's name", 2)
         made.append(upload(context, f"{args.file}: {name}", args.name or name, dtype=args.dtype, clobber=not args.no_clobber, opened=f))
@@ -79,14 +82,16 @@ def get(context: Context) -> int:
     args = context.args
     path = args.file or f"{args.ref}.{'bin' if args.raw else 'npy'}"
     suffix = "" if args.raw or path == "-" else suffix_of(path)
-    if suffix not in ("", ".npy", ".csv", ".png") and not os.path.exists(path):
-        raise Failure(f"get: {path}: the suffix {suffix} is not supported: get writes .npy, .csv and .png files and, with --raw, bare elements", 2)
+    if suffix not in ("", ".npy", ".csv", ".png", *GOT) and not os.path.exists(path):
+        raise Failure(f"get: {path}: the suffix {suffix} is not supported: get writes {WRITTEN} files and, with --raw, bare elements", 2)
     asked = picture_options(args)
     if suffix == ".png":
         save_picture(context, path, picture(context, args.ref, asked, args.slice))
         return 0
     if asked:
         raise Failure(f"get: --{next(iter(asked))} is for pictures, .png files", 2)
+    if suffix in GOT:
+        return get_file(context, path)
     if suffix == ".csv":
         dtype = context.ask("GET", path_of(args.ref), ARRAY)["dtype"]
         r = Request("GET", path_of(args.ref, "/data", index=args.slice), accept="application/json", headers=context.headers)
@@ -186,6 +191,8 @@ def _rm_unnamed(context: Context) -> int:
 
 def ls(context: Context) -> int:
     args = context.args
+    if any(p.startswith(SCHEME) for p in args.pattern):
+        return ls_files(context)
     arrays = context.pages("/v1/arrays", "arrays", LISTED)
     status = 0
     if args.pattern:

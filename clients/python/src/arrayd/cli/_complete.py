@@ -15,10 +15,12 @@ import sys
 import threading
 from importlib import resources
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from urllib.parse import quote
 
 from .._errors import ArraydError
-from .._replies import DEVICES, LISTED, LISTED_SESSION, OPERATIONS
+from .._replies import DEVICES, FOLDERS, IN_FOLDER, LISTED, LISTED_SESSION, OPERATIONS
 from ._context import Context, Failure
+from ._files import SCHEME
 
 SHELLS = ("bash", "zsh", "fish")
 PATIENCE_S = 1.0
@@ -101,7 +103,7 @@ class _Line:
         at = len(self.positionals)
         if at < len(wanted):
             return wanted[at]
-        return wanted[-1] if wanted and wanted[-1].nargs in ("*", "+") else None
+        return wanted[-1] if any(a.nargs in ("*", "+") for a in wanted) else None
 
 
 def candidates(parser: argparse.ArgumentParser, words: List[str], word: str) -> Iterator[Candidate]:
@@ -144,6 +146,16 @@ def _values(line: _Line, action: argparse.Action, word: str, before: str) -> Ite
     elif kind == "ref":
         done = set(line.positionals) if action.nargs in ("*", "+") else set()
         yield from ((before + n, about) for n, about in _arrays(line) if n.startswith(word) and n not in done)
+    elif kind == "pattern":
+        yield from ((before + n, about) for n, about in _arrays(line) if n.startswith(word))
+        if word.startswith(SCHEME):
+            yield from _places(line, word[len(SCHEME):], before + SCHEME)
+        elif word and SCHEME.startswith(word):
+            yield before + SCHEME, "files of the daemon's machine"
+    elif kind in ("place", "arrays or place"):
+        if kind != "place" and "/" not in word:
+            yield from ((before + n, about) for n, about in _arrays(line) if n.startswith(word))
+        yield from _places(line, word, before)
     elif kind == "session":
         yield from ((before + s["id"], s["name"] or "") for s in _ask(line, lambda c: c.pages("/v1/sessions", "sessions", LISTED_SESSION))
                     if s["id"].startswith(word))
@@ -179,6 +191,19 @@ def _expression(line: _Line, word: str) -> Iterator[Candidate]:
         for op in _ask(line, lambda c: c.ask("GET", "/v1/info", OPERATIONS)["operations"]):
             if op["name"].startswith(begun):
                 yield f"{front}{op['name']}(", str(op.get("signature", "function"))
+
+
+def _places(line: _Line, word: str, before: str) -> Iterator[Candidate]:
+    """Of FOLDER/PATH."""
+    folder, slash, path = word.partition("/")
+    if not slash:
+        yield from ((f"{before}{f['name']}/", "") for f in _ask(line, lambda c: c.ask("GET", "/v1/files", FOLDERS)["folders"]) if f["name"].startswith(folder))
+        return
+    inside, slash, begun = path.rpartition("/")
+    query = f"?path={quote(inside, safe='/')}" if inside else ""
+    for e in _ask(line, lambda c: c.ask("GET", f"/v1/files/{quote(folder, safe='')}{query}", IN_FOLDER).get("entries", [])):
+        if e["name"].startswith(begun) and e["name"].isprintable():
+            yield f"{before}{folder}/{inside}{slash}{e['name']}{'/' if e['kind'] == 'folder' else ''}", ""
 
 
 def _devices(context: Context) -> List[Candidate]:

@@ -1,4 +1,5 @@
-"""Files that are no .npy files: .npz (several of these in a zip archive) and .csv (numbers, a row a line)."""
+"""Files that are no .npy files: .npz (several of these in a zip archive) and .csv (numbers, a row a line); and what is known of those that
+the daemon reads and writes (_files.py)."""
 from __future__ import annotations
 
 import array
@@ -8,11 +9,14 @@ import json
 import os
 import sys
 import zipfile
-from typing import Any, BinaryIO, Iterator, List, Tuple
+from typing import Any, BinaryIO, Iterator, List, Optional, Tuple
 
+from .._requests import FILES
 from ._context import Failure
 
-KNOWN = ".npy, .npz and .csv"
+KNOWN = ".npy, .npz, .nc, .h5 and .csv"
+WRITTEN = ".npy, .npz, .nc, .h5, .csv and .png"
+GOT = {suffix: (kind, b"PK" if suffix == ".npz" else b"\x89HDF") for suffix, kind in FILES.items() if suffix not in (".nc3", ".cdf")}  # how they begin
 MOST_CSV = 1 << 30  # bytes: a .csv file is in memory as a whole
 
 
@@ -22,18 +26,20 @@ def suffix_of(path: str) -> str:
 
 def check_npy(command: str, path: str) -> None:
     """Whether the file may be given a .npy file's content, by its name."""
-    if suffix_of(path) in (".png", ".csv", ".npz"):
-        raise Failure(f"{command}: {path}: .npy files are written here; `get` writes .png and .csv files of an array that has a name, `show` .png files of expressions", 2)
+    if suffix_of(path) in (".png", ".csv", *FILES):
+        raise Failure(f"{command}: {path}: .npy files are written here; `get` writes {WRITTEN} files of an array that has a name, `show` .png files of expressions", 2)
 
 
-def members(path: str) -> Iterator[Tuple[str, BinaryIO]]:
-    """The arrays of an .npz file: name, and a file that is at the beginning of an .npy file."""
+def members(path: str, only: Optional[str] = None) -> Iterator[Tuple[str, BinaryIO]]:
+    """The arrays of an .npz file, or `only` this one: name, and a file that is at the beginning of an .npy file."""
     try:
         with zipfile.ZipFile(os.path.expanduser(path)) as z:
             names = [n for n in z.namelist() if n.endswith(".npy")]
             if not names:
                 raise Failure(f"{path} has no arrays")
-            for n in names:
+            if only is not None and f"{only}.npy" not in names:
+                raise Failure(f"{path} has no array {only!r}, but {', '.join(n[:-4] for n in names)}")
+            for n in names if only is None else [f"{only}.npy"]:
                 with z.open(n) as f:
                     yield n[:-4], f  # type: ignore[misc]
     except (zipfile.BadZipFile, NotImplementedError) as e:

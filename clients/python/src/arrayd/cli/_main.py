@@ -13,7 +13,7 @@ from .._bar import duration
 from .._errors import ArraydError, Busy, Denied
 from .._numbers import DTYPES
 from .._version import __version__
-from . import _arrays, _complete, _eval, _events, _run, _show
+from . import _arrays, _complete, _eval, _events, _files, _run, _show
 from ._context import DEFAULT_URL, PROGRAM, Command, Context, Failure, complain
 from ._values import counted, explained, extents, index, name, pair, ref, seconds, whole
 
@@ -100,6 +100,14 @@ def _pictures(p: Any, of: str, cmap: str = "gray") -> None:
     _add(p, "--bar", action="store_true", help=f"{of}with a colour bar")
 
 
+def _waits(p: Any) -> None:
+    """Of a job with a file."""
+    g = p.add_mutually_exclusive_group()
+    _add(g, "--watch", action="store_true", help="say how far it is even where standard error is no terminal")
+    _add(g, "-d", "--detach", action="store_true", help="print the job's id and leave it alone")
+    _add(p, "--json", action="store_true", help="print the job as JSON at its end")
+
+
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(PROGRAM, description=ABOUT, epilog=ENDS, formatter_class=argparse.RawDescriptionHelpFormatter,
                                      allow_abbrev=False)
@@ -107,18 +115,20 @@ def make_parser() -> argparse.ArgumentParser:
     _common(parser, None)
     commands = parser.add_subparsers(metavar="COMMAND", required=True, title="commands", parser_class=_CommandParser)
 
-    p = _command(commands, "put", _arrays.put, "uploads a .npy file as an array", "Prints the name, or the id of an array without one.")
+    p = _command(commands, "put", _arrays.put, "uploads a file as an array", ".npy, .npz, NetCDF, HDF5 and .csv files, by the suffix. Prints the name, or the id of an array without one.")
     _add(p, "file", completes="npy", metavar="FILE", help="- for standard input")
     _add(p, "name", completes="ref", metavar="NAME", nargs="?", type=ref, help="of the array; the file's without .npy by itself")
     _add(p, "-n", "--no-clobber", action="store_true", help="fail where the name is taken; else that array is replaced")
     _add(p, "--unnamed", action="store_true", help="give it no name")
     _add(p, "--slice", metavar="SLICE", type=index, help="write to this part of the array NAME: '[1:3, ::2]'")
+    _add(p, "--variable", metavar="VARIABLE", help="which of a .npz, NetCDF or HDF5 file's is meant, where it has several")
+    _add(p, "--no-decode", action="store_true", help="of a NetCDF or HDF5 file: leave values as they are stored, without scale_factor and the like")
     _add(p, "--raw", action="store_true", help="the file has no head: bytes in C order, little-endian")
     _add(p, "--dtype", choices=DTYPES, metavar="DTYPE", help="of --raw; or bfloat16 for a file of 2-byte voids")
     _add(p, "--shape", metavar="N,M,…", type=extents, help="of --raw")
     _add(p, "--json", action="store_true", help="print the metadata")
 
-    p = _command(commands, "get", _arrays.get, "downloads an array as a .npy file, or a picture of it as .png", "The file is there as a whole or as it was before.")
+    p = _command(commands, "get", _arrays.get, "downloads an array as a file, or a picture of it", ".npy, .npz, .nc, .h5 and .csv files, and .png files with a picture, by the suffix. The file is there as a whole or as it was before.")
     _add(p, "ref", completes="ref", metavar="REF", type=ref, help="an array's name or id")
     _add(p, "file", completes="npy", metavar="FILE", nargs="?", help="REF.npy by itself; - for standard output")
     _add(p, "--slice", metavar="SLICE", type=index, help="only this part of it: '[1:3, ::2]'")
@@ -152,11 +162,31 @@ def make_parser() -> argparse.ArgumentParser:
     _add(p, "--full", action="store_true", help="print all elements with all their digits")
     _add(p, "--json", action="store_true", help="print dtype, shape and value, or the metadata of what was made, as JSON")
 
-    p = _command(commands, "ls", _arrays.ls, "lists the arrays of the session", "By name, or by id where there is none.")
-    _add(p, "pattern", completes="ref", metavar="PATTERN", nargs="*", help="only these: names, with * and ? and [a-z], or ids")
+    p = _command(commands, "ls", _arrays.ls, "lists the arrays of the session", "By name, or by id where there is none; with files:FOLDER/PATH what is in a folder, or a file, of the daemon's machine.")
+    _add(p, "pattern", completes="pattern", metavar="PATTERN", nargs="*", help="only these: names, with * and ? and [a-z], or ids; or files:, files:FOLDER, files:FOLDER/PATH")
     _add(p, "-l", "--long", action="store_true", help="with dtype, shape, size, place and time")
     _add(p, "--sort", choices=("created", "name", "size"), default="created", help="the order; as they were made by itself")
     _add(p, "--json", action="store_true", help="print the metadata of all as one JSON list")
+
+    p = _command(commands, "import", _files.import_, "reads a file of the daemon's machine",
+                 "Its variables become arrays. Prints their names; Ctrl-C cancels it. `ls files:` lists the folders, `ls -l files:FOLDER/PATH` what a file has.")
+    _add(p, "file", completes="place", metavar="FOLDER/PATH", help="a file in one of the daemon's folders")
+    _add(p, "variable", metavar="VARIABLE", nargs="*", help="which, or NAME=VARIABLE with the array's name; the only one by itself")
+    _add(p, "--slice", metavar="SLICE", type=index, help="only this part of each: '[5:8, ::2]'")
+    _add(p, "--no-decode", action="store_true", help="leave values as they are stored, without scale_factor and the like")
+    _add(p, "--no-coords", action="store_true", help="leave coordinates in the file")
+    _add(p, "--no-labels", action="store_true", help="leave attributes, names of axes and coordinates in the file")
+    _add(p, "-n", "--no-clobber", action="store_true", help="fail where a name is taken; else that array is replaced")
+    _waits(p)
+
+    p = _command(commands, "export", _files.export, "writes arrays to a file of the daemon's machine", "Prints its place; Ctrl-C cancels it. Nobody sees half of it.")
+    _add(p, "ref", completes="arrays or place", metavar="ARRAY", nargs="+", help="an array's name or id, or NAME=ARRAY with the variable's name")
+    _add(p, "file", completes="arrays or place", metavar="FOLDER/PATH", help="the file, in one of the daemon's folders")
+    _add(p, "--format", choices=("netcdf4", "netcdf3", "hdf5", "npz", "npy", "tiff", "png"), metavar="FORMAT", help="where the suffix does not say it: netcdf4, hdf5, …")
+    _add(p, "--deflate", metavar="N", type=int, choices=range(10), help="0 to 9: how much is done to make the file small")
+    _add(p, "--no-coords", action="store_true", help="leave coordinates out")
+    _add(p, "--overwrite", action="store_true", help="replace a file that is there")
+    _waits(p)
 
     p = _command(commands, "rm", _arrays.rm, "deletes arrays")
     _add(p, "ref", completes="ref", metavar="REF", nargs="*", type=ref, help="an array's name or id")

@@ -208,19 +208,19 @@ def _umask() -> int:
     return mask
 
 
-def download(context: Context, r: Request, path: str, label: str, nbytes: Optional[Callable[[], int]] = None) -> int:
-    """Writes the reply's body, an .npy file unless `nbytes` says how long it has to be, to a file; how many bytes that is."""
+def download(context: Context, r: Request, path: str, label: str, nbytes: Optional[Callable[[], int]] = None, begins: bytes = MAGIC) -> int:
+    """Writes the reply's body, a file that begins so unless `nbytes` says how long it has to be, to a file; how many bytes that is."""
     out = Output(path)
     with context.transport.stream(r) as reply:
         try:
-            return _written(context, reply, out, label, nbytes)
+            return _written(context, reply, out, label, nbytes, begins)
         except (ArraydError, BrokenPipeError):
             raise
         except OSError as e:  # the disk is full, say
             raise Failure(f"{'standard output' if path == '-' else path}: {e.strerror or e}") from e
 
 
-def _written(context: Context, reply: Reply, out: Output, label: str, nbytes: Optional[Callable[[], int]]) -> int:
+def _written(context: Context, reply: Reply, out: Output, label: str, nbytes: Optional[Callable[[], int]], begins: bytes) -> int:
     """What is between the daemon and here may leave the length out; an .npy file says it itself, and of bytes alone it is asked for where
     the reply could have broken off unnoticed."""
     bar = TransferBar(label, max(reply.length, 0), False if context.args.quiet else None)
@@ -239,10 +239,14 @@ def _written(context: Context, reply: Reply, out: Output, label: str, nbytes: Op
             bar.clear()
         whole = bar.done
         if nbytes is None:
-            if not first.startswith(MAGIC):
-                raise Failure("the reply is not an .npy file: it may have come from something else than an arrayd daemon")
-            npy = read_head(io.BytesIO(first), "the reply")
-            whole = len(npy.head) + npy.nbytes
+            if not first.startswith(begins):
+                what = "an .npy file" if begins is MAGIC else "such a file"
+                raise Failure(f"the reply is not {what}: it may have come from something else than an arrayd daemon")
+            if begins is MAGIC:
+                npy = read_head(io.BytesIO(first), "the reply")
+                whole = len(npy.head) + npy.nbytes
+            elif not reply.ends:
+                raise Failure("the reply does not say where it ends: it may be a part of the file")
         elif not reply.ends:
             whole = nbytes()
         if bar.done != whole:

@@ -71,6 +71,14 @@ def _time(s: Optional[float]) -> str:
     return "-" if s is None else f"{s:.2f}" if s < 1000 else duration(s)
 
 
+def _does(job: Dict[str, Any]) -> str:
+    """How a job's statements begin, or which file it is about."""
+    for kind in ("import", "export"):
+        if kind in job:
+            return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in f"{kind} {job[kind]['folder']}/{job[kind]['path']}")
+    return " ".join("; ".join(job.get("program", {}).get("body", ["-"])).split())
+
+
 def _sorted(entries: List[Dict[str, Any]], sort: str, memory: str) -> List[Dict[str, Any]]:
     if sort == "name":
         return sorted(entries, key=lambda x: str(x.get("name") or x.get("id")))
@@ -134,7 +142,7 @@ def lines(s: Sample, columns: int, sort: str) -> List[Line]:
         _block(out, columns, "JOB", [[*user, "SESSION", "STATE", "STEP", "STEPS", "STEPS/s", "LEFT", "DEVICE s", "DEVICE", "PROGRAM"]] + [
             [*owner(j), str(names.get(j["session"], j["session"])), j["state"], count(j["step"]), count(j["steps"]), count(j["steps_per_s"]),
              duration(j["eta_s"]) if j.get("eta_s") is not None else "-", _time(j["device_s"]),
-             percent(None if j["state"] in ENDED else j.get("device")), " ".join("; ".join(j.get("program", {}).get("body", ["-"])).split())] for j in s["jobs"]], [j["id"] for j in s["jobs"]])
+             percent(None if j["state"] in ENDED else j.get("device")), _does(j)] for j in s["jobs"]], [j["id"] for j in s["jobs"]])
     out.append(("", ""))
     out += [(f"not shown: {text}", "dim") for text in s["hidden"]]
     return [(text[:columns], how) for text, how in out]

@@ -40,7 +40,7 @@ _arrayd_cli() {
             fi
         else
             line=${line%%$'\t'*}
-            [[ $line == *[=\(] ]] && compopt -o nospace 2>/dev/null
+            [[ $line == *[=\(/:] ]] && compopt -o nospace 2>/dev/null
             COMPREPLY+=("${line#"$trim"}")
         fi
     done

@@ -16,7 +16,7 @@ _arrayd-cli() {
         word=${line%%$'\t'*}
         about=
         [[ $line == *$'\t'* ]] && about=${line#*$'\t'}
-        if [[ $word == *[=\(] ]]; then
+        if [[ $word == *[=\(/:] ]]; then
             open+=("$word")
         else
             described+=("${word//:/\\:}${about:+:$about}")
