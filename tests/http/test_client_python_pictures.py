@@ -102,6 +102,6 @@ def test_pictures_by_the_command(daemon, api, tmp_path, monkeypatch):
     assert (tmp_path / "u.png").read_bytes()[16:24] == bytes((0, 0, 0, 15, 0, 0, 0, 10))
     for words, status, text in ((("u.npy", "--cmap", "gray"), 2, "--cmap is for pictures"), (("u.npy", "--height", "3"), 2, "--height is for pictures"),
                                 (("v.png", "--percentiles", "95,5"), 1, "percentiles must be two numbers"), (("v.png", "--cmap", "none"), 1, "cmap must be one of"),
-                                (("v.png", "--slice", "0"), 1, "a picture is of two axes"), (("u.jpg",), 2, ".npy, .csv and .png")):
+                                (("v.png", "--slice", "0"), 1, "a picture is of two axes"), (("u.jpg",), 2, ".npy, .npz, .nc, .h5, .csv and .png")):
         done = run("get", "u", *words)
         assert done.status == status and text in done.err and not list(tmp_path.glob("v*")), done

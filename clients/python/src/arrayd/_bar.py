@@ -79,6 +79,8 @@ class Bar:
 def steps_line(bar: Bar, status: Dict[str, Any], width: int, last: Mapping[str, Any] = {}) -> str:
     """Of a job; `last`: values that were recorded, to stand beside it."""
     step, steps = int(status.get("step", 0)), max(int(status["steps"]), 1)
+    if of_bytes(status) and steps == 1 and not step:
+        return f"{status['state']}: looking how much there is"
     if of_bytes(status):
         text = f" {human(step)} of {human(steps)}  {human(float(status['steps_per_s']))}/s"
     else:
