@@ -125,10 +125,12 @@ static bool read_variable(struct json x, struct file_variable *v)
     v->all = x;
     v->attrs = json_member(x, "attrs");
     v->readable = json_given(dtype);
+    const struct json at = json_member(x, "at");
     if (json_kind(x) != JSON_OBJECT || !is_told(x) ||
         json_get_string(json_member(x, "name"), &v->name, NULL, &e) != ERR_OK ||
         json_get_shape(json_member(x, "shape"), 0, &v->rank, v->shape, &e) != ERR_OK ||
         (v->readable && json_get_dtype(dtype, &v->dtype, &e) != ERR_OK) ||
+        (json_given(at) && json_get_i64(at, 1, INT64_MAX, &v->at, &e) != ERR_OK) ||
         !read_names(json_member(x, "dims"), v) || !read_decoded(json_member(x, "decoded"), v))
         return false;
     const struct json why = json_member(x, "why");

@@ -18,6 +18,8 @@ struct file_variable {
     int rank;
     int64_t shape[MAX_RANK];
     const char *dims[MAX_RANK]; /* NULL: the axis has no name */
+    int64_t at;                 /* the file's byte where its elements lie as they are read without
+                                 * decoding; 0: they do not, or it is not known */
     struct json attrs;          /* an object, or absent */
     const char *why;            /* why it is not readable */
     struct json all;

@@ -5,6 +5,8 @@
  * memory, which is pinned where there is a GPU. An import that ends otherwise leaves nothing. */
 #include "server/files/import.h"
 
+#include <errno.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -133,6 +135,75 @@ static enum err_code take_bytes(struct import *x, struct import_piece *p, const 
     return ERR_OK;
 }
 
+/* Whether the piece's elements lie in the file one after another, as they are to be; *ret_at is
+ * the first one's byte. What the reader says of it need not be true: then they are other bytes of
+ * a file that the user may read. */
+static bool lies_in_file(const struct import_piece *p, int64_t *ret_at)
+{
+    const struct file_variable *v = p->variable;
+    int64_t first = 0;
+    bool whole = true; /* of the axes behind this one */
+    if (!v->at || (p->decode && v->decodes))
+        return false;
+    for (int d = v->rank - 1; d >= 0; d--) {
+        if (p->count[d] > 1 && (p->step[d] != 1 || !whole))
+            return false;
+        whole = whole && p->count[d] == v->shape[d];
+    }
+    for (int d = 0; d < v->rank; d++)
+        first = first * v->shape[d] + p->start[d];
+    return !__builtin_mul_overflow(first, (int64_t)dtype_size(v->dtype), &first) &&
+           !__builtin_add_overflow(v->at, first, ret_at);
+}
+
+/* The file's next bytes, as far as there is room for them: into staging memory or, where that has
+ * none or they are to be looked at, by way of a buffer. */
+static enum err_code copy_some(struct import *x, struct import_piece *p, int64_t at, int64_t left,
+                               int64_t *ret_n, struct err *e)
+{
+    unsigned char buffer[4096];
+    size_t room;
+    unsigned char *to = p->dtype == DT_BOOL ? NULL : upload_reserve(p->upload, &room);
+    const bool staged = to;
+    if (!staged) {
+        to = buffer;
+        room = sizeof buffer;
+    }
+    const size_t most = staged ? COPY_PIECE : sizeof buffer;
+    room = room < most ? room : most;
+    const ssize_t n = pread(x->file, to, (int64_t)room < left ? room : (size_t)left, at);
+    *ret_n = n > 0 ? n : 0;
+    if (n == 0)
+        return err_set(e, ERR_BAD_FILE, "the file ends within the values of '%s'",
+                       p->variable->name);
+    if (n < 0)
+        return errno == EINTR ? ERR_OK
+                              : err_set(e, ERR_FILE_IO, "reading the file: %s", strerror(errno));
+    if (staged)
+        upload_advance(p->upload, (size_t)n);
+    else
+        TRY(take_bytes(x, p, buffer, (size_t)n, e));
+    return ERR_OK;
+}
+
+static void at_bytes(struct import *x, int64_t n)
+{
+    x->done += n;
+    if (x->job)
+        job_transfer_at(x->job, x->done, x->nbytes);
+}
+
+static enum err_code copy_piece(struct import *x, struct import_piece *p, int64_t at, struct err *e)
+{
+    for (int64_t left = p->nbytes, n; left > 0; left -= n, at += n) {
+        if (!goes_on(x))
+            return cancelled(e);
+        TRY(copy_some(x, p, at, left, &n, e));
+        at_bytes(x, n);
+    }
+    return ERR_OK;
+}
+
 static void put_list(struct json_writer *w, const char *name, int n, const int64_t *list)
 {
     json_put_key(w, name);
@@ -207,8 +278,11 @@ static enum err_code read_piece(struct import *x, struct import_piece *p, struct
 {
     struct json answer;
     bool done = false;
+    int64_t at;
     if (!p->nbytes)
         return ERR_OK;
+    if (lies_in_file(p, &at))
+        return copy_piece(x, p, at, e);
     TRY(ask(x, p, e));
     TRY(process_hear(x->process, x->arena, &answer, e));
     TRY(check_answer(p, answer, e));
@@ -217,9 +291,7 @@ static enum err_code read_piece(struct import *x, struct import_piece *p, struct
         if (!goes_on(x))
             return cancelled(e);
         TRY(take_slab(x, p, left, &n, &done, e));
-        x->done += n;
-        if (x->job)
-            job_transfer_at(x->job, x->done, x->nbytes);
+        at_bytes(x, n);
     }
     return ERR_OK;
 }
@@ -279,7 +351,7 @@ enum err_code import_take(struct import *x, int file, struct engine_stream *stre
                           enum err_code (*check)(struct import *x, struct err *e), struct err *e)
 {
     struct process_spec spec = files_process(x->server->files, LANE_MOVES);
-    spec.file = file;
+    x->file = spec.file = file;
     spec.goes_on = goes_on;
     spec.user = x;
     TRY(process_start(&spec, &x->process, e));

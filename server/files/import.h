@@ -51,6 +51,7 @@ struct import {
     struct bell bell;
     _Atomic bool answered; /* by the engine, which was asked for memory */
 
+    int file; /* while bytes are taken */
     struct file_process *process;
     struct file_description description;
     struct import_piece *pieces; /* coordinates last */

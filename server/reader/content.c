@@ -311,6 +311,8 @@ static void describe_variable(struct json_writer *w, const struct variable *v)
     if (cf_plan(v, &cf))
         cf_describe(w, &cf);
     json_put_member_i64(w, "nbytes", v->nbytes);
+    if (v->at && v->dtype != UNREAD)
+        json_put_member_i64(w, "at", v->at);
     json_close_object(w);
 }
 

@@ -57,6 +57,7 @@ struct variable {
     int n_filters;
     struct attrs attrs;
     int64_t nbytes; /* of the elements, −1 unknown */
+    int64_t at;     /* the file's byte where they lie as they are read; 0: they do not */
     void *own;      /* the format's */
 };
 

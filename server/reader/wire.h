@@ -19,7 +19,9 @@
  *     "chunks":[…]|null,"filters":["shuffle","deflate 4"],"attrs":{…},"decoded":{"dtype":"float32",
  *     "scale":…,"offset":…,"fill":[…]} (only if decoding changes values),"nbytes":n}]}
  *     `dims` of a variable are keys of `dims` of the file, or null where an axis has no name.
- *     `nbytes` is of the elements as they are stored, −1 with dtype null and no fixed size.
+ *     `nbytes` is of the elements as they are stored, −1 with dtype null and no fixed size. "at":n
+ * is there if the file has, from its byte n on, just what reading the variable without decoding
+ *     gives: the daemon, which has the file, may copy that itself.
  * {"do":"read","variable":"t2m","start":[…],"count":[…],"step":[…],"decode":true} → {"dtype":…,
  *     "shape":[…],"nbytes":n}, then {"slab":i,"bytes":n} for each slab filled, which the daemon
  * gives back by {"free":i} when it has taken it; at the end {"done":true}. All slabs are free at

@@ -286,7 +286,7 @@ ALLOWED = {
     "/": {"GET"}, "/page/main.js": {"GET"}, "/v1/info": {"GET"}, "/v1/login": {"GET", "POST"}, "/v1/logout": {"POST"}, "/v1/logins": {"DELETE"}, "/v1/links": {"GET", "POST"}, "/v1/links/v": {"DELETE"},
     "/v1/sessions": {"GET", "POST"}, "/v1/sessions/s": {"GET", "DELETE"},
     "/v1/arrays/u/events": {"GET"}, "/v1/events": {"GET"},
-    "/v1/files": {"GET"}, "/v1/files/data": {"GET"}, 
+    "/v1/files": {"GET"}, "/v1/files/data": {"GET"},
     **{f"/v1/files/{x}": {"GET", "POST"} for x in ("import", "export", "bundle")},  # a folder may be called so
     "/v1/programs": {"POST"}, "/v1/jobs": {"GET"}, "/v1/jobs/j": {"GET", "DELETE"},
     "/v1/jobs/j/events": {"GET"}, "/v1/jobs/j/resume": {"POST"},

@@ -107,6 +107,30 @@ def test_answers_that_are_wrong(lied_to, at, members):
     nothing_is_left(d, c, folder, ["good.nc", "lie.nc"])
 
 
+def described(**members):
+    return {"at": "describe", "deed": "change", "members": {"variables": [{"name": "a", "dtype": "float64", "shape": [40_000], **members}]}}
+
+
+@pytest.mark.parametrize("index, at", [("", 0), ("7:", 56), ("3:39999", 24), ("5", 40)])
+def test_what_lies_in_the_file_is_taken_from_there(lied_to, index, at):
+    """Whatever the reader does then; a byte that is not the first one is a byte of the user's own file."""
+    d, c, folder = lied_to
+    write(folder / "lie.nc", {"a": A}, lie=described(at=100))
+    place = np.s_[:] if not index else eval(f"np.s_[{index}]")
+    imported(c, "lie.nc", variables=[{"name": "b", "index": index}])
+    assert c.expect(200, c.get("/v1/arrays/b/data")).body == (folder / "lie.nc").read_bytes()[100 + at:][:A[place].nbytes]
+    c.expect(204, c.delete("/v1/arrays/b"))
+
+
+@pytest.mark.parametrize("at, code", [(0, "file_reader_failed"), (-1, "file_reader_failed"), (2**63, "file_reader_failed"), ("5", "file_reader_failed"),
+                                      (2**52, "bad_file"), (10_000, "bad_file"), (400_000, "bad_file")])
+def test_what_does_not_lie_in_the_file(lied_to, at, code):
+    d, c, folder = lied_to
+    write(folder / "lie.nc", {"a": A}, lie=described(at=at))
+    assert imported(c, "lie.nc", "failed", variables=[{"name": "b"}])["error"]["code"] == code
+    nothing_is_left(d, c, folder, ["good.nc", "lie.nc"])
+
+
 @pytest.mark.parametrize("text", ["", "null", "[]", "{", "{}", '{"ready":true}', '{"a":1,"a":2}', "\ufeff{}", '{"error":{"code":"bad_file","detail":"a\\u001b[31mb"}}',
                                   "[" * 5000, '{"x":' + "1" * 100_000 + "}"])
 @pytest.mark.parametrize("at", ["describe", "slab"])

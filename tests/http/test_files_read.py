@@ -47,6 +47,12 @@ def same(reader, name, expected, **options):
         np.testing.assert_array_equal(reader.read(name, **region, **options), expected[where])
 
 
+def lies_there(path, described, expected):
+    """What the daemon copies out of the file by itself is the array."""
+    if "at" in described:
+        assert np.fromfile(path, expected.dtype, expected.size, offset=described["at"]).tobytes() == expected.tobytes()
+
+
 LAYOUTS = {
     "contiguous": {},
     "chunked": dict(chunks=(3, 5, 2)),
@@ -75,9 +81,28 @@ def test_h5py_types_and_layouts(tmp_path, layout):
             assert described[name]["nbytes"] == array.nbytes
             assert (described[name]["chunks"] is None) == (layout == "contiguous")
             same(r, name, array)
+            lies_there(tmp_path / "f", described[name], array)
+            plain = layout == "contiguous" and (name.endswith("le") or array.itemsize == 1)
+            assert ("at" in described[name]) == plain, name
         assert "big-endian" in described["group/i4be"]["stored"]
         if layout == "shuffled":
             assert described["group/f8le"]["filters"] == ["shuffle", "deflate 4"]
+
+
+def test_where_the_elements_lie(tmp_path):
+    """Behind a user block, too; not of what was never written, and not of what ends before its dimension does."""
+    a = values((40, 30), "f8")
+    with h5py.File(tmp_path / "f", "w", userblock_size=1024) as f:
+        f["a"] = a
+        f.create_dataset("never", (4, 4), "i4")
+    np.save(tmp_path / "c.npy", a)
+    np.save(tmp_path / "fortran.npy", np.asfortranarray(a))
+    np.save(tmp_path / "big.npy", a.astype(">f8"))
+    for name, variable, there in (("f", "a", True), ("f", "never", False), ("c.npy", "array", True), ("fortran.npy", "array", False), ("big.npy", "array", False)):
+        with Reader(tmp_path / name) as r:
+            v = r.variables()[variable]
+            assert ("at" in v) == there, name
+            lies_there(tmp_path / name, v, a)
 
 
 def test_h5py_enums_scalars_and_empty(tmp_path):

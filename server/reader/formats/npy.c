@@ -41,7 +41,8 @@ static struct content *open_file(const struct reader_limits *limits)
         stop_errno("reading");
     c->format = "npy";
     l->read = read_bytes;
-    linear_open(c, l, "array", st.st_size);
+    struct variable *v = linear_open(c, l, "array", st.st_size);
+    v->at = l->head.big_endian || l->head.fortran_order ? 0 : l->data;
     return c;
 }
 

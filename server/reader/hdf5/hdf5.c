@@ -103,6 +103,18 @@ static void find_codec(struct variable *v, hid_t type, hid_t plist)
     own->shuffled = own->deflated && n == 2;
 }
 
+/* Where the elements of a contiguous dataset lie. */
+static void find_elements(struct variable *v, hid_t dataset, hid_t type)
+{
+    const struct hdf5_variable *own = v->own;
+    if (v->dtype == UNREAD || v->nbytes <= 0 || H5Tequal(type, own->memory) <= 0 ||
+        H5Dget_storage_size(dataset) != (hsize_t)v->nbytes)
+        return;
+    haddr_t at = H5Dget_offset(dataset);
+    if (at != HADDR_UNDEF && at <= INT64_MAX - (haddr_t)v->nbytes)
+        v->at = (int64_t)at;
+}
+
 static void add_layout(struct content *c, struct variable *v, hid_t dataset, hid_t type)
 {
     hid_t plist = hdf5_must(H5Dget_create_plist(dataset), "reading", v->name);
@@ -119,6 +131,8 @@ static void add_layout(struct content *c, struct variable *v, hid_t dataset, hid
     }
     add_filters(c, v, plist);
     find_codec(v, type, plist);
+    if (layout == H5D_CONTIGUOUS)
+        find_elements(v, dataset, type);
     H5Pclose(plist);
 }
 

@@ -181,8 +181,10 @@ static void fit_shape(struct content *c, struct variable *v)
             own->shorter = false;
         }
     }
-    if (own->shorter)
+    if (own->shorter) {
         variable_shape(c, v, v->rank, shape);
+        v->at = 0;
+    }
 }
 
 /* The name of a variable that NetCDF-4 had to rename, because a dimension has it. */
