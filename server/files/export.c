@@ -168,6 +168,18 @@ static enum err_code send_piece(struct export_task *x, struct export_piece *p, u
     return ERR_OK;
 }
 
+/* Bytes that the file may become: elements can be widened, labels become what their format needs.
+ */
+static int64_t most_of(const struct export_task *x)
+{
+    const int64_t labels = x->server->config->max_attrs + (4 << 10);
+    if (!x->job)
+        return x->most;
+    return x->nbytes > INT64_MAX / 4
+               ? INT64_MAX
+               : 2 * x->nbytes + (16 << 20) + 16 * labels * (int64_t)x->n_pieces;
+}
+
 enum err_code export_write(struct export_task *x, struct err *e)
 {
     struct process_spec spec = files_process(x->server->files, LANE_MOVES);
@@ -176,6 +188,7 @@ enum err_code export_write(struct export_task *x, struct err *e)
     uint64_t used = 0;
     spec.file = x->file.fd;
     spec.write = true;
+    spec.most = most_of(x);
     spec.goes_on = goes_on;
     spec.user = x;
     TRY(process_start(&spec, &x->process, e));

@@ -228,6 +228,8 @@ static enum err_code greet(struct file_process *p, struct err *e)
     json_put_member_i64(&w, "slab", (int64_t)s->slab);
     json_put_member_i64(&w, "slabs", s->slabs);
     json_put_member_i64(&w, "threads", s->threads);
+    if (s->write)
+        json_put_member_i64(&w, "file", s->most);
     json_close_object(&w);
     json_put_member_bool(&w, "write", s->write);
     json_close_object(&w);

@@ -22,7 +22,8 @@ struct file_process;
 struct process_spec {
     const char *program; /* path of arrayd-file; NULL: there is none */
     int file;            /* borrowed */
-    bool write;          /* it is to be written */
+    bool write;          /* it is to be written, */
+    int64_t most;        /* and becomes no larger: bytes */
     bool unsandboxed;    /* allowed */
     int64_t memory;      /* bytes, */
     double cpu, silence; /* seconds of processor time, and between two answers, at most */

@@ -1,8 +1,8 @@
 /* What the conventions for climate and forecast data (CF) say of a variable's values: scale and
  * offset of packed integers, fill values, unsigned integers in formats that have none.
  *
- * Called by describe and read. The resulting dtype follows xarray's open_dataset (2024's
- * _choose_float_dtype): see cf_plan. Pure functions. */
+ * Called by describe and read. The resulting dtype follows xarray's open_dataset: see cf_plan. Pure
+ * functions. */
 #ifndef ARRAYD_READER_CF_H
 #define ARRAYD_READER_CF_H
 

@@ -3,14 +3,16 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "compute/base/mem.h"
+#include "protocol/number/numtext.h"
 #include "server/reader/cf.h"
 #include "server/reader/link.h"
 
-#define DIMS_MAX       16384
-#define ATTRS_MAX      4096      /* of one object */
-#define ATTR_BYTES_MAX (4 << 20) /* of one attribute; longer ones are left out */
+#define DIMS_MAX  16384
+#define ATTRS_MAX 4096 /* of one object */
 
 struct content *content_new(void)
 {
@@ -53,6 +55,8 @@ struct variable *content_add(struct content *c, const char *name)
 
 void variable_unread(struct content *c, struct variable *v, const char *fmt, ...)
 {
+    v->dtype = UNREAD;
+    v->nbytes = -1;
     if (v->why)
         return;
     char text[256];
@@ -60,8 +64,6 @@ void variable_unread(struct content *c, struct variable *v, const char *fmt, ...
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    v->dtype = UNREAD;
-    v->nbytes = -1;
     v->why = content_text(c, text, strlen(text));
 }
 
@@ -82,6 +84,24 @@ void variable_shape(struct content *c, struct variable *v, int64_t rank, const i
         v->shape[d] = shape[d];
     }
     v->nbytes = v->dtype == UNREAD ? -1 : empty ? 0 : bytes;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp((*(struct variable *const *)a)->name, (*(struct variable *const *)b)->name);
+}
+
+void content_check_names(struct content *c)
+{
+    struct variable **sorted = must_array(c->n_variables + 1, sizeof *sorted);
+    for (size_t i = 0; i < c->n_variables; i++)
+        sorted[i] = c->variables[i];
+    qsort(sorted, c->n_variables, sizeof *sorted, by_name);
+    for (size_t i = 1; i < c->n_variables; i++)
+        if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
+            for (size_t k = i - 1; k <= i; k++)
+                variable_unread(c, sorted[k], "the file has two variables of this name");
+    mem_free(sorted);
 }
 
 struct variable *content_find(const struct content *c, const char *name)
@@ -223,31 +243,84 @@ void attrs_write(struct json_writer *w, const struct attrs *list)
     json_close_object(w);
 }
 
+/* A number of an attribute; false if it is none. Unlike elsewhere in JSON, integers past 2^53 are
+ * what they say: descriptions have them so, and nobody between rounds them. */
+static bool attr_number(struct json v, struct literal *ret)
+{
+    struct err e = ERR_INIT;
+    size_t n = 0;
+    const char *p = json_text(v, &n);
+    bool integer = json_kind(v) == JSON_NUMBER;
+    for (size_t i = 0; integer && i < n; i++)
+        integer = p[i] == '-' || (p[i] >= '0' && p[i] <= '9');
+    *ret = (struct literal){.kind = LIT_INT};
+    if (integer && numtext_parse_int(p, n, &ret->i) && ret->i >= INT64_MIN && ret->i <= UINT64_MAX)
+        return true;
+    if (integer) {
+        *ret = (struct literal){.kind = LIT_FLOAT, .re = numtext_parse_f64(p, n)};
+        return true;
+    }
+    if (json_kind(v) == JSON_STRING) { /* "NaN", but no integer in quotes */
+        *ret = (struct literal){.kind = LIT_FLOAT};
+        return json_get_double(v, &ret->re, &e) == ERR_OK;
+    }
+    return json_get_literal(v, ret, &e) == ERR_OK && ret->kind != LIT_COMPLEX;
+}
+
 /* Numbers of one kind: all integers, or all as float64. */
 static void parse_numbers(struct content *c, struct attrs *ret, const char *name, struct json value,
                           size_t n)
 {
     bool list = json_kind(value) == JSON_LIST;
     struct literal *each = must_array(n + 1, sizeof *each);
-    bool integers = true, unsigned_ = false;
+    bool integers = true, negative = false, large = false;
     size_t i = 0;
     struct err e = ERR_INIT;
     for (struct json v = list ? json_first(value) : value; i < n;
          v = list ? json_next(v) : v, i++) {
-        if (json_get_literal(v, &each[i], &e) != ERR_OK || each[i].kind == LIT_COMPLEX)
+        if (!attr_number(v, &each[i]))
             stop(WIRE_BAD_REQUEST, "the attribute '%s' is neither numbers nor texts", name);
         integers = integers && each[i].kind != LIT_FLOAT;
-        unsigned_ = unsigned_ || (integers && each[i].i > INT64_MAX);
+        negative = negative || (integers && each[i].i < 0);
+        large = large || (integers && each[i].i > INT64_MAX);
     }
-    enum dtype dtype = !integers ? DT_F64 : unsigned_ ? DT_U64 : DT_I64;
+    enum dtype dtype = !integers || (negative && large) ? DT_F64 : large ? DT_U64 : DT_I64;
     unsigned char *data = must_array(n + 1, 8);
     for (i = 0; i < n; i++) {
         struct scalar s;
         if (scalar_from_literal(dtype, &each[i], &s, &e) != ERR_OK)
-            stop(WIRE_BAD_REQUEST, "the attribute '%s' has integers beyond 64 bits", name);
+            stop(WIRE_BAD_REQUEST, "the attribute '%s': %s", name, e.message);
         memcpy(data + 8 * i, s.v.raw, 8);
     }
     attr_add_numbers(c, ret, name, dtype, list, (int64_t)n, data);
+    mem_free(each);
+    mem_free(data);
+}
+
+bool attr_is_like_elements(const char *name)
+{
+    static const char *const names[] = {"_FillValue", "missing_value", "valid_min",
+                                        "valid_max",  "valid_range",   "actual_range"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Whether a text, or all texts of a list, are meant as numbers: in JSON "NaN" is both. It is one
+ * beside numbers, and where the conventions want one. */
+static bool means_numbers(const char *name, struct json value)
+{
+    struct literal l;
+    if (json_kind(value) != JSON_LIST)
+        return json_kind(value) != JSON_STRING ||
+               (attr_is_like_elements(name) && attr_number(value, &l));
+    bool any = false, all = json_count(value) > 0;
+    for (struct json v = json_first(value); json_present(v); v = json_next(v)) {
+        any = any || json_kind(v) != JSON_STRING;
+        all = all && attr_number(v, &l);
+    }
+    return any || (all && attr_is_like_elements(name));
 }
 
 void attrs_parse(struct content *c, struct json object, struct attrs *ret)
@@ -261,22 +334,62 @@ void attrs_parse(struct content *c, struct json object, struct attrs *ret)
         bool list = json_kind(v) == JSON_LIST;
         size_t n = list ? json_count(v) : 1;
         struct json first = list ? json_first(v) : v;
-        double number;
         struct err e = ERR_INIT;
-        /* "NaN" is a number, as it is elsewhere in JSON */
-        if (json_kind(first) != JSON_STRING || json_get_double(first, &number, &e) == ERR_OK) {
+        if (means_numbers(name, v)) {
             parse_numbers(c, ret, name, v, n);
             continue;
         }
-        const char **texts = must_array(n, sizeof *texts);
+        const char **texts = must_array(n + 1, sizeof *texts);
         for (size_t i = 0; i < n; i++, first = list ? json_next(first) : first)
             if (json_get_string(first, &texts[i], NULL, &e) != ERR_OK)
                 stop(WIRE_BAD_REQUEST, "the attribute '%s' is neither numbers nor texts", name);
         attr_add_texts(c, ret, name, list, (int64_t)n, texts);
+        mem_free(texts);
     }
 }
 
-static void describe_variable(struct json_writer *w, const struct variable *v)
+/* Names of CF's `coordinates`: of variables beside this one or in groups around it. Those that are
+ * not there are left out. */
+static void describe_coordinates(struct json_writer *w, const struct content *c,
+                                 const struct variable *v)
+{
+    const struct attr *a = attr_find(&v->attrs, "coordinates");
+    if (!a || a->dtype != UNREAD || a->n != 1)
+        return;
+    bool any = false;
+    char name[1024];
+    for (const char *p = a->texts[0]; *p;) {
+        size_t length = strcspn(p, " \t\n"), group = strlen(v->name);
+        const struct variable *found = NULL;
+        while (length > 0 && !found) {
+            while (group > 0 && v->name[group - 1] != '/')
+                group--;
+            if (group + length < sizeof name) {
+                memcpy(name, v->name, group);
+                memcpy(name + group, p, length);
+                name[group + length] = '\0';
+                found = content_find(c, name);
+            }
+            if (group == 0)
+                break;
+            group--; /* the slash */
+        }
+        if (found && !any) {
+            json_put_key(w, "coordinates");
+            json_open_list(w);
+            any = true;
+        }
+        if (found)
+            json_put_string(w, found->name);
+        p += length;
+        p += strspn(p, " \t\n");
+    }
+    if (any)
+        json_close_list(w);
+}
+
+static void describe_variable(struct json_writer *w, const struct content *c,
+                              const struct variable *v)
 {
     json_open_object(w);
     json_put_member_string(w, "name", v->name);
@@ -307,6 +420,7 @@ static void describe_variable(struct json_writer *w, const struct variable *v)
         json_put_string(w, v->filters[i]);
     json_close_list(w);
     attrs_write(w, &v->attrs);
+    describe_coordinates(w, c, v);
     struct cf cf;
     if (cf_plan(v, &cf))
         cf_describe(w, &cf);
@@ -337,7 +451,7 @@ void content_describe(const struct content *c, struct strb *out)
     json_put_key(&w, "variables");
     json_open_list(&w);
     for (size_t i = 0; i < c->n_variables; i++) {
-        describe_variable(&w, c->variables[i]);
+        describe_variable(&w, c, c->variables[i]);
         if (out->len > WIRE_LINE_MAX)
             break; /* refused when it is sent */
     }

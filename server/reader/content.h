@@ -16,8 +16,9 @@
 #include "protocol/json/json.h"
 #include "protocol/json/json_writer.h"
 
-#define VARIABLES_MAX 65536
-#define UNREAD        (-1) /* a variable's dtype, where `why` says why */
+#define VARIABLES_MAX  65536
+#define ATTR_BYTES_MAX (4 << 20) /* of one attribute; longer ones are left out */
+#define UNREAD         (-1)      /* a variable's dtype, where `why` says why */
 
 /* Numbers of a dtype (little-endian, one after another), or texts. */
 struct attr {
@@ -82,9 +83,12 @@ struct variable *content_add(struct content *c, const char *name);
 /* Sets rank, shape and nbytes: BAD_FILE for an extent < 0 or sizes past 64 bits. A rank past
  * MAX_RANK makes it UNREAD. */
 void variable_shape(struct content *c, struct variable *v, int64_t rank, const int64_t *shape);
-/* Makes it UNREAD, if it is not yet. */
+/* Makes it UNREAD. What was said first stays the reason. */
 void variable_unread(struct content *c, struct variable *v, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/* Makes those UNREAD that have one name, as no sound file has them: nobody could say which one is
+ * meant. To be called when all variables are known. */
+void content_check_names(struct content *c);
 /* By its name; NULL. */
 struct variable *content_find(const struct content *c, const char *name);
 void content_add_dim(struct content *c, const char *name, int64_t length, bool unlimited);
@@ -105,8 +109,11 @@ bool attr_double(const struct attr *a, int64_t i, double *ret);
 
 /* "name":{…} with all attributes. */
 void attrs_write(struct json_writer *w, const struct attrs *list);
+/* Whether the conventions give an attribute of this name the type of its variable's elements. */
+bool attr_is_like_elements(const char *name);
 /* Those of a request's object: numbers (integers as int64 or uint64, others as float64), texts,
- * lists of either; others are BAD_REQUEST. */
+ * lists of either; others are BAD_REQUEST. "NaN" and the infinities are texts but in a list with
+ * numbers and where attr_is_like_elements. */
 void attrs_parse(struct content *c, struct json object, struct attrs *ret);
 
 /* The reply to "describe". */

@@ -15,8 +15,7 @@
 
 /* What the daemon lets this process have. */
 struct reader_limits {
-    int64_t memory; /* bytes */
-    int threads;
+    int64_t memory; /* bytes, beside the slabs */
 };
 
 struct format {
@@ -43,6 +42,8 @@ void png_write(struct content *c, int deflate);
 void request_read(const struct format *f, struct content *c, const struct reader_limits *limits,
                   struct json request);
 void request_write(struct json request);
+
+#define WRITE_CHUNK (1 << 20) /* bytes of what is compressed at a time, about */
 
 /* The dtype in which a variable is written, where the format lacks its own: float16 and bfloat16
  * can become float32, bool int8 with the attribute dtype="bool", as xarray does. To be called

@@ -76,9 +76,69 @@ void stop_oom(void)
     stop(WIRE_OUT_OF_MEMORY, "the file needs more memory than its reader may use");
 }
 
-void stop_errno(const char *doing)
+void stop_reading(void)
 {
-    stop(WIRE_IO, "%s the file failed: %s", doing, strerror(errno));
+    stop(WIRE_IO, "reading the file failed: %s", strerror(errno));
+}
+
+/* Whether a number of errno says that there is no room for more of a file: EFBIG is what limits of
+ * users and of file systems have. */
+static bool no_space(int number)
+{
+    return number == ENOSPC || number == EDQUOT || number == EFBIG;
+}
+
+void stop_writing(const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    /* Libraries lose errno. But where they could not write one cannot either, and the file is
+     * thrown away. */
+    static const char some[4096];
+    struct stat st;
+    ssize_t n = 1;
+    if (fstat(WIRE_FILE, &st) == 0)
+        n = pwrite(WIRE_FILE, some, sizeof some, st.st_size);
+    if (n < 0 && no_space(errno))
+        stop(WIRE_NO_SPACE, "there is no space for the file: %s", strerror(errno));
+    stop(WIRE_IO, "%s", text);
+}
+
+size_t file_read_some(void *to, size_t n, int64_t offset)
+{
+    size_t have = 0;
+    while (have < n) {
+        ssize_t done = pread(WIRE_FILE, (char *)to + have, n - have, offset + (off_t)have);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            stop_reading();
+        if (done == 0)
+            break;
+        have += (size_t)done;
+    }
+    return have;
+}
+
+void file_read(void *to, size_t n, int64_t offset)
+{
+    if (file_read_some(to, n, offset) < n)
+        stop(WIRE_BAD_FILE, "the file is cut off");
+}
+
+void file_write(const void *from, size_t n, int64_t offset)
+{
+    for (size_t done = 0; done < n;) {
+        ssize_t k = pwrite(WIRE_FILE, (const char *)from + done, n - done, offset + (off_t)done);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k < 0)
+            stop_writing("writing the file failed: %s", strerror(errno));
+        done += (size_t)k;
+    }
 }
 
 void *must(void *p)

@@ -19,14 +19,22 @@
 _Noreturn void stop(enum wire_error code, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 _Noreturn void stop_oom(void);
-/* errno's text for what was being done, "reading": a full disk, an input error. */
-_Noreturn void stop_errno(const char *doing);
+/* The file cannot be read: errno's text. */
+_Noreturn void stop_reading(void);
+/* The file cannot be written on: NO_SPACE if there is none left for it, else IO and the text. */
+_Noreturn void stop_writing(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Memory, or the end. Freed with mem_free. */
 void *must_alloc(size_t n);
 void *must_array(size_t n, size_t size);
 /* p, unless it is NULL: the end. For arenas. */
 void *must(void *p);
+
+/* Bytes of the file from `offset` on: n, unless it ends before. */
+size_t file_read_some(void *to, size_t n, int64_t offset);
+/* All n bytes of it, or the end with BAD_FILE. */
+void file_read(void *to, size_t n, int64_t offset);
+void file_write(const void *from, size_t n, int64_t offset);
 
 /* Maps the slabs, `count` of `size` bytes each: BAD_REQUEST if WIRE_SLABS has another size. */
 void link_open(size_t size, size_t count);

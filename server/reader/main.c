@@ -1,20 +1,16 @@
 /* arrayd-file: opens the files that people have, so that the daemon need not.
  *
  * One process a file: it learns its limits, puts itself behind the walls of the sandbox, and
- * answers requests until its socket ends. Whatever goes wrong ends it: see link.h. Of a file, only
- * the first bytes say what format it has. */
+ * answers requests until its socket ends. Whatever goes wrong ends it: see link.h. */
 #include <signal.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "compute/base/mem.h"
-#include "server/reader/format.h"
 #include "server/reader/link.h"
+#include "server/reader/requests.h"
 #include "server/reader/sandbox.h"
 
-/* In the order in which they are asked. */
-static const struct format *const formats[] = {&format_hdf5, &format_netcdf, &format_npz,
-                                               &format_npy,  &format_tiff,   &format_png};
+#define LEAST_MEMORY (1 << 20) /* beside the slabs */
 
 static void begin(struct reader_limits *ret)
 {
@@ -27,19 +23,25 @@ static void begin(struct reader_limits *ret)
     int64_t slab = 0, slabs = 0, threads = 1;
     limits = json_member(line, "limits");
     struct json sandbox = json_member(limits, "sandbox");
-    if (json_get_i64(json_member(limits, "memory"), 1 << 20, 1ll << 46, &s.memory, &e) != ERR_OK ||
+    if (json_get_i64(json_member(limits, "memory"), LEAST_MEMORY, 1ll << 46, &s.memory, &e) !=
+            ERR_OK ||
         json_get_i64(json_member(limits, "seconds"), 1, 1ll << 31, &s.seconds, &e) != ERR_OK ||
         json_get_i64(json_member(limits, "slab"), WIRE_SLAB_MIN, WIRE_SLAB_MAX, &slab, &e) !=
             ERR_OK ||
         json_get_i64(json_member(limits, "slabs"), 1, WIRE_SLABS_MAX, &slabs, &e) != ERR_OK ||
         json_get_i64(json_member(limits, "threads"), 1, 1024, &threads, &e) != ERR_OK ||
-        json_get_bool(json_member(line, "write"), &s.write, &e) != ERR_OK)
+        json_get_bool(json_member(line, "write"), &s.write, &e) != ERR_OK ||
+        (s.write && json_get_i64(json_member(limits, "file"), 0, INT64_MAX, &s.file, &e) != ERR_OK))
         stop(WIRE_BAD_REQUEST, "the first line: %s", e.message);
     s.required = !json_equals(sandbox, "allow_none");
-    link_open((size_t)slab, (size_t)slabs);
+    if (slab * slabs > s.memory - LEAST_MEMORY)
+        stop(WIRE_BAD_REQUEST, "the limit of memory, %lld bytes, is too low for the slabs",
+             (long long)s.memory);
+    s.threads = s.write ? 1 : (int)threads; /* only reading has work for several */
     char state[128];
     sandbox_enter(&s, state, sizeof state);
-    *ret = (struct reader_limits){s.memory, (int)threads};
+    link_open((size_t)slab, (size_t)slabs); /* the slabs are part of the memory */
+    *ret = (struct reader_limits){s.memory - slab * slabs};
 
     _cleanup_strb_ struct strb text = {0};
     struct json_writer w = JSON_WRITER(&text);
@@ -56,50 +58,10 @@ static void begin(struct reader_limits *ret)
     link_send(&text);
 }
 
-static const struct format *find_format(void)
-{
-    unsigned char head[64];
-    ssize_t n = pread(WIRE_FILE, head, sizeof head, 0);
-    if (n < 0)
-        stop_errno("reading");
-    if (n == 0)
-        stop(WIRE_BAD_FILE, "the file is empty");
-    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
-        if (formats[i]->is(head, (size_t)n))
-            return formats[i];
-    stop(WIRE_BAD_FILE, "the file is of no format that is read: by its first bytes it is neither "
-                        "NetCDF, HDF5, .npz, .npy, TIFF nor PNG");
-}
-
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
     struct reader_limits limits;
     begin(&limits);
-    const struct format *format = NULL;
-    struct content *content = NULL;
-    for (;;) {
-        _cleanup_arena_ struct arena *arena = must(arena_new(0));
-        struct json request;
-        if (!link_read(arena, &request))
-            _exit(0); /* without the libraries' ends: nothing is open that would be lost */
-        struct json what = json_member(request, "do");
-        if (json_equals(what, "write")) {
-            request_write(request);
-            continue;
-        }
-        if (!content) {
-            format = find_format();
-            content = format->open(&limits);
-        }
-        if (json_equals(what, "describe")) {
-            _cleanup_strb_ struct strb text = {0};
-            content_describe(content, &text);
-            link_send(&text);
-        } else if (json_equals(what, "read")) {
-            request_read(format, content, &limits, request);
-        } else {
-            stop(WIRE_BAD_REQUEST, "an unknown request");
-        }
-    }
+    requests_serve(&limits);
 }

@@ -1,10 +1,12 @@
 /* The request "read": a region goes piece by piece into slabs. A piece that fits a slab and is not
  * to be decoded is read into it directly; else it goes through a buffer, which is as large as the
- * chunks of the file demand and the memory allows. */
+ * chunks of the file demand, for each to be decompressed once and for all threads to have some, or
+ * as the memory allows. */
 #include <string.h>
 
 #include "compute/base/mem.h"
 #include "server/reader/cf.h"
+#include "server/reader/crew.h"
 #include "server/reader/format.h"
 #include "server/reader/link.h"
 
@@ -79,6 +81,27 @@ static void send_elements(const struct cf *cf, size_t in, size_t out, int64_t n,
     }
 }
 
+/* Pieces as small as will do, of a slab's size at least. */
+static void plan_buffer(const struct variable *v, const struct region *r, int64_t slab,
+                        int64_t most, struct pieces *ret)
+{
+    int64_t size = (int64_t)dtype_size(v->dtype), again, want = slab;
+    int64_t chunk = size * crew_size();
+    for (int d = 0; d < v->rank && v->chunked; d++)
+        if (__builtin_mul_overflow(chunk, v->chunks[d], &chunk))
+            chunk = INT64_MAX;
+    if (v->scattered)
+        want = most; /* all of the file is read for each piece */
+    else if (v->chunked)
+        want = chunk > want ? chunk : want;
+    want = want < most ? want : most > slab ? most : slab;
+    for (;; want = want > most / 2 ? most : want * 2) {
+        pieces_plan(r, v->chunked ? v->chunks : NULL, size, want, ret, &again);
+        if (again == 1 || want >= most)
+            return;
+    }
+}
+
 void request_read(const struct format *f, struct content *c, const struct reader_limits *limits,
                   struct json request)
 {
@@ -92,7 +115,7 @@ void request_read(const struct format *f, struct content *c, const struct reader
     struct variable *v = content_find(c, name);
     if (!v)
         stop(WIRE_NOT_FOUND, "the file has no variable '%s'", name);
-    if (v->dtype == UNREAD)
+    if (v->dtype == UNREAD || v->why)
         stop(WIRE_UNSUPPORTED, "'%s' is not read: %s", name, v->why);
     struct region r;
     parse_region(request, v, &r);
@@ -109,8 +132,7 @@ void request_read(const struct format *f, struct content *c, const struct reader
     bool direct = !decode && again == 1 && !v->scattered;
     _cleanup_free_ unsigned char *buffer = NULL;
     if (!direct) {
-        int64_t budget = chunks || v->scattered ? limits->memory / 2 : slab;
-        pieces_plan(&r, chunks, (int64_t)in, budget < slab ? slab : budget, &pieces, NULL);
+        plan_buffer(v, &r, slab, limits->memory / 2, &pieces);
         int64_t largest = pieces.rows;
         for (int d = pieces.axis + 1; d < r.rank; d++)
             largest *= r.count[d];

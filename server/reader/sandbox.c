@@ -1,12 +1,16 @@
-/* What is left to the process: its socket, the file, the slabs, memory up to a limit, threads, the
- * clock. The walls stand one behind another:
+/* What is left to the process: its socket, the file, the slabs, memory up to a limit, the crew's
+ * threads, the clock. The walls stand one behind another:
  *
  * - limits of address space, processor time, descriptors, size of files; no core files;
- * - Landlock: of the whole file system the one file can be opened again, which libraries that want
- * a path do by WIRE_PATH; no TCP, no abstract sockets and no signals to others, where the kernel
- *   knows these rules;
+ * - Landlock: of the whole file system the one file can be opened again; no TCP, no abstract
+ *   sockets and no signals to others, where the kernel knows these rules;
  * - seccomp: a list of the calls that are allowed. All others fail with EPERM, so that a library
- *   that tries one has an ordinary error. Memory can never be made executable.
+ *   that tries one has an ordinary error. Memory can never be made executable, and no thread be
+ *   started. No call reaches the kernel with a path: it would tell which files there are. Those
+ * that libraries make for WIRE_PATH are answered here, by the descriptor.
+ *
+ * Landlock and capabilities are a thread's own, and inherited by those that it starts. Therefore
+ * the crew is started behind them; the filter is then put on all threads.
  *
  * Linux's headers may be older than its kernel: the few constants of Landlock that are missing in
  * them are written here. */
@@ -16,7 +20,6 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/landlock.h>
-#include <sched.h>
 #include <seccomp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -24,9 +27,13 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 
+#include "server/reader/crew.h"
+#include "server/reader/format.h"
 #include "server/reader/link.h"
 
 /* Of Landlock's ABI 2 to 6. */
@@ -67,6 +74,63 @@ static void on_crash(int number)
     last_words(line, sizeof line - 1);
 }
 
+/* --- calls with a path --- */
+
+#if defined(__x86_64__)
+#define ARGUMENT(c, i)                                                                             \
+    ((c)->uc_mcontext.gregs[(const int[]){REG_RDI, REG_RSI, REG_RDX, REG_R10}[i]])
+#define RESULT(c) ((c)->uc_mcontext.gregs[REG_RAX])
+#elif defined(__aarch64__)
+#define ARGUMENT(c, i) ((c)->uc_mcontext.regs[i])
+#define RESULT(c)      ((c)->uc_mcontext.regs[0])
+#else
+#error "where the arguments and the result of a system call are on this machine is to be said here"
+#endif
+
+/* Calls of open or openat: another descriptor of the file, which begins at its beginning. */
+static int reopen(int flags)
+{
+    int mode = fcntl(WIRE_FILE, F_GETFL) & O_ACCMODE;
+    if (flags & O_EXCL)
+        return -EEXIST;
+    if ((flags & O_ACCMODE) != O_RDONLY && mode != O_RDWR)
+        return -EACCES;
+    int fd = fcntl(WIRE_FILE, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0 || lseek(fd, 0, SEEK_SET) < 0 || (flags & O_TRUNC && ftruncate(fd, 0) != 0))
+        return -errno;
+    return fd;
+}
+
+static int about(int fd, struct stat *to)
+{
+    return syscall(SYS_fstat, fd, to) == 0 ? 0 : -errno;
+}
+
+/* The kernel asks instead of doing the call. */
+static void on_path(int number, siginfo_t *info, void *context)
+{
+    (void)number;
+    ucontext_t *c = context;
+    int before = errno, call = info->si_syscall;
+    bool at = call == SYS_openat || call == SYS_newfstatat;
+    bool opens = call == SYS_openat;
+#ifdef SYS_open /* newer machines lack it */
+    opens = opens || call == SYS_open;
+#endif
+    const char *path = (const char *)ARGUMENT(c, at ? 1 : 0);
+    int given = (int)ARGUMENT(c, at ? 2 : 1); /* flags of open */
+    struct stat *to = (struct stat *)ARGUMENT(c, at ? 2 : 1);
+    int ret = -EACCES;
+    if (call == SYS_newfstatat && !*path && ARGUMENT(c, 3) & AT_EMPTY_PATH)
+        ret = about((int)ARGUMENT(c, 0), to); /* libc's fstat */
+    else if (strcmp(path, WIRE_PATH) == 0)
+        ret = opens ? reopen(given) : about(WIRE_FILE, to);
+    RESULT(c) = ret;
+    errno = before;
+}
+
+/* --- the walls --- */
+
 /* A crash says so, from a stack of its own, because endless recursion is one. */
 static bool set_handlers(void)
 {
@@ -74,8 +138,11 @@ static bool set_handlers(void)
     static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
     struct sigaction time = {.sa_handler = on_time};
     struct sigaction crash = {.sa_handler = on_crash, .sa_flags = SA_ONSTACK | SA_RESETHAND};
+    struct sigaction path = {.sa_sigaction = on_path, .sa_flags = SA_SIGINFO};
+    struct sigaction ignore = {.sa_handler = SIG_IGN}; /* writing fails, which says more */
     stack_t own = {.ss_sp = stack, .ss_size = sizeof stack};
-    bool ok = sigaction(SIGXCPU, &time, NULL) == 0;
+    bool ok = sigaction(SIGXCPU, &time, NULL) == 0 && sigaction(SIGSYS, &path, NULL) == 0 &&
+              sigaction(SIGXFSZ, &ignore, NULL) == 0;
     if (SANITIZED) /* says more itself */
         return ok;
     ok = ok && sigaltstack(&own, NULL) == 0;
@@ -111,11 +178,10 @@ static bool drop_capabilities(void)
     return syscall(SYS_capset, &head, sets) == 0;
 }
 
-/* Bytes of address space that are taken already. */
-static uint64_t mapped(void)
+/* Bytes of address space that are taken already, of the open /proc/self/statm. */
+static uint64_t mapped(int fd)
 {
     char text[64] = "";
-    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
     if (fd >= 0)
         close(fd);
@@ -125,14 +191,14 @@ static uint64_t mapped(void)
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-static bool set_limits(const struct sandbox *s)
+static bool set_limits(const struct sandbox *s, uint64_t taken)
 {
-    uint64_t seconds = (uint64_t)s->seconds;
+    uint64_t seconds = (uint64_t)s->seconds, file = s->write ? (uint64_t)s->file : 0;
+    uint64_t memory = taken + (uint64_t)s->memory;
     return limit(RLIMIT_CPU, seconds, seconds + 5) && limit(RLIMIT_CORE, 0, 0) &&
-           limit(RLIMIT_NOFILE, 32, 32) && (s->write || limit(RLIMIT_FSIZE, 0, 0)) &&
+           limit(RLIMIT_NOFILE, 32, 32) && limit(RLIMIT_FSIZE, file, file) &&
            /* a sanitizer's shadow of memory needs all of the address space */
-           (SANITIZED ||
-            limit(RLIMIT_AS, mapped() + (uint64_t)s->memory, mapped() + (uint64_t)s->memory));
+           (SANITIZED || limit(RLIMIT_AS, memory, memory));
 }
 
 static const char *enter_landlock(const struct sandbox *s)
@@ -159,7 +225,8 @@ static const char *enter_landlock(const struct sandbox *s)
     if (set < 0)
         return "Landlock gives no ruleset";
     struct landlock_path_beneath_attr rule = {.allowed_access = file, .parent_fd = WIRE_FILE};
-    /* EBADFD: a file in memory, which no path leads to, needs no rule. */
+    /* EBADFD: Landlock has no rules for a file in memory, and does not keep it from being opened.
+     */
     const char *why = NULL;
     if (syscall(SYS_landlock_add_rule, set, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) != 0 &&
         errno != EBADFD)
@@ -170,7 +237,12 @@ static const char *enter_landlock(const struct sandbox *s)
     return why;
 }
 
-/* Calls of any arguments. Opening is Landlock's business. */
+/* Calls with a path, for on_path. */
+static const int trapped[] = {
+    SCMP_SYS(open), SCMP_SYS(openat), SCMP_SYS(stat), SCMP_SYS(lstat), SCMP_SYS(newfstatat),
+};
+
+/* Calls of any arguments. */
 static const int allowed[] = {
     SCMP_SYS(read),
     SCMP_SYS(write),
@@ -181,21 +253,9 @@ static const int allowed[] = {
     SCMP_SYS(lseek),
     SCMP_SYS(close),
     SCMP_SYS(fstat),
-    SCMP_SYS(stat),
-    SCMP_SYS(lstat),
-    SCMP_SYS(newfstatat),
-    SCMP_SYS(open),
-    SCMP_SYS(openat),
-    SCMP_SYS(access),
-    SCMP_SYS(faccessat),
-    SCMP_SYS(faccessat2),
-    SCMP_SYS(readlink),
-    SCMP_SYS(readlinkat),
-    SCMP_SYS(getcwd),
     SCMP_SYS(ftruncate),
     SCMP_SYS(fsync),
     SCMP_SYS(fdatasync),
-    SCMP_SYS(flock),
     SCMP_SYS(dup),
     SCMP_SYS(munmap),
     SCMP_SYS(mremap),
@@ -248,11 +308,11 @@ static const char *enter_seccomp(void)
     bool ok = true;
     for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++)
         ok = ok && seccomp_rule_add(f, SCMP_ACT_ALLOW, allowed[i], 0) == 0;
-    ok = ok && allow_masked(f, SCMP_SYS(mmap), 2, PROT_EXEC, 0) &&
+    for (size_t i = 0; i < sizeof trapped / sizeof *trapped; i++)
+        ok = ok && seccomp_rule_add(f, SCMP_ACT_TRAP, trapped[i], 0) == 0;
+    ok = ok && seccomp_attr_set(f, SCMP_FLTATR_CTL_TSYNC, 1) == 0 &&
+         allow_masked(f, SCMP_SYS(mmap), 2, PROT_EXEC, 0) &&
          allow_masked(f, SCMP_SYS(mprotect), 2, PROT_EXEC, 0) &&
-         allow_masked(f, SCMP_SYS(clone), 0, CLONE_THREAD | CLONE_NEWUSER, CLONE_THREAD) &&
-         /* its flags lie in memory, where a filter sees none; libc then uses clone */
-         seccomp_rule_add(f, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0) == 0 &&
          allow_equal(f, SCMP_SYS(fcntl), 1, F_GETFL) &&
          allow_equal(f, SCMP_SYS(fcntl), 1, F_GETFD) &&
          allow_equal(f, SCMP_SYS(fcntl), 1, F_SETFD) &&
@@ -267,11 +327,17 @@ static const char *enter_seccomp(void)
 void sandbox_enter(const struct sandbox *s, char *ret, size_t n)
 {
     const char *why = NULL;
+    int statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         why = "the kernel has no no_new_privs";
-    if (!set_handlers() || !set_limits(s) || !drop_capabilities())
+    /* without the daemon nobody would end what is in the middle of work */
+    bool ok =
+        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) == 0 && set_handlers() && drop_capabilities();
+    const char *landlock = enter_landlock(s);
+    crew_start(s->threads);
+    if (!ok || !set_limits(s, mapped(statm)))
         stop(WIRE_NO_SANDBOX, "the limits of the process cannot be set: %s", strerror(errno));
-    const char *landlock = enter_landlock(s), *seccomp = enter_seccomp();
+    const char *seccomp = enter_seccomp();
     why = why ? why : landlock ? landlock : seccomp;
     if (why && s->required)
         stop(WIRE_NO_SANDBOX, "%s, and files are not opened without it", why);

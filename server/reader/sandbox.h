@@ -12,7 +12,9 @@
 struct sandbox {
     int64_t memory;  /* bytes that the process may allocate from now on */
     int64_t seconds; /* of processor time */
-    bool write;      /* WIRE_FILE is to be written */
+    int64_t file;    /* bytes that WIRE_FILE may become, if it is to be written */
+    bool write;      /* it is */
+    int threads;     /* of the crew: there are no others */
     bool required;   /* the end with NO_SANDBOX where the kernel lacks a part */
 };
 

@@ -7,7 +7,9 @@
  * may have taken the reader over.
  *
  * daemon → reader, first line: {"limits":{"memory":bytes,"seconds":n,"sandbox":"require"|
- *     "allow_none","slab":bytes,"slabs":n,"threads":n},"write":bool}
+ *     "allow_none","slab":bytes,"slabs":n,"threads":n,"file":bytes},"write":bool}
+ *     `memory` includes the slabs. `file` is what a file to be written may become at most, and is
+ *     left out if it is to be read.
  * reader → daemon: {"ready":true,"sandbox":"landlock+seccomp"|"none: why","formats":["hdf5",…]}
  *
  * Then requests, one at a time. Each is answered, or the answer is WIRE_ERROR and the reader ends
@@ -17,10 +19,12 @@
  *     "unlimited":true}},"variables":[{"name":"group/t2m","dtype":"int16"|null,"stored":"int16
  *     big-endian","why":"…" (only with dtype null),"shape":[…],"dims":["time","lat"]|null,
  *     "chunks":[…]|null,"filters":["shuffle","deflate 4"],"attrs":{…},"decoded":{"dtype":"float32",
- *     "scale":…,"offset":…,"fill":[…]} (only if decoding changes values),"nbytes":n}]}
+ *     "scale":…,"offset":…,"fill":[…]} (only if decoding changes values),"coordinates":["lat",…]
+ *     (only if the attribute of this name has some that are there),"nbytes":n}]}
  *     `dims` of a variable are keys of `dims` of the file, or null where an axis has no name.
+ *     `coordinates` are names of variables of any rank.
  *     `nbytes` is of the elements as they are stored, −1 with dtype null and no fixed size. "at":n
- * is there if the file has, from its byte n on, just what reading the variable without decoding
+ *     is there if the file has, from its byte n on, just what reading the variable without decoding
  *     gives: the daemon, which has the file, may copy that itself.
  * {"do":"read","variable":"t2m","start":[…],"count":[…],"step":[…],"decode":true} → {"dtype":…,
  *     "shape":[…],"nbytes":n}, then {"slab":i,"bytes":n} for each slab filled, which the daemon
@@ -61,6 +65,7 @@
     X(OUT_OF_MEMORY, "out_of_memory")                                                              \
     X(TIMEOUT, "timeout")         /* the limit of processor time */                                \
     X(IO, "io")                   /* the file system: errno's text */                              \
+    X(NO_SPACE, "no_space")       /* for a file to be written: a full disk, a quota, a limit */    \
     X(BAD_REQUEST, "bad_request") /* a line that is not as above, a region outside the variable */ \
     X(NO_SANDBOX, "no_sandbox")   /* the kernel lacks it, and the limits require it */
 

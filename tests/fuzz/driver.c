@@ -1,8 +1,9 @@
 /* Runs a fuzz target where libFuzzer is not available: every file of the corpora given, then random
- * mutations of them for a bounded number of runs or seconds, from a fixed seed so that a failure
- * comes again. The input of a crash is written to crash-<target>.bin.
+ * mutations of them for a bounded number of runs or seconds, from a seed so that a failure comes
+ * again: that of the command, or ARRAYD_SLICE. The input of a crash is written to
+ * crash-<target>.bin. --long is how many seconds instead if ARRAYD_LONG is set.
  *
- *   fuzz_infix [--runs N] [--seconds S] [--seed N] FILE|FOLDER… */
+ *   fuzz_infix [--runs N] [--seconds S] [--long S] [--seed N] FILE|FOLDER… */
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -167,9 +168,26 @@ static size_t mutate(uint8_t *b, size_t n)
     }
 }
 
+/* A target that knows its format better has a mutator of its own, as for libFuzzer. */
+__attribute__((weak)) size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most,
+                                                     unsigned seed);
+
+static size_t change(uint8_t *b, size_t n)
+{
+    if (LLVMFuzzerCustomMutator && below(10) > 0)
+        return LLVMFuzzerCustomMutator(b, n, LARGEST, (unsigned)next_random());
+    return mutate(b, n);
+}
+
+static void set_seed(const char *text)
+{
+    state ^= strtoull(text, NULL, 10) * 0x9E3779B97F4A7C15u;
+}
+
 int main(int argc, char **argv)
 {
     static uint8_t b[LARGEST];
+    const char *seed = getenv("ARRAYD_SLICE");
     long runs = 200000;
     double seconds = 5;
     struct timespec start, now;
@@ -181,10 +199,14 @@ int main(int argc, char **argv)
         else if (i + 1 < argc && strcmp(argv[i], "--seconds") == 0)
             seconds = atof(argv[++i]);
         else if (i + 1 < argc && strcmp(argv[i], "--seed") == 0)
-            state ^= strtoull(argv[++i], NULL, 10) * 0x9E3779B97F4A7C15u;
+            seed = argv[++i];
+        else if (i + 1 < argc && strcmp(argv[i], "--long") == 0)
+            seconds = getenv("ARRAYD_LONG") ? atof(argv[++i]) : (++i, seconds);
         else
             load(argv[i]);
     }
+    if (seed)
+        set_seed(seed);
     if (__sanitizer_set_death_callback)
         __sanitizer_set_death_callback(save_current);
     static const int signals[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
@@ -207,11 +229,11 @@ int main(int argc, char **argv)
             n = in->size;
             memcpy(b, in->data, n);
         }
-        for (size_t k = below(8) + 1; k-- > 0;)
-            n = mutate(b, n);
+        for (size_t k = LLVMFuzzerCustomMutator && below(2) ? 1 : below(8) + 1; k-- > 0;)
+            n = change(b, n);
         run(b, n);
     }
-    printf("%zu files, %ld random inputs\n", n_inputs, done);
+    printf("%zu files, %ld random inputs, seed %s\n", n_inputs, done, seed ? seed : "0");
     for (size_t i = 0; i < n_inputs; i++)
         free(inputs[i].data);
     return n_inputs > 0 ? 0 : 2;

@@ -69,7 +69,7 @@ def start(argv, descriptors):
 
 
 class Reader:
-    def __init__(self, path, write=False, slab=1 << 20, slabs=4, memory=256 << 20, seconds=60, sandbox="require", threads=3):
+    def __init__(self, path, write=False, slab=1 << 20, slabs=4, memory=256 << 20, seconds=60, sandbox="require", threads=3, most=1 << 40):
         self.slab, self.slabs = slab, slabs
         self.socket, theirs = socket.socketpair()
         self.socket.settimeout(TIMEOUT)
@@ -82,8 +82,8 @@ class Reader:
         theirs.close()
         os.close(file)
         self.text = b""
-        self.send({"limits": {"memory": memory, "seconds": seconds, "sandbox": sandbox, "slab": slab, "slabs": slabs, "threads": threads},
-                   "write": write})
+        limits = {"memory": memory, "seconds": seconds, "sandbox": sandbox, "slab": slab, "slabs": slabs, "threads": threads}
+        self.send({"limits": limits | {"file": most} if write else limits, "write": write})
         self.hello = self.line()
 
     def __enter__(self):

@@ -195,4 +195,4 @@ def test_a_full_disk_is_an_error(tmp_path):
         with pytest.raises(Refused) as refused:
             with Reader("/dev/full", write=True, sandbox="allow_none") as r:
                 r.write(format, {"a": np.zeros(1000000)})
-        assert refused.value.code == "io"
+        assert refused.value.code == "no_space", format

@@ -20,11 +20,11 @@ LIBRARIES = [  # (header, who may include it)
     (r"cjson/|cJSON", r"protocol/json/[^/]*\.c|clients/c/src/json\.c|tests/.*"),
     (r"curl/", r"clients/c/src/(client|exchange)\.c"),
     (r"microhttpd", r"server/http/[^/]*\.[ch]|tests/bench/.*|tests/fuzz/fuzz_http\.c"),
-    (r"dlfcn\.h", r"compute/gpu/api/loader\.c|tests/(backend|fake|unit)/.*"),
+    (r"dlfcn\.h", r"compute/gpu/api/loader\.c|tests/(backend|fake|unit)/.*|tests/fuzz/fuzz_reader\.c"),
     (r"gnutls/", r"server/http/http_tls\.c"),
     (r"nettle/", r"(server|compute/gpu)/.*\.c"),
     (r"cmocka", r"tests/.*"),
-    (r"hdf5", r"server/reader/hdf5/[^/]*\.[ch]|tests/bench/h5_bare\.c"),
+    (r"hdf5", r"server/reader/hdf5/[^/]*\.[ch]|tests/(bench/h5_bare|fuzz/fuzz_reader)\.c"),
     (r"(netcdf|zip|tiffio)\.h", r"server/reader/formats/[^/]*\.[ch]"),
     (r"seccomp\.h", r"server/reader/sandbox\.c"),
 ]

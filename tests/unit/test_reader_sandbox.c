@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
@@ -22,8 +23,12 @@
 
 #include <cmocka.h>
 
+#include "server/reader/crew.h"
 #include "server/reader/sandbox.h"
 #include "server/reader/wire.h"
+
+#define FILE_MOST 100000
+#define THREADS   3
 
 static char path[] = "/tmp/arrayd-sandbox-XXXXXX";
 
@@ -41,7 +46,12 @@ static int within(int (*what)(void), bool write_, int64_t seconds, char *said, s
             _exit(99);
         close_range(WIRE_FILE + 1, ~0u, 0);
         char state[128];
-        struct sandbox s = {64 << 20, seconds, write_, true};
+        struct sandbox s = {.memory = 64 << 20,
+                            .seconds = seconds,
+                            .file = FILE_MOST,
+                            .write = write_,
+                            .threads = THREADS,
+                            .required = true};
         sandbox_enter(&s, state, sizeof state);
         _exit(strcmp(state, "landlock+seccomp") == 0 ? what() : 98);
     }
@@ -128,16 +138,59 @@ static int has_no_new_code(void)
     return page != MAP_FAILED && REFUSED(mprotect(page, 4096, PROT_READ | PROT_EXEC)) ? 0 : 2;
 }
 
+/* What a path leads to, and whether there is anything, is not told. */
+static int sees_no_paths(void)
+{
+    struct stat st;
+    char text[256];
+    static const char *const paths[] = {"/etc/passwd", "/etc/no such file", "/", "/proc/self/fd/3",
+                                        "relative"};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        const char *p = paths[i];
+        if (!REFUSED(stat(p, &st)) || !REFUSED(lstat(p, &st)) || !REFUSED(access(p, F_OK)) ||
+            !REFUSED(readlink(p, text, sizeof text)) || !REFUSED(open(p, O_PATH)) ||
+            !REFUSED(open(p, O_RDONLY)) || !REFUSED(syscall(SYS_statx, AT_FDCWD, p, 0, 0, text)) ||
+            !REFUSED(syscall(SYS_openat2, AT_FDCWD, p, NULL, 0)))
+            return 1 + (int)i;
+    }
+    if (!REFUSED(syscall(SYS_getcwd, text, sizeof text)) || !REFUSED(flock(WIRE_FILE, LOCK_EX)))
+        return 10;
+    return stat("/proc/self/fd/4", &st) == 0 && st.st_size == 5 && fstat(WIRE_FILE, &st) == 0 &&
+                   S_ISREG(st.st_mode)
+               ? 0
+               : 11;
+}
+
+static int limits_its_file(void)
+{
+    static char some[FILE_MOST + 1];
+    return write(WIRE_FILE, some, sizeof some) == FILE_MOST && write(WIRE_FILE, some, 1) == -1 &&
+                   errno == EFBIG
+               ? 0
+               : 1;
+}
+
 static void *in_thread(void *unused)
 {
     return unused;
 }
 
+static bool is_confined(int i)
+{
+    (void)i;
+    char text[64];
+    usleep(1000); /* so that all threads take part */
+    return REFUSED(open("/etc/passwd", O_RDONLY)) && REFUSED(socket(AF_UNIX, SOCK_STREAM, 0)) &&
+           REFUSED(fork()) && REFUSED(readlink("/", text, sizeof text));
+}
+
 static int has_threads_and_memory(void)
 {
     pthread_t thread;
-    if (pthread_create(&thread, NULL, in_thread, NULL) != 0 || pthread_join(thread, NULL) != 0)
+    if (crew_size() != THREADS || !crew_run(100, is_confined))
         return 1;
+    if (pthread_create(&thread, NULL, in_thread, NULL) == 0)
+        return 3;
     void *some = malloc(32 << 20);
     if (!some)
         return 2;
@@ -168,10 +221,22 @@ static void test_file(void **unused)
     allowed(opens_only_its_file, false);
 }
 
+static void test_paths(void **unused)
+{
+    (void)unused;
+    allowed(sees_no_paths, false);
+}
+
 static void test_write(void **unused)
 {
     (void)unused;
     allowed(writes_only_its_file, true);
+}
+
+static void test_file_limit(void **unused)
+{
+    (void)unused;
+    allowed(limits_its_file, true);
 }
 
 static void test_network(void **unused)
@@ -233,7 +298,8 @@ static int remove_file(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_file),    cmocka_unit_test(test_write),
+        cmocka_unit_test(test_file),    cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_write),   cmocka_unit_test(test_file_limit),
         cmocka_unit_test(test_network), cmocka_unit_test(test_programs),
         cmocka_unit_test(test_code),    cmocka_unit_test(test_threads),
         cmocka_unit_test(test_memory),  cmocka_unit_test(test_time),

@@ -1,4 +1,5 @@
-/* Small runs go through a window of bytes that were read ahead; large ones around it. A file whose
+/* Small runs that lie close to each other go through a window of bytes that were read ahead; large
+ * ones, and those far from the one before, around it. A file whose
  * first axis is the fastest is one whose axes are reversed, so that runs are taken in the order of
  * that file and their elements scattered. */
 #include "server/reader/formats/linear.h"
@@ -8,6 +9,8 @@
 #include "compute/base/mem.h"
 #include "server/reader/link.h"
 
+#define NEAR 4096 /* bytes that are read in vain, at most, for each run */
+
 static int64_t end_of(const struct linear *l)
 {
     return l->data + l->head.nbytes;
@@ -16,6 +19,8 @@ static int64_t end_of(const struct linear *l)
 /* n bytes from `offset` on; the window's are taken first, for a stream has passed them. */
 static void fetch(struct linear *l, int64_t offset, unsigned char *to, size_t n)
 {
+    bool near = offset >= l->last && offset - l->last < NEAR;
+    l->last = offset + (int64_t)n;
     while (n > 0) {
         if (offset >= l->window && offset < l->window + (int64_t)l->n) {
             size_t at = (size_t)(offset - l->window), take = l->n - at < n ? l->n - at : n;
@@ -23,7 +28,7 @@ static void fetch(struct linear *l, int64_t offset, unsigned char *to, size_t n)
             to += take;
             offset += (int64_t)take;
             n -= take;
-        } else if (n >= LINEAR_WINDOW) {
+        } else if (n >= LINEAR_WINDOW || !near) {
             l->read(l, offset, to, n);
             return;
         } else {

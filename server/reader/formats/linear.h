@@ -17,6 +17,7 @@ struct linear {
     const char *name;
     struct npy_header head;
     int64_t data;   /* where the elements begin */
+    int64_t last;   /* where the last run ended */
     int64_t window; /* offset of bytes[0], of which n are there */
     size_t n;
     unsigned char *bytes;

@@ -5,6 +5,7 @@
  * are read whole and thinned out here. */
 #include <netcdf.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "compute/base/mem.h"
@@ -14,6 +15,28 @@
 #define ROW_MOST (64 << 10) /* read at a time where there are steps */
 
 static int file;
+
+/* Names are copied without regard to their length. Those of a bad file are as long as the memory
+ * that was left when the library read them, so that this is more than that. */
+static char *name_room;
+static size_t name_bytes;
+
+static void reserve_names(const struct reader_limits *limits)
+{
+    name_bytes = (size_t)limits->memory / 8 * 5;
+    name_room = mmap(NULL, name_bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (name_room == MAP_FAILED)
+        stop_oom();
+}
+
+/* What was copied there. */
+static const char *taken_name(struct content *c)
+{
+    if (memchr(name_room, '\0', NC_MAX_NAME + 1) == NULL)
+        stop(WIRE_BAD_FILE, "the header has a name of more than %d bytes", NC_MAX_NAME);
+    return content_name(c, name_room);
+}
 
 static void check(int status, const char *what, const char *name)
 {
@@ -49,17 +72,17 @@ static int64_t add_attrs(struct content *c, int variable, int n, int64_t word, s
 {
     int64_t bytes = 0;
     for (int i = 0; i < n; i++) {
-        char name[NC_MAX_NAME + 1];
         nc_type type;
         size_t count;
-        check(nc_inq_attname(file, variable, i, name), "reading attributes", NULL);
+        check(nc_inq_attname(file, variable, i, name_room), "reading attributes", NULL);
+        const char *name = taken_name(c);
         check(nc_inq_att(file, variable, name, &type, &count), "reading the attribute", name);
         int dtype = dtype_of(type);
         int64_t size = type == NC_CHAR || dtype == UNREAD ? 1 : (int64_t)dtype_size(dtype);
         if (count > (size_t)INT32_MAX)
             stop(WIRE_BAD_FILE, "the attribute '%s' has %zu values", name, count);
         bytes += 2 * word + 4 + padded((int64_t)strlen(name)) + padded((int64_t)count * size);
-        if ((int64_t)count * size > 4 << 20)
+        if ((int64_t)count * size > ATTR_BYTES_MAX)
             continue;
         _cleanup_free_ char *data = must_array(count + 1, (size_t)size);
         check(nc_get_att(file, variable, name, data), "reading the attribute", name);
@@ -96,7 +119,7 @@ static void check_extent(const struct extent *e)
     struct stat st;
     int64_t need = 0;
     if (fstat(WIRE_FILE, &st) != 0)
-        stop_errno("reading");
+        stop_reading();
     /* one variable's records have no padding; that at the end of the file may lack */
     int64_t record = e->n_records == 1 ? e->bare : e->record, slack = 3;
     if (__builtin_mul_overflow(record, e->records, &need) ||
@@ -107,19 +130,19 @@ static void check_extent(const struct extent *e)
 
 static struct content *open_file(const struct reader_limits *limits)
 {
-    (void)limits;
     struct content *c = content_new();
     int n_dims, n_variables, n_attrs, unlimited, format;
     c->format = "netcdf3";
+    reserve_names(limits);
     check(nc_open(WIRE_PATH, NC_NOWRITE, &file), "opening the file", NULL);
     check(nc_inq(file, &n_dims, &n_variables, &n_attrs, &unlimited), "reading the header", NULL);
     check(nc_inq_format(file, &format), "reading the header", NULL);
     int64_t word = format == NC_FORMAT_CDF5 ? 8 : 4, begin = format == NC_FORMAT_CLASSIC ? 4 : 8;
     struct extent e = {.bytes = 4 + word + 3 * (4 + word)};
     for (int i = 0; i < n_dims; i++) {
-        char name[NC_MAX_NAME + 1];
         size_t length;
-        check(nc_inq_dim(file, i, name, &length), "reading dimensions", NULL);
+        check(nc_inq_dim(file, i, name_room, &length), "reading dimensions", NULL);
+        const char *name = taken_name(c);
         content_add_dim(c, name, (int64_t)length, i == unlimited);
         e.bytes += 2 * word + padded((int64_t)strlen(name));
         if (i == unlimited)
@@ -127,11 +150,14 @@ static struct content *open_file(const struct reader_limits *limits)
     }
     e.bytes += add_attrs(c, NC_GLOBAL, n_attrs, word, &c->attrs);
     for (int i = 0; i < n_variables; i++) {
-        char name[NC_MAX_NAME + 1];
         nc_type type;
-        int rank, dims[NC_MAX_VAR_DIMS];
+        int rank;
         int64_t shape[MAX_RANK];
-        check(nc_inq_var(file, i, name, &type, &rank, dims, &n_attrs), "reading variables", NULL);
+        check(nc_inq_varndims(file, i, &rank), "reading variables", NULL);
+        _cleanup_free_ int *dims = must_array((size_t)rank + 1, sizeof *dims);
+        check(nc_inq_var(file, i, name_room, &type, &rank, dims, &n_attrs), "reading variables",
+              NULL);
+        const char *name = taken_name(c);
         struct variable *v = content_add(c, name);
         v->own = (void *)(intptr_t)i;
         v->dtype = dtype_of(type);
@@ -140,11 +166,10 @@ static struct content *open_file(const struct reader_limits *limits)
                                                      dtype_size(v->dtype) > 1 ? " big-endian" : "");
         const char *names[MAX_RANK];
         for (int d = 0; d < rank && d < MAX_RANK; d++) {
-            char dim[NC_MAX_NAME + 1];
             size_t length;
-            check(nc_inq_dim(file, dims[d], dim, &length), "reading dimensions", NULL);
+            check(nc_inq_dim(file, dims[d], name_room, &length), "reading dimensions", NULL);
             shape[d] = (int64_t)length;
-            names[d] = content_name(c, dim);
+            names[d] = taken_name(c);
         }
         variable_shape(c, v, rank, shape);
         for (int d = 0; d < v->rank; d++)
@@ -156,6 +181,7 @@ static struct content *open_file(const struct reader_limits *limits)
         grow(&e, v, type, rank > 0 && dims[0] == unlimited);
     }
     check_extent(&e);
+    munmap(name_room, name_bytes);
     return c;
 }
 

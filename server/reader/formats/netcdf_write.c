@@ -4,13 +4,12 @@
  * in version 4, as h5py and netCDF4-python read them. */
 #include <netcdf.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "compute/base/mem.h"
 #include "server/reader/format.h"
 #include "server/reader/link.h"
-
-#define CHUNK_BYTES (1 << 20)
 
 static void check(int status, const char *what, const char *name)
 {
@@ -18,9 +17,15 @@ static void check(int status, const char *what, const char *name)
         stop_oom();
     if (status == NC_EBADNAME || status == NC_EMAXNAME)
         stop(WIRE_UNSUPPORTED, "NetCDF allows no such name: '%s'", name ? name : "");
+    static const int lacks[] = {NC_ENAMEINUSE, NC_EMAXDIMS, NC_EMAXATTS, NC_EMAXVARS, NC_EUNLIMPOS,
+                                NC_EUNLIMIT,   NC_EVARSIZE, NC_EDIMSIZE, NC_EBADTYPE, NC_ERANGE};
+    for (size_t i = 0; i < sizeof lacks / sizeof *lacks; i++)
+        if (status == lacks[i])
+            stop(WIRE_UNSUPPORTED, "NetCDF cannot hold '%s': %s", name ? name : "the arrays",
+                 nc_strerror(status));
     if (status != NC_NOERR)
-        stop(WIRE_IO, "%s%s%s%s failed: %s", what, name ? " '" : "", name ? name : "",
-             name ? "'" : "", nc_strerror(status));
+        stop_writing("%s%s%s%s failed: %s", what, name ? " '" : "", name ? name : "",
+                     name ? "'" : "", nc_strerror(status));
 }
 
 static nc_type type_of(int file, enum dtype t)
@@ -41,17 +46,6 @@ static nc_type type_of(int file, enum dtype t)
     return type;
 }
 
-/* These have the type of the variable's elements. */
-static bool is_like_elements(const char *name)
-{
-    static const char *const names[] = {"_FillValue", "missing_value", "valid_min",
-                                        "valid_max",  "valid_range",   "actual_range"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(name, names[i]) == 0)
-            return true;
-    return false;
-}
-
 /* v: whose attribute it is, or NULL. Integers become int32 in the classic format, floats if that is
  * too small for them. */
 static void put_numbers(int group, int id, const struct variable *v, const struct attr *a,
@@ -59,7 +53,7 @@ static void put_numbers(int group, int id, const struct variable *v, const struc
 {
     enum dtype to = (enum dtype)a->dtype;
     size_t in = dtype_size(a->dtype);
-    if (v && is_like_elements(a->name) && !dtype_is_complex(v->dtype)) {
+    if (v && attr_is_like_elements(a->name) && !dtype_is_complex(v->dtype)) {
         to = (enum dtype)v->dtype;
     } else if (dtype_is_complex(to)) {
         stop(WIRE_UNSUPPORTED, "the attribute '%s' is complex", a->name);
@@ -127,17 +121,67 @@ static int group_of(int file, const char *path, bool classic, const char **ret_n
     return group;
 }
 
-static int dim_of(int file, const struct variable *v, int d, bool classic)
+/* Whether what is in the group of `path` is in sight from a variable: a group sees what lies in
+ * those around it. */
+static bool in_sight(const char *path, const char *variable)
+{
+    const char *slash = strrchr(path, '/');
+    size_t n = slash ? (size_t)(slash - path) + 1 : 0;
+    return strncmp(path, variable, n) == 0;
+}
+
+/* A name that makes no group of a dimension's path. */
+static char *flat_name(const char *path)
+{
+    char *name = must(mem_strdup(path));
+    for (char *p = name; *p; p++)
+        *p = *p == '/' ? '_' : *p;
+    return name;
+}
+
+/* A length of 0 is an unlimited dimension, of which the classic format has one, as first axis. */
+static void check_empty(int file, const struct variable *v, int d, const char *name)
+{
+    int unlimited = -1, same = -1;
+    check(nc_inq_unlimdim(file, &unlimited), "reading dimensions", NULL);
+    if (d > 0 ||
+        (unlimited >= 0 && (nc_inq_dimid(file, name, &same) != NC_NOERR || same != unlimited)))
+        stop(WIRE_UNSUPPORTED,
+             "the axis %d of '%s' has no elements; NetCDF's classic format has such dimensions "
+             "only as first axis, and one in a file",
+             d, v->name);
+}
+
+/* The dimension of an axis. One that was of a group that the variable is not in, as when the
+ * variable came from there, is made beside the variable: by the last part of its name, or by all of
+ * it where another dimension is called that. */
+static int dim_of(int file, const struct variable *v, int d, bool classic, const int *before)
 {
     char made[64];
-    const char *path = v->dims[0] ? v->dims[d] : made, *name;
+    const char *path = v->dims[0] ? v->dims[d] : made, *name, *own;
+    _cleanup_free_ char *flat = NULL;
     snprintf(made, sizeof made, "dim_%lld", (long long)v->shape[d]);
-    int group = group_of(file, path, classic, &name), dim;
-    if (nc_inq_dimid(group, name, &dim) == NC_NOERR) {
+    if (classic && v->shape[d] == 0)
+        check_empty(file, v, d, strrchr(path, '/') ? strrchr(path, '/') + 1 : path);
+    bool moved = classic || !in_sight(path, v->name);
+    int group =
+        moved ? group_of(file, v->name, classic, &own) : group_of(file, path, classic, &name);
+    int dim;
+    if (moved)
+        name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+    for (;;) {
         size_t length;
+        if (nc_inq_dimid(group, name, &dim) != NC_NOERR)
+            break;
         check(nc_inq_dimlen(group, dim, &length), "reading the dimension", name);
-        if (length == (size_t)v->shape[d])
+        bool taken = false; /* by another axis, of another group's dimension */
+        for (int k = 0; k < d; k++)
+            taken = taken || (v->dims[0] && before[k] == dim);
+        if (length == (size_t)v->shape[d] && !taken)
             return dim;
+        if (!moved || flat)
+            break;
+        name = flat = flat_name(path);
     }
     /* a length of 0 would make it unlimited, which has no elements yet either */
     check(nc_def_dim(group, name, (size_t)v->shape[d], &dim), "making the dimension", name);
@@ -155,13 +199,13 @@ static struct place define(int file, const struct variable *v, bool classic, int
     int dims[MAX_RANK];
     at.group = group_of(file, v->name, classic, &name);
     for (int d = 0; d < v->rank; d++)
-        dims[d] = dim_of(file, v, d, classic);
+        dims[d] = dim_of(file, v, d, classic, dims);
     nc_type type = type_of(file, v->dtype);
     check(nc_def_var(at.group, name, type, v->rank, dims, &at.id), "making", v->name);
     if (!classic && deflate && v->rank && v->nbytes) {
         int64_t rows[MAX_RANK];
         size_t chunks[MAX_RANK];
-        chunk_rows(v->rank, v->shape, (int64_t)dtype_size(v->dtype), CHUNK_BYTES, rows);
+        chunk_rows(v->rank, v->shape, (int64_t)dtype_size(v->dtype), WRITE_CHUNK, rows);
         for (int d = 0; d < v->rank; d++)
             chunks[d] = (size_t)rows[d];
         check(nc_def_var_chunking(at.group, at.id, NC_CHUNKED, chunks), "making", v->name);
@@ -206,7 +250,8 @@ void netcdf_write(struct content *c, int deflate, bool classic)
                v->nbytes > INT32_MAX;
     }
     int file, mode = classic ? (wide ? NC_64BIT_DATA : NC_64BIT_OFFSET) : NC_NETCDF4, before;
-    nc_set_chunk_cache(4 * CHUNK_BYTES, 521, 1.0f);
+    setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1); /* nobody else has the file */
+    nc_set_chunk_cache(4 * WRITE_CHUNK, 521, 1.0f);
     check(nc_create(WIRE_PATH, NC_CLOBBER | mode, &file), "making the file", NULL);
     check(nc_set_fill(file, NC_NOFILL, &before), "making the file", NULL);
     put_attrs(file, NC_GLOBAL, NULL, &c->attrs, classic);

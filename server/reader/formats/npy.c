@@ -1,8 +1,5 @@
 /* .npy files, whose only variable is called "array". */
-#include <errno.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "server/reader/format.h"
 #include "server/reader/formats/linear.h"
@@ -16,19 +13,7 @@ static bool is(const unsigned char *head, size_t n)
 static void read_bytes(struct linear *l, int64_t offset, void *to, size_t n)
 {
     (void)l;
-    unsigned char *p = to;
-    while (n > 0) {
-        ssize_t done = pread(WIRE_FILE, p, n, offset);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done < 0)
-            stop_errno("reading");
-        if (done == 0)
-            stop(WIRE_BAD_FILE, "the file became shorter while it was read");
-        p += done;
-        offset += done;
-        n -= (size_t)done;
-    }
+    file_read(to, n, offset);
 }
 
 static struct content *open_file(const struct reader_limits *limits)
@@ -38,7 +23,7 @@ static struct content *open_file(const struct reader_limits *limits)
     struct linear *l = must(arena_alloc(c->arena, sizeof *l));
     struct stat st;
     if (fstat(WIRE_FILE, &st) != 0)
-        stop_errno("reading");
+        stop_reading();
     c->format = "npy";
     l->read = read_bytes;
     struct variable *v = linear_open(c, l, "array", st.st_size);
@@ -54,31 +39,18 @@ static void read_region(struct content *c, struct variable *v, const struct regi
 
 const struct format format_npy = {is, open_file, read_region};
 
-static void write_bytes(const void *from, size_t n)
-{
-    const unsigned char *p = from;
-    while (n > 0) {
-        ssize_t done = write(WIRE_FILE, p, n);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done < 0)
-            stop_errno("writing");
-        p += done;
-        n -= (size_t)done;
-    }
-}
-
 void npy_write(struct content *c)
 {
     if (c->n_variables != 1)
         stop(WIRE_UNSUPPORTED, "an .npy file holds one array, not %zu", c->n_variables);
     const struct variable *v = c->variables[0];
     char head[NPY_WRITE_MAX];
-    write_bytes(head, npy_write_header(v->dtype, v->rank, v->shape, head));
+    size_t size = dtype_size(v->dtype), at = npy_write_header(v->dtype, v->rank, v->shape, head);
+    file_write(head, at, 0);
     write_begin(v);
-    size_t size = dtype_size(v->dtype);
     for (int64_t left = v->nbytes / (int64_t)size, n; left > 0; left -= n) {
         const unsigned char *p = write_pull(left, &n);
-        write_bytes(p, (size_t)n * size);
+        file_write(p, (size_t)n * size, (int64_t)at);
+        at += (size_t)n * size;
     }
 }

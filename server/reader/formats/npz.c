@@ -4,7 +4,6 @@
  * read. At its end libzip compares its checksum. Written, libzip asks for the bytes of one entry
  * after the other, and writes through a source of ours, because it would otherwise make a temporary
  * file beside the one it was told. */
-#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 #include <zip.h>
@@ -204,16 +203,9 @@ struct target {
 
 static zip_int64_t target_write(struct target *t, const unsigned char *p, size_t n)
 {
-    for (size_t done = 0; done < n;) {
-        ssize_t k = pwrite(WIRE_FILE, p + done, n - done, t->at);
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k < 0)
-            stop_errno("writing");
-        done += (size_t)k;
-        t->at += k;
-        t->end = t->at > t->end ? t->at : t->end;
-    }
+    file_write(p, n, t->at);
+    t->at += (int64_t)n;
+    t->end = t->at > t->end ? t->at : t->end;
     return (zip_int64_t)n;
 }
 
@@ -251,7 +243,7 @@ void npz_write(struct content *c, int deflate)
     zip_source_t *target = zip_source_function_create(on_target, t, &error);
     archive = target ? zip_open_from_source(target, ZIP_CREATE | ZIP_TRUNCATE, &error) : NULL;
     if (!archive)
-        stop(WIRE_IO, "the zip file cannot be made: %s", zip_error_strerror(&error));
+        stop_writing("the zip file cannot be made: %s", zip_error_strerror(&error));
     for (size_t i = 0; i < c->n_variables; i++) {
         const struct variable *v = c->variables[i];
         struct wanted *w = must_array(1, sizeof *w);
@@ -267,5 +259,5 @@ void npz_write(struct content *c, int deflate)
                  zip_strerror(archive));
     }
     if (zip_close(archive) != 0)
-        stop(WIRE_IO, "writing the zip file failed: %s", zip_strerror(archive));
+        stop_writing("writing the zip file failed: %s", zip_strerror(archive));
 }

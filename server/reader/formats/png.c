@@ -3,10 +3,8 @@
  * Palettes become their colours and samples below eight bits are widened, as other readers of
  * pictures do. Rows come in order, so that a region above what was read begins the file anew;
  * interlaced pictures are decoded whole. Errors of libpng end the process at once. */
-#include <errno.h>
 #include <png.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "compute/base/mem.h"
 #include "server/reader/format.h"
@@ -39,7 +37,7 @@ _Noreturn static void on_error(png_structp png, png_const_charp text)
 _Noreturn static void on_write_error(png_structp png, png_const_charp text)
 {
     (void)png;
-    stop(WIRE_IO, "writing the PNG file failed: %s", text);
+    stop_writing("writing the PNG file failed: %s", text);
 }
 
 static void on_warning(png_structp png, png_const_charp text)
@@ -51,18 +49,8 @@ static void on_warning(png_structp png, png_const_charp text)
 static void on_read(png_structp png, png_bytep to, png_size_t n)
 {
     struct picture *p = png_get_io_ptr(png);
-    while (n > 0) {
-        ssize_t done = pread(WIRE_FILE, to, n, p->place);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done < 0)
-            stop_errno("reading");
-        if (done == 0)
-            stop(WIRE_BAD_FILE, "the PNG file is cut off");
-        to += done;
-        p->place += done;
-        n -= (size_t)done;
-    }
+    file_read(to, n, p->place);
+    p->place += (int64_t)n;
 }
 
 static void begin(struct picture *p)
@@ -173,16 +161,9 @@ const struct format format_png = {is, open_file, read_region};
 
 static void on_write(png_structp png, png_bytep from, png_size_t n)
 {
-    (void)png;
-    while (n > 0) {
-        ssize_t done = write(WIRE_FILE, from, n);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done < 0)
-            stop_errno("writing");
-        from += done;
-        n -= (size_t)done;
-    }
+    int64_t *at = png_get_io_ptr(png);
+    file_write(from, n, *at);
+    *at += (int64_t)n;
 }
 
 static void on_flush(png_structp png)
@@ -207,7 +188,8 @@ void png_write(struct content *c, int deflate)
     png_structp png =
         must(png_create_write_struct(PNG_LIBPNG_VER_STRING, NULL, on_write_error, on_warning));
     png_infop info = must(png_create_info_struct(png));
-    png_set_write_fn(png, NULL, on_write, on_flush);
+    int64_t at = 0;
+    png_set_write_fn(png, &at, on_write, on_flush);
     png_set_IHDR(png, info, (png_uint_32)v->shape[1], (png_uint_32)v->shape[0],
                  v->dtype == DT_U16 ? 16 : 8, colours[channels - 1], PNG_INTERLACE_NONE,
                  PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);

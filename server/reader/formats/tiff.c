@@ -2,11 +2,9 @@
  * "image_2" and so on, of rows and columns; with bands last where the file has a pixel's samples
  * together, first where it has one plane after the other. Blocks (strips or tiles) are the chunks;
  * the one that was decoded last is kept. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "compute/base/mem.h"
 #include "server/reader/format.h"
@@ -29,6 +27,7 @@ static TIFF *file;
 struct picture {
     tdir_t directory;
     bool tiled, separate;
+    bool turned;         /* the library makes RGB of the YCbCr that JPEG has */
     int64_t block[2];    /* rows and columns of one */
     int64_t size[2];     /* of the picture */
     int64_t samples;     /* of a pixel in a block */
@@ -79,8 +78,10 @@ void tiff_stop(enum wire_error code, const char *what)
 {
     if (strstr(complaint, "emory"))
         stop_oom();
-    stop(code, "%s the TIFF file failed: %s", what,
-         complaint[0] ? complaint : "libtiff says no more");
+    const char *why = complaint[0] ? complaint : "libtiff says no more";
+    if (code == WIRE_IO)
+        stop_writing("%s the TIFF file failed: %s", what, why);
+    stop(code, "%s the TIFF file failed: %s", what, why);
 }
 
 TIFF *tiff_open(const char *mode, int64_t most)
@@ -176,7 +177,11 @@ static void add_picture(struct content *c, int number, int64_t most)
     struct variable *v =
         content_add(c, number == 1 ? "image" : content_printf(c, "image_%d", number));
     struct picture *p = v->own = must(arena_alloc(c->arena, sizeof *p));
-    if (compression == COMPRESSION_JPEG && photometric == PHOTOMETRIC_YCBCR)
+    v->dtype = dtype_of(bits, format);
+    if (v->dtype == UNREAD)
+        variable_unread(c, v, "samples of %d bits of the kind %d are not read", bits, format);
+    p->turned = compression == COMPRESSION_JPEG && photometric == PHOTOMETRIC_YCBCR;
+    if (p->turned)
         TIFFSetField(file, TIFFTAG_JPEGCOLORMODE, JPEGCOLORMODE_RGB);
     else if (photometric == PHOTOMETRIC_YCBCR)
         variable_unread(c, v, "colours as YCbCr are read from JPEG compression alone");
@@ -204,10 +209,7 @@ static void add_picture(struct content *c, int number, int64_t most)
             planar_blocks[3] = {1, p->block[0], p->block[1]};
     static const char *const names[] = {"y", "x", "band"}, *const planar_names[] = {"band", "y",
                                                                                     "x"};
-    v->dtype = dtype_of(bits, format);
-    if (v->dtype == UNREAD) {
-        variable_unread(c, v, "samples of %d bits of the kind %d are not read", bits, format);
-    } else {
+    if (v->dtype != UNREAD) {
         int64_t need;
         if (__builtin_mul_overflow(p->block[0], p->block[1] * p->samples, &need) ||
             __builtin_mul_overflow(need, (int64_t)dtype_size(v->dtype), &need) || need != p->bytes)
@@ -251,6 +253,8 @@ static void load_block(struct picture *p, int64_t plane, int64_t by, int64_t bx)
 {
     if (TIFFCurrentDirectory(file) != p->directory && !TIFFSetDirectory(file, p->directory))
         tiff_stop(WIRE_BAD_FILE, "reading");
+    if (p->turned) /* the library forgets it with the directory */
+        TIFFSetField(file, TIFFTAG_JPEGCOLORMODE, JPEGCOLORMODE_RGB);
     uint16_t sample = (uint16_t)plane;
     uint32_t y = (uint32_t)(by * p->block[0]), x = (uint32_t)(bx * p->block[1]);
     int64_t number =

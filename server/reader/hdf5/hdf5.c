@@ -4,7 +4,6 @@
  * and reads straight into slabs. Its caches of chunks are switched off, because pieces are cut so
  * that a chunk is read once (pieces.h); a large one would only be memory. */
 #include <string.h>
-#include <unistd.h>
 
 #include "compute/base/mem.h"
 #include "server/reader/format.h"
@@ -38,8 +37,12 @@ void hdf5_stop(const char *what, const char *name)
     H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, complain, &why);
     if (why.memory)
         stop_oom();
-    stop(hdf5_writing ? WIRE_IO : WIRE_BAD_FILE, "%s%s%s%s failed: %s", what, name ? " '" : "",
-         name ? name : "", name ? "'" : "", why.text[0] ? why.text : "libhdf5 says no more");
+    const char *text = why.text[0] ? why.text : "libhdf5 says no more";
+    const char *left = name ? " '" : "", *right = name ? "'" : "";
+    name = name ? name : "";
+    if (hdf5_writing)
+        stop_writing("%s%s%s%s failed: %s", what, left, name, right, text);
+    stop(WIRE_BAD_FILE, "%s%s%s%s failed: %s", what, left, name, right, text);
 }
 
 hid_t hdf5_must(hid_t id, const char *what, const char *name)
@@ -55,8 +58,8 @@ static bool is(const unsigned char *head, size_t n)
     unsigned char at[sizeof signature];
     if (n >= sizeof signature && memcmp(head, signature, sizeof signature) == 0)
         return true;
-    for (off_t place = 512; place <= 1 << 20; place *= 2)
-        if (pread(WIRE_FILE, at, sizeof at, place) == sizeof at &&
+    for (int64_t place = 512; place <= 1 << 20; place *= 2)
+        if (file_read_some(at, sizeof at, place) == sizeof at &&
             memcmp(at, signature, sizeof at) == 0)
             return true;
     return false;
@@ -92,8 +95,11 @@ static void find_codec(struct variable *v, hid_t type, hid_t plist)
 {
     struct hdf5_variable *own = v->own;
     int n = H5Pget_nfilters(plist), ids[2];
+    unsigned options = 0;
     if (v->dtype == UNREAD || !v->chunked || n < 1 || n > 2 || H5Tequal(type, own->memory) <= 0)
         return;
+    if (H5Pget_chunk_opts(plist, &options) < 0 || options & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS)
+        return; /* chunks at the ends of axes have no filters */
     for (int i = 0; i < n; i++) {
         unsigned flags, config;
         size_t none = 0;

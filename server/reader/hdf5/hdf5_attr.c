@@ -5,8 +5,6 @@
 #include "server/reader/hdf5/hdf5_int.h"
 #include "server/reader/link.h"
 
-#define BYTES_MAX (4 << 20) /* of one attribute: longer ones are left out */
-
 static bool marks_dimensions(const char *name)
 {
     static const char *const names[] = {"DIMENSION_LIST", "REFERENCE_LIST",      "DIMENSION_LABELS",
@@ -68,7 +66,7 @@ static herr_t add(hid_t object, const char *name, const H5A_info_t *info, void *
     if (shape == H5S_NULL && type >= 0 && H5Tget_class(type) == H5T_STRING)
         attr_add_text(to->c, to->ret, name, "", 0); /* NetCDF-4's empty text */
     if (n >= 0 && size > 0 && (shape == H5S_SCALAR || shape == H5S_SIMPLE) &&
-        (size_t)n <= BYTES_MAX / (size < 16 ? 16 : size)) {
+        (size_t)n <= ATTR_BYTES_MAX / (size < 16 ? 16 : size)) {
         const char *stored, *why;
         bool list = shape == H5S_SIMPLE && n != 1;
         int dtype = UNREAD;
@@ -115,7 +113,7 @@ bool hdf5_attr_text(hid_t object, const char *name, char *ret, size_t n)
     if (type >= 0 && space >= 0 && H5Tget_class(type) == H5T_STRING &&
         H5Tis_variable_str(type) == 0 && H5Sget_simple_extent_npoints(space) == 1) {
         size_t size = H5Tget_size(type);
-        _cleanup_free_ char *text = size > BYTES_MAX ? NULL : must_array(size + 1, 1);
+        _cleanup_free_ char *text = size > ATTR_BYTES_MAX ? NULL : must_array(size + 1, 1);
         ok = text && H5Aread(a, type, text) >= 0;
         if (ok) {
             size_t take = size < n - 1 ? size : n - 1;

@@ -1,21 +1,18 @@
 /* Deflated chunks on several threads. libhdf5 does one thing at a time; but it gives chunks as they
  * lie in the file, and their decompression, which takes nearly all of the time, is zlib's. So this
- * thread reads some chunks, and all threads decompress them and put their elements where they
+ * thread reads some chunks, and the crew decompresses them and puts their elements where they
  * belong. What is not simply shuffled and deflated elements of this machine's order is left to the
  * library: whole variables, or single chunks that were never written or that skipped a filter.
- *
- * Threads allocate no memory and report mistakes by a flag, for stop() is the main thread's. */
-#include <malloc.h>
-#include <pthread.h>
+ */
 #include <string.h>
 #include <zlib.h>
 
 #include "compute/base/mem.h"
+#include "server/reader/crew.h"
 #include "server/reader/hdf5/hdf5_int.h"
 #include "server/reader/link.h"
 
 #define SLOTS_MAX    64
-#define STACK_BYTES  (256 << 10)
 #define SMALL_CHUNKS (1 << 12) /* bytes: below, to wake a thread takes longer */
 
 struct slot {
@@ -28,20 +25,14 @@ struct slot {
 };
 
 static struct {
-    int threads, slots;
+    int slots;
     size_t raw_room, whole_room;
     struct slot slot[SLOTS_MAX];
     /* the work at hand */
     const struct variable *v;
     const struct region *r;
     unsigned char *to;
-    pthread_mutex_t lock;
-    pthread_cond_t more, done;
-    int n, next, left; /* slots with work, the next one, those not done */
-    bool bad;
-} self = {.lock = PTHREAD_MUTEX_INITIALIZER,
-          .more = PTHREAD_COND_INITIALIZER,
-          .done = PTHREAD_COND_INITIALIZER};
+} self;
 
 /* Elements i, i + step, … of n in all, whose first bytes come first, then their second ones, … */
 static inline void unshuffle(const unsigned char *from, int64_t n, size_t size, int64_t i,
@@ -93,8 +84,9 @@ static void place(const struct slot *s)
     }
 }
 
-static bool unpack(struct slot *s)
+static bool unpack(int i)
 {
+    struct slot *s = &self.slot[i];
     if (inflateReset(&s->zip) != Z_OK)
         return false;
     s->zip.next_in = s->raw;
@@ -107,49 +99,14 @@ static bool unpack(struct slot *s)
     return true;
 }
 
-/* Called and returns with the lock held. */
-static void work(void)
+/* Slots for chunks of these sizes; false if they would take more than `memory`. */
+static bool prepare(size_t raw, size_t whole, int64_t memory)
 {
-    while (self.next < self.n) {
-        struct slot *s = &self.slot[self.next++];
-        pthread_mutex_unlock(&self.lock);
-        bool ok = unpack(s);
-        pthread_mutex_lock(&self.lock);
-        self.bad = self.bad || !ok;
-        if (--self.left == 0)
-            pthread_cond_signal(&self.done);
-    }
-}
-
-static void *run(void *unused)
-{
-    pthread_mutex_lock(&self.lock);
-    for (;;) {
-        work();
-        pthread_cond_wait(&self.more, &self.lock);
-    }
-    return unused;
-}
-
-/* Threads and slots for chunks of these sizes; false if they would take more than `memory`. */
-static bool prepare(int threads, size_t raw, size_t whole, int64_t memory)
-{
-    int slots = threads * 2 < SLOTS_MAX ? threads * 2 : SLOTS_MAX;
+    int slots = crew_size() < SLOTS_MAX / 2 ? crew_size() * 2 : SLOTS_MAX;
     while (slots > 1 && (int64_t)(raw + whole) > memory / slots)
         slots--;
     if ((int64_t)(raw + whole) > memory / slots)
         return false;
-    if (self.threads == 0) {
-        pthread_attr_t attr;
-        mallopt(M_ARENA_MAX, 1); /* another one reserves much of the address space */
-        pthread_attr_init(&attr);
-        pthread_attr_setstacksize(&attr, STACK_BYTES);
-        pthread_t thread;
-        for (self.threads = 1; self.threads < threads; self.threads++)
-            if (pthread_create(&thread, &attr, run, NULL) != 0)
-                break; /* with fewer, then */
-        pthread_attr_destroy(&attr);
-    }
     for (int i = 0; i < SLOTS_MAX; i++) {
         struct slot *s = &self.slot[i];
         if (i >= slots || raw > self.raw_room || whole != self.whole_room) {
@@ -172,17 +129,7 @@ static bool prepare(int threads, size_t raw, size_t whole, int64_t memory)
 
 static void unpack_all(int n)
 {
-    pthread_mutex_lock(&self.lock);
-    self.n = self.left = n;
-    self.next = 0;
-    if (n > 1)
-        pthread_cond_broadcast(&self.more);
-    work();
-    while (self.left > 0)
-        pthread_cond_wait(&self.done, &self.lock);
-    bool bad = self.bad;
-    pthread_mutex_unlock(&self.lock);
-    if (bad)
+    if (!crew_run(n, unpack))
         stop(WIRE_BAD_FILE, "a chunk of '%s' cannot be decompressed", self.v->name);
 }
 
@@ -227,8 +174,7 @@ bool hdf5_read_chunks(hid_t dataset, const struct variable *v, const struct regi
     for (int d = 0; d < v->rank; d++)
         if (__builtin_mul_overflow(whole, (size_t)v->chunks[d], &whole) || whole > INT32_MAX)
             return false;
-    if (whole < SMALL_CHUNKS ||
-        !prepare(limits->threads, whole + whole / 8 + 1024, whole, limits->memory / 4))
+    if (whole < SMALL_CHUNKS || !prepare(whole + whole / 8 + 1024, whole, limits->memory / 4))
         return false;
     self.v = v;
     self.r = r;

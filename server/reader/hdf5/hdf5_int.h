@@ -1,6 +1,6 @@
 /* What the parts of the module for HDF5 share: types, attributes, and how a failed call ends.
  *
- * Called by hdf5.c, hdf5_dims.c and hdf5_write.c alone. */
+ * Called by the modules of this folder alone. */
 #ifndef ARRAYD_READER_HDF5_INT_H
 #define ARRAYD_READER_HDF5_INT_H
 
@@ -47,7 +47,7 @@ bool hdf5_attr_text(hid_t object, const char *name, char *ret, size_t n);
  * its axes, into memory for all of it. */
 void hdf5_read_box(hid_t dataset, const struct variable *v, const struct region *r,
                    const int64_t *first, const int64_t *count, void *to);
-/* The region, chunk by chunk on the limits' threads; false if that is not possible or no faster. */
+/* The region, chunk by chunk on the crew's threads; false if that is not possible or no faster. */
 bool hdf5_read_chunks(hid_t dataset, const struct variable *v, const struct region *r, void *to,
                       const struct reader_limits *limits);
 

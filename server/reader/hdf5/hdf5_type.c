@@ -1,6 +1,7 @@
 /* Elements are converted by the library into this machine's order, but for two kinds. Enums that
- * lie in it already are read as what they are, for the library's conversion of enums is slow. And
- * halves are read in a type of their own layout, because the library has no native one. */
+ * lie in it already, as a whole type, are read as what they are, for the library's conversion of
+ * enums is slow. And halves are read in a type of their own layout, because the library has no
+ * native one. */
 #include <stdio.h>
 #include <string.h>
 
@@ -68,7 +69,9 @@ static int enum_type(struct content *c, hid_t type, hid_t *ret_memory, const cha
         return UNREAD;
     *ret_stored =
         content_printf(c, "enum of %s%s", dtype_name(dtype), order_of(base, H5Tget_size(base)));
-    if (H5Tget_order(base) != H5T_ORDER_BE || H5Tget_size(base) == 1) {
+    size_t size = H5Tget_size(base);
+    if (size == dtype_size(dtype) && H5Tget_precision(base) == 8 * size &&
+        (H5Tget_order(base) != H5T_ORDER_BE || size == 1)) {
         H5Tclose(*ret_memory);
         *ret_memory = H5Tcopy(type);
     }

@@ -8,8 +8,6 @@
 #include "server/reader/hdf5/hdf5_int.h"
 #include "server/reader/link.h"
 
-#define CHUNK_BYTES (1 << 20)
-
 /* Texts are UTF-8 of any length, or of their own where it is one. */
 static hid_t text_type(size_t size)
 {
@@ -58,7 +56,7 @@ static hid_t create(hid_t file, const struct variable *v, int deflate)
     H5Pset_fill_time(plist, H5D_FILL_TIME_NEVER);
     if (deflate && v->rank && v->nbytes) {
         int64_t rows[MAX_RANK];
-        chunk_rows(v->rank, v->shape, (int64_t)dtype_size(v->dtype), CHUNK_BYTES, rows);
+        chunk_rows(v->rank, v->shape, (int64_t)dtype_size(v->dtype), WRITE_CHUNK, rows);
         for (int d = 0; d < v->rank; d++)
             chunks[d] = (hsize_t)rows[d];
         H5Pset_chunk(plist, v->rank, chunks);
@@ -191,7 +189,7 @@ void hdf5_write(struct content *c, int deflate)
     if (H5open() < 0 || H5Eset_auto2(H5E_DEFAULT, NULL, NULL) < 0)
         hdf5_stop("preparing libhdf5", NULL);
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
-    H5Pset_cache(access, 0, 521, 4 * CHUNK_BYTES, 1.0);
+    H5Pset_cache(access, 0, 521, 4 * WRITE_CHUNK, 1.0);
     H5Pset_file_locking(access, false, true);
     /* attributes past 64 KiB need the format of 1.8 */
     H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V110);
