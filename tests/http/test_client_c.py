@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from client import REPO
-from conftest import fake_gpu, find_binary, skip_without
+from conftest import fake_gpu, find_binary, skip_without, until
+from stand_in import no_reader, options
+from test_files import air
 from test_tls import make_certificate
 
 BUILD = pathlib.Path(find_binary()).resolve().parents[1]
@@ -97,6 +99,14 @@ def test_links_and_an_operator(daemon_with, accounts):
     accounts.add("o.p@x-y")
     d = daemon_with("--accounts", accounts.path)
     run("tests/clients/client_c_access", "links", f"http://{d.host}:{d.port}", TOKEN=ann, OTHER=olga)
+
+
+def test_files(daemon_with, tmp_path):
+    air(tmp_path / "air.nc")
+    (tmp_path / "a b&c").mkdir()
+    d = daemon_with(*options(tmp_path, "--files", f"more={tmp_path}:ro"))
+    run("tests/clients/client_c_files", f"http://{d.host}:{d.port}")
+    until(lambda: no_reader(d))
 
 
 def test_over_a_unix_socket(daemon_with, tmp_path):

@@ -84,11 +84,11 @@ putFunction     define              arrayd_function_define defineFunction
 listFunctions   functions           -                      functions
 getFunction     -                   -                      -
 deleteFunction  delete_function     arrayd_function_delete deleteFunction
-listFolders     -                   -                      -
-lookAtFile      -                   -                      -
-importFile      -                   -                      -
-exportFile      -                   -                      -
-bundleArrays    -                   -                      -
+listFolders     files               arrayd_folders         -
+lookAtFile      files               arrayd_file_look       -
+importFile      files               arrayd_file_import     -
+exportFile      files               arrayd_file_export     -
+bundleArrays    save                arrayd_file_bundle     -
 """
 ROWS = [line.split() for line in CALLS.strip().splitlines()[1:]]
 

@@ -574,6 +574,7 @@ static inline bool arrayd_job_ended(const struct arrayd_job *job)
 
 #include <arrayd_access.h> /* leases, shares, exports, links, what operators do */
 #include <arrayd_events.h> /* changes of arrays and of the lists, frames */
+#include <arrayd_files.h>  /* files of the daemon's machine */
 #include <arrayd_looks.h>  /* figures, pictures */
 
 #endif

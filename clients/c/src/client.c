@@ -182,16 +182,5 @@ int arrayd_request(struct arrayd *client, const char *method, const char *path, 
     x.accept = "application/json, */*;q=0.5";
     if (body)
         text_puts(&x.json, body);
-    int ret = exchange_run(client, &x, err);
-    if (!ret && ret_text) {
-        text_add(&x.reply, "", 0); /* an empty reply is a text, too */
-        if (x.reply.failed) {
-            ret = error_no_memory(err);
-        } else {
-            *ret_text = x.reply.data;
-            x.reply = (struct text){0};
-        }
-    }
-    exchange_free(&x);
-    return ret;
+    return exchange_text(client, &x, ret_text, err);
 }

@@ -66,7 +66,8 @@ static bool wanted(struct exchange *x)
     curl_off_t length = -1;
     curl_easy_getinfo(x->client->curl, CURLINFO_CONTENT_TYPE, &type);
     curl_easy_getinfo(x->client->curl, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
-    x->wrong_type = !type || !x->accept || strncmp(type, x->accept, strlen(x->accept));
+    const bool any = x->accept && !strcmp(x->accept, ANY_TYPE);
+    x->wrong_type = !any && (!type || !x->accept || strncmp(type, x->accept, strlen(x->accept)));
     x->wrong_size = x->into && length >= 0 && (uint64_t)length != x->into_size;
     return !x->wrong_type && !x->wrong_size;
 }
@@ -282,6 +283,23 @@ void exchange_free(struct exchange *x)
 int exchange_done(struct arrayd *client, struct exchange *x, struct arrayd_error *err)
 {
     int ret = exchange_run(client, x, err);
+    exchange_free(x);
+    return ret;
+}
+
+int exchange_text(struct arrayd *client, struct exchange *x, char **ret_text,
+                  struct arrayd_error *err)
+{
+    int ret = exchange_run(client, x, err);
+    if (!ret && ret_text) {
+        text_add(&x->reply, "", 0); /* an empty reply is a text, too */
+        if (x->reply.failed) {
+            ret = error_no_memory(err);
+        } else {
+            *ret_text = x->reply.data;
+            x->reply = (struct text){0};
+        }
+    }
     exchange_free(x);
     return ret;
 }

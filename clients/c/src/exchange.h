@@ -32,6 +32,7 @@ struct arrayd {
 #define OCTETS_TYPE "application/octet-stream"
 #define NPY_TYPE    "application/x-npy"
 #define EVENTS_TYPE "text/event-stream"
+#define ANY_TYPE    "*/*" /* the body says which */
 
 struct exchange {
     /* The request. */
@@ -81,6 +82,10 @@ void exchange_free(struct exchange *x);
 
 /* exchange_run and exchange_free, for a reply whose body says nothing. */
 int exchange_done(struct arrayd *client, struct exchange *x, struct arrayd_error *err);
+
+/* The same for a reply of JSON or other text: for free(). ret_text may be NULL. */
+int exchange_text(struct arrayd *client, struct exchange *x, char **ret_text,
+                  struct arrayd_error *err);
 
 /* The same for a JSON reply: its tree, for json_free. */
 int exchange_json(struct arrayd *client, struct exchange *x, struct cJSON **ret_tree,

@@ -68,15 +68,21 @@ static int job_reply(struct arrayd *client, struct exchange *x, struct arrayd_jo
     return 0;
 }
 
-int arrayd_program_start_json(struct arrayd *client, const char *json, struct arrayd_job *ret_job,
-                              struct arrayd_error *err)
+int jobs_start(struct arrayd *client, const char *target, const char *json,
+               struct arrayd_job *ret_job, struct arrayd_error *err)
 {
     struct exchange x = {.method = "POST"};
-    text_puts(&x.target, "/v1/programs");
+    text_puts(&x.target, target);
     text_puts(&x.json, json ? json : "");
     if (!json)
         x.refused = "the body is missing";
     return job_reply(client, &x, ret_job, err);
+}
+
+int arrayd_program_start_json(struct arrayd *client, const char *json, struct arrayd_job *ret_job,
+                              struct arrayd_error *err)
+{
+    return jobs_start(client, "/v1/programs", json, ret_job, err);
 }
 
 int arrayd_program_start(struct arrayd *client, const struct arrayd_program *program,
