@@ -376,6 +376,7 @@ static void examine(struct doctor *d, const struct config *c)
         doctor_folder(d, "kernel-cache", c->kernel_cache, true, FINDING_WARN);
         look_at_faulted(d, c);
     }
+    doctor_files(d, c);
     doctor_self_test(d, c, "cpu", FINDING_FAIL);
     look_at_gpu(d, c);
 }

@@ -4,7 +4,7 @@
  * changes nothing: files it makes to try a folder are removed, addresses are released. One thread
  * but for the self-test's. doctor.c has the report, the configuration and the self-test;
  * doctor_machine.c has the checks of the machine, read from files under `root` ("" but in
- * tests). */
+ * tests); doctor_files.c is about files. */
 #ifndef ARRAYD_SERVER_DOCTOR_H
 #define ARRAYD_SERVER_DOCTOR_H
 
@@ -51,6 +51,13 @@ void doctor_request_memory(struct doctor *d, const struct config *c);
  * folder only if nobody else may write to it. */
 void doctor_folder(struct doctor *d, const char *what, const char *path, bool own,
                    enum finding unfit);
+
+/* Writes a file into a folder and removes it: permissions, a read-only mount and a full disk all
+ * show. 0, or errno. */
+int doctor_try_write(const char *folder);
+
+/* The folders of files that users may use, what opens them, and where those lie that are sent. */
+void doctor_files(struct doctor *d, const struct config *c);
 
 /* Computes u + 1 on a backend and compares the result. `unfit` as above. */
 void doctor_self_test(struct doctor *d, const struct config *c, const char *backend,

@@ -271,8 +271,7 @@ static void existing_parent(const char *path, char out[PATH_SIZE])
     }
 }
 
-/* Writes a file there and removes it: permissions, a read-only mount and a full disk all show. */
-static int try_write(const char *folder)
+int doctor_try_write(const char *folder)
 {
     char path[PATH_SIZE + 32];
     snprintf(path, sizeof path, "%s/.arrayd-doctor-XXXXXX", folder);
@@ -298,7 +297,7 @@ void doctor_folder(struct doctor *d, const char *what, const char *path, bool ow
         doctor_say(d, unfit, what, text, "choose another path, or move the file away");
         return;
     }
-    int why = try_write(parent);
+    int why = doctor_try_write(parent);
     if (why) {
         snprintf(text, sizeof text, "%s: %s", parent, strerror(why));
         doctor_say(d, unfit, what, text,

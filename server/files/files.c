@@ -93,7 +93,7 @@ enum err_code files_submit(struct files *f, enum file_lane lane, struct file_tas
 /* --- the program --- */
 
 /* Beside this one, unless the option says where. */
-static enum err_code find_program(const struct config *c, char **ret, struct err *e)
+enum err_code files_find_program(const struct config *c, char **ret, struct err *e)
 {
     char self[4096];
     struct strb path = {0};
@@ -151,7 +151,7 @@ enum err_code files_open(struct server *s, struct files **ret, struct err *e)
     f->spool = open(c->file_spool, O_PATH | O_DIRECTORY | O_CLOEXEC);
     enum err_code code = folders_open(&c->files, c->accounts, &f->folders, e);
     if (code == ERR_OK)
-        code = find_program(c, &f->program, e);
+        code = files_find_program(c, &f->program, e);
     if (code != ERR_OK) {
         files_free(f);
         return code;

@@ -18,12 +18,16 @@
 #include "server/http/http.h"
 
 struct array;
+struct config;
 struct files;
 struct handle;
 struct labels;
 struct session;
 struct view;
 struct user_job;
+
+/* Where the program is, for mem_free(): NULL: nowhere. */
+enum err_code files_find_program(const struct config *c, char **ret, struct err *e) must_check;
 
 /* By the options of s->config. ERR_BAD_FIELD: a folder that cannot be. */
 enum err_code files_open(struct server *s, struct files **ret, struct err *e) must_check;
