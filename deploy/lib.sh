@@ -13,7 +13,7 @@ wheel_packages=(python3 python3-venv)
 nvrtc_packages=(python3 python3-pip unzip ca-certificates)
 test_packages=(libcmocka-dev g++ clang-format python3 python3-pytest python3-numpy python3-numexpr
     python3-yaml python3-jsonschema python3-fastjsonschema python3-pip curl nodejs node-typescript chromium
-    fonts-dejavu-core python3-h5py python3-netcdf4 python3-xarray python3-gdal netcdf-bin hdf5-tools)
+    fonts-dejavu-core python-matplotlib-data python3-h5py python3-netcdf4 python3-xarray python3-gdal netcdf-bin hdf5-tools)
 # What a build folder with tests is configured with; the other test packages are needed to run them.
 configure_packages=(libcmocka-dev python3)
 # The C client, which the daemon and its images do without; libcurl with another TLS library will do.
@@ -77,7 +77,7 @@ configure() {
     fi
 }
 
-# wheel_with DAEMON WORK OUT: makes a wheel of the Python client with that daemon in it, in the empty
+# wheel_with DAEMON WORK OUT: makes a wheel of the Python client with that daemon in it, and what opens files, in the empty
 # folder WORK, puts it into OUT, and prints its name. Needs PyPI.
 wheel_with() {
     local daemon=$1 work=$2 out=$3
@@ -86,7 +86,9 @@ wheel_with() {
     pip install --quiet --disable-pip-version-check "${wheel_tools[@]}" >&2
     mkdir "$work/python"
     cp -r "$root"/clients/python/{LICENSE,README.md,pyproject.toml,setup.py,src} "$work/python"
-    install -D --strip "$daemon" "$work/python/src/arrayd/_program/arrayd"
+    local programs=("$daemon")
+    [ ! -x "$daemon-file" ] || programs+=("$daemon-file")
+    install -D --strip -t "$work/python/src/arrayd/_program" "${programs[@]}"
     pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation -w "$work/plain" \
         "$work/python" >&2
     auditwheel repair -w "$work/wheel" "$work"/plain/*.whl >"$work/log" 2>&1 ||

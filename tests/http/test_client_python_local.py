@@ -477,18 +477,24 @@ def test_the_package_with_a_daemon(tmp_path, monkeypatch):
     assert made.returncode == 0, made.stderr
     wheel, = copy.glob("build/*.whl")
     assert made.stdout.splitlines()[-1] == f"built build/{wheel.name}" and "-py3-none-manylinux_2_" in wheel.name
-    assert zipfile.ZipFile(wheel).getinfo("arrayd/_program/arrayd").external_attr >> 16 & 0o111
+    for name in ("arrayd", "arrayd-file"):
+        assert zipfile.ZipFile(wheel).getinfo(f"arrayd/_program/{name}").external_attr >> 16 & 0o111
     venv = tmp_path / "venv"
     for command in (("/usr/bin/python3", "-m", "venv", venv), (venv / "bin/pip", "install", "-q", wheel)):
         done = sh(*map(str, command))
         assert done.returncode == 0, done.stderr
     program = ("import arrayd, json\nfrom arrayd import _local\nwith arrayd.local() as xp:\n"
+               f"    xp.save('{tmp_path}/a.nc', " "{'a': xp.ones(9)})\n"
+               f"    assert float(xp.sum(xp.load('{tmp_path}/a.nc'))) == 9\n"
                "    print(json.dumps([float(xp.sum(xp.sin(xp.zeros(9)) + 1)), xp.url, _local._found(None)]))")
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "TMPDIR": os.environ["TMPDIR"]}
     done = sh(str(venv / "bin/python"), "-c", program, env=env)
     assert done.returncode == 0, done.stderr
     value, url, daemon = json.loads(done.stdout)
     assert value == 9 and url.startswith("unix:") and daemon.startswith(f"{venv}/lib")
-    libraries = {line.split(" => ")[1].split()[0] for line in sh("ldd", daemon).stdout.splitlines() if " => /" in line}
+    told = sh("ldd", daemon, f"{daemon}-file").stdout
+    libraries = {line.split(" => ")[1].split()[0] for line in told.splitlines() if " => /" in line}
+    assert any("libhdf5" in path for path in libraries) and "not found" not in told
     assert len([path for path in libraries if path.startswith(str(venv))]) >= 5
-    assert {os.path.basename(path) for path in libraries if not path.startswith(str(venv))} <= {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "libz.so.1"}  # manylinux has them
+    of_manylinux = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "libz.so.1", "libstdc++.so.6", "libresolv.so.2"}
+    assert {os.path.basename(path) for path in libraries if not path.startswith(str(venv))} <= of_manylinux

@@ -46,6 +46,13 @@ def run_script(page, script, daemon, folder, bin_folder):
     done = subprocess.run(["bash", "-x", "-c", text], cwd=folder, capture_output=True, text=True, timeout=120,
                           env={**with_cli(bin_folder), "PYTHONPATH": str(REPO / "clients/python/src")})
     assert done.returncode == 0, f"{page}:\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
+def told_of(page):
+    """What a page says that its commands print."""
+    text = (REPO / page).read_text()
+    return re.findall(r"^```text\n(netcdf .*?)^```$", text, re.M | re.S) + re.findall(r"prints `(-?\d+\.\d+)`", text)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)])
@@ -71,7 +78,9 @@ def test_commands(page, daemon_with, tmp_path, tmp_path_factory):
             start(line.split()[1:], daemon_with, tmp_path, environment)
         else:
             script += curl_and_shell(line)
-    run_script(page, script, daemon, tmp_path, tmp_path_factory.mktemp("bin"))
+    printed = run_script(page, script, daemon, tmp_path, tmp_path_factory.mktemp("bin"))
+    assert all(told in printed for told in told_of(page)), printed
+    assert page != "docs/files.md" or len(told_of(page)) == 2
 
 
 @pytest.mark.in_turn
