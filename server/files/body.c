@@ -170,7 +170,7 @@ static void sink_end(struct http_sink *sink, struct request *req)
     b->caller_state_free = req->state_free;
     wakeup_arm(&b->wakeup);
     if (b->err.code != ERR_OK ||
-        files_submit(req->server->files, LANE_LOOKS, &b->x.task, &b->err) != ERR_OK) {
+        files_submit(req->server->files, LANE_BODIES, &b->x.task, &b->err) != ERR_OK) {
         fail(b);
         return;
     }

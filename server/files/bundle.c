@@ -77,8 +77,8 @@ static void run(struct file_task *task)
 {
     struct bundle *b = (struct bundle *)task;
     const enum err_code code = export_write(&b->x, &b->err);
-    spool_file_alone(&b->x.file);
-    if (code == ERR_DEADLINE && atomic_load(&b->req->server->draining))
+    new_file_alone(&b->x.file);
+    if (code == ERR_DEADLINE && !files_go_on(b->req->server->files))
         err_draining(&b->err);
     else if (code == ERR_DEADLINE)
         process_lies(&b->err, "a file that is larger than its contents");
@@ -110,7 +110,7 @@ static enum err_code start(struct bundle *b, struct session *s, struct err *e)
     TRY(spool_file(b->req->server->files->spool, &x->file, e));
     TRY(export_hold(x, s, e));
     wakeup_arm(&b->wakeup);
-    return files_submit(b->req->server->files, LANE_LOOKS, &x->task, e);
+    return files_submit(b->req->server->files, LANE_BODIES, &x->task, e);
 }
 
 static struct bundle *bundle_new(struct request *req)

@@ -148,7 +148,7 @@ enum err_code describe(struct file_process *p, struct arena *arena, struct file_
     static char ask[] = "{\"do\":\"describe\"}";
     const struct strb line = {.data = ask, .len = sizeof ask - 1};
     struct err why = ERR_INIT;
-    TRY(process_say(p, &line, e));
+    TRY(process_ask(p, &line, e));
     TRY(process_hear(p, arena, &ret->all, e));
     const struct json list = json_member(ret->all, "variables");
     if (json_get_string(json_member(ret->all, "format"), &ret->format, NULL, &why) != ERR_OK ||

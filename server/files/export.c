@@ -58,8 +58,7 @@ static bool goes_on(void *user)
     struct stat st;
     if (x->job)
         return job_transfer_goes_on(x->job);
-    return !atomic_load(&x->server->draining) && fstat(x->file.fd, &st) == 0 &&
-           st.st_size <= x->most;
+    return files_go_on(x->server->files) && fstat(x->file.fd, &st) == 0 && st.st_size <= x->most;
 }
 
 static enum err_code cancelled(struct err *e)
@@ -88,7 +87,7 @@ static enum err_code ask(struct export_task *x, struct err *e)
         TRY(export_put_variable(x, &x->pieces[i], &w, e));
     json_close_list(&w);
     json_close_object(&w);
-    return process_say(x->process, &line, e);
+    return process_ask(x->process, &line, e);
 }
 
 /* --- the bytes --- */
@@ -137,6 +136,7 @@ static enum err_code send_slab(struct export_task *x, int slab, size_t n, struct
 {
     _cleanup_strb_ struct strb line = {0};
     strb_addf(&line, "{\"slab\":%d,\"bytes\":%zu}", slab, n);
+    process_moved(x->process, n);
     return process_say(x->process, &line, e);
 }
 
@@ -182,7 +182,7 @@ static int64_t most_of(const struct export_task *x)
 
 enum err_code export_write(struct export_task *x, struct err *e)
 {
-    struct process_spec spec = files_process(x->server->files, LANE_MOVES);
+    struct process_spec spec = files_process(x->server->files, true);
     struct json answer;
     bool done = false;
     uint64_t used = 0;
@@ -198,6 +198,7 @@ enum err_code export_write(struct export_task *x, struct err *e)
         return process_lies(e, "not that it can write the file");
     for (size_t i = 0; i < x->n_pieces; i++)
         TRY(send_piece(x, &x->pieces[i], &used, e));
+    process_patience(x->process);
     while (!done)
         TRY(hear(x, &used, &done, e));
     process_end(x->process); /* it has the file no more */
@@ -210,6 +211,11 @@ static enum err_code work(struct export_task *x, struct err *e)
     TRY(folder_new_file(x->folder, x->task.who->name, x->path, x->overwrite, &x->file, e));
     TRY(export_write(x, e));
     return new_file_publish(&x->file, x->overwrite, e);
+}
+
+static bool wanted(struct file_task *task)
+{
+    return job_transfer_goes_on(((struct export_task *)task)->job);
 }
 
 static void run(struct file_task *task)
@@ -269,6 +275,7 @@ enum err_code files_export(struct request *req, struct user_job **ret, struct er
     if (!x)
         return err_oom(e);
     x->task.run = run;
+    x->task.wanted = wanted;
     enum err_code code = export_init(x, req) ? begin(req, x, e) : err_oom(e);
     if (code != ERR_OK) {
         export_free(x);

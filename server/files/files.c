@@ -1,34 +1,45 @@
 /* The threads of server/files, and which of the waiting tasks they take. */
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "compute/base/log.h"
 #include "compute/base/mem.h"
 #include "server/config/config.h"
 #include "server/files/files_int.h"
 #include "server/reader/wire.h"
 #include "server/store/auth.h"
 
+#define ENDS_SEEN_S   0.1        /* seconds until a task that waits in vain is seen */
+#define DEFAULT_SPOOL "/dev/shm" /* the option's */
+
 /* --- the threads --- */
 
-/* With the lock held: how many tasks of that user run. */
-static size_t running(const struct lane *l, const struct principal *p)
+/* With the lock held: how many tasks run, of that user or (NULL) of all. */
+static int running(const struct lane *l, const struct principal *p)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < MOVES_MOST; i++)
-        n += l->running[i] == p;
+    int n = 0;
+    for (size_t i = 0; i < LANE_MOST; i++)
+        n += l->running[i] && (!p || l->running[i] == p);
     return n;
 }
 
-/* The same: the first task of the user with the fewest. */
+/* The same: the first task that is not wanted any more, else of the user with the fewest. */
 static struct file_task *take(struct lane *l)
 {
-    struct file_task **best = &l->first, *t;
-    if (!*best)
-        return NULL;
-    for (struct file_task **at = &l->first; *at; at = &(*at)->next)
-        if (running(l, (*at)->who) < running(l, (*best)->who))
+    struct file_task **best = NULL, *t;
+    int fewest = running(l, NULL) < l->most ? l->most_of_one : 0;
+    for (struct file_task **at = &l->first; *at; at = &(*at)->next) {
+        const bool ends = (*at)->wanted && !(*at)->wanted(*at);
+        const int n = ends ? -1 : running(l, (*at)->who);
+        if (n < fewest) {
             best = at;
+            fewest = n;
+        }
+    }
+    if (!best)
+        return NULL;
     t = *best;
     *best = t->next;
     if (l->last == &t->next)
@@ -53,14 +64,16 @@ static double step(struct files *f, struct lane *l)
     struct file_task *t = take(l);
     size_t place = 0;
     if (!t)
-        return WORKER_RESTS;
-    while (l->running[place])
+        return l->first && l->first->wanted ? ENDS_SEEN_S : WORKER_RESTS;
+    while (place < LANE_MOST && l->running[place])
         place++;
-    l->running[place] = t->who;
+    if (place < LANE_MOST)
+        l->running[place] = t->who;
     pthread_mutex_unlock(&f->lock);
     run(f, t);
     pthread_mutex_lock(&f->lock);
-    l->running[place] = NULL;
+    if (place < LANE_MOST)
+        l->running[place] = NULL;
     return WORKER_AGAIN;
 }
 
@@ -68,6 +81,12 @@ static double step_looks(void *user)
 {
     struct files *f = user;
     return step(f, &f->lanes[LANE_LOOKS]);
+}
+
+static double step_bodies(void *user)
+{
+    struct files *f = user;
+    return step(f, &f->lanes[LANE_BODIES]);
 }
 
 static double step_moves(void *user)
@@ -114,10 +133,14 @@ enum err_code files_find_program(const struct config *c, char **ret, struct err 
     return ERR_OK;
 }
 
-struct process_spec files_process(const struct files *f, enum file_lane lane)
+bool files_go_on(const struct files *f)
+{
+    return !http_cuts(f->server->http);
+}
+
+struct process_spec files_process(const struct files *f, bool moves)
 {
     const struct config *c = f->server->config;
-    const bool moves = lane == LANE_MOVES;
     return (struct process_spec){.program = f->program,
                                  .unsandboxed = c->unsandboxed_files,
                                  .memory = c->file_memory,
@@ -131,25 +154,61 @@ struct process_spec files_process(const struct files *f, enum file_lane lane)
 
 /* --- opening --- */
 
+/* One thread more than moves may run at a time ends those that are cancelled while they wait. */
+static void open_lanes(struct files *f)
+{
+    const struct config *c = f->server->config;
+    const struct {
+        worker_step *step;
+        const char *name;
+        int most, spare;
+    } of[LANES] = {[LANE_LOOKS] = {step_looks, "arrayd-looks", LOOK_THREADS, 0},
+                   [LANE_BODIES] = {step_bodies, "arrayd-bodies", BODY_THREADS, 0},
+                   [LANE_MOVES] = {step_moves, "arrayd-moves", (int)c->file_jobs, 1}};
+    for (int i = 0; i < LANES; i++) {
+        struct lane *l = &f->lanes[i];
+        l->last = &l->first;
+        l->most = of[i].most;
+        /* without accounts there is one user */
+        l->most_of_one = c->accounts && l->most > 1 ? l->most - 1 : l->most;
+        l->worker = (struct worker){.name = of[i].name,
+                                    .lock = &f->lock,
+                                    .step = of[i].step,
+                                    .user = f,
+                                    .n = of[i].most + of[i].spare};
+        worker_init(&l->worker);
+    }
+}
+
+/* A wrong option is told at once; a machine without the default may never need it. */
+static enum err_code open_spool(struct files *f, struct err *e)
+{
+    const char *path = f->server->config->file_spool;
+    f->spool = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (f->spool >= 0 && faccessat(f->spool, ".", W_OK | X_OK, AT_EACCESS) == 0) {
+        spool_sweep(f->spool);
+        return ERR_OK;
+    }
+    if (strcmp(path, DEFAULT_SPOOL) != 0)
+        return err_set(e, ERR_BAD_FIELD, "file-spool: %.200s: %s", path, strerror(errno));
+    log_event(LOG_WARN, "file-spool cannot be used: no files can be sent and received", "folder",
+              path, "why", strerror(errno), NULL);
+    return ERR_OK;
+}
+
 enum err_code files_open(struct server *s, struct files **ret, struct err *e)
 {
     const struct config *c = s->config;
-    static worker_step *const steps[LANES] = {step_looks, step_moves};
-    static const char *const names[LANES] = {"arrayd-looks", "arrayd-moves"};
     struct files *f = mem_calloc(1, sizeof *f);
     if (!f)
         return err_oom(e);
     f->server = s;
+    f->spool = -1;
     pthread_mutex_init(&f->lock, NULL);
-    for (int i = 0; i < LANES; i++) {
-        f->lanes[i].last = &f->lanes[i].first;
-        f->lanes[i].worker = (struct worker){.name = names[i], .lock = &f->lock, .step = steps[i]};
-        f->lanes[i].worker.user = f;
-        f->lanes[i].worker.n = i == LANE_MOVES ? (int)c->file_jobs : LOOK_THREADS;
-        worker_init(&f->lanes[i].worker);
-    }
-    f->spool = open(c->file_spool, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    open_lanes(f);
     enum err_code code = folders_open(&c->files, c->accounts, &f->folders, e);
+    if (code == ERR_OK)
+        code = open_spool(f, e);
     if (code == ERR_OK)
         code = files_find_program(c, &f->program, e);
     if (code != ERR_OK) {

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -17,8 +18,21 @@
 
 #define OWN_PREFIX ".arrayd-"
 
+/* Folders in which this process has looked for what others have left, the last ones: only another
+ * process can leave more. */
+#define SWEPT_MOST 256
+struct swept {
+    pthread_mutex_t lock;
+    struct {
+        dev_t dev;
+        ino_t ino;
+    } at[SWEPT_MOST];
+    size_t n; /* ever */
+};
+
 struct folders {
     bool accounts;
+    struct swept swept;
     size_t n;
     struct folder all[];
 };
@@ -118,6 +132,7 @@ enum err_code folders_open(const struct config_list *options, bool accounts, str
     if (!f)
         return err_oom(e);
     f->accounts = accounts;
+    pthread_mutex_init(&f->swept.lock, NULL);
     for (size_t i = 0; i < options->n; i++) {
         enum err_code code = read_option(f, options->items[i], e);
         if (code != ERR_OK) {
@@ -127,6 +142,8 @@ enum err_code folders_open(const struct config_list *options, bool accounts, str
     }
     for (size_t i = 0; i < f->n; i++)
         f->all[i].shared |= !accounts;
+    for (size_t i = 0; i < f->n; i++)
+        f->all[i].swept = &f->swept;
     *ret = f;
     return ERR_OK;
 }
@@ -135,6 +152,8 @@ void folders_free(struct folders *f)
 {
     for (size_t i = 0; f && i < f->n; i++)
         close(f->all[i].fd);
+    if (f)
+        pthread_mutex_destroy(&f->swept.lock);
     mem_free(f);
 }
 
@@ -295,13 +314,45 @@ static enum err_code check_name(const struct new_file *n, bool overwrite, struct
     return S_ISREG(st.st_mode) ? ERR_OK : file_error(EEXIST, n->name, e);
 }
 
-/* Whether the open file is ours alone now. The lock ends with the last process that has it open; it
- * is of another kind than libraries take, on a byte that no file has. */
-static bool lock_file(int fd)
+void new_file_alone(struct new_file *n)
+{
+    if (n->own[0])
+        unlinkat(n->folder, n->own, 0);
+    n->own[0] = '\0';
+}
+
+/* Makes the open file ours alone: 0, or errno. The lock ends with the last process that has it
+ * open; it is of another kind than libraries take, on a byte that no file has. */
+static int lock_file(int fd)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = INT64_MAX - 1};
     lock.l_len = 1;
-    return fcntl(fd, F_OFD_SETLK, &lock) == 0;
+    return fcntl(fd, F_OFD_SETLK, &lock) == 0 ? 0 : errno;
+}
+
+/* Whether that is a file as new_file makes them. */
+static bool is_ours(int folder, const char *name)
+{
+    struct stat st;
+    return !strncmp(name, OWN_PREFIX, strlen(OWN_PREFIX)) &&
+           id_is('f', name + strlen(OWN_PREFIX)) &&
+           fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+           st.st_uid == geteuid();
+}
+
+static bool was_swept(struct swept *s, int folder)
+{
+    struct stat st;
+    bool was = fstat(folder, &st) < 0;
+    pthread_mutex_lock(&s->lock);
+    for (size_t i = 0; i < s->n && i < SWEPT_MOST && !was; i++)
+        was = s->at[i].dev == st.st_dev && s->at[i].ino == st.st_ino;
+    if (!was) {
+        s->at[s->n % SWEPT_MOST].dev = st.st_dev;
+        s->at[s->n++ % SWEPT_MOST].ino = st.st_ino;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return was;
 }
 
 /* Removes what a daemon has left there that was killed. */
@@ -310,10 +361,10 @@ static void sweep(int folder)
     const int own = fcntl(folder, F_DUPFD_CLOEXEC, 0);
     DIR *dir = own < 0 ? NULL : fdopendir(own);
     for (const struct dirent *d = dir ? readdir(dir) : NULL; d; d = readdir(dir)) {
-        if (strncmp(d->d_name, OWN_PREFIX, strlen(OWN_PREFIX)) != 0)
+        if (!is_ours(folder, d->d_name))
             continue;
         const int fd = openat(folder, d->d_name, O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
-        if (fd >= 0 && lock_file(fd))
+        if (fd >= 0 && lock_file(fd) == 0)
             unlinkat(folder, d->d_name, 0);
         if (fd >= 0)
             close(fd);
@@ -324,25 +375,50 @@ static void sweep(int folder)
         close(own);
 }
 
-/* It has a name from the start: libraries of formats ask for one. Until it is locked a sweep may
- * take it. */
+/* It has a name from the start, which it can be renamed from. */
+static enum err_code create_named(struct new_file *n, mode_t mode, struct err *e)
+{
+    char id[ID_SIZE];
+    id_make('f', id);
+    snprintf(n->own, sizeof n->own, OWN_PREFIX "%s", id);
+    n->fd = openat(n->folder, n->own, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+    if (n->fd >= 0)
+        return ERR_OK;
+    n->own[0] = '\0';
+    return file_error(errno, n->name, e);
+}
+
+/* Until it is locked, another process' sweep may hold it, or have removed it. A file system without
+ * locks has no sweeps either. */
+static bool is_kept(const struct new_file *n)
+{
+    struct stat st;
+    const int number = lock_file(n->fd);
+    return number != EAGAIN && number != EACCES && fstat(n->fd, &st) == 0 && st.st_nlink > 0;
+}
+
 static enum err_code create(struct new_file *n, mode_t mode, struct err *e)
+{
+    for (int left = 10;; left--) {
+        TRY(create_named(n, mode, e));
+        if (is_kept(n) || !left)
+            return ERR_OK;
+        new_file_alone(n);
+        close(n->fd);
+        n->fd = -1;
+    }
+}
+
+/* The folder can be read, too, and has nothing that a dead daemon has left. */
+static enum err_code prepare(const struct folder *f, struct new_file *n, struct err *e)
 {
     const int folder = open_again(n->folder, O_RDONLY | O_DIRECTORY);
     if (folder < 0)
         return file_error(errno, n->name, e);
     close(n->folder);
     n->folder = folder;
-    sweep(folder);
-    char id[ID_SIZE];
-    id_make('f', id);
-    snprintf(n->own, sizeof n->own, OWN_PREFIX "%s", id);
-    n->fd = openat(folder, n->own, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
-    if (n->fd < 0) {
-        n->own[0] = '\0';
-        return file_error(errno, n->name, e);
-    }
-    (void)lock_file(n->fd);
+    if (!was_swept(f->swept, folder))
+        sweep(folder);
     return ERR_OK;
 }
 
@@ -357,6 +433,8 @@ enum err_code folder_new_file(const struct folder *f, const char *user, const ch
     if (code == ERR_OK)
         code = check_name(&n, overwrite, e);
     if (code == ERR_OK)
+        code = prepare(f, &n, e);
+    if (code == ERR_OK)
         code = create(&n, 0666, e);
     if (code != ERR_OK) {
         new_file_drop(&n);
@@ -368,8 +446,8 @@ enum err_code folder_new_file(const struct folder *f, const char *user, const ch
 
 enum err_code spool_file(int folder, struct new_file *ret, struct err *e)
 {
-    struct new_file n = {
-        .fd = -1, .folder = fcntl(folder, F_DUPFD_CLOEXEC, 0), .name = "file-spool"};
+    struct new_file n = {.fd = -1, .folder = fcntl(folder, F_DUPFD_CLOEXEC, 0)};
+    snprintf(n.name, sizeof n.name, "file-spool");
     enum err_code code = n.folder < 0 ? file_error(errno, n.name, e) : create(&n, 0600, e);
     if (code != ERR_OK)
         new_file_drop(&n);
@@ -378,11 +456,30 @@ enum err_code spool_file(int folder, struct new_file *ret, struct err *e)
     return code;
 }
 
-void spool_file_alone(struct new_file *n)
+void spool_sweep(int folder)
 {
-    if (n->own[0])
-        unlinkat(n->folder, n->own, 0);
+    sweep(folder);
+}
+
+/* Gives it a name that nothing has: 0, or errno. Some file systems (NFS) cannot rename like that,
+ * but all of those can link. */
+static int take_name(struct new_file *n)
+{
+    if (renameat2(n->folder, n->own, n->folder, n->name, RENAME_NOREPLACE) == 0) {
+        n->own[0] = '\0';
+        return 0;
+    }
+    if (errno != EINVAL && errno != ENOSYS)
+        return errno;
+    return linkat(n->folder, n->own, n->folder, n->name, 0) == 0 ? 0 : errno;
+}
+
+static int replace_name(struct new_file *n)
+{
+    if (renameat(n->folder, n->own, n->folder, n->name) < 0)
+        return errno;
     n->own[0] = '\0';
+    return 0;
 }
 
 enum err_code new_file_publish(struct new_file *n, bool overwrite, struct err *e)
@@ -390,16 +487,17 @@ enum err_code new_file_publish(struct new_file *n, bool overwrite, struct err *e
     TRY(check_name(n, overwrite, e));
     if (fsync(n->fd) < 0)
         return file_error(errno, n->name, e);
-    if (renameat2(n->folder, n->own, n->folder, n->name, overwrite ? 0 : RENAME_NOREPLACE) < 0)
-        return file_error(errno, n->name, e);
-    n->own[0] = '\0';
+    const int number = overwrite ? replace_name(n) : take_name(n);
+    if (number)
+        return file_error(number, n->name, e);
+    new_file_alone(n);
     (void)fsync(n->folder); /* it has its name: no error would be true */
     return ERR_OK;
 }
 
 void new_file_drop(struct new_file *n)
 {
-    spool_file_alone(n);
+    new_file_alone(n);
     if (n->fd >= 0)
         close(n->fd);
     if (n->folder >= 0)

@@ -25,10 +25,13 @@ struct json_writer;
 #define FILE_PATH_MOST   1024 /* bytes */
 #define FILE_NAME_MOST   255
 
+struct swept;
+
 struct folder {
     char name[FOLDER_NAME_SIZE];
     bool read_only, shared;
     int fd;
+    struct swept *swept; /* of all folders */
 };
 
 /* By the values of --files, "NAME=PATH" and then ":ro", ":shared". `accounts`: users have parts of
@@ -59,8 +62,8 @@ enum err_code folder_open_file(const struct folder *f, const char *user, const c
 enum err_code folder_list(int fd, size_t most, struct json_writer *w, struct err *e) must_check;
 
 /* A file that is to be at a path once it is complete: until then it has a name of our own, in the
- * same folder (".arrayd-…"), which is not listed. One that a daemon leaves that was killed is
- * removed when the next is made there. */
+ * same folder (".arrayd-" and an id), which is not listed. One that a daemon leaves that was killed
+ * is removed when another process of the same user makes its first file there. */
 struct new_file {
     int fd;     /* open for reading and writing; −1: there is none */
     int folder; /* that it will be in */
@@ -73,10 +76,13 @@ enum err_code folder_new_file(const struct folder *f, const char *user, const ch
                               bool overwrite, struct new_file *ret, struct err *e) must_check;
 /* Its contents are on the disk, and it has its name. ERR_CONFLICT: something has it by now. */
 enum err_code new_file_publish(struct new_file *n, bool overwrite, struct err *e) must_check;
-/* One that is to be nowhere, in an open folder, for the daemon's user alone: errors as above.
- * spool_file_alone: only its descriptor is needed from now on. */
+/* One that is to be nowhere, in an open folder, for the daemon's user alone: errors as above. It
+ * has a name of our own, which libraries of formats ask for. */
 enum err_code spool_file(int folder, struct new_file *ret, struct err *e) must_check;
-void spool_file_alone(struct new_file *n);
+/* Removes what a daemon has left in a spool that was killed. */
+void spool_sweep(int folder);
+/* It has no name any more: only its descriptor is needed. */
+void new_file_alone(struct new_file *n);
 /* Without that it never was. May be called twice. */
 void new_file_drop(struct new_file *n);
 

@@ -55,7 +55,7 @@ static void import_free(struct import *x)
 static bool goes_on(void *user)
 {
     const struct import *x = user;
-    return x->job ? job_transfer_goes_on(x->job) : !atomic_load(&x->server->draining);
+    return x->job ? job_transfer_goes_on(x->job) : files_go_on(x->server->files);
 }
 
 static enum err_code cancelled(struct err *e)
@@ -222,7 +222,7 @@ static enum err_code ask(struct import *x, const struct import_piece *p, struct 
     put_list(&w, "step", p->variable->rank, p->step);
     json_put_member_bool(&w, "decode", p->decode);
     json_close_object(&w);
-    return process_say(x->process, &line, e);
+    return process_ask(x->process, &line, e);
 }
 
 /* Whether the answer's dtype and number of elements are those that were asked for. */
@@ -269,6 +269,7 @@ static enum err_code take_slab(struct import *x, struct import_piece *p, int64_t
         json_get_i64(json_member(answer, "bytes"), 1, left < most ? left : most, &n, &why) !=
             ERR_OK)
         return process_lies(e, left ? "values that are none" : "more values than it had described");
+    process_moved(x->process, (size_t)n);
     TRY(take_bytes(x, p, process_slab(x->process, (int)slab), (size_t)n, e));
     *ret_n = n;
     return give_back(x, slab, e);
@@ -314,43 +315,32 @@ enum err_code import_make(struct import *x, struct import_piece *p, struct err *
     }
 }
 
-static enum err_code add(struct import *x, struct import_piece *p, struct err *e)
-{
-    struct handle_guard guard = {lease_guard, x->server->leases};
-    _cleanup_handle_ struct handle h = {0};
-    const bool named = p->name[0];
-    bool replaced = false;
-    const struct handle_spec spec = {.name = named ? p->name : NULL,
-                                     .policy = x->overwrite ? NAME_REPLACE : NAME_NEW,
-                                     .id = p->id,
-                                     .guard = named && x->overwrite ? &guard : NULL,
-                                     .labels = p->labels};
-    TRY(handle_add(x->session->handles, p->array, &spec, &h, &replaced, e));
-    p->added = !replaced;
-    return ERR_OK;
-}
-
-/* All arrays appear, coordinates first; if one cannot, those that were not there before go. */
+/* All arrays appear at one moment, coordinates first, or none does. */
 static enum err_code publish(struct import *x, struct err *e)
 {
-    struct handle_space *handles = x->session->handles;
-    enum err_code code = ERR_OK;
+    const struct handle_guard guard = {lease_guard, x->server->leases};
+    struct handle_new *list = arena_alloc_array(x->arena, x->n_pieces, sizeof *list);
+    if (!list)
+        return err_oom(e);
     if (!goes_on(x))
         return cancelled(e);
-    for (size_t i = x->n_pieces; i-- > 0 && code == ERR_OK;)
-        code = add(x, &x->pieces[i], e);
-    for (size_t i = 0; code != ERR_OK && i < x->n_pieces; i++) {
-        struct err gone = ERR_INIT;
-        if (x->pieces[i].added)
-            (void)!handle_remove(handles, x->pieces[i].id, NULL, &gone);
+    for (size_t i = 0; i < x->n_pieces; i++) {
+        const struct import_piece *p = &x->pieces[x->n_pieces - 1 - i];
+        const bool named = p->name[0];
+        list[i] = (struct handle_new){p->array,
+                                      {.name = named ? p->name : NULL,
+                                       .policy = x->overwrite ? NAME_REPLACE : NAME_NEW,
+                                       .id = p->id,
+                                       .guard = named && x->overwrite ? &guard : NULL,
+                                       .labels = p->labels}};
     }
-    return code;
+    return handle_add_all(x->session->handles, list, x->n_pieces, e);
 }
 
 enum err_code import_take(struct import *x, int file, struct engine_stream *stream,
                           enum err_code (*check)(struct import *x, struct err *e), struct err *e)
 {
-    struct process_spec spec = files_process(x->server->files, LANE_MOVES);
+    struct process_spec spec = files_process(x->server->files, true);
     x->file = spec.file = file;
     spec.goes_on = goes_on;
     spec.user = x;
@@ -382,6 +372,11 @@ static enum err_code work(struct import *x, struct err *e)
     for (size_t i = 0; i < x->n_pieces && code == ERR_OK; i++)
         code = import_make(x, &x->pieces[i], e);
     return code == ERR_OK ? publish(x, e) : code;
+}
+
+static bool wanted(struct file_task *task)
+{
+    return job_transfer_goes_on(((struct import *)task)->job);
 }
 
 static void run(struct file_task *task)
@@ -432,6 +427,7 @@ enum err_code files_import(struct request *req, struct user_job **ret, struct er
     if (!x)
         return err_oom(e);
     x->task.run = run;
+    x->task.wanted = wanted;
     enum err_code code = import_init(x, req) ? begin(req, x, e) : err_oom(e);
     if (code != ERR_OK) {
         import_free(x);

@@ -34,7 +34,6 @@ struct import_piece {
     struct upload *upload;
     struct array *array; /* once it is there */
     struct labels *labels;
-    bool added;
 };
 
 struct import {

@@ -31,14 +31,14 @@ static void release(void *state)
 static bool goes_on(void *user)
 {
     const struct look_task *t = user;
-    return !atomic_load(&t->req->server->draining);
+    return files_go_on(t->req->server->files);
 }
 
 static enum err_code describe_file(struct look_task *t, int fd, struct json_writer *w,
                                    struct err *e)
 {
     const struct files *f = t->req->server->files;
-    struct process_spec spec = files_process(f, LANE_LOOKS);
+    struct process_spec spec = files_process(f, false);
     _cleanup_arena_ struct arena *arena = arena_new(0);
     struct file_process *p;
     struct file_description d;

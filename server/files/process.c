@@ -33,8 +33,10 @@ struct file_process {
     int socket; /* −1: none */
     unsigned char *slabs;
     size_t mapped;
-    struct strb in; /* what has come; of it, */
-    size_t taken;   /* bytes that were lines before */
+    struct strb in;       /* what has come; of it, */
+    size_t taken;         /* bytes that were lines before */
+    uint64_t patience_ns; /* for which it may still be waited, */
+    size_t moved;         /* bytes moved since it was as long as it gets */
 };
 
 enum err_code process_lies(struct err *e, const char *what)
@@ -233,7 +235,7 @@ static enum err_code greet(struct file_process *p, struct err *e)
     json_close_object(&w);
     json_put_member_bool(&w, "write", s->write);
     json_close_object(&w);
-    TRY(process_say(p, &line, e));
+    TRY(process_ask(p, &line, e));
     TRY(process_hear(p, arena, &answer, e));
     return process_says(answer, "ready") ? ERR_OK : process_lies(e, "not that it is ready");
 }
@@ -268,53 +270,46 @@ enum err_code process_start(const struct process_spec *spec, struct file_process
 
 /* --- lines --- */
 
-/* Waits until the socket can do that. */
-static enum err_code await(struct file_process *p, short event, uint64_t until_ns, struct err *e)
+void process_patience(struct file_process *p)
+{
+    p->patience_ns = (uint64_t)(p->spec.silence * 1e9);
+    p->moved = 0;
+}
+
+void process_moved(struct file_process *p, size_t n)
+{
+    p->moved += n;
+    if (p->moved >= p->spec.slab)
+        process_patience(p);
+}
+
+static enum err_code silent(const struct file_process *p, struct err *e)
+{
+    return err_set(e, ERR_FILE_READER, "arrayd-file has not answered for %.0f s (file-timeout)",
+                   p->spec.silence);
+}
+
+/* Waits until the socket can do that, which it has to be patient for. */
+static enum err_code await(struct file_process *p, short event, struct err *e)
 {
     for (;;) {
         struct pollfd x = {.fd = p->socket, .events = event};
-        if (poll(&x, 1, LOOK_MS) > 0)
-            return ERR_OK;
-        if (!process_goes_on(p))
+        const uint64_t from_ns = clock_ns();
+        const bool can = poll(&x, 1, LOOK_MS) > 0;
+        const uint64_t took_ns = clock_ns() - from_ns;
+        p->patience_ns -= took_ns < p->patience_ns ? took_ns : p->patience_ns;
+        if (!can && !process_goes_on(p))
             return err_set(e, ERR_DEADLINE, "the work was cancelled");
-        if (clock_ns() > until_ns)
-            return err_set(e, ERR_FILE_READER,
-                           "arrayd-file has not answered for %.0f s (file-timeout)",
-                           p->spec.silence);
+        if (!p->patience_ns)
+            return silent(p, e);
+        if (can)
+            return ERR_OK;
     }
-}
-
-static uint64_t deadline(const struct file_process *p)
-{
-    return clock_ns() + (uint64_t)(p->spec.silence * 1e9);
-}
-
-enum err_code process_say(struct file_process *p, const struct strb *line, struct err *e)
-{
-    const uint64_t until_ns = deadline(p);
-    if (line->failed)
-        return err_oom(e);
-    if (line->len >= WIRE_LINE_MAX)
-        return err_set(e, ERR_INLINE_TOO_LARGE, "attributes take more than %d bytes",
-                       WIRE_LINE_MAX);
-    for (size_t at = 0; at <= line->len;) {
-        const bool end = at == line->len;
-        const ssize_t n = send(p->socket, end ? "\n" : line->data + at, end ? 1 : line->len - at,
-                               MSG_NOSIGNAL | (end ? 0 : MSG_MORE));
-        if (n > 0)
-            at += (size_t)n;
-        else if (n < 0 && errno == EAGAIN)
-            TRY(await(p, POLLOUT, until_ns, e));
-        else if (n < 0 && errno != EINTR)
-            return ended(p, e);
-    }
-    return ERR_OK;
 }
 
 /* Reads until there is a line: its length, without the newline. */
 static enum err_code read_line(struct file_process *p, size_t *ret_n, struct err *e)
 {
-    const uint64_t until_ns = deadline(p);
     struct strb *in = &p->in;
     size_t looked = p->taken;
     for (;;) {
@@ -332,8 +327,6 @@ static enum err_code read_line(struct file_process *p, size_t *ret_n, struct err
         }
         if (in->len > WIRE_LINE_MAX)
             return process_lies(e, "a line without an end");
-        if (in->len && clock_ns() > until_ns)
-            return process_lies(e, "a line that does not end in time");
         char *to = strb_reserve(in, READ_SIZE);
         if (!to)
             return err_oom(e);
@@ -341,7 +334,7 @@ static enum err_code read_line(struct file_process *p, size_t *ret_n, struct err
         if (n > 0)
             in->len += (size_t)n;
         else if (n < 0 && errno == EAGAIN)
-            TRY(await(p, POLLIN, until_ns, e));
+            TRY(await(p, POLLIN, e));
         else if (n == 0 || errno != EINTR)
             return ended(p, e);
     }
@@ -361,7 +354,7 @@ static enum err_code error_code(const char *name)
         [WIRE_BAD_FILE] = ERR_BAD_FILE,           [WIRE_UNSUPPORTED] = ERR_UNSUPPORTED_FILE,
         [WIRE_NOT_FOUND] = ERR_UNKNOWN_NAME,      [WIRE_TOO_LARGE] = ERR_INLINE_TOO_LARGE,
         [WIRE_OUT_OF_MEMORY] = ERR_OUT_OF_MEMORY, [WIRE_IO] = ERR_FILE_IO,
-        [WIRE_NO_SANDBOX] = ERR_LIBRARY_MISSING,
+        [WIRE_NO_SPACE] = ERR_DISK_FULL,          [WIRE_NO_SANDBOX] = ERR_LIBRARY_MISSING,
     };
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
         if (!strcmp(codes[i].name, name))
@@ -416,4 +409,43 @@ enum err_code process_hear(struct file_process *p, struct arena *arena, struct j
         return process_lies(e, "a line that is no JSON object");
     const struct json error = json_member(*ret, "error");
     return json_present(error) ? answer_error(error, e) : ERR_OK;
+}
+
+/* It takes no more lines: for the reason that it may have told before, or it has just ended. */
+static enum err_code last_words(struct file_process *p, struct err *e)
+{
+    for (;;) {
+        _cleanup_arena_ struct arena *arena = arena_new(0);
+        struct json answer;
+        if (!arena)
+            return err_oom(e);
+        TRY(process_hear(p, arena, &answer, e));
+    }
+}
+
+enum err_code process_say(struct file_process *p, const struct strb *line, struct err *e)
+{
+    if (line->failed)
+        return err_oom(e);
+    if (line->len >= WIRE_LINE_MAX)
+        return err_set(e, ERR_INLINE_TOO_LARGE, "attributes take more than %d bytes",
+                       WIRE_LINE_MAX);
+    for (size_t at = 0; at <= line->len;) {
+        const bool end = at == line->len;
+        const ssize_t n = send(p->socket, end ? "\n" : line->data + at, end ? 1 : line->len - at,
+                               MSG_NOSIGNAL | (end ? 0 : MSG_MORE));
+        if (n > 0)
+            at += (size_t)n;
+        else if (n < 0 && errno == EAGAIN)
+            TRY(await(p, POLLOUT, e));
+        else if (n < 0 && errno != EINTR)
+            return last_words(p, e);
+    }
+    return ERR_OK;
+}
+
+enum err_code process_ask(struct file_process *p, const struct strb *line, struct err *e)
+{
+    process_patience(p);
+    return process_say(p, line, e);
 }

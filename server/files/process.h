@@ -1,8 +1,9 @@
 /* One run of arrayd-file: it is started with an open file, asked, and ended.
  *
- * What comes from it is read as if an enemy had written it: each line is complete within a time and
- * of bounded length, JSON by the strict reader, and every number is checked by whoever uses it. The
- * slabs are memory that both have mapped: it may change while it is read.
+ * What comes from it is read as if an enemy had written it: answers and contents come within a
+ * time, however small the pieces, a line is of bounded length, JSON by the strict reader, and every
+ * number is checked by whoever uses it. The slabs are memory that both have mapped: it may change
+ * while it is read.
  *
  * Used by one thread of server/files at a time, which may wait. */
 #ifndef ARRAYD_SERVER_FILES_PROCESS_H
@@ -26,7 +27,7 @@ struct process_spec {
     int64_t most;        /* and becomes no larger: bytes */
     bool unsandboxed;    /* allowed */
     int64_t memory;      /* bytes, */
-    double cpu, silence; /* seconds of processor time, and between two answers, at most */
+    double cpu, silence; /* seconds of processor time, and as process_ask says, at most */
     size_t slab;         /* bytes of each, a multiple of a page, of */
     int slabs, threads;
     bool (*goes_on)(void *user); /* asked while it waits; false: the work ends. NULL: it does */
@@ -40,9 +41,17 @@ enum err_code process_start(const struct process_spec *spec, struct file_process
 /* Ends it at once, whatever it does. NULL allowed. */
 void process_end(struct file_process *p);
 
-/* Sends a line (without its newline). */
+/* Sends a line (without its newline), to which other lines may have come before. Errors as of
+ * process_hear. */
 enum err_code process_say(struct file_process *p, const struct strb *line,
                           struct err *e) must_check;
+/* The same for a request. It may be waited for answers for so long as the spec's silence, until so
+ * many bytes have been moved as a slab has (process_moved), or there is another request. */
+enum err_code process_ask(struct file_process *p, const struct strb *line,
+                          struct err *e) must_check;
+void process_moved(struct file_process *p, size_t n);
+/* From now on it may be waited for so long again. */
+void process_patience(struct file_process *p);
 /* The next line as an object, in `arena`. An answer that is an error becomes that error:
  * ERR_BAD_FILE, ERR_UNSUPPORTED_FILE, ERR_UNKNOWN_NAME, ERR_INLINE_TOO_LARGE, ERR_OUT_OF_MEMORY,
  * ERR_FILE_IO. ERR_FILE_READER: it ended, was killed, is silent for too long, or says what it may

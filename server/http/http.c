@@ -540,6 +540,11 @@ static void accept_no_more(struct http *h)
             http_loop_quiesce(&h->listeners[i]);
 }
 
+bool http_cuts(const struct http *h)
+{
+    return h && atomic_load(&h->cutting);
+}
+
 bool http_stop(struct http *h)
 {
     atomic_store(&h->stopping, true);

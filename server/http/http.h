@@ -385,6 +385,8 @@ enum err_code http_reload(struct http *h, struct err *e) must_check;
  * joins the threads. False: some work has not ended even after stuck_s; it and `h` still exist, and
  * this may be called again. */
 bool http_stop(struct http *h);
+/* Whether drain_timeout_s is over, so that whatever still waits is to end. NULL: no. */
+bool http_cuts(const struct http *h);
 
 struct http_gauges {
     int64_t connections, in_flight, suspended, queued_work;

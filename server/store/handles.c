@@ -52,7 +52,7 @@ static struct name_key make_key(const struct handle_space *s, const char *name)
     return key;
 }
 
-static struct name_node *find_name(struct handle_space *s, const char *name)
+struct name_node *handles_find_name(struct handle_space *s, const char *name)
 {
     lock_held(&s->table->lock);
     struct name_key key = make_key(s, name);
@@ -68,7 +68,7 @@ static struct entry *find(struct handle_space *s, const char *ref)
         return handles_find(s->table, ref);
     if (name_check(ref, NULL) != ERR_OK)
         return NULL;
-    struct name_node *x = find_name(s, ref);
+    struct name_node *x = handles_find_name(s, ref);
     return x ? x->entry : NULL;
 }
 
@@ -177,6 +177,40 @@ static void name_free(struct handles *t, struct name_node *node)
     mem_free(node);
 }
 
+enum err_code handles_place(struct handle_space *s, struct entry *x, struct err *e)
+{
+    lock_held(&s->table->lock);
+    struct handles *t = s->table;
+    if (!order_reserve(s))
+        return err_oom(e);
+    HASH_ADD(hh, t->by_id, id, ID_SIZE - 1, x);
+    if (!x->hh.tbl)
+        return err_oom(e);
+    x->seq = t->next_seq++;
+    s->order[s->n_order++] = (struct order_item){x->seq, x};
+    t->count++;
+    t->labels += (int64_t)labels_size(x->labels);
+    check(s);
+    return ERR_OK;
+}
+
+enum err_code handles_name(struct entry *x, const char *name, struct entry **ret_old, struct err *e)
+{
+    lock_held(&x->space->table->lock);
+    struct name_node *node = handles_find_name(x->space, name);
+    *ret_old = NULL;
+    if (node) {
+        *ret_old = node->entry;
+        node->entry->name = NULL;
+        node->entry = x;
+        x->name = node;
+        handles_unlink(*ret_old);
+        return ERR_OK;
+    }
+    x->name = name_new(x->space, name, x);
+    return x->name ? ERR_OK : err_oom(e);
+}
+
 /* Takes the entry out of every table; the caller releases its array and frees it. */
 void handles_unlink(struct entry *x)
 {
@@ -206,7 +240,7 @@ enum err_code handles_check_name(struct handle_space *s, const char *name, enum 
     lock_held(&s->table->lock);
     if (s->closed || s->seals)
         return err_set(e, ERR_NOT_FOUND, "the session was deleted");
-    struct name_node *node = name ? find_name(s, name) : NULL;
+    struct name_node *node = name ? handles_find_name(s, name) : NULL;
     if (!node)
         return ERR_OK;
     if (policy == NAME_NEW)
@@ -216,28 +250,25 @@ enum err_code handles_check_name(struct handle_space *s, const char *name, enum 
     return ERR_OK;
 }
 
-static enum err_code ask(const struct handle_guard *guard, const struct entry *x, struct err *e)
+enum err_code handles_ask(const struct handle_guard *guard, const struct entry *x, struct err *e)
 {
     return guard ? guard->check(guard->user, x ? x->array : NULL, e) : ERR_OK;
 }
 
-static size_t growth(size_t was, size_t is)
+size_t handles_growth(size_t was, size_t is)
 {
     return is > was ? is - was : 0;
 }
 
-/* Before a handle is written down, with labels that take so much. */
-static enum err_code check_space(const struct handles *t, size_t labels, struct err *e)
+/* Before a handle is written down. */
+static enum err_code check_space(const struct handles *t, struct err *e)
 {
-    return observer_check_space(t->observer.to, t->observer.principal, OBSERVER_RECORD + labels, e);
+    return observer_check_space(t->observer.to, t->observer.principal, OBSERVER_RECORD, e);
 }
 
-/* Whether a handle may have these labels, as well as or in place of `old`. */
-static enum err_code check_labels(const struct handles *t, const struct labels *old,
-                                  const struct labels *l, struct err *e)
+enum err_code handles_check_labels(const struct handles *t, int64_t more, struct err *e)
 {
     lock_held(&t->lock);
-    const int64_t more = (int64_t)labels_size(l) - (int64_t)labels_size(old);
     if (more > 0 && t->most_labels && t->labels + more > t->most_labels)
         return err_set(e, ERR_QUOTA,
                        "the attributes of all arrays would take more than %lld bytes, the most "
@@ -346,107 +377,9 @@ enum err_code handle_check_name(struct handle_space *s, const char *name, enum n
     pthread_mutex_lock(&s->table->lock);
     enum err_code code = handles_check_name(s, name, policy, e);
     if (code == ERR_OK)
-        code = check_space(s->table, 0, e);
+        code = check_space(s->table, e);
     pthread_mutex_unlock(&s->table->lock);
     return code;
-}
-
-/* With the lock held: whether one more handle fits, or one in another's place, whose record may be
- * shorter. */
-static enum err_code check_limits(struct handle_space *s, const struct handle_spec *spec,
-                                  struct err *e)
-{
-    lock_held(&s->table->lock);
-    const struct handles *t = s->table;
-    const struct name_node *node = spec->name ? find_name(s, spec->name) : NULL;
-    TRY(check_labels(t, node ? node->entry->labels : NULL, spec->labels, e));
-    if (t->count < t->max_handles || node)
-        return check_space(
-            t, growth(node ? labels_size(node->entry->labels) : 0, labels_size(spec->labels)), e);
-    return err_set(e, ERR_QUOTA, "there are already %u arrays, the most allowed (quota arrays)",
-                   t->count);
-}
-
-enum err_code handles_insert(struct handle_space *s, struct entry *x, const char *name,
-                             struct entry **ret_old, struct err *e)
-{
-    lock_held(&s->table->lock);
-    struct handles *t = s->table;
-    struct name_node *node = name ? find_name(s, name) : NULL;
-    if (!order_reserve(s))
-        return err_oom(e);
-    HASH_ADD(hh, t->by_id, id, ID_SIZE - 1, x);
-    if (!x->hh.tbl)
-        return err_oom(e);
-    struct entry *old = NULL;
-    if (node) {
-        old = node->entry;
-        old->name = NULL;
-        node->entry = x;
-    } else if (name) {
-        node = name_new(s, name, x);
-        if (!node) {
-            HASH_DELETE(hh, t->by_id, x);
-            return err_oom(e);
-        }
-    }
-    x->name = node;
-    x->seq = t->next_seq++;
-    s->order[s->n_order++] = (struct order_item){x->seq, x};
-    t->count++;
-    t->labels += (int64_t)labels_size(x->labels);
-    if (old)
-        handles_unlink(old);
-    check(s);
-    handles_tell(t, x, old ? old->id : NULL);
-    *ret_old = old;
-    return ERR_OK;
-}
-
-enum err_code handle_add(struct handle_space *s, struct array *array,
-                         const struct handle_spec *spec, struct handle *ret, bool *ret_replaced,
-                         struct err *e)
-{
-    if (spec->name)
-        TRY(name_check(spec->name, e));
-    struct entry *x = mem_calloc(1, sizeof *x), *old = NULL;
-    if (!x)
-        return err_oom(e);
-    x->array = array_ref(array);
-    x->labels = labels_ref(spec->labels);
-    x->space = s;
-    x->created_us = clock_date_us();
-    if (spec->id)
-        memcpy(x->id, spec->id, ID_SIZE);
-    else
-        id_make('a', x->id);
-    if (spec->view_of)
-        strncpy(x->view_of, spec->view_of, ID_SIZE - 1);
-    struct handles *t = s->table;
-    pthread_mutex_lock(&t->lock);
-    enum err_code code = handles_check_name(s, spec->name, spec->policy, e);
-    if (code == ERR_OK && spec->guard) {
-        struct name_node *node = spec->name ? find_name(s, spec->name) : NULL;
-        code = ask(spec->guard, node ? node->entry : NULL, e);
-    }
-    if (code == ERR_OK)
-        code = check_limits(s, spec, e);
-    if (code == ERR_OK) {
-        const struct entry *parent = x->view_of[0] ? handles_find(t, x->view_of) : NULL;
-        memcpy(x->base, parent && parent->base[0] ? parent->base : x->view_of, ID_SIZE);
-        code = handles_insert(s, x, spec->name, &old, e);
-    }
-    if (code == ERR_OK)
-        handles_snapshot(x, ret);
-    pthread_mutex_unlock(&t->lock);
-    if (code != ERR_OK) {
-        handles_entry_free(x);
-        return code;
-    }
-    if (ret_replaced)
-        *ret_replaced = old != NULL;
-    handles_entry_free(old);
-    return ERR_OK;
 }
 
 static enum err_code rename_entry(struct entry *x, const char *name, struct err *e)
@@ -459,7 +392,7 @@ static enum err_code rename_entry(struct entry *x, const char *name, struct err 
         x->name = NULL;
         return ERR_OK;
     }
-    struct name_node *node = find_name(s, name);
+    struct name_node *node = handles_find_name(s, name);
     if (node && node->entry == x)
         return ERR_OK;
     if (node)
@@ -490,7 +423,7 @@ static enum err_code make_labels(const struct entry *x, const struct labels_patc
     lock_held(&x->space->table->lock);
     const struct handles *t = x->space->table;
     TRY(labels_make(x->labels, p, &x->array->view, ret, e));
-    return check_labels(t, x->labels, *ret, e);
+    return handles_check_labels(t, (int64_t)labels_size(*ret) - (int64_t)labels_size(x->labels), e);
 }
 
 /* Whether what the entry's record grows by has room; whatever makes it smaller has. */
@@ -503,7 +436,7 @@ static enum err_code check_growth(const struct entry *x, const struct handle_cha
     const bool longer = change->name && strlen(change->name) > strlen(was);
     size_t n = change->array || longer ? OBSERVER_RECORD : 0; /* it may have its first grid */
     if (change->labels)
-        n += growth(labels_size(x->labels), labels_size(labels));
+        n += handles_growth(labels_size(x->labels), labels_size(labels));
     return n ? observer_check_space(o->to, o->principal, n, e) : ERR_OK;
 }
 
@@ -520,7 +453,7 @@ enum err_code handle_update(struct handle_space *s, const char *ref,
     pthread_mutex_lock(&s->table->lock);
     enum err_code code = find_or_fail(s, ref, &x, e);
     if (code == ERR_OK)
-        code = ask(guard, x, e);
+        code = handles_ask(guard, x, e);
     if (code == ERR_OK && change->array && x->array != change->old)
         code = handle_changed(e);
     if (code == ERR_OK && change->labels)
@@ -562,9 +495,9 @@ enum err_code handle_set_array(struct handle_space *s, const char *id, const str
     else if (code == ERR_OK && x->array != old)
         code = handle_changed(e);
     else if (code == ERR_OK)
-        code = ask(guard, x, e);
+        code = handles_ask(guard, x, e);
     if (code == ERR_OK)
-        code = check_space(s->table, 0, e);
+        code = check_space(s->table, e);
     if (code == ERR_OK)
         code = labels_resize(x->labels, &x->array->view, &array->view, &labels, e);
     if (code == ERR_OK) {
@@ -588,7 +521,7 @@ enum err_code handle_remove(struct handle_space *s, const char *ref,
     if (code == ERR_OK && x->read_only)
         code = err_set(e, ERR_READ_ONLY, "the array is read-only");
     if (code == ERR_OK)
-        code = ask(guard, x, e);
+        code = handles_ask(guard, x, e);
     if (code == ERR_OK) {
         handles_unlink(x);
         handles_tell(s->table, NULL, x->id);

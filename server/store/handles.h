@@ -144,6 +144,15 @@ enum err_code handle_add(struct handle_space *s, struct array *array,
                          const struct handle_spec *spec, struct handle *ret, bool *ret_replaced,
                          struct err *e) must_check;
 
+/* New handles for several arrays, whose names differ: all of them or none, at one moment. Errors as
+ * of handle_add. */
+struct handle_new {
+    struct array *array;
+    struct handle_spec spec;
+};
+enum err_code handle_add_all(struct handle_space *s, const struct handle_new *list, size_t n,
+                             struct err *e) must_check;
+
 /* Changes a handle. ERR_CONFLICT if another handle has the name, or if the handle's array is not
  * `old`; the errors of labels_make; ERR_QUOTA; ERR_OUT_OF_MEMORY. *ret is the handle afterwards.
  * The name belongs to the session that owns the handle. guard: NULL, or it must agree. */

@@ -1,5 +1,5 @@
-/* What handles.c and handles_images.c share: the tables behind the handles. The lock of struct
- * handles guards everything; the callers of these functions hold it. */
+/* What handles.c and handles_images.c share: the tables behind the handles. The lock
+ * of struct handles guards everything; the callers of these functions hold it. */
 #ifndef ARRAYD_SERVER_HANDLES_INT_H
 #define ARRAYD_SERVER_HANDLES_INT_H
 
@@ -68,7 +68,20 @@ void handles_image(const struct entry *x, struct handle_image *ret);
 /* Tells that a handle is new or has changed, that one was removed, or that one takes the other's
  * place. Either may be NULL. */
 void handles_tell(struct handles *t, struct entry *now, const char *gone);
-/* Adds x to all tables, in place of the entry with that name, which *ret_old returns. */
+struct name_node *handles_find_name(struct handle_space *s, const char *name);
+/* The guard's error, if there is one; x may be NULL. */
+enum err_code handles_ask(const struct handle_guard *guard, const struct entry *x,
+                          struct err *e) must_check;
+size_t handles_growth(size_t was, size_t is);
+/* Whether the labels of all may take so many bytes more: ERR_QUOTA. */
+enum err_code handles_check_labels(const struct handles *t, int64_t more, struct err *e) must_check;
+/* Adds x to all tables but that of names; handles_unlink undoes it. ERR_OUT_OF_MEMORY. */
+enum err_code handles_place(struct handle_space *s, struct entry *x, struct err *e) must_check;
+/* Gives a placed entry a name. The entry that has had it is unlinked and becomes *ret_old; then
+ * this cannot fail. Else ERR_OUT_OF_MEMORY. */
+enum err_code handles_name(struct entry *x, const char *name, struct entry **ret_old,
+                           struct err *e) must_check;
+/* Both, and tells: name NULL for none. */
 enum err_code handles_insert(struct handle_space *s, struct entry *x, const char *name,
                              struct entry **ret_old, struct err *e) must_check;
 /* The first item of the space's order numbered above `seq`. */

@@ -6,8 +6,9 @@ Its files are one line of JSON, then the contents of the variables one after the
     {"format": "netcdf4", "attrs": {}, "dims": {}, "variables": [{"name", "dtype", "shape", "dims", "attrs"}], "lie": {...}}
 
 A lie happens at a moment ("start", "ready", "describe", "read", "slab", "write", "free", "done"; "nth": the how many eth time)
-and is a deed: "die", "kill", "hang", "flood", "close", "garbage", "say" (with "text": any line) or "change" (with "members" that
-replace the line's own).
+and is a deed: "die", "kill", "hang", "flood", "close", "garbage", "say" (with "text": any line), "tell" (the same, and it ends), "wait"
+(for so many "seconds") or "change" (with "members" that replace the line's own). The deed "drip", whenever, is contents a byte at a
+time, with "seconds" between them.
 """
 import ctypes
 import json
@@ -58,6 +59,11 @@ class Reader:
             self.socket.sendall(b"\x00\xff{]\n")
         elif deed == "say":
             self.socket.sendall(self.lie["text"].encode() + b"\n")
+        elif deed == "tell":
+            self.socket.sendall(self.lie["text"].encode() + b"\n")
+            os._exit(0)
+        elif deed == "wait":
+            time.sleep(self.lie["seconds"])
         return {**members, **self.lie.get("members", {})}
 
     def run(self):
@@ -103,13 +109,15 @@ class Reader:
         size = self.size(v["dtype"])
         data = np.frombuffer(os.pread(FILE, self.nbytes(v), at) or b"\0" * self.nbytes(v), f"V{size}").reshape(v["shape"])[place].tobytes()
         self.say("read", dtype=v["dtype"], shape=asked["count"], nbytes=len(data))
-        free, slab = list(range(self.limits["slabs"])), self.limits["slab"] // 16 * 16
+        drips = self.lie.get("deed") == "drip"
+        free, slab = list(range(self.limits["slabs"])), 1 if drips else self.limits["slab"] // 16 * 16
         while data:
             while not free:
                 free.append(self.hear()["free"])
             i, part, data = free.pop(), data[:slab], data[slab:]
             self.slabs[i * self.limits["slab"]:i * self.limits["slab"] + len(part)] = part
             self.say("slab", slab=i, bytes=len(part))
+            time.sleep(self.lie["seconds"] if drips else 0)
         while len(free) < self.limits["slabs"]:
             free.append(self.hear()["free"])
         self.say("done", done=True)

@@ -53,15 +53,20 @@ def readers():
     return n
 
 
-def no_reader(d):
-    """None of this daemon's is left."""
+def children(d):
+    """The processes of this daemon's: readers."""
     found = []
     for task in pathlib.Path(f"/proc/{d.pid}/task").iterdir():
         try:
             found += (task / "children").read_text().split()
         except OSError:
             pass
-    return not found
+    return found
+
+
+def no_reader(d):
+    """None of this daemon's is left."""
+    return not children(d)
 
 
 def descriptors(d):

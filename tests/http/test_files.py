@@ -1,4 +1,5 @@
 """Folders, descriptions, imports and exports, with a stand-in for the program that reads files."""
+import concurrent.futures
 import json
 import time
 
@@ -6,7 +7,7 @@ import numpy as np
 import pytest
 
 from conftest import until
-from stand_in import ALL_DTYPES, READER, exported, imported, looked, no_reader, options, write
+from stand_in import ALL_DTYPES, READER, children, exported, imported, looked, no_reader, options, write
 
 AIR = np.arange(12 * 4 * 6, dtype=np.float32).reshape(12, 4, 6)
 DIMS = {"month": {"length": 12, "unlimited": True}, "lat": {"length": 4}, "lon": {"length": 6}}
@@ -196,6 +197,29 @@ def test_names_that_are_taken(files):
     assert imported(c, "air.nc", "failed", overwrite=True)["error"]["code"] == "locked"
 
 
+def test_several_replace_or_none(files):
+    """One that may not be replaced, or a cancellation, and no array has changed."""
+    c, folder, d = files
+    write(folder / "two.nc", {"u": AIR, "v": AIR})
+    before = {n: c.upload(np.arange(3.), n)["id"] for n in "uv"}
+    for locked, other in (("u", "v"), ("v", "u")):
+        lease = c.expect(201, c.post(f"/v1/arrays/{locked}/lease", {"mode": "read", "ttl_s": 60})).json()["token"]
+        assert imported(c, "two.nc", "failed", variables=["u", "v"], overwrite=True)["error"]["code"] == "locked"
+        assert {n: c.meta(n)["id"] for n in "uv"} == before and len(c.download(other)) == 3
+        c.expect(204, c.delete(f"/v1/arrays/{locked}/lease", headers={"Arrayd-Lease": lease}))
+    c.expect(200, c.request("PATCH", "/v1/arrays/v", b'{"read_only": true}', content_type="application/json"))
+    assert imported(c, "two.nc", "failed", variables=["u", "v"], overwrite=True)["error"]["code"] == "read_only"
+    assert c.meta("u")["id"] == before["u"]
+    c.expect(200, c.request("PATCH", "/v1/arrays/v", b'{"read_only": false}', content_type="application/json"))
+    write(folder / "slow.nc", {"u": AIR, "v": AIR}, lie={"at": "read", "nth": 2, "deed": "hang"})
+    job = c.expect(202, c.post("/v1/files/import", {"folder": "data", "path": "slow.nc", "variables": ["u", "v"], "overwrite": True})).json()["id"]
+    until(lambda: c.expect(200, c.get(f"/v1/jobs/{job}")).json()["step"] == AIR.nbytes)
+    c.expect(200, c.delete(f"/v1/jobs/{job}"))
+    assert {n: c.meta(n)["id"] for n in "uv"} == before
+    imported(c, "two.nc", variables=["u", "v"], overwrite=True)
+    assert (c.download("v") == AIR).all() and len(c.expect(200, c.get("/v1/arrays")).json()["arrays"]) == 2
+
+
 def test_export(files):
     c, folder, _ = files
     air(folder / "air.nc")
@@ -250,10 +274,66 @@ def test_jobs_that_wait(daemon_with, tmp_path):
     c = d.client()
     first, second, third = [c.expect(202, c.post("/v1/files/import", {"folder": "data", "path": p})).json()["id"] for p in ("slow.nc", "air.nc", "air.nc")]
     assert c.expect(200, c.get(f"/v1/jobs/{third}")).json()["state"] == "queued"
+    c.upload(np.zeros(9), "held")
+    export = c.expect(202, c.post("/v1/files/export", {"folder": "data", "path": "out.nc", "arrays": ["held"]})).json()["id"]
+    for job in (third, export):  # though the first goes on
+        assert c.expect(200, c.delete(f"/v1/jobs/{job}")).json()["state"] == "cancelled"
+        c.expect(204, c.delete(f"/v1/jobs/{job}"))
+    assert c.expect(200, c.get(f"/v1/jobs/{first}")).json()["state"] == "running"
     c.expect(200, c.get("/v1/files/data?path=air.nc"))  # looks do not wait for them
     c.expect(200, c.delete(f"/v1/jobs/{first}"))
     assert c.expect(200, c.get(f"/v1/jobs/{second}?wait=1")).json()["state"] == "done"
     until(lambda: no_reader(d))
+
+
+def test_no_user_has_all_threads(two_with, tmp_path):
+    """Whatever one does that takes long, another's is done: looks, bodies, imports."""
+    write(tmp_path / "slow.nc", {"a": np.zeros(9)}, lie={"at": "describe", "deed": "hang"})
+    air(tmp_path / "air.nc")
+    ann, bob = two_with("--files", f"data={tmp_path}:shared", "--file-reader", READER, "--file-jobs", 2, "--file-timeout", 10)
+    body = (tmp_path / "slow.nc").read_bytes()
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        def slow(k):
+            own = ann.clone()
+            if k < 4:
+                return own.get("/v1/files/data?path=slow.nc", check=False)
+            return own.request("PUT", f"/v1/arrays/x{k}", body, content_type="application/x-netcdf", check=False)
+        for k in range(8):
+            pool.submit(slow, k)
+        jobs = [ann.expect(202, ann.post("/v1/files/import", {"folder": "data", "path": "slow.nc"})).json()["id"] for _ in range(4)]
+        time.sleep(1)
+        began = time.monotonic()
+        looked(bob, "air.nc")
+        imported(bob, "air.nc", coords=False)
+        bob.expect(201, bob.request("PUT", "/v1/arrays/y?variable=air", (tmp_path / "air.nc").read_bytes(), content_type="application/x-netcdf"))
+        assert time.monotonic() - began < 15
+        for job in jobs:
+            ann.expect(200, ann.delete(f"/v1/jobs/{job}"))
+
+
+def test_looks_under_way_are_drained(daemon_with, tmp_path):
+    """SIGTERM lets requests end: a look and a body."""
+    write(tmp_path / "slow.nc", {"a": np.zeros(9)}, lie={"at": "describe", "deed": "wait", "seconds": 1.5})
+    d = daemon_with(*options(tmp_path))
+    one, two = d.client(), d.client()
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        look = pool.submit(one.get, "/v1/files/data?path=slow.nc", check=False)
+        body = pool.submit(two.request, "PUT", "/v1/arrays/a", (tmp_path / "slow.nc").read_bytes(), content_type="application/x-netcdf", check=False)
+        until(lambda: len(children(d)) == 2)
+        d.stop()
+        assert look.result().status == 200 and body.result().status == 201
+
+
+def test_the_spool(daemon_with, tmp_path):
+    with pytest.raises(RuntimeError, match="file-spool: /nowhere: No such file"):
+        daemon_with("--no-keeper", "--file-spool", "/nowhere")
+    (tmp_path / "notes").write_text("")
+    c = daemon_with().client()
+    session = c.expect(201, c.post("/v1/sessions", {})).json()["id"]
+    left = tmp_path / f".arrayd-f-{session[2:]}"
+    left.write_text("of one that was killed")
+    daemon_with("--file-spool", tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["notes"]
 
 
 def test_a_session_that_ends(files):

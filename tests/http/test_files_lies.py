@@ -2,6 +2,7 @@
 import json
 import os
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -144,7 +145,7 @@ def test_lines_that_are_none(lied_to, at, text):
 
 
 @pytest.mark.parametrize("code, ours", [("bad_file", "bad_file"), ("unsupported", "unsupported_file"), ("not_found", "unknown_name"), ("too_large", "too_large"),
-                                        ("out_of_memory", "out_of_memory"), ("timeout", "file_reader_failed"), ("io", "file_failed"), ("no_sandbox", "library_missing")])
+                                        ("out_of_memory", "out_of_memory"), ("timeout", "file_reader_failed"), ("io", "file_failed"), ("no_space", "disk_full"), ("no_sandbox", "library_missing")])
 def test_errors_that_it_tells(lied_to, code, ours):
     d, c, folder = lied_to
     for at in ("ready", "describe", "slab"):
@@ -152,6 +153,29 @@ def test_errors_that_it_tells(lied_to, code, ours):
         error = imported(c, "lie.nc", "failed", variables=[{"name": "b"}])["error"]
         assert error["code"] == ours and "it is so" in error["detail"]
     nothing_is_left(d, c, folder, ["good.nc", "lie.nc"])
+
+
+def test_contents_that_drip(hasty):
+    """Each answer comes in time, but no slab's worth of contents does."""
+    d, c, folder = hasty
+    write(folder / "lie.nc", {"a": A}, lie={"deed": "drip", "seconds": 0.2})
+    began = time.monotonic()
+    error = imported(c, "lie.nc", "failed", variables=[{"name": "b"}])["error"]
+    assert error["code"] == "file_reader_failed" and "file-timeout" in error["detail"] and time.monotonic() - began < 20
+    nothing_is_left(d, c, folder, ["good.nc", "lie.nc"])
+
+
+def test_the_reason_is_told(lied_to):
+    """Even if it has ended meanwhile, and takes no more contents."""
+    d, c, folder = lied_to
+    c.upload(np.arange(300_000.), "large")
+    lie = {"at": "free", "deed": "tell", "text": '{"error":{"code":"no_space","detail":"it is so"}}'}
+    for _ in range(10):
+        error = exported(c, "out.nc", ["large"], "failed", attrs={"lie": json.dumps(lie)})["error"]
+        assert error["code"] == "disk_full" and error["detail"] == "it is so"
+    c.expect(204, c.delete("/v1/arrays/large"))
+    (folder / "lie.nc").unlink(missing_ok=True)
+    nothing_is_left(d, c, folder, ["good.nc"])
 
 
 def test_bools_are_bools(lied_to):

@@ -8,13 +8,16 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "compute/base/mem.h"
 #include "server/files/folders.h"
+#include "server/store/handles.h"
 
 static char top[] = "/tmp/arrayd-folders-XXXXXX", folder[sizeof top + 16];
 
@@ -187,26 +190,113 @@ static void parts_of_users(void **state)
     folders_free(f);
 }
 
-/* What a killed daemon leaves goes with the next new file; what another writes stays. */
+static bool there(const char *path)
+{
+    char full[PATH_MAX];
+    at(full, path);
+    return access(full, F_OK) == 0;
+}
+
+/* What a killed daemon leaves goes with the first new file; what another writes stays, and so does
+ * what has a name that is only like ours, or is no file. */
 static void what_is_left(void **state)
 {
     (void)state;
     struct folders *f = open_folder(false, ":shared");
     struct err e = ERR_INIT;
     struct new_file one, two;
-    char full[PATH_MAX];
-    put("in/sub/.arrayd-old");
+    char id[ID_SIZE], left[64], folder_like_it[64], full[PATH_MAX];
+    id_make('f', id);
+    snprintf(left, sizeof left, "in/sub/.arrayd-%s", id);
+    put(left);
+    id_make('f', id);
+    snprintf(folder_like_it, sizeof folder_like_it, "in/sub/.arrayd-%s", id);
+    sub(folder_like_it);
+    put("in/sub/.arrayd-notes");
+    put("in/sub/.arrayd-f-1");
     assert_int_equal(folder_new_file(folders_at(f, 0), "ann", "sub/one", false, &one, &e), ERR_OK);
-    at(full, "in/sub/.arrayd-old");
-    assert_int_equal(access(full, F_OK), -1);
+    assert_false(there(left));
+    assert_true(there("in/sub/.arrayd-notes") && there("in/sub/.arrayd-f-1"));
+    assert_true(there(folder_like_it));
+    put(left); /* none can be new, so nobody looks again */
     assert_int_equal(folder_new_file(folders_at(f, 0), "ann", "sub/two", false, &two, &e), ERR_OK);
+    assert_true(there(left));
     assert_int_equal(new_file_publish(&one, false, &e), ERR_OK);
     assert_int_equal(new_file_publish(&two, false, &e), ERR_OK);
     new_file_drop(&one);
     new_file_drop(&two);
+    at(full, "in/sub");
+    const int spool = open(full, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_int_equal(spool_file(spool, &one, &e), ERR_OK);
+    spool_sweep(spool);
+    assert_false(there(left));
+    assert_int_equal(faccessat(spool, one.own, F_OK, 0), 0);
+    new_file_drop(&one);
+    close(spool);
     folders_free(f);
     f = open_folder(false, ":ro");
     assert_int_equal(folder_new_file(folders_at(f, 0), "ann", "x", false, &one, &e), ERR_READ_ONLY);
+    folders_free(f);
+}
+
+/* As processes that begin do, each for the first time. */
+static void *make_many(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 200; i++) {
+        struct folders *f = open_folder(false, "");
+        struct err e = ERR_INIT;
+        struct new_file file;
+        struct stat st;
+        assert_int_equal(folder_new_file(folders_at(f, 0), "ann", "many", true, &file, &e), ERR_OK);
+        assert_int_equal(fstatat(file.folder, file.own, &st, AT_SYMLINK_NOFOLLOW), 0);
+        assert_int_equal(new_file_publish(&file, true, &e), ERR_OK);
+        new_file_drop(&file);
+        folders_free(f);
+    }
+    return NULL;
+}
+
+static void several_at_once(void **state)
+{
+    (void)state;
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, make_many, NULL), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+}
+
+/* File systems that cannot rename to a name that nothing has. */
+static bool cannot;
+int __real_renameat2(int from, const char *old, int to, const char *new, unsigned flags);
+int __wrap_renameat2(int from, const char *old, int to, const char *new, unsigned flags);
+int __wrap_renameat2(int from, const char *old, int to, const char *new, unsigned flags)
+{
+    if (!cannot)
+        return __real_renameat2(from, old, to, new, flags);
+    errno = EINVAL;
+    return -1;
+}
+
+static void without_exclusive_renames(void **state)
+{
+    (void)state;
+    struct folders *f = open_folder(false, "");
+    struct err e = ERR_INIT;
+    struct new_file one, two;
+    struct stat st;
+    cannot = true;
+    assert_int_equal(folder_new_file(folders_at(f, 0), "ann", "name", false, &one, &e), ERR_OK);
+    assert_int_equal(folder_new_file(folders_at(f, 0), "ann", "name", false, &two, &e), ERR_OK);
+    assert_int_equal(new_file_publish(&one, false, &e), ERR_OK);
+    assert_true(there("in/name") && one.own[0] == '\0');
+    assert_int_equal(fstat(one.fd, &st), 0);
+    assert_int_equal(st.st_nlink, 1);
+    assert_int_equal(new_file_publish(&two, false, &e), ERR_CONFLICT);
+    new_file_drop(&one);
+    new_file_drop(&two);
+    cannot = false;
     folders_free(f);
 }
 
@@ -216,6 +306,8 @@ int main(void)
         cmocka_unit_test(generated_paths),
         cmocka_unit_test(parts_of_users),
         cmocka_unit_test(what_is_left),
+        cmocka_unit_test(several_at_once),
+        cmocka_unit_test(without_exclusive_renames),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

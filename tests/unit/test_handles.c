@@ -471,6 +471,62 @@ static void every_failed_allocation_changes_nothing(void **state)
     finish(t, s);
 }
 
+static enum err_code refuse_to_lose(void *user, const struct array *now, struct err *e)
+{
+    (void)user;
+    return now ? err_set(e, ERR_LOCKED, "it is leased") : ERR_OK;
+}
+
+/* One that replaces, one that is new, one without a name: refused, or without memory at any
+ * allocation, nobody has lost or got anything. */
+static void several_are_added_or_none(void **state)
+{
+    (void)state;
+    struct handles *t = handles_new(4);
+    struct handle_space *s = handle_space_new(t, "s-1");
+    struct handle u = add(s, 4, "u", NAME_NEW, NULL), v = add(s, 4, "v", NAME_NEW, NULL), h;
+    struct array *a = new_array(3);
+    const struct handle_guard guard = {refuse_to_lose, NULL};
+    struct handle_new list[] = {{a, {.name = "u", .policy = NAME_REPLACE}},
+                                {a, {.name = NULL}},
+                                {a, {.name = "w", .policy = NAME_REPLACE}},
+                                {a, {.name = "v", .policy = NAME_REPLACE}}};
+    struct err e = ERR_INIT;
+    const uint32_t refs = atomic_load(&a->refs);
+    list[3].spec.guard = &guard;
+    assert_int_equal(handle_add_all(s, list, 4, &e), ERR_LOCKED);
+    list[3].spec.guard = NULL;
+    list[3].spec.policy = NAME_NEW;
+    assert_int_equal(handle_add_all(s, list, 4, &e), ERR_CONFLICT);
+    list[3].spec.policy = NAME_REPLACE;
+    handles_set_max(t, 3);
+    assert_int_equal(handle_add_all(s, list, 4, &e), ERR_QUOTA);
+    handles_set_max(t, 4);
+    for (int64_t nth = 1;; nth++) {
+        const int64_t live = mem_live();
+        e = (struct err)ERR_INIT;
+        mem_fail_after(nth, false);
+        const enum err_code r = handle_add_all(s, list, 4, &e);
+        mem_fail_after(0, false);
+        if (r == ERR_OK)
+            break;
+        assert_int_equal(r, ERR_OUT_OF_MEMORY);
+        assert_int_equal(mem_live(), live);
+        assert_int_equal(handles_count(t), 2);
+        assert_int_equal(atomic_load(&a->refs), refs);
+        assert_int_equal(lookup(s, "u", &h), ERR_OK);
+        assert_string_equal(h.id, u.id);
+        assert_int_equal(lookup(s, "v", &h), ERR_OK);
+        assert_string_equal(h.id, v.id);
+    }
+    assert_int_equal(handles_count(t), 4);
+    assert_int_equal(atomic_load(&a->refs), refs + 4);
+    assert_int_equal(lookup(s, u.id, NULL), ERR_NOT_FOUND);
+    assert_int_equal(lookup(s, "w", &h), ERR_OK);
+    array_unref(a);
+    finish(t, s);
+}
+
 /* Threads that add, look up, rename and remove at once; meant for the thread sanitizer. */
 static void *hammer(void *arg)
 {
@@ -526,6 +582,7 @@ int main(void)
         cmocka_unit_test(a_sealed_session_keeps_what_it_has),
         cmocka_unit_test(a_closed_session_takes_nothing),
         cmocka_unit_test(every_failed_allocation_changes_nothing),
+        cmocka_unit_test(several_are_added_or_none),
         cmocka_unit_test(threads),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
