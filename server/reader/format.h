@@ -34,6 +34,9 @@ extern const struct format format_hdf5, format_netcdf, format_npz, format_npy, f
  * the other. `deflate` is 0 to 9. UNSUPPORTED for what the format cannot hold. */
 void hdf5_write(struct content *c, int deflate);
 void netcdf_write(struct content *c, int deflate, bool classic);
+/* The elements of a NetCDF-4 file that libnetcdf has made, closed, and put no elements into: those
+ * that are deflated lie in the chunks of chunk_rows for WRITE_CHUNK, and are shuffled, too. */
+void hdf5_write_elements(struct content *c, int deflate);
 void npz_write(struct content *c, int deflate);
 void npy_write(struct content *c);
 void tiff_write(struct content *c, int deflate);

@@ -37,7 +37,7 @@ static void begin(struct reader_limits *ret)
     if (slab * slabs > s.memory - LEAST_MEMORY)
         stop(WIRE_BAD_REQUEST, "the limit of memory, %lld bytes, is too low for the slabs",
              (long long)s.memory);
-    s.threads = s.write ? 1 : (int)threads; /* only reading has work for several */
+    s.threads = (int)threads;
     char state[128];
     sandbox_enter(&s, state, sizeof state);
     link_open((size_t)slab, (size_t)slabs); /* the slabs are part of the memory */

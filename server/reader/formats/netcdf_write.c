@@ -259,8 +259,11 @@ void netcdf_write(struct content *c, int deflate, bool classic)
     for (size_t i = 0; i < c->n_variables; i++)
         places[i] = define(file, c->variables[i], classic, deflate);
     check(nc_enddef(file), "writing the header", NULL);
-    for (size_t i = 0; i < c->n_variables; i++)
+    bool apart = !classic && deflate; /* by hdf5_write_elements, which compresses on all threads */
+    for (size_t i = 0; i < c->n_variables && !apart; i++)
         put_elements(places[i], c->variables[i]);
     mem_free(places);
     check(nc_close(file), "closing the file", NULL);
+    if (apart)
+        hdf5_write_elements(c, deflate);
 }

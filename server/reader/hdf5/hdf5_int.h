@@ -51,6 +51,10 @@ void hdf5_read_box(hid_t dataset, const struct variable *v, const struct region 
 bool hdf5_read_chunks(hid_t dataset, const struct variable *v, const struct region *r, void *to,
                       const struct reader_limits *limits);
 
+/* All elements of a variable whose dataset is in the chunks of chunk_rows, shuffled (if they have
+ * several bytes) and deflated at this level: by the crew. */
+void hdf5_write_chunks(hid_t dataset, const struct variable *v, int level);
+
 /* Names of dimensions, from scales and labels; a scale that stands for a dimension alone is taken
  * off the variables. To be called when all variables are known. */
 void hdf5_dims(struct content *c, hid_t file);

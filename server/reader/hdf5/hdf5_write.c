@@ -155,9 +155,13 @@ static void name_axes(hid_t file, struct content *c, const struct variable *v)
     H5Dclose(dataset);
 }
 
-static void write_elements(hid_t dataset, const struct variable *v)
+static void write_elements(hid_t dataset, const struct variable *v, int deflate)
 {
     write_begin(v);
+    if (deflate && v->rank && v->nbytes) {
+        hdf5_write_chunks(dataset, v, deflate);
+        return;
+    }
     hid_t type = hdf5_type_of(v->dtype);
     hid_t space = hdf5_must(H5Dget_space(dataset), "writing", v->name);
     int64_t size = v->nbytes / (int64_t)dtype_size(v->dtype), n;
@@ -183,7 +187,7 @@ static void write_elements(hid_t dataset, const struct variable *v)
     H5Tclose(type);
 }
 
-void hdf5_write(struct content *c, int deflate)
+static hid_t prepare(void)
 {
     hdf5_writing = true;
     if (H5open() < 0 || H5Eset_auto2(H5E_DEFAULT, NULL, NULL) < 0)
@@ -191,6 +195,37 @@ void hdf5_write(struct content *c, int deflate)
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
     H5Pset_cache(access, 0, 521, 4 * WRITE_CHUNK, 1.0);
     H5Pset_file_locking(access, false, true);
+    return access;
+}
+
+/* libnetcdf calls a variable otherwise that has the name of a dimension and is not its coordinate.
+ */
+static hid_t open_netcdf(struct content *c, hid_t file, const char *name)
+{
+    const char *slash = strrchr(name, '/'), *last = slash ? slash + 1 : name;
+    const char *other = content_printf(c, "%.*s_nc4_non_coord_%s", (int)(last - name), name, last);
+    return hdf5_must(
+        H5Dopen2(file, H5Lexists(file, other, H5P_DEFAULT) > 0 ? other : name, H5P_DEFAULT),
+        "opening", name);
+}
+
+void hdf5_write_elements(struct content *c, int deflate)
+{
+    hid_t access = prepare();
+    hid_t file = hdf5_must(H5Fopen(WIRE_PATH, H5F_ACC_RDWR, access), "opening the file", NULL);
+    for (size_t i = 0; i < c->n_variables; i++) {
+        hid_t dataset = open_netcdf(c, file, c->variables[i]->name);
+        write_elements(dataset, c->variables[i], deflate);
+        H5Dclose(dataset);
+    }
+    H5Pclose(access);
+    if (H5Fclose(file) < 0)
+        hdf5_stop("closing the file", NULL);
+}
+
+void hdf5_write(struct content *c, int deflate)
+{
+    hid_t access = prepare();
     /* attributes past 64 KiB need the format of 1.8 */
     H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V110);
     hid_t file = hdf5_must(H5Fcreate(WIRE_PATH, H5F_ACC_TRUNC, H5P_DEFAULT, access),
@@ -208,7 +243,7 @@ void hdf5_write(struct content *c, int deflate)
             list_users(file, c, c->variables[i]);
     }
     for (size_t i = 0; i < c->n_variables; i++) {
-        write_elements(datasets[i], c->variables[i]);
+        write_elements(datasets[i], c->variables[i], deflate);
         H5Dclose(datasets[i]);
     }
     mem_free(datasets);
