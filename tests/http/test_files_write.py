@@ -130,6 +130,32 @@ def test_larger_than_the_slabs(tmp_path):
                     np.testing.assert_array_equal(r.read(name), array)
 
 
+@pytest.mark.parametrize("format", ["netcdf4", "hdf5"])
+def test_chunks_that_are_cut(tmp_path, format):
+    """Axes end within chunks of whole rows, of parts of rows, and of whole planes; the last chunks are few."""
+    shapes = {"rows": (3, 701, 509), "parts": (2, 300_007), "planes": (3, 30, 1000), "line": (400_001,), "one": (1, 1, 1), "flat": (700_001, 1), "bytes": (1027, 1031)}
+    arrays = {name: values(shape, "u1" if name == "bytes" else "f8") for name, shape in shapes.items()}
+    made(tmp_path / "f", format, arrays, deflate=1)
+    with h5py.File(tmp_path / "f") as f:
+        for name, array in arrays.items():
+            assert f[name].compression == "gzip" and f[name].shape == array.shape
+            np.testing.assert_array_equal(f[name][()], array)
+    with Reader(tmp_path / "f") as r:
+        for name, array in arrays.items():
+            same(r, name, array)
+
+
+def test_a_variable_that_has_a_dimensions_name(tmp_path):
+    """libnetcdf keeps it under another name, for the dimension has its own."""
+    arrays = {"x": values((3, 4), "f8"), "y": values((5,), "i4"), "g/x": values((4, 3), "f4")}
+    dims = {"x": ["y", "x"], "y": ["z"], "g/x": ["x", "w"]}
+    for deflate in (0, 1):
+        made(tmp_path / "f", "netcdf4", arrays, dims=dims, deflate=deflate)
+        with netCDF4.Dataset(tmp_path / "f") as f:
+            for name, array in arrays.items():
+                np.testing.assert_array_equal(f[name][...].filled(), array)
+
+
 def test_bfloat16(tmp_path):
     raw = np.array([1.5, -2, 0.0078125], "f4")
     bits = (raw.view("u4") >> 16).astype("u2")
