@@ -4,27 +4,30 @@
  * fake_env), so that the loader's tables are theirs. Every function is thread-safe.
  *
  * Environment, read when the library is loaded unless said otherwise:
- *   ARRAYD_FAKE_DEVICES=n     devices, 1 unless given
- *   ARRAYD_FAKE_MEMORY=bytes  memory of each, 4 GiB unless given
- *   ARRAYD_FAKE_ARCH=90,80    compute capability of each device; of the last for those not named
- *   ARRAYD_FAKE_SHARED=bytes  that a block of the last device can ask for; read when asked for
- *   ARRAYD_FAKE_DRIVER=13000  version of the driver; read when it is asked for
- *   ARRAYD_FAKE_NVRTC=13.0    of NVRTC; likewise
- *   ARRAYD_FAKE_VMM=0         no memory that can be shared by descriptors; read when asked for
- *   ARRAYD_FAKE_PEERS=0       no device may have access to another's memory; likewise; 0-1: that
- * pair has none; pcie: all have, but not over NVLink ARRAYD_FAKE_MIG=1         a device's name is
- * that of a part of a GPU ARRAYD_FAKE_ORDER=reverse blocks and threads run last to first: a missing
- * barrier shows ARRAYD_FAKE_ORDER=adverse nothing is run until it is waited for, and then the work
- * of later devices first, as far as no event orders it: a missing event between devices shows;
- * adverse-down: that of earlier devices first ARRAYD_FAKE_FORGET=1      no stream waits for another
- * device's event: whether a missing wait would show ARRAYD_FAKE_DELAY=us      each piece of queued
- * work waits so long first: missing order shows ARRAYD_FAKE_FAIL=N:CODE   as fake_cuda_fail(N,
- * CODE), or N:CODE:async as fake_cuda_fail_launch ARRAYD_FAKE_FAIL_FILE=p   when file p is there at
- * a launch, that launch fails with the code in it ("719", "719 async": in the stream, or "719
- * held": there, when p.go is there) and the file is removed; "2 call 7": of whatever calls, the
- * seventh from now fails, and then it goes ARRAYD_FAKE_TRACE=1       every call on standard error,
- * with its number ARRAYD_FAKE_CACHE=dir     compiled modules are kept in this directory (made if it
- * is not there) ARRAYD_FAKE_CXX=c++       host compiler */
+ * - ARRAYD_FAKE_DEVICES=n: devices, 1 unless given; 2,3,5: one of these, by ARRAYD_SLICE
+ * - ARRAYD_FAKE_MEMORY=bytes: memory of each, 4 GiB unless given
+ * - ARRAYD_FAKE_ARCH=90,80: compute capability of each device; of the last for those not named
+ * - ARRAYD_FAKE_SHARED=bytes: that a block of the last device can ask for; read when asked for
+ * - ARRAYD_FAKE_DRIVER=13000: version of the driver; read when it is asked for
+ * - ARRAYD_FAKE_NVRTC=13.0: of NVRTC; likewise
+ * - ARRAYD_FAKE_VMM=0: no memory that can be shared by descriptors; read when asked for
+ * - ARRAYD_FAKE_PEERS=0: no device may have access to another's memory; likewise; 0-1: that pair
+ *   has none; pcie: all have, but not over NVLink
+ * - ARRAYD_FAKE_MIG=1: a device's name is that of a part of a GPU
+ * - ARRAYD_FAKE_ORDER=reverse: blocks and threads run last to first: a missing barrier shows;
+ *   adverse: nothing is run until it is waited for, and then the work of later devices first, as
+ *   far as no event orders it: a missing event between devices shows; adverse-down: that of earlier
+ *   devices first; a list: one of these, by ARRAYD_SLICE
+ * - ARRAYD_FAKE_FORGET=1: no stream waits for another device's event: whether a missing wait would
+ *   show
+ * - ARRAYD_FAKE_DELAY=us: each piece of queued work waits so long first: missing order shows
+ * - ARRAYD_FAKE_FAIL=N:CODE: as fake_cuda_fail(N, CODE), or N:CODE:async as fake_cuda_fail_launch
+ * - ARRAYD_FAKE_FAIL_FILE=p: when file p is there at a launch, that launch fails with the code in
+ *   it ("719", "719 async": in the stream, or "719 held": there, when p.go is there) and the file
+ *   is removed; "2 call 7": of whatever calls, the seventh from now fails, and then it goes
+ * - ARRAYD_FAKE_TRACE=1: every call on standard error, with its number
+ * - ARRAYD_FAKE_CACHE=dir: compiled modules are kept in this directory (made if it is not there)
+ * - ARRAYD_FAKE_CXX=c++: host compiler */
 #ifndef ARRAYD_FAKE_CUDA_H
 #define ARRAYD_FAKE_CUDA_H
 

@@ -24,6 +24,21 @@ static long number(const char *name, long otherwise)
     return text && *text ? atol(text) : otherwise;
 }
 
+/* That part of a list with commas which ARRAYD_SLICE says, NULL for no list. */
+static const char *in_turn(const char *name, char *ret, size_t room)
+{
+    const char *text = getenv(name);
+    if (!text)
+        return NULL;
+    long parts = 1;
+    for (const char *c = text; *c; c++)
+        parts += *c == ',';
+    for (long skip = number("ARRAYD_SLICE", 0) % parts; skip > 0; skip--)
+        text = strchr(text, ',') + 1;
+    snprintf(ret, room, "%.*s", (int)strcspn(text, ","), text);
+    return ret;
+}
+
 /* The streams' threads are the parent's: as with the real driver, a child cannot use it. */
 static void after_fork(void)
 {
@@ -32,7 +47,8 @@ static void after_fork(void)
 
 __attribute__((constructor)) static void setup(void)
 {
-    fake.n_devices = (int)number("ARRAYD_FAKE_DEVICES", 1);
+    char devices[16], way[32];
+    fake.n_devices = in_turn("ARRAYD_FAKE_DEVICES", devices, sizeof devices) ? atoi(devices) : 1;
     if (fake.n_devices > FAKE_MAX_DEVICES)
         fake.n_devices = FAKE_MAX_DEVICES;
     fake.memory = (size_t)number("ARRAYD_FAKE_MEMORY", 4L << 30);
@@ -44,7 +60,7 @@ __attribute__((constructor)) static void setup(void)
     }
     fake.delay_us = (int)number("ARRAYD_FAKE_DELAY", 0);
     fake.trace = number("ARRAYD_FAKE_TRACE", 0) != 0;
-    const char *order = getenv("ARRAYD_FAKE_ORDER");
+    const char *order = in_turn("ARRAYD_FAKE_ORDER", way, sizeof way);
     fake.forgets = number("ARRAYD_FAKE_FORGET", 0) != 0;
     fake.reverse = order && !strcmp(order, "reverse");
     fake.unkind = !order                           ? 0
