@@ -62,6 +62,10 @@ NO_QUARANTINE = {"ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=0
                                  "thread_local_quarantine_size_kb=0:allocator_release_to_os_interval_ms=100"}
 
 
+# Of tests whose figures are of one GPU's memory: of several, each has whole grains (test_gpu_mesh_memory.py).
+one_gpu = pytest.mark.skipif("ARRAYD_MESH" in os.environ, reason="of one GPU")
+
+
 def on_mesh(args, environment):
     """With ARRAYD_MESH=3 those of a daemon whose sessions all are on a fake mesh of three, if it is told nothing of devices."""
     parts, environment = os.environ.get("ARRAYD_MESH"), dict(environment)

@@ -1,5 +1,4 @@
 """Quotas of an account: each bounds its user and nobody else, names itself when it does, and is seen in /v1/info."""
-import os
 import socket
 import threading
 import time
@@ -8,11 +7,10 @@ import numpy as np
 import pytest
 
 from client import NPY, OCTETS, npy_bytes
+from conftest import one_gpu
 
 MIB = 1 << 20
 N = MIB // 8  # float64: one MiB
-# Its figures are of one GPU's memory: of several, each has whole grains (test_gpu_mesh_memory.py).
-one_gpu = pytest.mark.skipif("ARRAYD_MESH" in os.environ, reason="of one GPU")
 
 
 @pytest.fixture(params=["cpu", "cuda"])

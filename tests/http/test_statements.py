@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from client import OCTETS
-from conftest import settle
+from conftest import one_gpu, settle
 from test_leases import lease
 from test_programs import both  # noqa: F401 (a fixture)
 from test_reductions import hold
@@ -215,6 +215,7 @@ def test_a_shared_array(two_with):
     assert ann.download("u").tolist() == [5, 5, 5]
 
 
+@one_gpu
 def test_no_room(daemon_with):
     """Memory, or handles, run out: nothing has changed, and nothing is left."""
     c = daemon_with("--memory-limit", "1MiB", "--max-arrays", 3).client()
