@@ -1,7 +1,7 @@
 /** admin.js: everybody's, for operators: users and their quotas, sessions, jobs, arrays, and who did what. */
 import { ask, get, inPath, isOperator, list, poll } from "./api.js";
-import { age, attempt, badge, button, bytes, count, duration, el, field, progress, question, rate, shape } from "./dom.js";
-import { brief } from "./jobs.js";
+import { age, attempt, badge, button, bytes, count, duration, el, field, progress, question, shape } from "./dom.js";
+import { brief, pace } from "./jobs.js";
 import { table } from "./table.js";
 
 const ago = at => (at === null ? "never" : age(at));
@@ -107,12 +107,12 @@ const TABS = {
             { title: "Program", kind: "name", text: x => brief(x.job) },
             { title: "State", sort: x => x.job.state, node: x => badge(x.job) },
             { title: "Progress", sort: x => x.job.step / x.job.steps, node: x => progress(x.job) },
-            { title: "Steps per second", right: true, sort: x => x.job.steps_per_s, text: x => rate(x.job.steps_per_s) },
+            { title: "Steps per second", right: true, sort: x => x.job.steps_per_s, text: x => pace(x.job) },
             { title: "Remaining", right: true, sort: x => x.job.eta_s ?? 0, text: x => (x.job.eta_s === undefined ? "" : duration(x.job.eta_s)) },
             { title: "Device time", right: true, sort: x => x.job.device_s, text: x => duration(x.job.device_s) },
             { title: "Age", right: true, sort: x => -Date.parse(x.job.created), text: x => age(x.job.created) },
             { title: "", right: true, key: x => x.job.state, node: x => hands(["queued", "running"].includes(x.job.state)
-                ? ending("Stop", `Stop ${x.owner}'s job?`, "It can be resumed by its owner.", `v1/admin/jobs/${x.job.id}`, again, signal)
+                ? ending("Stop", `Stop ${x.owner}'s job?`, x.job.program ? "It can be resumed by its owner." : "Nothing is left of it.", `v1/admin/jobs/${x.job.id}`, again, signal)
                 : ending("Remove", `Remove ${x.owner}'s job?`, "Its records are forgotten.", `v1/admin/jobs/${x.job.id}`, again, signal)) },
         ],
     })],

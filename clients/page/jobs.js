@@ -8,8 +8,26 @@ import { table } from "./table.js";
 
 const text = value => (typeof value === "string" ? value : JSON.stringify(value));
 
-/** The first statements, in a line. */
-export const brief = job => job.program?.body.join("; ") ?? "";
+/** A job that reads a file or writes one: its steps are bytes. */
+const file = job => job.import ?? job.export;
+
+/** The first statements, or the file, in a line. */
+export const brief = job => (file(job) ? `${job.import ? "import" : "export"} ${file(job).folder}/${file(job).path}` : job.program?.body.join("; ") ?? "");
+
+/** How far it is; before a file has been looked into, nobody knows how far it goes. */
+function steps(job) {
+    const say = file(job) ? bytes : count;
+    return file(job) && job.steps <= 1 ? "" : `${say(job.step)} of ${say(job.steps)}`;
+}
+
+export const pace = job => (!file(job) ? rate(job.steps_per_s) : job.steps_per_s ? `${bytes(job.steps_per_s)}/s` : "");
+
+/** Of an import or export: the file, and what is taken from or put into it. */
+function transfer(job) {
+    const { variables = [], arrays = [] } = file(job);
+    const parts = [...variables, ...arrays].map(x => (typeof x === "string" ? x : `${x.variable ?? x.array ?? ""}${x.index ? `[${x.index}]` : ""}${x.name ? ` as ${x.name}` : ""}`));
+    return [[job.import ? "Imports" : "Exports to", `${file(job).folder}/${file(job).path}`], ["Arrays", parts.join(", ")], [job.import ? "Read" : "Written", steps(job)], ["Speed", pace(job)]];
+}
 
 /** What it computes: as it was sent, with the arrays that it assigns. */
 function program({ body, bind = {}, record = {}, until, arrays = [], cut }) {
@@ -43,7 +61,7 @@ function hands(job, after, gone, signal) {
     });
     return el("div", { class: "buttons" },
         isActive(job) ? button("Stop", () => act(() => ask("DELETE", path, { signal })))
-            : [job.step < job.steps && job.state !== "done" ? button("Resume", () => act(() => post(`${path}/resume`, undefined, { signal }))) : null,
+            : [job.step < job.steps && job.state !== "done" && !file(job) ? button("Resume", () => act(() => post(`${path}/resume`, undefined, { signal }))) : null,
                 button("Remove", remove, { class: "danger" })]);
 }
 
@@ -60,14 +78,14 @@ async function all(root, signal) {
     const refresh = async () => take(await list("v1/jobs", "jobs", { signal }), true, true);
     const view = table({
         label: "jobs", id: j => j.id, words: j => `${j.id} ${j.state} ${j.session} ${brief(j)}`, sort: 7,
-        empty: "There are no jobs. A program that is sent to run by itself is one: see Expression, Program.",
+        empty: "There are no jobs. A program that is sent to run by itself is one (see Expression, Program), and so is a file that is imported or exported.",
         columns: [
             { title: "Job", key: j => j.id, node: j => el("a", { class: "mono", href: `#job/${j.id}`, text: `${j.id.slice(0, 10)}…`, title: j.id }) },
             { title: "Program", kind: "name", text: brief },
             { title: "State", sort: j => j.state, node: badge },
             { title: "Progress", sort: j => j.step / j.steps, node: progress },
-            { title: "Steps", right: true, sort: j => j.step, text: j => `${count(j.step)} of ${count(j.steps)}` },
-            { title: "Steps per second", right: true, sort: j => j.steps_per_s, text: j => (isActive(j) ? rate(j.steps_per_s) : "") },
+            { title: "Steps", right: true, sort: j => j.step, text: steps },
+            { title: "Steps per second", right: true, sort: j => j.steps_per_s, text: j => (isActive(j) ? pace(j) : "") },
             { title: "Remaining", right: true, sort: j => j.eta_s ?? 0, text: j => (j.eta_s === undefined ? "" : duration(j.eta_s)) },
             { title: "Age", right: true, sort: j => -Date.parse(j.created), text: j => age(j.created) },
             { title: "Device time", right: true, sort: j => j.device_s, text: j => duration(j.device_s) },
@@ -118,11 +136,10 @@ async function one(root, id, signal) {
             renew(buttons, hands(job, again, () => { location.hash = "#jobs"; }, signal), mayAct() ? link : "");
         buttons.dataset.state = job.state;
         const rows = [
-            ["Steps", `${count(job.step)} of ${count(job.steps)}`],
-            ["Steps per second", rate(job.steps_per_s)],
+            ...(file(job) ? transfer(job) : [["Steps", steps(job)], ["Steps per second", pace(job)]]),
             ["Remaining", job.eta_s === undefined ? "" : duration(job.eta_s)],
             ["Elapsed", duration(job.elapsed_s)],
-            ["Device time", `${duration(job.device_s)}${job.step ? `, ${duration(job.device_s / job.step)} a step` : ""}`],
+            ["Device time", file(job) ? "" : `${duration(job.device_s)}${job.step ? `, ${duration(job.device_s / job.step)} a step` : ""}`],
             ["Memory moved", job.bytes_moved ? `${bytes(job.bytes_moved)}${job.memory_speed === undefined ? "" : `, at ${count(Math.round(job.memory_speed * 100))} % of the speed of a copy`}` : ""],
             ["Forms of kernels", job.forms?.join(", ")],
             ["In one pass", job.pass ? [`${count(job.pass.steps)} ${job.pass.steps === 1 ? "step" : "steps"}`,
@@ -132,9 +149,10 @@ async function one(root, id, signal) {
         ].filter(([, value]) => value);
         facts.replaceChildren(...rows.flatMap(([term, value]) => [el("dt", { text: term }), el("dd", {}, value)]));
         trouble.hidden = !job.error;
-        if (job.error)
-            trouble.textContent = [job.failed_step === undefined ? "" : `Step ${job.failed_step}`,
-                job.failed_statement === undefined ? "" : `statement ${job.failed_statement + 1}`].filter(Boolean).join(", ") + `: ${job.error.detail}`;
+        if (job.error) {
+            const place = [job.failed_step === undefined ? "" : `Step ${job.failed_step}`, job.failed_statement === undefined ? "" : `statement ${job.failed_statement + 1}`];
+            trouble.textContent = [place.filter(Boolean).join(", "), job.error.detail].filter(Boolean).join(": ");
+        }
         for (const [name, values] of series) {
             if (!charts.has(name)) {
                 const chart = curves({ label: name, sayX: x => `step ${count(Math.round(x))}`, height: 180, legend: false });

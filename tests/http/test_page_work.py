@@ -9,6 +9,7 @@ import pytest
 from browser import Browser
 from client import REPO
 from conftest import until
+from stand_in import exported, imported, options, write
 
 pytestmark = [pytest.mark.in_turn, pytest.mark.release_only,  # it is the page that is tested here
               pytest.mark.skipif(bool(Browser.missing()), reason=str(Browser.missing()))]
@@ -228,6 +229,32 @@ def test_a_program(visit, daemon_with):
     p.wait("document.querySelector('.badge').innerText === 'done'")
     job = c.get("/v1/jobs").json()["jobs"][0]
     assert job["steps"] == 200 and len(c.get(f"/v1/jobs/{job['id']}").json()["records"]["total"]) == 10
+    c.close()
+
+
+def test_files_that_are_imported(visit, daemon_with, tmp_path):
+    """Their steps are bytes; what has failed says why, and cannot be resumed."""
+    write(tmp_path / "a.nc", {"a": np.arange(300_000.), "b": np.zeros(3)})
+    d = daemon_with(*options(tmp_path))
+    c = d.client()
+    imported(c, "a.nc", variables=[{"variable": "a", "name": "part", "index": ":262144"}])
+    imported(c, "a.nc", "failed", variables=["no"])
+    exported(c, "b.nc", ["part"])
+    p = visit(d, "#jobs")
+    p.wait("document.querySelectorAll('tbody tr').length === 3")
+    rows = [p.text(f"tbody tr:nth-child({k})") for k in (1, 2, 3)]
+    assert "export data/b.nc" in rows[0] and "import data/a.nc" in rows[2] and "2.0 MiB of 2.0 MiB" in rows[2] and "Resume" not in "".join(rows)
+    p.click("tbody tr:nth-child(2) a")
+    p.says("the file has no variable 'no'", "main > section .problem")
+    assert p.text(".problem").startswith("the file") and "Resume" not in p.text() and "Steps" not in p.text()
+    p.click("h1 a")
+    p.click("tbody tr:nth-child(3) a")
+    p.says("a[:262144] as part")
+    p.says("2.0 MiB of 2.0 MiB")
+    p.click("h1 a")
+    p.click("tbody tr:nth-child(1) a")
+    p.says("Exports to")
+    p.says("data/b.nc")
     c.close()
 
 
