@@ -36,6 +36,11 @@
 #define MOST      2000 /* elements along an axis, at most */
 #define VARIABLES 6    /* that are read of a file */
 
+#if defined(__has_feature) /* clang's */
+#if __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#endif
 #if defined(__SANITIZE_ADDRESS__)
 #define SANITIZED true
 #else
@@ -63,11 +68,13 @@ static rlim_t mapped; /* bytes, without what a reader takes */
 static bool is_ours(void *const *frames, int n)
 {
     Dl_info self, of;
+    bool handler = true; /* up to where the kernel returns to, which is libc's */
     dladdr((void *)LLVMFuzzerTestOneInput, &self);
-    for (int i = 1; i < n; i++) { /* the first is the handler */
+    for (int i = 0; i < n; i++) {
         if (!dladdr(frames[i], &of) || !of.dli_fname)
             continue;
-        if (!strstr(of.dli_fname, "/libc.so") && !strstr(of.dli_fname, "/libasan.so") &&
+        handler = handler && !strstr(of.dli_fname, "/libc.so");
+        if (!handler && !strstr(of.dli_fname, "/libc.so") && !strstr(of.dli_fname, "/libasan.so") &&
             !strstr(of.dli_fname, "/libubsan.so"))
             return of.dli_fbase == self.dli_fbase;
     }

@@ -35,7 +35,9 @@ for t in "${targets[@]}"; do
     given=("$root/tests/fuzz/corpus/$t")
     [ ! -d "$root/tests/fuzz/regressions/$t" ] || given+=("$root/tests/fuzz/regressions/$t")
     echo "== $t"
-    "$build/tests/fuzz/fuzz_$t" "$limit" -max_len=1024 -entropic=0 -print_final_stats=1 \
+    longest=1024
+    [ "$t" != reader ] || longest=16384 # whole files
+    "$build/tests/fuzz/fuzz_$t" "$limit" -max_len="$longest" -entropic=0 -print_final_stats=1 \
         -artifact_prefix="$build/$t-" "$build/inputs/$t" "${given[@]}" || status=1
 done
 exit $status
