@@ -261,37 +261,6 @@ def test_what_others_write(true, tmp_path):
         client.files["fixed"].save("b.nc", x)
 
 
-def test_xarray_opens_them(true):
-    client, folder = true
-    xarray = pytest.importorskip("xarray")
-    from arrayd.xarray import Backend
-    of = xarray.Dataset({"air": (("time", "y", "x"), np.arange(60.0).reshape(3, 4, 5) + 0.5, {"units": "K"}), "n": ((), 7), "label": (("y",), list("abcd"))},
-                        {"y": [1.0, 2.0, 4.0, 8.0], "time": np.array(["2026-01-01", "2026-01-02", "2026-01-05"], "M8[ns]")}, {"title": "of air"})
-    of["air"][0, 0, 0] = np.nan
-    of.to_netcdf(folder / "a.nc", engine="netcdf4", encoding={"air": {"dtype": "int16", "scale_factor": 0.5, "_FillValue": -1, "zlib": True}}, unlimited_dims=["time"])
-    xarray.Dataset({"u": (("k",), [1.0, np.nan])}).to_netcdf(folder / "a.nc", mode="a", group="g/h")
-    with xarray.open_dataset(f"arrayd://{client.url.partition('//')[2]}/data/a.nc", engine=Backend) as ds:
-        xarray.testing.assert_identical(ds.load(), of.drop_vars("label"))
-        assert ds.encoding["unlimited_dims"] == {"time"}
-    ds = xarray.open_dataset("data/a.nc", engine=Backend, client=client)
-    for part in (dict(x=2), dict(x=slice(1, None, 2), time=[0, 2]), dict(y=slice(None, None, -1)), dict(y=[3, 0], x=[1, 1]), dict(time=-1, y=slice(0, 0))):
-        xarray.testing.assert_identical(ds["air"].isel(part).load(), of["air"].isel(part))
-    xarray.testing.assert_identical(ds["air"].sel(time="2026-01-02").mean("x").load(), of["air"].sel(time="2026-01-02").mean("x"))
-    raw = xarray.open_dataset("data/a.nc", engine=Backend, client=client, mask_and_scale=False, drop_variables=["n"])
-    assert raw["air"].dtype == np.int16 and raw["air"].attrs["_FillValue"] == -1 and "n" not in raw
-    assert xarray.open_dataset("data/a.nc", engine=Backend, client=client, group="/g/h")["u"].values[0] == 1
-    client.release()
-    assert names(client) == []
-    for wrong, error in (("data/none.nc", arrayd.NotFound), ("data", IsADirectoryError)):
-        with pytest.raises(error):
-            xarray.open_dataset(wrong, engine=Backend, client=client)
-    with pytest.raises(ValueError, match="arrayd://"):
-        xarray.open_dataset("data/a.nc", engine=Backend)
-    with pytest.raises(arrayd.BadValue, match="no group"):
-        xarray.open_dataset("data/a.nc", engine=Backend, client=client, group="k")
-    assert Backend().guess_can_open("arrayd://h/x") and not Backend().guess_can_open("a.nc")
-
-
 def test_what_others_read(true, tmp_path):
     client, folder = true
     xarray = pytest.importorskip("xarray")

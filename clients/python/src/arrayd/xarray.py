@@ -7,7 +7,8 @@ values on the daemon, `xp.files["data"].load(…)` makes arrays there.
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, Iterable, Optional, Tuple, Union
+import warnings
+from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
 
 import numpy as np
 from xarray import Dataset, Variable, conventions  # type: ignore[import-not-found,import-untyped,unused-ignore]
@@ -82,21 +83,54 @@ class Backend(BackendEntrypoint):  # type: ignore[misc,unused-ignore]
 
 
 def _dataset(client: Client, folder: str, path: str, found: Dict[str, Any], group: str, decoding: Dict[str, Any]) -> Any:
-    variables = {}
+    source = f"{client.url}/{folder}/{path}"
+    variables: Dict[str, Any] = {}
+    left_out: Dict[str, str] = {}
+    drop = decoding["drop_variables"] or ()
+    drop = [drop] if isinstance(drop, str) else [*drop]
     for told in found["variables"]:
-        name = told["name"][len(group):]
-        if not told["name"].startswith(group) or "/" in name or told["dtype"] is None:
+        name = _within(group, told["name"])
+        if name is None:
             continue
-        dims = [d or f"{name}_dim_{k}" for k, d in enumerate(told.get("dims") or [None] * len(told["shape"]))]
-        variables[name] = Variable(dims, indexing.LazilyIndexedArray(_Values(client, folder, path, told)), _attrs(told))
+        if told["dtype"] is None:
+            left_out[name] = told.get("why") or "of no type that arrays have"
+            continue
+        # in a group its own dimensions and those of the groups around it are named without these
+        dims = [d.rpartition("/")[2] if d else f"{name}_dim_{k}" for k, d in enumerate(told.get("dims") or [None] * len(told["shape"]))]
+        variables[name] = Variable(dims, indexing.LazilyIndexedArray(_Values(client, folder, path, told)), _attrs(told),
+                                   {**_encoding(told, dims), "source": source})
     if group and not variables:
         raise BadValue(422, "unknown_name", f"{folder}/{path} has no group {group[:-1]!r} with variables that can be read")
-    variables, attrs, coords = conventions.decode_cf_variables(variables, {} if group else dict(found.get("attrs") or {}), **decoding)
-    ds = Dataset(variables, attrs=attrs)
-    ds = ds.set_coords(coords.intersection(variables))
-    ds.encoding["unlimited_dims"] = {name for name, d in found["dims"].items() if d.get("unlimited")}
-    ds.encoding["source"] = f"{client.url}/{folder}/{path}"
+    for v in variables.values():  # else the coordinates that are there would be none, either
+        if left_out and decoding["decode_coords"] and isinstance(v.attrs.get("coordinates"), str):
+            v.attrs["coordinates"] = " ".join(name for name in v.attrs["coordinates"].split() if name not in left_out)
+    told_of = "; ".join(f"{name}: {why}" for name, why in left_out.items() if name not in drop)
+    if told_of:
+        warnings.warn(f"{folder}/{path}: left out are {told_of} (drop_variables silences this)", stacklevel=5)
+    made, attrs, coords = conventions.decode_cf_variables(variables, {} if group else dict(found.get("attrs") or {}), **decoding)
+    ds = Dataset(made, attrs=attrs)
+    ds = ds.set_coords(coords.intersection(made))
+    ds.encoding["unlimited_dims"] = {_within(group, name) for name, d in found["dims"].items() if d.get("unlimited")} - {None}
+    ds.encoding["source"] = source
     return ds
+
+
+def _within(group: str, name: str) -> Optional[str]:
+    """Its name in the group; None for what is not directly in it."""
+    return name[len(group):] if name.startswith(group) and "/" not in name[len(group):] else None
+
+
+def _encoding(told: Dict[str, Any], dims: List[str]) -> Dict[str, Any]:
+    """How the file has it, as xarray's own engines say it: `chunks={}` reads by these chunks, and to_netcdf writes so again."""
+    found: Dict[str, Any] = {"original_shape": tuple(told["shape"])}
+    if told.get("chunks"):
+        found.update(chunksizes=tuple(told["chunks"]), preferred_chunks=dict(zip(dims, told["chunks"])))
+    for word, _, level in (f.partition(" ") for f in told.get("filters") or ()):
+        if word == "deflate" and level.isdigit():
+            found.update(zlib=True, complevel=int(level))
+        elif word in ("shuffle", "fletcher32"):
+            found[word] = True
+    return found
 
 
 def _attrs(told: Dict[str, Any]) -> Dict[str, Any]:
@@ -104,5 +138,12 @@ def _attrs(told: Dict[str, Any]) -> Dict[str, Any]:
     for name in NUMBERS:
         if name in attrs:
             value = np.asarray(unwired(attrs[name]) if isinstance(attrs[name], str) else attrs[name])
-            attrs[name] = (value.astype(told["dtype"]) if name in OF_STORAGE else value)[()]
+            stored = name in OF_STORAGE and (np.isfinite(value).all() or np.dtype(told["dtype"]).kind == "f")
+            attrs[name] = (value.astype(told["dtype"]) if stored else value)[()]
+    # The precision of these is that of what is decoded, and JSON does not say it: "decoded" has a float32's value as it is.
+    decoded = told.get("decoded") or {}
+    for name, member in (("scale_factor", "scale"), ("add_offset", "offset")):
+        if member in decoded and isinstance(attrs.get(name), float):
+            exact = float(unwired(decoded[member]) if isinstance(decoded[member], str) else decoded[member])
+            attrs[name] = np.float32(exact) if decoded["dtype"] == "float32" or exact != attrs[name] else np.float64(exact)
     return attrs
