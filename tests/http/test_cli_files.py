@@ -95,7 +95,7 @@ def test_import(there):
     fails(run("import", "air.nc"), 2, "is not FOLDER/PATH")
     fails(run("import", "data/none.nc"), 1, "none.nc")
     write(folder / "two.nc", {"a": AIR, "b": AIR})
-    fails(run("import", "data/two.nc"), 2, "several variables: a, b")
+    fails(run("import", "data/two.nc"), 2, "several variables: a, b: name those that are wanted")
     assert ok(run("import", "data/two.nc", "a", "b")).out == "a\nb\n"
     job = ok(run("import", "data/two.nc", "a", "-d")).out.strip()
     assert job.startswith("j-") and "import data/two.nc" in ok(run("top", "--once")).out
@@ -109,7 +109,7 @@ def test_export(there):
     assert ok(run("export", "u", "w=v", "data/a.nc", "--watch")).out == "data/a.nc\n"
     found = (folder / "a.nc").read_bytes()
     assert found.endswith(AIR.tobytes() + AIR[0].tobytes()) and b'"name": "w"' in found
-    fails(run("export", "u", "data/a.nc"), 1, "a.nc")
+    fails(run("export", "u", "data/a.nc"), 1, "--overwrite replaces it")
     ok(run("export", "u", "data/a.nc", "--overwrite", "--deflate", "4"))
     ok(run("export", "u", "data/a.bin", "--format", "hdf5", "--no-coords"))
     fails(run("export", "none", "data/b.nc"), 1, "none")

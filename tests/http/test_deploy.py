@@ -339,7 +339,8 @@ def test_what_is_installed(installed, tmp_path):
     assert {"usr/local/bin/arrayd", "usr/local/share/man/man1/arrayd.1", "usr/local/etc/arrayd/arrayd.conf.example",
             "usr/local/lib/systemd/system/arrayd.service", "usr/local/lib/sysusers.d/arrayd.conf",
             "usr/local/share/doc/arrayd/docs/operating.md", "usr/local/share/doc/arrayd/openapi.yaml",
-            "usr/local/share/doc/arrayd/examples/arrayd.json"} <= there
+            "usr/local/share/doc/arrayd/examples/arrayd.json", "usr/local/share/doc/arrayd/examples/files.conf"} <= there
+    assert not pathlib.Path(f"{find_binary()}-file").exists() or "usr/local/bin/arrayd-file" in there
     assert not [name for name in there if re.search(r"(test_|fuzz|bench|example-|(?<!/libarrayd)\.a$)", name)]
     skip_without("libmicrohttpd")  # nor does the loader find it
     done = subprocess.run([installed / "usr/local/bin/arrayd", "--version"], capture_output=True, text=True)
@@ -482,3 +483,4 @@ def test_the_steps_of_the_image_in_a_chroot(installed, tmp_path, accounts):
                "--backend", "cpu"]
     done = run_in(root, [binary, "doctor", *options], settled["USER"])
     assert done.returncode == 0 and " 0 failed" in done.stdout, done.stdout + done.stderr
+    assert "arrayd-file opens files, confined by Landlock and seccomp" in done.stdout

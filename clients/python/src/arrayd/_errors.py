@@ -180,9 +180,14 @@ def ended_early(status: Dict[str, Any]) -> ArraydError:
     return ArraydError(409, "cancelled", f"job {status['id']}, which ran a loop of this program, was cancelled {failed_at(status)}")
 
 
+def moved_by(status: Dict[str, Any]) -> Optional[str]:
+    """"import" or "export", of a job that is one."""
+    return None if "program" in status else next((kind for kind in ("import", "export") if kind in status), None)
+
+
 def failed_at(status: Dict[str, Any]) -> str:
     """At which step a job failed, or after how many bytes of a file, in words."""
-    if "program" not in status and ("import" in status or "export" in status):
+    if moved_by(status):
         return f"after {status.get('step', 0)} bytes"
     return f"at step {status['failed_step']}" if status.get("failed_step") else f"after step {status.get('step', 0)}"
 

@@ -62,9 +62,12 @@ def _index_part(k: Any) -> str:
         return ":".join(ends if k.step is not None else ends[:2])
     if k is Ellipsis or k is None:
         return "..." if k is Ellipsis else "None"
-    if isinstance(k, (bool, np.bool_)):
-        raise TypeError("index: of files parts are read by whole numbers and slices, not by masks")
-    return str(operator.index(k))
+    try:
+        if not isinstance(k, (bool, np.bool_)):
+            return str(operator.index(k))
+    except TypeError:
+        pass
+    raise TypeError(f"index: of files parts are read by whole numbers and slices, not by lists, masks or arrays of them: {type(k).__name__}")
 
 
 def _read(path: str) -> bytes:

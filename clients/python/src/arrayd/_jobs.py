@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ._bar import Bar, of_bytes, steps_line
-from ._errors import ENDED, ArraydError, ConnectionLost, NotFound, failed_at, failure_of, place_of
+from ._errors import ENDED, ArraydError, ConnectionLost, NotFound, failed_at, failure_of, moved_by, place_of
 from ._events import STREAM, Absence, Events
 from ._replies import EVENT, JOB
 from ._requests import Request, Steps
@@ -26,7 +26,10 @@ class JobFailed(ArraydError, RuntimeError):
         super().__init__(e.status, e.code, e.detail, e.pointer, e.offset, place_of(e, job.texts))
 
     def _text(self) -> str:
-        return f"job {self.job.id} {self.job.state} {failed_at(self.job.status)}: {super()._text()}"
+        status = self.job.status
+        kind = moved_by(status)
+        what = f"the {kind} of {status[kind]['folder']}/{status[kind]['path']}" if kind else f"job {self.job.id}"
+        return f"{what} {self.job.state}{f' {failed_at(status)}' if not kind or self.job.step else ''}: {super()._text()}"
 
     def with_expression(self, expression: str) -> "ArraydError":
         return self  # it has the statement

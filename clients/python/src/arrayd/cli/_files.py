@@ -158,7 +158,7 @@ def _only(context: Context, given: str, folder: str, path: str) -> str:
         raise Failure(f"import: {given} is a folder: ls {SCHEME}{given} lists what is in it", 2)
     all_ = [v["name"] for v in told["variables"] if v["dtype"] and not (len(v["shape"]) == 1 and (v.get("dims") or [None])[0] == v["name"])]
     if len(all_) != 1:
-        raise Failure(f"import: {given} has {'several variables: ' + ', '.join(map(_plain, all_)) if all_ else 'no variables that can be imported'}", 2)
+        raise Failure(f"import: {given} has {'several variables: ' + ', '.join(map(_plain, all_)) + ': name those that are wanted' if all_ else 'no variables that can be imported'}", 2)
     return str(all_[0])
 
 
@@ -216,5 +216,7 @@ def _moved(context: Context, kind: str, body: Dict[str, Any], made: List[str]) -
     if job.state == "cancelled":
         complain(f"{job.id} was cancelled by another client")
     else:
-        complain(explained(failure_of(job.status), f"{body['folder']}/{body['path']}: {failed_at(job.status)}" if job.step else f"{body['folder']}/{body['path']}"))
+        e = failure_of(job.status)
+        e.detail = e.detail.replace('"overwrite": true', "--overwrite")
+        complain(explained(e, f"{body['folder']}/{body['path']}: {failed_at(job.status)}" if job.step else f"{body['folder']}/{body['path']}"))
     return 1
