@@ -72,11 +72,12 @@ static inline int64_t clock_date_us(void)
 /* A time in microseconds since 1970 as text: UTC, to the millisecond (RFC 3339). */
 static inline void clock_date_text(int64_t us, char ret[CLOCK_DATE_SIZE])
 {
-    const time_t s = (time_t)(us / 1000000);
+    const int64_t part = (us % 1000000 + 1000000) % 1000000; /* also of a time before */
+    const time_t s = (time_t)((us - part) / 1000000);
     struct tm tm;
     gmtime_r(&s, &tm);
     size_t n = strftime(ret, CLOCK_DATE_SIZE, "%Y-%m-%dT%H:%M:%S", &tm);
-    snprintf(ret + n, CLOCK_DATE_SIZE - n, ".%03dZ", (int)(us / 1000 % 1000));
+    snprintf(ret + n, CLOCK_DATE_SIZE - n, ".%03dZ", (int)(part / 1000));
 }
 
 static inline time_t clock_date(void)

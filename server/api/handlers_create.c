@@ -400,8 +400,9 @@ static enum err_code create(struct request *req, struct err *e)
     static const char *const json_query[] = {"name", NULL};
     static const char *const bytes_query[] = {"name",  "dtype",  "shape", "location", "placement",
                                               "attrs", "coords", "dims",  "units",    NULL};
-    static const char *const file_query[] = {"name", "location", "placement", "attrs",  "coords",
-                                             "dims", "units",    "variable",  "decode", NULL};
+    static const char *const file_query[] = {"name",   "location", "placement", "attrs",
+                                             "coords", "dims",     "units",     "variable",
+                                             "decode", "labels",   "ghosts",    NULL};
     enum data_format format = DATA_OCTETS;
     enum media type;
     const bool file = files_is_body(req, &type);

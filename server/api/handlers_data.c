@@ -76,20 +76,25 @@ static bool asks_file(struct request *req, enum media *ret_type)
 /* The elements as a file of one variable. */
 static void get_file(struct request *req, enum media type)
 {
-    static const char *const allowed[] = {"index", "ghost", NULL};
+    static const char *const allowed[] = {"index", "ghost", "ghosts", NULL};
     struct err e = ERR_INIT;
     _cleanup_use_ struct lease_use use = lease_use_open(req->server->uses);
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0};
     struct array *a = NULL;
+    bool ghosts;
     enum err_code code = http_query_only(req, allowed, &e);
+    if (code == ERR_OK)
+        code = files_keeps_ghosts(req, &ghosts, &e);
+    if (code == ERR_OK && ghosts && (http_query(req, "index") || http_query(req, "ghost")))
+        code = err_set(&e, ERR_BAD_QUERY, "ghosts are kept of a whole array, without index");
     if (code == ERR_OK)
         code = prepare_get(req, &s, &h, &a, &e);
     http_add_header(req, "Vary", "Accept");
     if (code != ERR_OK)
         http_reply_error(req, &e);
     else
-        files_reply(req, s, &h, a, type);
+        files_reply(req, s, &h, a, type, ghosts);
 }
 
 void data_get(struct request *req)
@@ -122,7 +127,8 @@ void data_get(struct request *req)
 static enum err_code put(struct request *req, struct err *e)
 {
     static const char *const allowed[] = {"index", "ghost", "dtype", NULL};
-    static const char *const of_file[] = {"index", "ghost", "dtype", "variable", "decode", NULL};
+    static const char *const of_file[] = {"index",  "ghost",  "dtype", "variable",
+                                          "decode", "ghosts", NULL};
     enum data_format format = DATA_OCTETS;
     enum media type;
     const bool file = files_is_body(req, &type);

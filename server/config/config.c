@@ -242,17 +242,21 @@ const struct setting config_settings[] = {
     {"file-reader", SET_TEXT, false, AT(file_reader), NULL, 0, 0, "FILE",
      "the program that opens files; unset: arrayd-file beside this one"},
     {"file-spool", SET_TEXT, false, AT(file_spool), "/dev/shm", 0, 0, "FOLDER",
-     "where files are that are being sent or received; their size counts as request-memory"},
+     "where files are that are being sent or received; their size counts as request-memory. It has "
+     "to be there and have room for that: a container's /dev/shm often has 64 MiB"},
     {"unsandboxed-files", SET_FLAG, false, AT(unsandboxed_files), "no", 0, 0, NULL,
      "let it open files where the kernel cannot confine it by Landlock and seccomp"},
     {"file-jobs", SET_COUNT, true, AT(file_jobs), "2", 1, 64, "N",
-     "imports and exports that run at the same time; more wait, those of users with fewer first"},
+     "imports and exports that run at the same time, with accounts all but one of one user; more "
+     "wait, those of users with fewer first"},
     {"file-memory", SET_SIZE, true, AT(file_memory), "1GiB", 67108864, ANY, "SIZE",
      "memory that the program may take for one file, its slabs included"},
     {"file-time", SET_SECONDS, true, AT(file_time), "3600", 1, 1e9, "SECONDS",
      "processor time that it may take for one file"},
     {"file-timeout", SET_SECONDS, true, AT(file_timeout), "60", 0.1, 86400, "SECONDS",
-     "how long it may go without an answer before it is ended"},
+     "how long it may take for an answer, or for as many bytes of contents as a slab has, before "
+     "it "
+     "is ended"},
     {"file-slab", SET_SIZE, true, AT(file_slab), "4MiB", 65536, 268435456, "SIZE",
      "memory in which it hands over contents, a piece at a time, of each import and export; there "
      "are file-slabs of them"},

@@ -188,26 +188,43 @@ bool files_is_body(struct request *req, enum media *ret_type)
            *ret_type >= MEDIA_NPZ && *ret_type <= MEDIA_HDF5;
 }
 
+/* True unless it says false. */
+static enum err_code query_bool(struct request *req, const char *name, bool *ret, struct err *e)
+{
+    const char *text = http_query(req, name);
+    *ret = !text || !strcmp(text, "true");
+    return *ret || !strcmp(text, "false")
+               ? ERR_OK
+               : err_set(e, ERR_BAD_QUERY, "%s must be true or false", name);
+}
+
+enum err_code files_keeps_ghosts(struct request *req, bool *ret, struct err *e)
+{
+    const char *text = http_query(req, "ghosts");
+    *ret = text && !strcmp(text, "keep");
+    return !text || *ret || !strcmp(text, "leave")
+               ? ERR_OK
+               : err_set(e, ERR_BAD_QUERY, "ghosts must be keep or leave");
+}
+
 static enum err_code begin(struct body *b, struct session *s, struct err *e)
 {
     struct request *req = b->req;
-    const char *decode = http_query(req, "decode");
-    if (decode && strcmp(decode, "true") != 0 && strcmp(decode, "false") != 0)
-        return err_set(e, ERR_BAD_QUERY, "decode must be true or false");
+    bool decode, labels;
+    TRY(query_bool(req, "decode", &decode, e));
+    TRY(query_bool(req, "labels", &labels, e));
+    TRY(files_keeps_ghosts(req, &b->x.ghosts, e));
     if (!import_init(&b->x, req))
         return err_oom(e);
     b->x.task.run = run;
     b->x.session = s;
-    b->x.labels = b->created;
-    b->item = (struct import_item){.variable = http_query(req, "variable"),
-                                   .decode = !decode || !strcmp(decode, "true")};
+    b->x.labels = b->created && labels;
+    b->x.into = !b->created;
+    b->item = (struct import_item){.variable = http_query(req, "variable"), .decode = decode};
     b->x.items = &b->item;
     b->x.n_items = 1;
     TRY(bell_init(&b->x.bell, e));
-    if (!req->server->files->program)
-        return err_set(e, ERR_LIBRARY_MISSING,
-                       "files are opened by the program arrayd-file, which is not installed beside "
-                       "the daemon");
+    TRY(process_check(req->server->files->program, e));
     if (req->content_length > 0 && !metered_set(&b->counted, req->content_length))
         return err_oom(e);
     return spool_file(req->server->files->spool, &b->file, e);

@@ -7,13 +7,16 @@
 
 #include "compute/base/mem.h"
 #include "compute/base/meter.h"
+#include "protocol/text/index.h"
 #include "server/body/request.h"
 #include "server/files/export.h"
 #include "server/http/wakeup.h"
 #include "server/labels/labels.h"
 #include "server/store/auth.h"
 
-#define SPARE (1 << 20) /* of a file besides its contents */
+/* Bytes that a file may have beside its contents, and for each variable. */
+#define SPARE          (1 << 20)
+#define SPARE_VARIABLE (64 << 10)
 
 struct bundle {
     struct export_task x; /* first */
@@ -68,6 +71,7 @@ static void reply(struct request *req)
     s->fd = b->x.file.fd;
     b->x.file.fd = -1;
     s->length = lseek(s->fd, 0, SEEK_END);
+    (void)!metered_set(&b->counted, s->length); /* no more than was counted for it */
     s->counted = b->counted;
     b->counted = (struct metered){0};
     http_reply_source(req, 200, b->type, s->length, &s->source);
@@ -104,9 +108,12 @@ static enum err_code start(struct bundle *b, struct session *s, struct err *e)
 {
     struct export_task *x = &b->x;
     b->type = type_of(x->format);
-    if (x->nbytes > INT64_MAX / 4 || !metered_set(&b->counted, x->nbytes + SPARE))
+    /* elements may be widened, labels become what their format needs; what it really takes is
+     * counted when it is there */
+    const int64_t beside = SPARE + SPARE_VARIABLE * (int64_t)x->n_pieces + 16 * x->told;
+    if (x->nbytes > INT64_MAX / 4 || !metered_set(&b->counted, 2 * x->nbytes + beside))
         return err_oom(e);
-    x->most = 2 * x->nbytes + 16 * SPARE;
+    x->most = 2 * x->nbytes + beside;
     TRY(spool_file(b->req->server->files->spool, &x->file, e));
     TRY(export_hold(x, s, e));
     wakeup_arm(&b->wakeup);
@@ -154,28 +161,56 @@ void files_bundle(struct request *req)
         wakeup_wait(&b->wakeup, reply);
 }
 
+/* The labels of the elements that ?index= and ?ghost= name. */
+static enum err_code follow(struct request *req, const struct handle *h, const struct array *part,
+                            struct labels **ret, struct err *e)
+{
+    const char *text = http_query(req, "index");
+    struct label_axes axes;
+    label_axes_own(&axes, h->array->view.rank);
+    if (text) {
+        struct index_spec *spec = arena_alloc(req->arena, sizeof *spec);
+        if (!spec)
+            return err_oom(e);
+        TRY(index_parse(text, strlen(text), spec, e));
+        label_axes_index(&axes, &h->array->view, spec);
+    } else {
+        label_axes_stretch(&axes, &h->array->view, &part->view);
+    }
+    return labels_follow(h->labels, &axes, ret, e);
+}
+
+static enum err_code reply_one(struct bundle *b, struct session *s, const struct handle *h,
+                               struct array **take_a, enum media type, bool ghosts, struct err *e)
+{
+    struct export_task *x = &b->x;
+    _cleanup_handle_ struct handle part = {.shared = h->shared};
+    memcpy(part.id, h->id, sizeof part.id);
+    const bool all = array_same_elements(h->array, *take_a);
+    part.array = all ? array_ref(h->array) : *take_a; /* a part has no grid */
+    if (!all)
+        *take_a = NULL;
+    x->ghosts = ghosts;
+    x->format = type == MEDIA_NETCDF ? "netcdf4" : type == MEDIA_HDF5 ? "hdf5" : "npz";
+    const char *own = h->name[0] ? h->name : "array";
+    const char *name = arena_strndup(x->arena, own, strlen(own));
+    if (!name)
+        return err_oom(e);
+    TRY(follow(b->req, h, part.array, &part.labels, e));
+    TRY(export_add(x, b->req, &part, name, (struct json){0}, e));
+    TRY(export_dimensions(x, e));
+    return start(b, s, e);
+}
+
 void files_reply(struct request *req, struct session *s, const struct handle *h,
-                 struct array *take_a, enum media type)
+                 struct array *take_a, enum media type, bool ghosts)
 {
     struct err e = ERR_INIT;
     struct bundle *b = bundle_new(req);
-    struct handle part = {.shared = h->shared, .array = take_a};
-    if (!b) {
-        array_unref(take_a);
-        return;
-    }
-    memcpy(part.id, h->id, sizeof part.id);
-    if (array_same_elements(h->array, take_a)) /* of a part they would not be true */
-        part.labels = labels_ref(h->labels);
-    const char *name =
-        arena_strndup(b->x.arena, h->name[0] ? h->name : "array", h->name[0] ? strlen(h->name) : 5);
-    b->x.format = type == MEDIA_NETCDF ? "netcdf4" : type == MEDIA_HDF5 ? "hdf5" : "npz";
-    enum err_code code = name ? export_add(&b->x, req, &part, name, NULL, &e) : err_oom(&e);
-    if (code == ERR_OK)
-        code = start(b, s, &e);
-    handle_clear(&part);
+    enum err_code code = b ? reply_one(b, s, h, &take_a, type, ghosts, &e) : ERR_OK;
+    array_unref(take_a);
     if (code != ERR_OK)
         http_reply_error(req, &e);
-    else
+    else if (b)
         wakeup_wait(&b->wakeup, reply);
 }

@@ -2,6 +2,7 @@
  * nothing that was not checked. */
 #include "server/files/describe.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "compute/base/mem.h"
@@ -142,6 +143,22 @@ static bool read_variable(struct json x, struct file_variable *v)
     return true;
 }
 
+static int by_name(const void *a, const void *b)
+{
+    const struct file_variable *const *x = a, *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+static bool sort(struct arena *arena, struct file_description *d)
+{
+    d->by_name = arena_alloc_array(arena, d->n, sizeof *d->by_name);
+    for (size_t i = 0; d->by_name && i < d->n; i++)
+        d->by_name[i] = &d->variables[i];
+    if (d->by_name)
+        qsort(d->by_name, d->n, sizeof *d->by_name, by_name);
+    return d->by_name;
+}
+
 enum err_code describe(struct file_process *p, struct arena *arena, struct file_description *ret,
                        struct err *e)
 {
@@ -163,7 +180,7 @@ enum err_code describe(struct file_process *p, struct arena *arena, struct file_
     for (struct json x = json_first(list); json_present(x); x = json_next(x))
         if (!read_variable(x, &ret->variables[i++]))
             return process_lies(e, "a description of a variable that is none");
-    return ERR_OK;
+    return sort(arena, ret) ? ERR_OK : err_oom(e);
 }
 
 /* --- finding --- */
@@ -184,19 +201,43 @@ static enum err_code unknown(const struct file_description *d, const char *name,
     return err_set(e, ERR_UNKNOWN_NAME, "which variable? The file has %s", list);
 }
 
+/* The variables of that name: *ret_n of them, one after the other. */
+static const struct file_variable **named(const struct file_description *d, const char *name,
+                                          size_t *ret_n)
+{
+    const struct file_variable wanted = {.name = name}, *key = &wanted;
+    const struct file_variable **all = d->by_name, **end = all + d->n;
+    const struct file_variable **at = d->n ? bsearch(&key, all, d->n, sizeof *all, by_name) : NULL;
+    size_t n = 0;
+    while (at && at > all && !strcmp(at[-1]->name, name))
+        at--;
+    while (at && at + n < end && !strcmp(at[n]->name, name))
+        n++;
+    *ret_n = n;
+    return at;
+}
+
+/* Coordinates do not count. */
+static const struct file_variable *only(const struct file_description *d, size_t *ret_n)
+{
+    const struct file_variable *found = NULL;
+    *ret_n = 0;
+    for (size_t i = 0; i < d->n; i++) {
+        const struct file_variable *v = &d->variables[i];
+        if (!v->readable || (v->rank == 1 && v->dims[0] && !strcmp(v->dims[0], v->name)))
+            continue;
+        found = v;
+        ++*ret_n;
+    }
+    return found;
+}
+
 enum err_code describe_find(const struct file_description *d, const char *name,
                             const struct file_variable **ret, struct err *e)
 {
-    const struct file_variable *found = NULL;
-    size_t n = 0;
-    for (size_t i = 0; i < d->n; i++) {
-        const struct file_variable *v = &d->variables[i];
-        if (name ? strcmp(v->name, name) != 0
-                 : !v->readable || (v->rank == 1 && v->dims[0] && !strcmp(v->dims[0], v->name)))
-            continue; /* without a name coordinates do not count */
-        found = v;
-        n++;
-    }
+    size_t n;
+    const struct file_variable **at = name ? named(d, name, &n) : NULL;
+    const struct file_variable *found = name ? (at ? *at : NULL) : only(d, &n);
     if (n != 1)
         return unknown(d, name, e);
     if (!found->readable)
@@ -206,18 +247,22 @@ enum err_code describe_find(const struct file_description *d, const char *name,
     return ERR_OK;
 }
 
+const struct file_variable *describe_named(const struct file_description *d, const char *name)
+{
+    size_t n;
+    const struct file_variable **at = named(d, name, &n);
+    return n == 1 && (*at)->readable ? *at : NULL;
+}
+
 /* A coordinate lies in the same group as the dimension, the root's or one's own; those whose names
  * are the dimension's are enough here. */
 const struct file_variable *describe_coordinate(const struct file_description *d, const char *dim,
                                                 int64_t length)
 {
-    for (size_t i = 0; i < d->n; i++) {
-        const struct file_variable *v = &d->variables[i];
-        if (v->readable && v->rank == 1 && v->dims[0] && !strcmp(v->dims[0], dim) &&
-            !strcmp(v->name, dim) && v->shape[0] == length)
-            return v;
-    }
-    return NULL;
+    const struct file_variable *v = describe_named(d, dim);
+    return v && v->rank == 1 && v->dims[0] && !strcmp(v->dims[0], dim) && v->shape[0] == length
+               ? v
+               : NULL;
 }
 
 /* --- telling --- */

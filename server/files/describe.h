@@ -29,6 +29,7 @@ struct file_description {
     const char *format;
     struct json all;
     struct file_variable *variables;
+    const struct file_variable **by_name; /* sorted */
     size_t n;
 };
 
@@ -39,6 +40,8 @@ enum err_code describe(struct file_process *p, struct arena *arena, struct file_
  * names that there are. */
 enum err_code describe_find(const struct file_description *d, const char *name,
                             const struct file_variable **ret, struct err *e) must_check;
+/* The one of that name, if it can be read and no other has the name; else NULL. */
+const struct file_variable *describe_named(const struct file_description *d, const char *name);
 /* The one that gives a dimension's coordinates; NULL: there is none that can be read. */
 const struct file_variable *describe_coordinate(const struct file_description *d, const char *dim,
                                                 int64_t length);

@@ -24,6 +24,7 @@ bool export_init(struct export_task *x, struct request *req)
     x->bell.fd = -1;
     x->file = (struct new_file){.fd = -1, .folder = -1};
     x->task.who = req->principal;
+    x->coords = x->labels = true;
     x->arena = arena_new(0);
     return x->arena;
 }
@@ -35,7 +36,10 @@ void export_clear(struct export_task *x)
             download_free(x->pieces[i].download);
         array_unref(x->pieces[i].array);
         labels_unref(x->pieces[i].labels);
+        strb_free(&x->pieces[i].coordinates);
     }
+    HASH_CLEAR(hh, x->by_name);
+    HASH_CLEAR(hh, x->dims);
     x->n_pieces = 0;
     process_end(x->process);
     x->process = NULL;
@@ -153,8 +157,8 @@ static enum err_code send_piece(struct export_task *x, struct export_piece *p, u
             return process_lies(e, "the end before the end");
         const int slab = __builtin_ctzll(~*used);
         n = p->nbytes - at < size ? p->nbytes - at : size;
-        if (p->shared[0] && !share_lasts(x->server->shares, p->shared, x->task.who, false))
-            return err_set(e, ERR_NOT_FOUND, "there is no array '%s'", p->shared);
+        if (p->shared && !share_lasts(x->server->shares, p->id, x->task.who, false))
+            return err_set(e, ERR_NOT_FOUND, "there is no array '%s'", p->id);
         TRY(pull(x, p, at, process_slab(x->process, slab), (size_t)n, e));
         TRY(send_slab(x, slab, (size_t)n, e));
         *used |= (uint64_t)1 << slab;
@@ -251,22 +255,13 @@ static enum err_code begin(struct request *req, struct export_task *x, struct er
 {
     _cleanup_use_ struct lease_use use = lease_use_open(req->server->uses);
     _cleanup_session_ struct session *s = NULL;
-    _cleanup_strb_ struct strb whole = {0}, brief = {0};
-    struct json_writer w = JSON_WRITER(&whole);
     struct json body;
     const struct json_limits limits = request_json_limits(req);
     TRY(json_parse(x->arena, req->body, req->body_len, &limits, &body, e));
     TRY(session_of(req, &s, e));
     TRY(export_read(x, req, s, body, e));
     TRY(export_hold(x, s, e));
-    json_put_value(&w, body);
-    w = JSON_WRITER(&brief);
-    json_open_object(&w);
-    json_put_member_string(&w, "folder", x->folder->name);
-    json_put_member_string(&w, "path", x->path);
-    json_close_object(&w);
-    return jobs_transfer(req->server->jobs, req->principal, s->whole, "export", &whole, &brief,
-                         &x->job, e);
+    return files_job(req, s, "export", body, x->folder, x->path, &x->job, e);
 }
 
 enum err_code files_export(struct request *req, struct user_job **ret, struct err *e)

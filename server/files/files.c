@@ -8,8 +8,10 @@
 #include "compute/base/mem.h"
 #include "server/config/config.h"
 #include "server/files/files_int.h"
+#include "server/jobs/jobs.h"
 #include "server/reader/wire.h"
 #include "server/store/auth.h"
+#include "server/store/session.h"
 
 #define ENDS_SEEN_S   0.1        /* seconds until a task that waits in vain is seen */
 #define DEFAULT_SPOOL "/dev/shm" /* the option's */
@@ -107,6 +109,21 @@ enum err_code files_submit(struct files *f, enum file_lane lane, struct file_tas
     worker_wake(&l->worker);
     pthread_mutex_unlock(&f->lock);
     return ERR_OK;
+}
+
+enum err_code files_job(struct request *req, struct session *s, const char *kind, struct json body,
+                        const struct folder *folder, const char *path, struct user_job **ret,
+                        struct err *e)
+{
+    _cleanup_strb_ struct strb whole = {0}, brief = {0};
+    struct json_writer w = JSON_WRITER(&whole);
+    json_put_value(&w, body);
+    w = JSON_WRITER(&brief);
+    json_open_object(&w);
+    json_put_member_string(&w, "folder", folder->name);
+    json_put_member_string(&w, "path", path);
+    json_close_object(&w);
+    return jobs_transfer(req->server->jobs, req->principal, s->whole, kind, &whole, &brief, ret, e);
 }
 
 /* --- the program --- */

@@ -48,6 +48,11 @@ struct files {
  * ERR_OVERLOADED: there can be no thread. */
 enum err_code files_submit(struct files *f, enum file_lane lane, struct file_task *t,
                            struct err *e) must_check;
+/* A job that has not begun, of a request with that body, about the file of that folder and path. Of
+ * its two references one is the caller's. Errors of jobs_transfer. */
+enum err_code files_job(struct request *req, struct session *s, const char *kind, struct json body,
+                        const struct folder *folder, const char *path, struct user_job **ret,
+                        struct err *e) must_check;
 /* What a process is started with, which is to move contents or only looks; the caller sets file,
  * write and goes_on. */
 struct process_spec files_process(const struct files *f, bool moves);

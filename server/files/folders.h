@@ -61,6 +61,9 @@ enum err_code folder_open_file(const struct folder *f, const char *user, const c
  * whether there are more. */
 enum err_code folder_list(int fd, size_t most, struct json_writer *w, struct err *e) must_check;
 
+/* The member "modified". */
+void file_put_modified(struct json_writer *w, const struct stat *st);
+
 /* A file that is to be at a path once it is complete: until then it has a name of our own, in the
  * same folder (".arrayd-" and an id), which is not listed. One that a daemon leaves that was killed
  * is removed when another process of the same user makes its first file there. */

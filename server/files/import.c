@@ -39,6 +39,8 @@ void import_clear(struct import *x)
         labels_unref(x->pieces[i].labels);
     }
     x->n_pieces = 0;
+    HASH_CLEAR(hh, x->places);
+    HASH_CLEAR(hh, x->names);
     process_end(x->process);
     x->process = NULL;
     bell_free(&x->bell);
@@ -86,13 +88,22 @@ static bool await_memory(struct import *x, struct memory_retry *retry, const str
     return true;
 }
 
-static enum err_code reserve(struct import *x, struct engine_stream *s, struct import_piece *p,
-                             struct err *e)
+/* An array with ghosts is there before its contents, which are then copied into it. */
+static enum err_code take_memory(struct import *x, struct import_piece *p, struct err *e)
+{
+    if (grid_has_ghosts(p->grid) && !p->array)
+        TRY(engine_zeros_grid(x->stream, x->session->account, p->dtype, p->inside.rank,
+                              p->inside.shape, p->grid, &p->array, e));
+    return upload_new(x->stream, x->session->account, p->nbytes, bell_ring, &x->bell, &p->upload,
+                      e);
+}
+
+static enum err_code reserve(struct import *x, struct import_piece *p, struct err *e)
 {
     struct memory_retry retry = {0};
     enum err_code code;
     do
-        code = upload_new(s, x->session->account, p->nbytes, bell_ring, &x->bell, &p->upload, e);
+        code = take_memory(x, p, e);
     while (code != ERR_OK && await_memory(x, &retry, e));
     return code;
 }
@@ -299,6 +310,27 @@ static enum err_code read_piece(struct import *x, struct import_piece *p, struct
 
 /* --- the end --- */
 
+static enum err_code finish(struct import_piece *p, struct upload *u, struct err *e)
+{
+    struct view whole;
+    if (!p->array)
+        return upload_finish_new(u, p->dtype, p->view.rank, p->view.shape, false, &p->array, e);
+    grid_whole(p->array->grid, &p->array->view, &whole);
+    return upload_finish_into(u, p->array, &whole, false, NULL, NULL, e);
+}
+
+/* Spacing and boundary, which take no memory. */
+static enum err_code describe_grid(const struct import *x, struct import_piece *p, struct err *e)
+{
+    struct array *with;
+    if (!p->grid || p->array->grid)
+        return ERR_OK;
+    TRY(engine_embed(x->stream, x->session->account, p->array, p->grid, &with, e));
+    array_unref(p->array);
+    p->array = with;
+    return ERR_OK;
+}
+
 enum err_code import_make(struct import *x, struct import_piece *p, struct err *e)
 {
     struct memory_retry retry = {0};
@@ -307,10 +339,12 @@ enum err_code import_make(struct import *x, struct import_piece *p, struct err *
         struct upload *u = p->upload;
         p->upload = NULL;
         upload_keep(u);
-        code = upload_finish_new(u, p->dtype, p->view.rank, p->view.shape, false, &p->array, e);
+        code = finish(p, u, e);
         if (code == ERR_OUT_OF_MEMORY && e->wanted)
             p->upload = u; /* not consumed */
-        if (code == ERR_OK || !p->upload || !await_memory(x, &retry, e))
+        if (code == ERR_OK)
+            return describe_grid(x, p, e);
+        if (!p->upload || !await_memory(x, &retry, e))
             return code;
     }
 }
@@ -341,6 +375,7 @@ enum err_code import_take(struct import *x, int file, struct engine_stream *stre
                           enum err_code (*check)(struct import *x, struct err *e), struct err *e)
 {
     struct process_spec spec = files_process(x->server->files, true);
+    x->stream = stream;
     x->file = spec.file = file;
     spec.goes_on = goes_on;
     spec.user = x;
@@ -354,7 +389,7 @@ enum err_code import_take(struct import *x, int file, struct engine_stream *stre
     for (size_t i = 0; i < x->n_pieces; i++)
         TRY(import_labels(x, &x->pieces[i], e));
     for (size_t i = 0; i < x->n_pieces; i++)
-        TRY(reserve(x, stream, &x->pieces[i], e));
+        TRY(reserve(x, &x->pieces[i], e));
     for (size_t i = 0; i < x->n_pieces; i++)
         TRY(read_piece(x, &x->pieces[i], e));
     return ERR_OK;
@@ -402,8 +437,6 @@ static void run(struct file_task *task)
 static enum err_code begin(struct request *req, struct import *x, struct err *e)
 {
     _cleanup_session_ struct session *s = NULL;
-    _cleanup_strb_ struct strb whole = {0}, brief = {0};
-    struct json_writer w = JSON_WRITER(&whole);
     struct json body;
     const struct json_limits limits = request_json_limits(req);
     TRY(bell_init(&x->bell, e));
@@ -411,14 +444,7 @@ static enum err_code begin(struct request *req, struct import *x, struct err *e)
     TRY(json_parse(x->arena, req->body, req->body_len, &limits, &body, e));
     TRY(import_read(x, body, e));
     TRY(session_of(req, &s, e));
-    json_put_value(&w, body);
-    w = JSON_WRITER(&brief);
-    json_open_object(&w);
-    json_put_member_string(&w, "folder", x->folder->name);
-    json_put_member_string(&w, "path", x->path);
-    json_close_object(&w);
-    return jobs_transfer(req->server->jobs, req->principal, s->whole, "import", &whole, &brief,
-                         &x->job, e);
+    return files_job(req, s, "import", body, x->folder, x->path, &x->job, e);
 }
 
 enum err_code files_import(struct request *req, struct user_job **ret, struct err *e)

@@ -1,11 +1,14 @@
 /* An import: what the body asks for, and what of the file becomes which array.
  *
- * import_plan.c reads the body and plans, import.c moves the bytes and publishes; body.c takes the
- * one array of a file that a request brings. An import is its task's, in an arena of its own. */
+ * import_plan.c reads the body and plans, import_labels.c says what becomes of coordinates, labels
+ * and grids, import.c moves the bytes and publishes; body.c takes the one array of a file that a
+ * request brings. An import is its task's, in an arena of its own. */
 #ifndef ARRAYD_SERVER_FILES_IMPORT_H
 #define ARRAYD_SERVER_FILES_IMPORT_H
 
+#include "compute/base/table.h"
 #include "compute/engine/engine.h"
+#include "compute/type/grid.h"
 #include "protocol/text/index.h"
 #include "server/files/bell.h"
 #include "server/files/describe.h"
@@ -20,6 +23,13 @@ struct import_item {
     bool decode;
 };
 
+/* A coordinate of a piece: another piece, on these axes of the first. */
+struct import_coord {
+    const char *name;
+    size_t piece;
+    int axes[MAX_RANK];
+};
+
 /* A region of a variable that becomes an array. */
 struct import_piece {
     const struct file_variable *variable;
@@ -29,11 +39,32 @@ struct import_piece {
     char id[ID_SIZE];
     int64_t start[MAX_RANK], count[MAX_RANK], step[MAX_RANK]; /* by the variable's axes */
     struct index_map map;
-    struct view view; /* of the array, contiguous */
+    struct view view;    /* of what is read, contiguous */
+    struct view inside;  /* of the array's elements: the same but for ghosts */
+    struct grid *grid;   /* what the file says of it; NULL: nothing */
+    unsigned grid_attrs; /* by these attributes: bits of grid_attr_names */
     int64_t nbytes;
+    struct import_coord *coords;
+    size_t n_coords, cap_coords;
+    bool lists_coords; /* these are all that the attribute "coordinates" names */
     struct upload *upload;
-    struct array *array; /* once it is there */
+    struct array *array; /* once it is there; with ghosts from the start */
     struct labels *labels;
+};
+
+/* Tables of what is a piece already. */
+struct import_place {
+    struct {
+        const struct file_variable *variable;
+        int64_t start[MAX_RANK], count[MAX_RANK], step[MAX_RANK];
+        uint64_t kept; /* bits of the axes that are the array's */
+    } key;
+    size_t piece;
+    UT_hash_handle hh;
+};
+struct import_name {
+    const char *name;
+    UT_hash_handle hh;
 };
 
 struct import {
@@ -41,9 +72,11 @@ struct import {
     struct server *server;
     struct user_job *job;    /* NULL: it belongs to a request */
     struct session *session; /* borrowed */
+    struct engine_stream *stream;
     const struct folder *folder;
     const char *path;
-    bool overwrite, coords, labels;
+    bool overwrite, coords, labels, ghosts;
+    bool into; /* the contents go into an array that there is */
     const struct import_item *items;
     size_t n_items;
     struct arena *arena;
@@ -55,6 +88,8 @@ struct import {
     struct file_description description;
     struct import_piece *pieces; /* coordinates last */
     size_t n_pieces, cap_pieces;
+    struct import_place *places;
+    struct import_name *names;
     int64_t nbytes, done; /* of all */
 };
 
@@ -75,8 +110,19 @@ enum err_code import_read(struct import *x, struct json body, struct err *e) mus
 /* The pieces, from the description. ERR_UNKNOWN_NAME, ERR_UNSUPPORTED_FILE, ERR_BAD_INDEX,
  * ERR_BAD_NAME, ERR_CONFLICT. */
 enum err_code import_plan(struct import *x, struct err *e) must_check;
-/* Makes the labels of a piece, once it is known of each coordinate whether it is there. */
+/* Adds the piece that new_piece has made, with `map`, start, count and step as they are to be. */
+struct import_piece *import_piece_new(struct import *x); /* NULL without memory */
+enum err_code import_piece_add(struct import *x, struct import_piece *p, struct err *e) must_check;
+
+/* import_labels.c: what the file says of the piece's grid; where ghosts are left out, the region
+ * becomes smaller. Of a whole variable. */
+enum err_code import_grid(struct import *x, struct import_piece *p, struct err *e) must_check;
+/* Adds the coordinates of piece i that are no pieces yet. */
+enum err_code import_coordinates(struct import *x, size_t i, struct err *e) must_check;
+/* Makes the labels of a piece. */
 enum err_code import_labels(const struct import *x, struct import_piece *p,
                             struct err *e) must_check;
+/* The last part of a path: what is in a group is called so in the array. */
+const char *import_last_part(const char *name);
 
 #endif

@@ -64,6 +64,14 @@ static enum err_code collect(DIR *dir, size_t most, struct listing *l, struct er
     }
 }
 
+/* File systems have years that no date can say. */
+void file_put_modified(struct json_writer *w, const struct stat *st)
+{
+    const int64_t s = st->st_mtim.tv_sec, least = -62135596800 /* 0001 */, most = 253402300799;
+    const int64_t said = s < least ? least : s > most ? most : s;
+    meta_put_time(w, "modified", said * 1000000 + st->st_mtim.tv_nsec / 1000);
+}
+
 static int by_name(const void *a, const void *b)
 {
     return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name);
@@ -81,7 +89,7 @@ static void put(const struct listing *l, struct json_writer *w)
         json_put_member_string(w, "kind", file ? "file" : "folder");
         if (file)
             json_put_member_i64(w, "size", st->st_size);
-        meta_put_time(w, "modified", st->st_mtim.tv_sec * 1000000 + st->st_mtim.tv_nsec / 1000);
+        file_put_modified(w, st);
         json_close_object(w);
     }
     json_close_list(w);

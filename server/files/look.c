@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "server/body/meta.h"
 #include "server/body/request.h"
 #include "server/config/config.h"
 #include "server/files/describe.h"
@@ -67,7 +66,7 @@ static enum err_code put(struct look_task *t, int fd, const struct stat *st, str
         TRY(folder_list(fd, (size_t)t->req->server->config->max_file_entries, &w, e));
     } else {
         json_put_member_i64(&w, "size", st->st_size);
-        meta_put_time(&w, "modified", st->st_mtim.tv_sec * 1000000 + st->st_mtim.tv_nsec / 1000);
+        file_put_modified(&w, st);
         TRY(describe_file(t, fd, &w, e));
     }
     json_close_object(&w);

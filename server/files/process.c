@@ -240,13 +240,18 @@ static enum err_code greet(struct file_process *p, struct err *e)
     return process_says(answer, "ready") ? ERR_OK : process_lies(e, "not that it is ready");
 }
 
+enum err_code process_check(const char *program, struct err *e)
+{
+    return program ? ERR_OK
+                   : err_set(e, ERR_LIBRARY_MISSING,
+                             "files are opened by the program arrayd-file, which is not installed "
+                             "beside the daemon");
+}
+
 enum err_code process_start(const struct process_spec *spec, struct file_process **ret,
                             struct err *e)
 {
-    if (!spec->program)
-        return err_set(e, ERR_LIBRARY_MISSING,
-                       "files are opened by the program arrayd-file, which is not installed beside "
-                       "the daemon");
+    TRY(process_check(spec->program, e));
     struct file_process *p = mem_calloc(1, sizeof *p);
     if (!p)
         return err_oom(e);

@@ -34,6 +34,8 @@ struct process_spec {
     void *user;
 };
 
+/* ERR_LIBRARY_MISSING: there is none. */
+enum err_code process_check(const char *program, struct err *e) must_check;
 /* Starts it; it is ready. ERR_LIBRARY_MISSING: there is no such program, or the kernel cannot
  * confine it; ERR_OVERLOADED; ERR_OUT_OF_MEMORY; and as process_hear. */
 enum err_code process_start(const struct process_spec *spec, struct file_process **ret,

@@ -7,7 +7,7 @@ Its files are one line of JSON, then the contents of the variables one after the
 
 A lie happens at a moment ("start", "ready", "describe", "read", "slab", "write", "free", "done"; "nth": the how many eth time)
 and is a deed: "die", "kill", "hang", "flood", "close", "garbage", "say" (with "text": any line), "tell" (the same, and it ends), "wait"
-(for so many "seconds") or "change" (with "members" that replace the line's own). The deed "drip", whenever, is contents a byte at a
+(for so many "seconds"), "grow" (the file that it writes, to so many "bytes") or "change" (with "members" that replace the line's own). The deed "drip", whenever, is contents a byte at a
 time, with "seconds" between them.
 """
 import ctypes
@@ -62,6 +62,9 @@ class Reader:
         elif deed == "tell":
             self.socket.sendall(self.lie["text"].encode() + b"\n")
             os._exit(0)
+        elif deed == "grow":
+            os.truncate(FILE, self.lie["bytes"])
+            time.sleep(3)
         elif deed == "wait":
             time.sleep(self.lie["seconds"])
         return {**members, **self.lie.get("members", {})}
@@ -69,7 +72,7 @@ class Reader:
     def run(self):
         self.limits = self.hear()["limits"]
         self.slabs = mmap.mmap(SLABS, self.limits["slab"] * self.limits["slabs"])
-        head = os.pread(FILE, 1 << 20, 0).split(b"\n")[0]
+        head = os.pread(FILE, 16 << 20, 0).split(b"\n")[0]
         try:
             self.file = json.loads(head) if head else {}
         except ValueError:

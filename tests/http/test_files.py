@@ -1,6 +1,9 @@
 """Folders, descriptions, imports and exports, with a stand-in for the program that reads files."""
 import concurrent.futures
 import json
+import os
+import pathlib
+import subprocess
 import time
 
 import numpy as np
@@ -63,6 +66,17 @@ def test_a_long_folder(daemon_with, tmp_path):
     c = daemon_with("--files", f"data={tmp_path}", "--max-file-entries", 10).client()
     got = c.expect(200, c.get("/v1/files/data")).json()
     assert got["more"] and len(got["entries"]) == 10
+
+
+def test_times_before_1970(files):
+    c, folder, _ = files
+    air(folder / "air.nc")
+    os.utime(folder / "air.nc", ns=(0, -1_500_000_000))
+    assert looked(c, "air.nc")["modified"] == "1969-12-31T23:59:58.500Z"
+    assert c.expect(200, c.get("/v1/files/data")).json()["entries"][0]["modified"] == "1969-12-31T23:59:58.500Z"
+    for seconds in (-10 ** 12, 10 ** 12, 2 ** 62):  # whatever the file system makes of it
+        os.utime(folder / "air.nc", ns=(0, seconds * 10 ** 9)) if seconds < 2 ** 32 else subprocess.run(["touch", "-d", f"@{seconds}", folder / "air.nc"], check=True)
+        assert len(c.expect(200, c.get("/v1/files/data")).json()["entries"][0]["modified"]) == 24
 
 
 def test_a_file_is_described(files):
@@ -238,6 +252,64 @@ def test_export(files):
     c.fails(422, "bad_field", c.post("/v1/files/export", {"folder": "data", "path": "out.what", "arrays": ["air"]}))
     c.fails(404, "not_found", c.post("/v1/files/export", {"folder": "data", "path": "out.nc", "arrays": ["none"]}))
     assert sorted(p.name for p in folder.iterdir()) == ["air.nc", "out.nc"]
+
+
+def test_coordinates_of_other_axes(files):
+    """Two-dimensional ones and scalars, as CF names them, there and back; parts of them with a part."""
+    c, folder, _ = files
+    lat, top = np.arange(24.).reshape(4, 6), np.array(7.)
+    write(folder / "a.nc", {"g/air": (AIR, ["g/month", "g/lat", "g/lon"], {"coordinates": "yy top", "units": "K"}), "g/yy": (lat, ["g/lat", "g/lon"], {"units": "degrees"}),
+                            "top": (top, [], {}), "g/lat": (np.arange(4.), ["g/lat"], {})},
+          dims={f"g/{k}": v for k, v in DIMS.items()})
+    imported(c, "a.nc", variables=["g/air", {"variable": "g/air", "name": "part", "index": "3, 1:3"}])
+    meta = c.meta("air")
+    assert meta["dims"] == ["month", "lat", "lon"] and "attrs" not in meta
+    assert {k: v["dims"] for k, v in meta["coords"].items()} == {"lat": ["lat"], "yy": ["lat", "lon"], "top": []}
+    assert (c.download(meta["coords"]["yy"]["array"]) == lat).all() and c.download(meta["coords"]["top"]["array"]) == 7
+    part = c.meta("part")["coords"]
+    assert (c.download(part["yy"]["array"]) == lat[1:3]).all() and part["top"] == meta["coords"]["top"]
+    exported(c, "b.nc", ["air"])
+    got = {v["name"]: v for v in looked(c, "b.nc")["variables"]}
+    assert got["air"]["attrs"] == {"coordinates": "yy top", "units": "K"} and got["yy"]["dims"] == ["lat", "lon"] and got["top"]["dims"] == []
+    imported(c, "b.nc", variables=[{"variable": "air", "name": "again"}])
+    assert {k: v["dims"] for k, v in c.meta("again")["coords"].items()} == {"lat": ["lat"], "yy": ["lat", "lon"], "top": []}
+    write(folder / "c.nc", {"air": (AIR, ["month", "lat", "lon"], {"coordinates": "yy elsewhere"}), "yy": (lat, ["lat", "lon"], {})}, dims=DIMS)
+    imported(c, "c.nc", variables=["air"], overwrite=True)
+    assert c.meta("air")["attrs"] == {"coordinates": "yy elsewhere"} and list(c.meta("air")["coords"]) == ["yy"]
+
+
+def test_ghosts(files):
+    c, folder, _ = files
+    c.expect(201, c.post("/v1/arrays", {"name": "g", "shape": [4, 6], "dtype": "float64", "ghost": [1, 2], "spacing": [0.5, 1]}))
+    a = np.arange(60.).reshape(6, 10)
+    c.expect(204, c.request("PUT", "/v1/arrays/g/data?ghost=1", a.tobytes(), content_type="application/octet-stream"))
+    exported(c, "left.nc", ["g"])
+    exported(c, "kept.nc", ["g"], ghosts="keep")
+    assert looked(c, "left.nc")["variables"][0]["shape"] == [4, 6] and looked(c, "kept.nc")["variables"][0]["shape"] == [6, 10]
+    imported(c, "kept.nc", variables=[{"name": "h"}])
+    assert (c.download("h") == a[1:-1, 2:-2]).all() and c.meta("h")["spacing"] == [0.5, 1] and c.meta("h")["ghost"] == [0, 0]
+    imported(c, "kept.nc", variables=[{"name": "h"}, {"name": "part", "index": "0"}], ghosts="keep", overwrite=True)
+    assert (c.download("h") == a[1:-1, 2:-2]).all() and c.meta("h")["ghost"] == [1, 2] and (c.download("part") == a[0]).all()
+    assert c.expect(200, c.request("GET", "/v1/arrays/h/data?ghost=1")).body == a.tobytes()
+    c.fails(422, "bad_field", c.post("/v1/files/import", {"folder": "data", "path": "kept.nc", "ghosts": True}, check=False))
+    c.fails(422, "bad_field", c.post("/v1/files/export", {"folder": "data", "path": "a.nc", "arrays": ["g"], "ghosts": "no"}, check=False))
+
+
+def processor_time(d):
+    """Seconds, of the daemon and not of its readers."""
+    return sum(map(int, pathlib.Path(f"/proc/{d.pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_many_variables(daemon_with, tmp_path):
+    """Planning takes no longer than their number says: the memory that is lacking is found after that."""
+    n = 12_000
+    variables = [{"name": f"{x}{k}", "dtype": "float64", "shape": [1 << 30], "dims": [f"d{k}"], "attrs": {}} for x in "vd" for k in range(n)]
+    (tmp_path / "many.nc").write_text(json.dumps({"format": "netcdf4", "attrs": {}, "dims": {}, "variables": variables}) + "\n")
+    d = daemon_with(*options(tmp_path, "--session-memory", "1GiB", "--file-timeout", 300, "--max-request-memory", "1GiB"))
+    c = d.client()
+    before = processor_time(d)
+    job = imported(c, "many.nc", "failed", variables=[f"v{k}" for k in range(n)])
+    assert job["error"]["code"] == "quota_exceeded" and processor_time(d) - before < 3
 
 
 def test_an_export_has_what_was_there(files):

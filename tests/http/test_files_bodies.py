@@ -1,5 +1,6 @@
 """Files up and down: PUT and GET of arrays as npz, NetCDF and HDF5, and several arrays in one file."""
 import io
+import json
 
 import numpy as np
 import pytest
@@ -107,6 +108,103 @@ def test_several(c):
     c.fails(500, "file_reader_failed", c.post("/v1/files/bundle", {"arrays": ["u"], "format": "npz", "attrs": {"lie": '{"at": "free", "deed": "die"}'}}))
     c.upload(np.zeros(3 << 20), "large")
     c.fails(507, "out_of_memory", c.post("/v1/files/bundle", {"arrays": ["large"], "format": "npz"}))
+
+
+def test_bundles_that_do_not_agree(c):
+    """Nobody's mistake is the daemon's: a place in the request, or a text where a file has no such value."""
+    def bundle(arrays, **kw):
+        return c.post("/v1/files/bundle", {"arrays": arrays, "format": "netcdf4", **kw})
+
+    def fails(code, status, place, reply):
+        c.fails(status, code, reply)
+        assert reply.json()["pointer"] == place
+    c.upload(np.zeros(3), "u")
+    c.upload(np.zeros(4), "v")
+    for name in "uv":
+        c.expect(200, c.request("PATCH", f"/v1/arrays/{name}", b'{"dims": ["x"]}', content_type="application/json"))
+    fails("shape_mismatch", 422, "/arrays/1", bundle(["u", "v"]))
+    c.expect(200, bundle(["u", "v"], labels=False))
+    for value in ({"b": 1}, None, [1, "x"], ["NaN", "x"], [[1]], 2 ** 64, [-1, 2 ** 64 - 1]):
+        fails("bad_field", 422, "/attrs/a", bundle(["u"], attrs={"a": value}))
+        c.expect(200, c.request("PATCH", "/v1/arrays/u", json.dumps({"attrs": {"a": value, "b": [1.5, "NaN"], "c": True}}).encode(), content_type="application/json"))
+        head = json.loads(c.expect(200, bundle(["u"])).body.split(b"\n")[0])["variables"][0]["attrs"]
+        assert {k: v for k, v in head.items() if k != "a"} == {"b": [1.5, "NaN"], "c": True}
+        assert json.loads(head["a"]) == value if value is not None else "a" not in head
+    for name in ("", "a/b", "a\x7fb"):
+        fails("bad_name", 422, "/attrs/" + name.replace("/", "~1"), bundle(["u"], attrs={name: 1}))
+
+
+def test_coordinates_that_do_not_agree(c):
+    ids = {name: c.upload(np.arange(3.) + k, name)["id"] for k, name in enumerate(("u", "v", "x1", "x2"))}
+    for name, x in (("u", "x1"), ("v", "x2")):
+        c.expect(200, c.request("PATCH", f"/v1/arrays/{name}", json.dumps({"dims": ["x"], "coords": {"x": ids[x]}}).encode(), content_type="application/json"))
+    reply = c.post("/v1/files/bundle", {"arrays": ["u", "v"], "format": "netcdf4"})
+    c.fails(409, "conflict", reply)
+    assert reply.json()["pointer"] == "/arrays/1" and "'x'" in reply.json()["detail"]
+    c.expect(200, c.post("/v1/files/bundle", {"arrays": ["u", "v"], "format": "netcdf4", "coords": False}))
+    c.fails(409, "conflict", c.post("/v1/files/bundle", {"arrays": ["u", {"array": "x2", "name": "x"}], "format": "netcdf4"}))
+    head = json.loads(c.expect(200, c.post("/v1/files/bundle", {"arrays": ["u", {"array": "x1", "name": "x"}], "format": "netcdf4"})).body.split(b"\n")[0])
+    assert [(v["name"], v["dims"]) for v in head["variables"]] == [("u", ["x"]), ("x", ["x"])]
+    assert len(c.expect(200, c.post("/v1/files/bundle", {"arrays": ["u"], "format": "npy"})).body.split(b"\n")[1]) == 24
+
+
+def test_labels_of_a_part(c):
+    c.upload(A, "u")
+    c.expect(200, c.request("PATCH", "/v1/arrays/u", b'{"dims": ["t", "y", "x"], "units": "K", "attrs": {"a": 1}}', content_type="application/json"))
+    for index, dims in (("", ["t", "y", "x"]), ("?index=1", ["y", "x"]), ("?index=:,0,1:", ["t", "x"]), ("?index=None,0", ["d", "y", "x"]), ("?ghost=1", ["t", "y", "x"])):
+        head = json.loads(c.expect(200, c.request("GET", f"/v1/arrays/u/data{index}", accept=NETCDF)).body.split(b"\n")[0])["variables"][0]
+        assert [d if d in "tyx" else "d" for d in head["dims"]] == dims and head["attrs"] == {"a": 1, "units": "K"}
+
+
+def test_labels_that_do_not_fit(c, nc):
+    body = nc(a=(A, ["t", "y", "x"], {"units": "K" * 300, "long_name": "air"}))
+    reply = put(c, "/v1/arrays/u", body)
+    c.fails(422, "bad_field", reply)
+    assert "?labels=false" in reply.json()["detail"]
+    assert "units" not in c.expect(201, put(c, "/v1/arrays/u?labels=false", body)).json()
+    c.fails(400, "bad_query", put(c, "/v1/arrays/u?labels=no", body, check=False))
+
+
+def test_a_bundle_is_counted_as_it_may_become(daemon_with, tmp_path):
+    """Before it is made, what it may take; then what it takes."""
+    c = daemon_with("--file-reader", READER, "--file-spool", tmp_path, "--request-memory", "24MiB", "--max-request-memory", "16MiB").client()
+    c.upload(np.zeros(1 << 20), "u")
+    c.fails(507, "out_of_memory", c.post("/v1/files/bundle", {"arrays": ["u"], "format": "npz"}))
+    c.upload(np.zeros(3 << 18), "v")
+    c.expect(200, c.post("/v1/files/bundle", {"arrays": ["v"], "format": "npz"}))
+    lie = json.dumps({"at": "done", "deed": "grow", "bytes": 15 << 20})
+    reply = c.post("/v1/files/bundle", {"arrays": ["v"], "format": "npz", "attrs": {"lie": lie}})
+    c.fails(500, "file_reader_failed", reply)
+
+
+def test_ghosts_there_and_back(c, nc):
+    """Left out, unless they are to be kept; spacing and boundary go along."""
+    spec = {"name": "g", "shape": [4, 6], "dtype": "float32", "ghost": [1, 2], "spacing": [0.5, 1], "boundary": ["periodic", [{"type": "dirichlet", "value": 20}, {"type": "none"}]]}
+    c.expect(201, c.post("/v1/arrays", spec))
+    a = np.arange(60, dtype=np.float32).reshape(6, 10)
+    c.expect(204, c.request("PUT", "/v1/arrays/g/data?ghost=1", a.tobytes(), content_type="application/octet-stream"))
+    told = {k: c.meta("g")[k] for k in ("spacing", "boundary")}
+    left = c.expect(200, c.request("GET", "/v1/arrays/g/data", accept=NETCDF)).body
+    kept = c.expect(200, c.request("GET", "/v1/arrays/g/data?ghosts=keep", accept=NETCDF)).body
+    assert kept == c.expect(200, c.post("/v1/files/bundle", {"arrays": ["g"], "format": "netcdf4", "ghosts": "keep"})).body
+    assert left == c.expect(200, c.post("/v1/files/bundle", {"arrays": ["g"], "format": "netcdf4"})).body
+    head = json.loads(kept.split(b"\n")[0])["variables"][0]
+    assert head["shape"] == [6, 10] and head["attrs"]["ghost"] == [1, 2] and head["attrs"]["spacing"] == [0.5, 1]
+    assert json.loads(left.split(b"\n")[0])["variables"][0]["shape"] == [4, 6]
+    for body, query, ghost in ((left, "", [0, 0]), (left, "?ghosts=keep", [0, 0]), (kept, "", [0, 0]), (kept, "?ghosts=keep", [1, 2])):
+        meta = put(c, f"/v1/arrays/h{query}", body).json()
+        assert meta["ghost"] == ghost and {k: meta[k] for k in told} == told and "attrs" not in meta
+        whole = c.expect(200, c.request("GET", "/v1/arrays/h/data?ghost=1")).body
+        assert whole == (a if ghost[0] else a[1:-1, 2:-2]).tobytes()
+    c.expect(204, put(c, "/v1/arrays/h/data?ghost=1&ghosts=keep", kept))
+    c.expect(204, put(c, "/v1/arrays/h/data", kept))
+    c.expect(200, put(c, "/v1/arrays/h?labels=false", kept))
+    assert c.meta("h")["shape"] == [6, 10]
+    for query in ("?ghosts=yes", "?ghosts=keep&index=1", "?ghosts=keep&ghost=1"):
+        c.fails(400, "bad_query", c.request("GET", f"/v1/arrays/g/data{query}", accept=NETCDF, check=False))
+    for attrs in ({"ghost": [1]}, {"ghost": [3, 0]}, {"ghost": "1"}, {"ghost": -1}, {"spacing": 2}, {"spacing": [0, 1]}, {"boundary": "periodic"}):  # of something else
+        meta = c.expect(200, put(c, "/v1/arrays/h", nc(a=(a, None, attrs)))).json()
+        assert meta["shape"] == [6, 10] and meta["attrs"] == attrs and meta["spacing"] == [1, 1]
 
 
 def test_without_the_program(daemon_with, tmp_path):
