@@ -179,9 +179,8 @@ static int64_t most_of(const struct export_task *x)
     const int64_t labels = x->server->config->max_attrs + (4 << 10);
     if (!x->job)
         return x->most;
-    return x->nbytes > INT64_MAX / 4
-               ? INT64_MAX
-               : 2 * x->nbytes + (16 << 20) + 16 * labels * (int64_t)x->n_pieces;
+    return x->nbytes > 1ll << 50 ? 1ll << 53
+                                 : 2 * x->nbytes + (16 << 20) + 16 * labels * (int64_t)x->n_pieces;
 }
 
 enum err_code export_write(struct export_task *x, struct err *e)
