@@ -198,7 +198,9 @@ def test_names_longer_than_the_format_allows(tmp_path):
     data = (tmp_path / "f.nc").read_bytes()
     at = data.index(b"\0\0\0\xfa" + b"x" * 8)
     for length in (257, 5000, 1 << 20, 1 << 24):
-        (tmp_path / "g.nc").write_bytes(data[:at] + length.to_bytes(4, "big") + b"x" * length + data[at + 254:])
+        name = b"x" * length + bytes(-length % 4)
+        header = data[:at] + length.to_bytes(4, "big") + name + data[at + 4 + 252:-16]
+        (tmp_path / "g.nc").write_bytes(header + (len(header) + 4).to_bytes(4, "big") + data[-12:])
         error = refused(tmp_path / "g.nc", "v")
         assert error.code == "bad_file" and "crash" not in error.detail
 
