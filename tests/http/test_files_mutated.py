@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from osgeo import gdal
 
-from reader import Ended, Reader, Refused, program
+from reader import Ended, Reader, Refused, sanitized
 
 gdal.UseExceptions()
 LONG = bool(os.environ.get("ARRAYD_LONG"))
@@ -154,9 +154,8 @@ def try_file(path):
 
 @pytest.fixture(autouse=True)
 def bare():
-    with open(program(), "rb") as f:
-        if b"libasan.so" in f.read():
-            pytest.skip("a sanitizer reports what the libraries do, and needs more memory than the limit")
+    if sanitized():
+        pytest.skip("a sanitizer reports what the libraries do, and needs more memory than the limit")
 
 
 @pytest.mark.parametrize("name", MAKERS)
