@@ -166,5 +166,7 @@ def test_there_and_back(daemon_with, tmp_path, monkeypatch):
         assert np.array_equal(c.download("back"), AIR[1:])
         ok(run("export", "t=u", f"data/of{suffix}"))
         assert ok(run("import", f"data/of{suffix}")).out == "t\n" and np.array_equal(c.download("t"), AIR)
+    c.expect(200, c.patch("/v1/arrays/u", {"dims": ["t", "y", "x"], "coords": {"t": c.upload(np.arange(12.0), "t0")["id"]}}))
+    ok(run("export", "u", "data/u.npy"))  # has no place for coordinates
     with np.load("out.npz") as z:
         assert np.array_equal(z["u"], AIR[1:])

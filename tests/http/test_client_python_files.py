@@ -275,5 +275,8 @@ def test_what_others_read(true, tmp_path):
     client.save(tmp_path / "a.npz", {"air": x, "n": [1, 2]})
     with np.load(tmp_path / "a.npz") as f:
         assert np.array_equal(f["air"], np.asarray(x)) and f["n"].tolist() == [1, 2]
-    client.save(tmp_path / "a.tif", client.astype(x, "float32"))
-    assert (tmp_path / "a.tif").read_bytes()[:2] == b"II"
+    for suffix in (".tif", ".npy"):  # which have one array, and so no coordinates
+        client.save(tmp_path / f"a{suffix}", x)
+        client.files["data"].save(f"a{suffix}", x)
+        assert (tmp_path / "a.tif").read_bytes()[:2] == (folder / "a.tif").read_bytes()[:2] == b"II"
+    assert np.array_equal(np.load(folder / "a.npy"), np.asarray(x))

@@ -163,6 +163,21 @@ def test_xarray(xp):  # noqa: F811
     xp.delete("a")
 
 
+def test_times_of_xarray(xp):  # noqa: F811
+    """Are numbers with a unit there, as in files, and times here again."""
+    xarray = pytest.importorskip("xarray")
+    when = np.array(["2026-01-01", "2026-01-02T06", "2026-01-05"], "M8[ns]")
+    a = xarray.DataArray([1.0, 2.0, 3.0], dims=("time",), coords={"time": ("time", when, {"long_name": "when"}), "s": ("time", list("abc"))})
+    a["time"].encoding["units"] = "hours since 2026-01-01"
+    x = xp.from_xarray(a)
+    time = xp.array(x.coords["time"]["array"])
+    assert set(x.coords) == {"time"} and time.tolist() == [0, 30, 96] and time.units == "hours since 2026-01-01"
+    xarray.testing.assert_identical(x.to_xarray(), a.drop_vars("s"))
+    time.patch(units="fortnights since then")
+    assert x.to_xarray()["time"].values.tolist() == [0, 30, 96]
+    xp.delete(time)
+
+
 def test_coordinates_that_fit_no_more(xp, monkeypatch):  # noqa: F811
     """Coordinates may be resized, and are then no coordinates to xarray; what it is given is looked at, so it need not be there."""
     monkeypatch.setitem(sys.modules, "xarray", types.SimpleNamespace(DataArray=lambda data, coords, dims, **_: (dims, coords)))

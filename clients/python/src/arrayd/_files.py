@@ -21,10 +21,7 @@ from ._errors import ArraydError
 from ._graph import Handle, stored
 from ._labels import plain
 from ._replies import ARRAY, FOLDERS, IN_FOLDER, JOB
-from ._requests import FILES, Request, Steps, segment
-
-FORMATS = {".npy": "npy", ".npz": "npz", ".nc": "netcdf4", ".nc4": "netcdf4", ".nc3": "netcdf3", ".cdf": "netcdf3", ".h5": "hdf5", ".hdf5": "hdf5",
-           ".tif": "tiff", ".tiff": "tiff", ".png": "png"}
+from ._requests import FILES, FORMATS, OF_ONE, Request, Steps, segment
 
 File = Union[str, "os.PathLike[str]"]
 Arrays = Union[Array, Any, Mapping[str, Any], Sequence[Any]]
@@ -138,12 +135,14 @@ def saving(c: Any, file: Any, x: Arrays, options: Dict[str, Any]) -> Moves[None]
 
 def _bundling(c: Any, format_: str, x: Arrays, options: Dict[str, Any]) -> Steps[bytes]:
     held: List[Array] = []  # until the daemon has what is in them
-    body = {**(yield from _arrays(c, x, held)), **_options(options), "format": format_}
+    body = {**(yield from _arrays(c, x, held)), **_options(options, format_), "format": format_}
     return bytes((yield c._engine.ask("POST", "/v1/files/bundle", body)).body)
 
 
-def _options(options: Dict[str, Any]) -> Dict[str, Any]:
+def _options(options: Dict[str, Any], format_: Optional[str]) -> Dict[str, Any]:
     given = {k: v for k, v in options.items() if v is not None}
+    if format_ in OF_ONE:  # they have no place for coordinates
+        given["coords"] = False
     if "attrs" in given:
         given["attrs"] = plain(given["attrs"])
     return given
@@ -278,7 +277,8 @@ class Folder:
         c = self._client
         held: List[Array] = []
         members = yield c._carry, _arrays(c, arrays, held)
-        yield from self._job("export", {"folder": self.name, "path": path, **members, **_options(options)}, progress)
+        format_ = options["format"] or FORMATS.get(suffix_of(path))
+        yield from self._job("export", {"folder": self.name, "path": path, **members, **_options(options, format_)}, progress)
 
     def _job(self, kind: str, body: Dict[str, Any], progress: bool) -> Moves[Any]:
         """To its end. Whoever does not want to wait any more does not want it either."""

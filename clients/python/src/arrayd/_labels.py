@@ -113,7 +113,7 @@ class Labels:
             if tuple(of._node.shape) != tuple(extents.get(axis) for axis in c["dims"]):  # it has been resized
                 continue
             its = yield from of._said()
-            coords[name] = (c["dims"], (yield from engine.fetch(of._node)), _xarray_attrs(its))
+            coords[name] = _decoded(str(name), xarray, c["dims"], (yield from engine.fetch(of._node)), _xarray_attrs(its))
         return xarray.DataArray(np.array(data), coords, names, name=self._node.handle.name if self._node.handle else None, attrs=_xarray_attrs(said))
 
     def _labelling(self, attrs: Any = SAME, dims: Any = SAME, units: Any = SAME, coords: Any = SAME, changes: Mapping[str, Any] = NONE) -> Steps[Any]:
@@ -211,12 +211,35 @@ def _xarray_attrs(said: Dict[str, Any]) -> Dict[str, Any]:
     return {**said.get("attrs", {}), **({"units": said["units"]} if "units" in said else {})}
 
 
+def _decoded(name: str, xarray: Any, dims: Any, values: Any, attrs: Dict[str, Any]) -> Any:
+    """A coordinate; one of times, numbers with a unit as files have them ("hours since 1900-01-01"), as xarray has these."""
+    if " since " in str(attrs.get("units")):
+        try:
+            return xarray.conventions.decode_cf_variable(name, xarray.Variable(dims, values, attrs), mask_and_scale=False)
+        except (ValueError, OverflowError, ImportError):  # of no calendar that is known here
+            pass
+    return dims, values, attrs
+
+
+def _encoded(c: Any) -> Any:
+    """A coordinate of times as numbers with a unit."""
+    if c.dtype.kind not in "mMO":
+        return c
+    import xarray
+
+    try:
+        return xarray.conventions.encode_cf_variable(c.variable)
+    except (TypeError, ValueError, AttributeError):  # others of Python's objects
+        return c
+
+
 def of_xarray(client: Any, a: Any, name: Optional[str]) -> Steps[Any]:
     """An array of the daemon's with all that an `xarray.DataArray` has, its coordinates as arrays of their own."""
     x = yield from _labelled(client, a)
     coords = {}
-    for key, c in a.coords.items():
-        if c.dtype.kind in "biufc":  # texts and times are not numbers
+    for key, of in a.coords.items():
+        c = _encoded(of)
+        if c.dtype.kind in "biufc":  # texts are no numbers
             made = yield from _labelled(client, c)
             coords[str(key)] = (tuple(map(str, c.dims)), made)
     return (yield from x._labelling(coords=coords or SAME, changes={} if name is None else {"name": name}))

@@ -47,8 +47,8 @@ class Namespace(Own, Protocols, Inspection, Exchange):
             raise no_attribute(f"{type(self).__name__!r} object", name, lambda: dir(type(self)))
 
     def from_xarray(self, a: Any, name: Optional[str] = None) -> Any:
-        """The array of an `xarray.DataArray`: values, names of axes, attributes, the unit, and coordinates that are numbers, as arrays that
-        remain on the server. `x.to_xarray()` makes one again. Waits for the server."""
+        """The array of an `xarray.DataArray`: values, names of axes, attributes, the unit, and coordinates that are numbers or times, as arrays
+        that remain on the server. `x.to_xarray()` makes one again. Waits for the server."""
         return self._carry(of_xarray(self, a, name))
 
     # --- requests ---

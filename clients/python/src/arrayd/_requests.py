@@ -16,6 +16,9 @@ OCTETS = "application/octet-stream"
 
 FILES = {".npz": "application/x-npz", ".nc": "application/x-netcdf", ".nc4": "application/x-netcdf", ".nc3": "application/x-netcdf",
          ".cdf": "application/x-netcdf", ".h5": "application/x-hdf5", ".hdf5": "application/x-hdf5"}  # by suffixes: the daemon reads them
+FORMATS = {".npy": "npy", ".npz": "npz", ".nc": "netcdf4", ".nc4": "netcdf4", ".nc3": "netcdf3", ".cdf": "netcdf3", ".h5": "hdf5", ".hdf5": "hdf5",
+           ".tif": "tiff", ".tiff": "tiff", ".png": "png"}  # and writes these
+OF_ONE = ("npy", "tiff", "png")  # array
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from .._bar import Bar, TransferBar, duration, human, steps_line
 from .._errors import ArraydError, failed_at, failure_of
 from .._jobs import Job, JobFailed
 from .._replies import FOLDERS, IN_FOLDER, JOB, MADE, parsed
-from .._requests import FILES, Request
+from .._requests import FILES, FORMATS, OF_ONE, Request
 from ._context import Context, Failure, complain, table
 from ._formats import GOT, suffix_of
 from ._streams import Body, download, send
@@ -168,8 +168,9 @@ def export(context: Context) -> int:
     arrays: List[Any] = []
     for name, ref in map(_named, args.ref):
         arrays.append(ref if name is None else {"array": ref, "name": name})
-    body = {"folder": folder, "path": path, "arrays": arrays, "format": args.format, "deflate": args.deflate, "coords": False if args.no_coords else None,
-            "overwrite": args.overwrite}
+    alone = (args.format or FORMATS.get(suffix_of(path))) in OF_ONE
+    body = {"folder": folder, "path": path, "arrays": arrays, "format": args.format, "deflate": args.deflate,
+            "coords": False if args.no_coords or alone else None, "overwrite": args.overwrite}
     return _moved(context, "export", {k: v for k, v in body.items() if v is not None}, [f"{folder}/{path}"])
 
 
