@@ -445,7 +445,8 @@ def test_nvrtc_is_fetched(tmp_path):
 
 
 def run_in(root, command, user="0:0"):
-    return subprocess.run(["chroot", f"--userspec={user}", str(root), *command], capture_output=True, text=True,
+    mounted = f"mount --rbind /proc {root}/proc && mount --rbind /dev {root}/dev && exec \"$@\""
+    return subprocess.run(["unshare", "--mount", "sh", "-c", mounted, "sh", "chroot", f"--userspec={user}", str(root), *command], capture_output=True, text=True,
                           timeout=300, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/"})
 
 
