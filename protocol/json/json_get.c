@@ -88,6 +88,8 @@ __attribute__((format(printf, 5, 0))) static enum err_code verr(struct json v, c
                                                                 const char *fmt, va_list ap)
 {
     char at[JSON_POINTER_MAX] = "", text[sizeof e->message];
+    if (!e) /* nobody asks where: that would be looked for */
+        return code;
     if (v.doc)
         json_pointer(v.doc, v.node, at);
     if (name)

@@ -10,7 +10,9 @@
 #define VALUE_DEPTH  8  /* of lists in attributes */
 #define NAMES_LISTED 40 /* in an error */
 
-/* --- reading --- */
+/* --- reading ---
+ *
+ * Whether something is as agreed is asked without an error: its place would be looked for. */
 
 /* Whether attributes are as agreed: no objects in them. */
 static bool is_value(struct json v, int left)
@@ -49,8 +51,7 @@ static bool is_texts(struct json v)
 static bool is_number(struct json v)
 {
     double x;
-    struct err e = ERR_INIT;
-    return json_get_double(v, &x, &e) == ERR_OK;
+    return json_get_double(v, &x, NULL) == ERR_OK;
 }
 
 static bool or_null(struct json v, bool good)
@@ -61,14 +62,13 @@ static bool or_null(struct json v, bool good)
 /* Dims of the file: lengths that are numbers. */
 static bool are_dims(struct json dims)
 {
-    struct err e = ERR_INIT;
     bool good = json_kind(dims) == JSON_OBJECT, unlimited;
     int64_t length;
     for (struct json x = json_first(dims); good && json_present(x); x = json_next(x)) {
         const struct json u = json_member(x, "unlimited");
         good = json_kind(x) == JSON_OBJECT &&
-               json_get_i64(json_member(x, "length"), 0, INT64_MAX, &length, &e) == ERR_OK &&
-               (!json_present(u) || json_get_bool(u, &unlimited, &e) == ERR_OK);
+               json_get_i64(json_member(x, "length"), 0, INT64_MAX, &length, NULL) == ERR_OK &&
+               (!json_present(u) || json_get_bool(u, &unlimited, NULL) == ERR_OK);
     }
     return good;
 }
@@ -90,13 +90,12 @@ static bool read_names(struct json list, struct file_variable *v)
 
 static bool read_decoded(struct json d, struct file_variable *v)
 {
-    struct err e = ERR_INIT;
     v->decoded = v->dtype;
     if (!json_given(d))
         return true;
     v->decodes = true;
     return json_kind(d) == JSON_OBJECT &&
-           json_get_dtype(json_member(d, "dtype"), &v->decoded, &e) == ERR_OK &&
+           json_get_dtype(json_member(d, "dtype"), &v->decoded, NULL) == ERR_OK &&
            or_null(json_member(d, "scale"), is_number(json_member(d, "scale"))) &&
            or_null(json_member(d, "offset"), is_number(json_member(d, "offset"))) &&
            is_value(json_member(d, "fill"), VALUE_DEPTH);
@@ -110,17 +109,15 @@ static bool is_told(struct json v)
     const struct json nbytes = json_member(v, "nbytes");
     int64_t n[MAX_RANK];
     size_t count;
-    struct err e = ERR_INIT;
     return is_attrs(json_member(v, "attrs")) && or_null(why, is_text(why)) &&
            or_null(stored, is_text(stored)) && or_null(filters, is_texts(filters)) &&
-           or_null(nbytes, json_get_i64(nbytes, -1, INT64_MAX, n, &e) == ERR_OK) &&
+           or_null(nbytes, json_get_i64(nbytes, -1, INT64_MAX, n, NULL) == ERR_OK) &&
            or_null(chunks,
-                   json_get_i64_list(chunks, MAX_RANK, 0, INT64_MAX, n, &count, &e) == ERR_OK);
+                   json_get_i64_list(chunks, MAX_RANK, 0, INT64_MAX, n, &count, NULL) == ERR_OK);
 }
 
 static bool read_variable(struct json x, struct file_variable *v)
 {
-    struct err e = ERR_INIT;
     struct view view;
     const struct json dtype = json_member(x, "dtype");
     v->all = x;
@@ -128,15 +125,15 @@ static bool read_variable(struct json x, struct file_variable *v)
     v->readable = json_given(dtype);
     const struct json at = json_member(x, "at");
     if (json_kind(x) != JSON_OBJECT || !is_told(x) ||
-        json_get_string(json_member(x, "name"), &v->name, NULL, &e) != ERR_OK ||
-        json_get_shape(json_member(x, "shape"), 0, &v->rank, v->shape, &e) != ERR_OK ||
-        (v->readable && json_get_dtype(dtype, &v->dtype, &e) != ERR_OK) ||
-        (json_given(at) && json_get_i64(at, 1, INT64_MAX, &v->at, &e) != ERR_OK) ||
+        json_get_string(json_member(x, "name"), &v->name, NULL, NULL) != ERR_OK ||
+        json_get_shape(json_member(x, "shape"), 0, &v->rank, v->shape, NULL) != ERR_OK ||
+        (v->readable && json_get_dtype(dtype, &v->dtype, NULL) != ERR_OK) ||
+        (json_given(at) && json_get_i64(at, 1, INT64_MAX, &v->at, NULL) != ERR_OK) ||
         !read_names(json_member(x, "dims"), v) || !read_decoded(json_member(x, "decoded"), v))
         return false;
     const struct json why = json_member(x, "why");
     v->why = json_given(why) ? json_text(why, &(size_t){0}) : "its type is not read";
-    if (v->readable && view_contiguous(v->rank, v->shape, dtype_size(v->decoded), &view, &e)) {
+    if (v->readable && view_contiguous(v->rank, v->shape, dtype_size(v->decoded), &view, NULL)) {
         v->readable = false;
         v->why = "it has more than 2^63 bytes";
     }

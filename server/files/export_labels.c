@@ -178,11 +178,10 @@ bool export_is_name(const char *name)
 static bool is_number(struct json v)
 {
     double x;
-    struct err e = ERR_INIT;
     struct literal l;
     const enum json_kind kind = json_kind(v);
-    return kind == JSON_BOOL || (kind == JSON_NUMBER && json_get_literal(v, &l, &e) == ERR_OK) ||
-           (kind == JSON_STRING && json_get_double(v, &x, &e) == ERR_OK);
+    return kind == JSON_BOOL || (kind == JSON_NUMBER && json_get_literal(v, &l, NULL) == ERR_OK) ||
+           (kind == JSON_STRING && json_get_double(v, &x, NULL) == ERR_OK);
 }
 
 /* Whether n numbers are of one type: all float64, if one is a fraction, else integers of 64 bits.
@@ -190,10 +189,9 @@ static bool is_number(struct json v)
 static bool are_of_one_type(struct json v, size_t n)
 {
     bool negative = false, large = false, fits = true, floats = false;
-    struct err e = ERR_INIT;
     struct literal l;
     for (; n; v = json_next(v), n--) {
-        if (json_get_literal(v, &l, &e) != ERR_OK)
+        if (json_get_literal(v, &l, NULL) != ERR_OK)
             return false;
         floats |= l.kind == LIT_FLOAT;
         negative |= l.kind == LIT_INT && l.i < 0;

@@ -353,16 +353,18 @@ enum err_code import_labels(const struct import *x, struct import_piece *p, stru
     struct labels_patch patch;
     if (!x->labels)
         return ERR_OK;
+    _cleanup_arena_ struct arena *arena = arena_new(0);
+    if (!arena)
+        return err_oom(e);
     json_open_object(&w);
     put_attrs(x, p, &w);
     put_axes(x, p, &w);
     json_close_object(&w);
     if (text.failed)
         return err_oom(e);
-    TRY(json_parse(x->arena, text.data, text.len, NULL, &doc, e));
+    TRY(json_parse(arena, text.data, text.len, NULL, &doc, e));
     labels_members(doc, of);
-    enum err_code code =
-        labels_read(x->arena, of, &finder, x->server->config->max_attrs, &patch, e);
+    enum err_code code = labels_read(arena, of, &finder, x->server->config->max_attrs, &patch, e);
     if (code == ERR_OK)
         code = labels_make(NULL, &patch, &p->inside, &p->labels, e);
     if (code == ERR_OK || code == ERR_OUT_OF_MEMORY)

@@ -309,7 +309,7 @@ def test_many_variables(daemon_with, tmp_path):
     c = d.client()
     before = processor_time(d)
     job = imported(c, "many.nc", "failed", variables=[f"v{k}" for k in range(n)])
-    assert job["error"]["code"] == "quota_exceeded" and processor_time(d) - before < 3
+    assert job["error"]["code"] == "quota_exceeded" and processor_time(d) - before < 2
 
 
 def test_an_export_has_what_was_there(files):

@@ -233,3 +233,32 @@ def test_with_the_program(daemon_with):
         body = c.expect(200, c.request("GET", "/v1/arrays/u/data", accept=kind)).body
         c.expect(200, put(c, "/v1/arrays/u", body, kind=kind))
         assert (c.download("u") == A).all()
+
+
+def test_labels_and_grids_with_the_program(daemon_with, tmp_path):
+    """What xarray sees of coordinates on two axes and none, and a grid's way through the true formats."""
+    import pathlib
+
+    import xarray as xr
+    if not (pathlib.Path(find_binary()).parent / "arrayd-file").exists():
+        pytest.skip("arrayd-file was not built")
+    c = daemon_with().client()
+    ids = {name: c.upload(a, name)["id"] for name, a in (("u", A), ("lat", A[0, :, 0].astype(float)), ("yy", A[0].astype(float)), ("top", np.array(7.)))}
+    labels = {"dims": ["t", "lat", "x"], "units": "K", "attrs": {"odd": {"a": [1, None]}, "flag": True}, "coords": {
+        "lat": ids["lat"], "yy": {"array": ids["yy"], "dims": ["lat", "x"]}, "top": {"array": ids["top"], "dims": []}}}
+    c.expect(200, c.request("PATCH", "/v1/arrays/u", json.dumps(labels).encode(), content_type="application/json"))
+    for format in ("netcdf4", "netcdf3"):
+        (tmp_path / "f.nc").write_bytes(c.expect(200, c.post("/v1/files/bundle", {"arrays": ["u"], "format": format})).body)
+        with xr.open_dataset(tmp_path / "f.nc") as f:
+            assert set(f.coords) == {"lat", "yy", "top"} and f["yy"].dims == ("lat", "x") and f["top"] == 7
+            assert (f["u"] == A).all() and json.loads(f["u"].attrs["odd"]) == {"a": [1, None]} and f["u"].attrs["units"] == "K"
+    c.expect(201, c.post("/v1/arrays", {"name": "g", "shape": [4, 6], "dtype": "float32", "ghost": [1, 2], "spacing": [0.5, 1], "boundary": ["periodic", [{"type": "none"}, {"type": "none"}]]}))
+    a = np.arange(60, dtype=np.float32).reshape(6, 10)
+    c.expect(204, c.request("PUT", "/v1/arrays/g/data?ghost=1", a.tobytes(), content_type="application/octet-stream"))
+    for kind in (NETCDF, HDF5):
+        body = c.expect(200, c.request("GET", "/v1/arrays/g/data?ghosts=keep", accept=kind)).body
+        put(c, "/v1/arrays/h?ghosts=keep", body, kind=kind)
+        assert {k: c.meta("h")[k] for k in ("ghost", "spacing", "boundary")} == {k: c.meta("g")[k] for k in ("ghost", "spacing", "boundary")}
+        assert c.expect(200, c.request("GET", "/v1/arrays/h/data?ghost=1")).body == a.tobytes()
+        c.expect(200, put(c, "/v1/arrays/h", body, kind=kind))
+        assert (c.download("h") == a[1:-1, 2:-2]).all()
