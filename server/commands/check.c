@@ -13,8 +13,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "compute/backend.h"
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
+#include "server/commands/device.h"
 #include "server/config/config.h"
 #include "server/http/http.h"
 #include "server/journal/journal.h"
@@ -139,6 +141,32 @@ static enum err_code check_journal(const struct config *c, bool any, int fd, str
     return o.code;
 }
 
+/* Keeps the first thing without which there is no GPU, or no mesh. */
+struct lack {
+    enum err_code code;
+    struct err *e;
+};
+
+static void note_lack(void *user, enum finding level, const char *what, const char *text,
+                      const char *advice)
+{
+    struct lack *l = user;
+    (void)advice;
+    if (level == FINDING_FAIL && l->code == ERR_OK)
+        l->code = err_set(l->e, ERR_BAD_FIELD, "%s: %s", what, text);
+}
+
+/* Without GPUs the backend auto does, unless they are to be a mesh. */
+static enum err_code check_devices(const struct config *c, struct err *e)
+{
+    struct lack l = {ERR_OK, e};
+    int device;
+    TRY(device_default(c, NULL, &device, e));
+    if (!strcmp(c->backend, "cuda") || (c->mesh && strcmp(c->backend, "cpu") != 0))
+        backend_diagnose(c->mesh, note_lack, &l);
+    return l.code;
+}
+
 enum err_code check_start(const struct config *c, int journal, struct err *e)
 {
     struct accounts accounts = {0};
@@ -149,5 +177,6 @@ enum err_code check_start(const struct config *c, int journal, struct err *e)
     accounts_free(&accounts);
     TRY(check_journal(c, any, journal, e));
     TRY(check_addresses(c, e));
+    TRY(check_devices(c, e));
     return c->state_dir ? check_folder("state-dir", c->state_dir, e) : ERR_OK;
 }

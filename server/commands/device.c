@@ -3,6 +3,7 @@
  * what an image's build runs, too. It ends with the thread that started it. */
 #include "server/commands/device.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,14 +41,15 @@ enum err_code device_default(const struct config *c, const struct engine *g, int
                              struct err *e)
 {
     const char *const text = c->default_device;
-    const int n = engine_single_count(g);
+    const int n = g ? engine_single_count(g) : INT_MAX;
+    const bool mesh = g ? engine_mesh(g) >= 0 : c->mesh && strcmp(c->backend, "cpu") != 0;
     const bool number = *text && strlen(text) < 9 && strspn(text, "0123456789") == strlen(text);
     *ret = number ? atoi(text) : !strcmp(text, "mesh") ? SESSION_MESH : SESSION_ANY_DEVICE;
     if (!number && *ret == SESSION_ANY_DEVICE && strcmp(text, "any") != 0)
         return err_set(e, ERR_BAD_FIELD,
                        "default-device: \"%.40s\" is neither a device's number nor any nor mesh",
                        text);
-    if (*ret == SESSION_MESH && engine_mesh(g) < 0)
+    if (*ret == SESSION_MESH && !mesh)
         return err_set(e, ERR_BAD_FIELD, "default-device: there is no mesh without --mesh");
     if (*ret >= n)
         return err_set(e, ERR_BAD_FIELD, "default-device: there is no device %d: %s", *ret,

@@ -12,8 +12,8 @@ struct engine;
  * backend. */
 void device_configure(const struct config *c, struct backend_config *ret);
 
-/* The device of sessions that ask for none, as in session_limits. ERR_BAD_FIELD: not a device, or
- * there is no such device, or no mesh. */
+/* The device of sessions that ask for none, as in session_limits. `g` NULL: it is not known which
+ * GPUs there are. ERR_BAD_FIELD: not a device, or there is no such device, or no mesh. */
 enum err_code device_default(const struct config *c, const struct engine *g, int *ret,
                              struct err *e) must_check;
 

@@ -91,3 +91,20 @@ def test_encryption_from_now_on(daemon_with, tmp_path):
     done = upgrade(d)
     assert done.returncode == 0, (done.stderr, d.log())
     until(lambda: "the daemon was upgraded" in d.log())
+
+
+def test_what_is_no_mesh(gpu_with, tmp_path):
+    config = tmp_path / "config"
+    config.write_text("mesh = all\n")
+    d = gpu_with("--config", config, environment={"ARRAYD_FAKE_DEVICES": "2"})
+    before, c = d.pid, d.client()
+    for changed, why in (("mesh = 0,0\n", "mesh: GPU 0 is named twice"), ("mesh = 0,2\n", "names GPU 2, which is not there"), ("mesh = 0;1\n", "neither"),
+                         ("default-device = mesh\n", "no mesh without --mesh"), ("default-device = x\n", "neither a device's number")):
+        config.write_text(changed)
+        refused(d, before, why)
+    assert len(c.info()["devices"]) == 3
+    c.close()
+    config.write_text("mesh = 1,0\ndefault-device = mesh\n")
+    done = upgrade(d)
+    assert done.returncode == 0 and not done.stderr, d.log()
+    assert c.info()["devices"][2]["parts"] == [1, 0]
