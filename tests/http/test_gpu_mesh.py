@@ -227,6 +227,8 @@ def test_what_crosses_is_explained_and_counted(gpu_with):
     assert explained(api, "laplacian(a, boundary='clamp')") == [(2, 2 * row, "all")]
     assert explained(api, "shift(a, [3, 0], 'wrap')") == [(2, 6 * row, "all")]
     assert explained(api, "a[::-1] * 1.5") == [(2, rows * row, "all")]
+    assert explained(api, "a + a[::-1]") == [(2, rows * row, "all")]  # each view of it counts
+    assert explained(api, "a * c[0]") == [(2, row, "all")]  # each GPU reads all of it, and one has it
     assert explained(api, "permute_dims(a, [1, 0]) + 1") == [(2, rows * row / 2, "all")]
     assert explained(api, "sum(a, 0)") == [(2, 0, "all")]
     assert "parts" not in one.expect(200, one.post("/v1/explain", {"expr": "abs(-1.0)", "inline": True})).json()["kernels"][0]

@@ -212,6 +212,8 @@ static int64_t fetched(const struct cuda_device *d, const struct ir_kernel *k, i
     const int members = d->n_members, axis = slowest(&in->view);
     const int64_t all = elements(&in->view), others = all / members * (members - 1);
     int64_t rows = 0;
+    if (follows && in->view.rank == k->rank && k->shape[of] > 1 && in->view.strides[of] == 0)
+        return all * (members - 1); /* each member reads all of it */
     if (!mesh_divides(d, all * (int64_t)dtype_size(in->dtype)) || in->gathered || axis < 0)
         return others;
     for (int m = 0; m < members && follows; m++) {
@@ -236,12 +238,8 @@ int64_t parts_remote(const struct cuda_device *d, const struct ir_kernel *k, con
     /* what is combined along that axis is divided along another */
     const bool follows = shared && !(ir_combined_axes(k) >> of & 1);
     for (uint32_t i = 0; i < k->n_inputs; i++) {
-        bool first = true;
-        for (uint32_t j = 0; j < i; j++)
-            first &= k->inputs[j].slot != k->inputs[i].slot;
         const int64_t size = (int64_t)dtype_size(k->inputs[i].dtype);
-        const int64_t all = elements(&k->inputs[i].view) * size;
-        if (first && (shared || mesh_divides(d, all)))
+        if (shared || mesh_divides(d, elements(&k->inputs[i].view) * size))
             bytes += fetched(d, k, of, follows, i) * size;
     }
     for (uint32_t i = 0; i < k->n_outputs; i++) {
