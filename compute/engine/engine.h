@@ -252,14 +252,15 @@ enum err_code eval_guards_verdict(struct eval_guards *g, const struct expr *x,
                                   struct err *e) must_check;
 void eval_guards_free(struct eval_guards *g); /* NULL allowed */
 
-/* What evaluate would do. Everything lives in `arena`. */
+/* What evaluate would do, or refuse, in that stream. Everything lives in `arena`. */
 struct eval_explanation {
     struct typed typed;
     struct ir_plan *plan;
     struct eval_times times;
 };
-enum err_code engine_explain(struct engine *g, const struct eval_request *req, struct arena *arena,
-                             struct eval_explanation *ret, struct err *e) must_check;
+enum err_code engine_explain(struct engine_stream *s, const struct eval_request *req,
+                             struct arena *arena, struct eval_explanation *ret,
+                             struct err *e) must_check;
 /* The backend's explain, for the stream's device. */
 void engine_explain_kernel(struct engine_stream *s, const struct ir_kernel *k,
                            struct kernel_explanation *ret);

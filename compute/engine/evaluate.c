@@ -462,12 +462,17 @@ void eval_guards_free(struct eval_guards *g)
 
 /* --- explain --- */
 
-enum err_code engine_explain(struct engine *g, const struct eval_request *req, struct arena *arena,
-                             struct eval_explanation *ret, struct err *e)
+enum err_code engine_explain(struct engine_stream *s, const struct eval_request *req,
+                             struct arena *arena, struct eval_explanation *ret, struct err *e)
 {
+    struct engine *g = s->engine;
     double start = clock_ms();
     memset(ret, 0, sizeof *ret);
     enum err_code code = check(g, arena, req, req->env, &ret->typed, e);
+    if (code == ERR_OK && req->out)
+        code = require_device(s, req->out, NULL, e);
+    for (uint32_t i = 0; code == ERR_OK && i < ret->typed.n_inputs; i++)
+        code = require_device(s, ret->typed.inputs[i].array, ret->typed.inputs[i].name, e);
     if (code != ERR_OK)
         return code;
     double checked = clock_ms();

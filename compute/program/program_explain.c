@@ -61,7 +61,7 @@ static enum err_code explain_put(struct program *p, struct eval_request *req, in
         return err_oom(&p->err);
     if (statement >= (int32_t)p->n_statements)
         statement = -1; /* a result */
-    enum err_code code = engine_explain(p->stream->engine, req, arena, &all, &p->err);
+    enum err_code code = engine_explain(p->stream, req, arena, &all, &p->err);
     for (uint32_t n = 0; code == ERR_OK && n < all.plan->n_kernels; n++) {
         const struct ir_kernel *k = all.plan->kernels[n];
         const char **names = arena_alloc_array(arena, k->n_inputs, sizeof(const char *));

@@ -364,8 +364,8 @@ static void explain(struct request *req)
     struct err e = ERR_INIT;
     struct eval_explanation x;
     struct strb out = {0};
-    enum err_code code =
-        eval_body_placed(engine_explain(req->server->engine, &b->request, req->arena, &x, &e), &e);
+    enum err_code code = eval_body_placed(
+        engine_explain(b->reader.session->stream, &b->request, req->arena, &x, &e), &e);
     if (code == ERR_OK) {
         req->t_plan = x.times.check + x.times.lower;
         uint64_t begun = clock_ns();

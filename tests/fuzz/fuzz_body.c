@@ -46,7 +46,7 @@ static void evaluate(struct request *req, struct json doc)
         is_refusal(err, &e);
         return;
     }
-    err = engine_explain(server.engine, &b.request, req->arena, &x, &e);
+    err = engine_explain(b.reader.session->stream, &b.request, req->arena, &x, &e);
     if (err)
         is_refusal(err, &e);
     eval_body_clear(&b);

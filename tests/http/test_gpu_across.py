@@ -237,3 +237,17 @@ def test_every_call_fails_once(gpu_with, tmp_path):
         (tmp_path / "fail").unlink(missing_ok=True)
     b = copy(mesh, m["id"])
     assert np.array_equal(mesh.download(b["id"]), a)
+
+
+def test_explain_refuses_what_an_evaluation_would(gpu_with):
+    """An array of another device, as an operand or to write to, in an expression as in a program."""
+    _, (one, two, mesh) = on_each(gpu_with)
+    x = one.create(shape=[100], dtype="float32")["id"]
+    two.create(name="y", shape=[100], dtype="float32")
+    mesh.create(name="y", shape=[100], dtype="float32")
+    for api in (two, mesh):
+        for body, route in (({"expr": "x + y", "bind": {"x": x}}, "evaluate"), ({"expr": "y", "out": x}, "evaluate"),
+                            ({"body": ["t = y*2", "x = x + t"], "bind": {"x": x}, "steps": 1}, "programs")):
+            does, would = (api.fails(409, "conflict", api.post(f"/v1/{r}", body))["detail"] for r in (route, "explain"))
+            assert does.split(" is on ")[1] == would.split(" is on ")[1] and " is on device 0, but this session works on" in would, (does, would)
+        api.expect(200, api.post("/v1/explain", {"body": ["t = y*2", "y = y + t"], "steps": 1}))

@@ -76,7 +76,7 @@ static enum err_code ask(struct fixture *f, const char *text, bool run, int64_t 
     struct array *made = NULL;
     struct eval_explanation all;
     enum err_code code = run ? engine_evaluate(f->s, f->account, &req, &made, NULL, NULL, NULL, e)
-                             : engine_explain(f->g, &req, arena, &all, e);
+                             : engine_explain(f->s, &req, arena, &all, e);
     if (!run && code == ERR_OK)
         *ret = plan_cost(all.plan);
     array_unref(made);
