@@ -250,7 +250,8 @@ const struct setting config_settings[] = {
      "imports and exports that run at the same time, with accounts all but one of one user; more "
      "wait, those of users with fewer first"},
     {"file-memory", SET_SIZE, true, AT(file_memory), "1GiB", 67108864, ANY, "SIZE",
-     "memory that the program may take for one file, its slabs included"},
+     "memory that the program may take for one file, its slabs included, which may take half "
+     "of it"},
     {"file-time", SET_SECONDS, true, AT(file_time), "3600", 1, 1e9, "SECONDS",
      "processor time that it may take for one file"},
     {"file-timeout", SET_SECONDS, true, AT(file_timeout), "60", 0.1, 86400, "SECONDS",

@@ -277,6 +277,11 @@ static enum err_code load(int argc, char *const *argv, struct config *c, enum co
         return err_set(e, ERR_BAD_FIELD,
                        "private: it is the keeper that does this, and no-keeper "
                        "turns it off");
+    if (c->file_slab * c->file_slabs > c->file_memory / 2)
+        return err_set(e, ERR_BAD_FIELD,
+                       "file-memory: %lld bytes, of which file-slabs of file-slab take more than "
+                       "half",
+                       (long long)c->file_memory);
     return resolve_kernel_cache(c, e);
 }
 

@@ -348,48 +348,7 @@ void attrs_parse(struct content *c, struct json object, struct attrs *ret)
     }
 }
 
-/* Names of CF's `coordinates`: of variables beside this one or in groups around it. Those that are
- * not there are left out. */
-static void describe_coordinates(struct json_writer *w, const struct content *c,
-                                 const struct variable *v)
-{
-    const struct attr *a = attr_find(&v->attrs, "coordinates");
-    if (!a || a->dtype != UNREAD || a->n != 1)
-        return;
-    bool any = false;
-    char name[1024];
-    for (const char *p = a->texts[0]; *p;) {
-        size_t length = strcspn(p, " \t\n"), group = strlen(v->name);
-        const struct variable *found = NULL;
-        while (length > 0 && !found) {
-            while (group > 0 && v->name[group - 1] != '/')
-                group--;
-            if (group + length < sizeof name) {
-                memcpy(name, v->name, group);
-                memcpy(name + group, p, length);
-                name[group + length] = '\0';
-                found = content_find(c, name);
-            }
-            if (group == 0)
-                break;
-            group--; /* the slash */
-        }
-        if (found && !any) {
-            json_put_key(w, "coordinates");
-            json_open_list(w);
-            any = true;
-        }
-        if (found)
-            json_put_string(w, found->name);
-        p += length;
-        p += strspn(p, " \t\n");
-    }
-    if (any)
-        json_close_list(w);
-}
-
-static void describe_variable(struct json_writer *w, const struct content *c,
-                              const struct variable *v)
+static void describe_variable(struct json_writer *w, const struct variable *v)
 {
     json_open_object(w);
     json_put_member_string(w, "name", v->name);
@@ -420,7 +379,6 @@ static void describe_variable(struct json_writer *w, const struct content *c,
         json_put_string(w, v->filters[i]);
     json_close_list(w);
     attrs_write(w, &v->attrs);
-    describe_coordinates(w, c, v);
     struct cf cf;
     if (cf_plan(v, &cf))
         cf_describe(w, &cf);
@@ -451,7 +409,7 @@ void content_describe(const struct content *c, struct strb *out)
     json_put_key(&w, "variables");
     json_open_list(&w);
     for (size_t i = 0; i < c->n_variables; i++) {
-        describe_variable(&w, c, c->variables[i]);
+        describe_variable(&w, c->variables[i]);
         if (out->len > WIRE_LINE_MAX)
             break; /* refused when it is sent */
     }

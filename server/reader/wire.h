@@ -19,10 +19,8 @@
  *     "unlimited":true}},"variables":[{"name":"group/t2m","dtype":"int16"|null,"stored":"int16
  *     big-endian","why":"…" (only with dtype null),"shape":[…],"dims":["time","lat"]|null,
  *     "chunks":[…]|null,"filters":["shuffle","deflate 4"],"attrs":{…},"decoded":{"dtype":"float32",
- *     "scale":…,"offset":…,"fill":[…]} (only if decoding changes values),"coordinates":["lat",…]
- *     (only if the attribute of this name has some that are there),"nbytes":n}]}
+ *     "scale":…,"offset":…,"fill":[…]} (only if decoding changes values),"nbytes":n}]}
  *     `dims` of a variable are keys of `dims` of the file, or null where an axis has no name.
- *     `coordinates` are names of variables of any rank.
  *     `nbytes` is of the elements as they are stored, −1 with dtype null and no fixed size. "at":n
  *     is there if the file has, from its byte n on, just what reading the variable without decoding
  *     gives: the daemon, which has the file, may copy that itself.

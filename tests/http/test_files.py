@@ -358,6 +358,7 @@ def test_jobs_that_wait(daemon_with, tmp_path):
     until(lambda: no_reader(d))
 
 
+@pytest.mark.in_turn
 def test_no_user_has_all_threads(two_with, tmp_path):
     """Whatever one does that takes long, another's is done: looks, bodies, imports."""
     write(tmp_path / "slow.nc", {"a": np.zeros(9)}, lie={"at": "describe", "deed": "hang"})

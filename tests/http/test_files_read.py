@@ -484,6 +484,7 @@ def test_deflated_chunks_on_threads(tmp_path, t, shuffle):
                 np.testing.assert_array_equal(r.read("v", **region), array[where])
 
 
+@pytest.mark.in_turn
 def test_limits(tmp_path):
     with h5py.File(tmp_path / "f", "w") as f:
         f.create_dataset("endless", (1 << 22, 1 << 20), "u1", chunks=(1, 1 << 20), compression="gzip")

@@ -238,20 +238,3 @@ def test_attributes_come_back(tmp_path, format):
         has = f["a"].attrs
         assert has["text"] in ("NaN", b"NaN") and has["big"] == 2 ** 53 + 1 and has["unsigned"] == np.uint64(2 ** 64 - 1)
         assert np.isnan(has["_FillValue"]).all() and np.isnan(has["numbers"][0]) and has["valid_range"].dtype.kind == "f"
-
-
-def test_coordinates_are_told(tmp_path):
-    """CF's, of two axes, of none, and of a group around the variable."""
-    with netCDF4.Dataset(tmp_path / "f.nc", "w") as f:
-        f.createDimension("y", 2)
-        f.createDimension("x", 3)
-        f.createVariable("lat", "f4", ("y", "x"))[:] = 1
-        f.createVariable("height", "f8")[...] = 2
-        for name in ("t", "g/t"):
-            f.createVariable(name, "f4", ("y", "x")).coordinates = "lat  height nowhere"
-        f.createVariable("g/height", "f8")[...] = 3
-    with Reader(tmp_path / "f.nc") as r:
-        v = r.variables()
-        assert v["t"]["coordinates"] == ["lat", "height"] and v["g/t"]["coordinates"] == ["lat", "g/height"]
-        assert v["t"]["attrs"]["coordinates"] == "lat  height nowhere" and "coordinates" not in v["lat"]
-        assert r.read("lat").shape == (2, 3) and r.read("g/height") == 3

@@ -196,6 +196,8 @@ static void mistakes_are_named(void **state)
     refused(ARGS("--listen", ""), "listen");
     refused(ARGS("stray"), "stray");
     refused(ARGS("--config", "/nonexistent/arrayd.conf"), "/nonexistent/arrayd.conf");
+    refused(ARGS("--file-slab", "256MiB"), "file-memory");
+    refused(ARGS("--file-memory", "64MiB", "--file-slabs", "9"), "file-memory");
 
     static const char *const files[][2] = {
         {"color = blue\n", ": line 1: unknown setting 'color'"},
