@@ -182,12 +182,18 @@ enum err_code describe(struct file_process *p, struct arena *arena, struct file_
 
 /* --- finding --- */
 
+/* A dimension's own variable, which is not meant where none is named. */
+static bool is_axis(const struct file_variable *v)
+{
+    return v->rank == 1 && v->dims[0] && !strcmp(v->dims[0], v->name);
+}
+
 static enum err_code unknown(const struct file_description *d, const char *name, struct err *e)
 {
     _cleanup_strb_ struct strb names = {0};
     size_t n = 0;
     for (size_t i = 0; i < d->n; i++)
-        if (d->variables[i].readable && n++ < NAMES_LISTED)
+        if (d->variables[i].readable && (name || !is_axis(&d->variables[i])) && n++ < NAMES_LISTED)
             strb_addf(&names, "%s%.100s", n > 1 ? ", " : "", d->variables[i].name);
     if (n > NAMES_LISTED)
         strb_add(&names, ", …");
@@ -221,7 +227,7 @@ static const struct file_variable *only(const struct file_description *d, size_t
     *ret_n = 0;
     for (size_t i = 0; i < d->n; i++) {
         const struct file_variable *v = &d->variables[i];
-        if (!v->readable || (v->rank == 1 && v->dims[0] && !strcmp(v->dims[0], v->name)))
+        if (!v->readable || is_axis(v))
             continue;
         found = v;
         ++*ret_n;

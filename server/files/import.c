@@ -225,12 +225,18 @@ static enum err_code ask(struct import *x, const struct import_piece *p, struct 
 {
     _cleanup_strb_ struct strb line = {0};
     struct json_writer w = JSON_WRITER(&line);
+    int64_t start[MAX_RANK], step[MAX_RANK];
+    for (int k = 0; k < p->variable->rank; k++) { /* forwards, see turn */
+        const bool back = p->step[k] < 0 && p->count[k] > 0;
+        start[k] = p->start[k] + (back ? p->step[k] * (p->count[k] - 1) : 0);
+        step[k] = p->step[k] < 0 ? -p->step[k] : p->step[k];
+    }
     json_open_object(&w);
     json_put_member_string(&w, "do", "read");
     json_put_member_string(&w, "variable", p->variable->name);
-    put_list(&w, "start", p->variable->rank, p->start);
+    put_list(&w, "start", p->variable->rank, start);
     put_list(&w, "count", p->variable->rank, p->count);
-    put_list(&w, "step", p->variable->rank, p->step);
+    put_list(&w, "step", p->variable->rank, step);
     json_put_member_bool(&w, "decode", p->decode);
     json_close_object(&w);
     return process_ask(x->process, &line, e);
@@ -331,6 +337,26 @@ static enum err_code describe_grid(const struct import *x, struct import_piece *
     return ERR_OK;
 }
 
+/* Files are read forwards: an axis that is taken backwards is one of a view. */
+static enum err_code turn(struct import_piece *p, struct err *e)
+{
+    struct view v = p->array->view;
+    bool any = false;
+    for (int r = 0; r < p->map.rank; r++) {
+        if (p->map.axis[r] < 0 || p->step[p->map.axis[r]] > 0 || v.shape[r] < 2)
+            continue;
+        v.offset += (v.shape[r] - 1) * v.strides[r];
+        v.strides[r] = -v.strides[r];
+        any = true;
+    }
+    struct array *turned = any ? array_view(p->array, p->dtype, &v) : array_ref(p->array);
+    if (!turned)
+        return err_oom(e);
+    array_unref(p->array);
+    p->array = turned;
+    return ERR_OK;
+}
+
 enum err_code import_make(struct import *x, struct import_piece *p, struct err *e)
 {
     struct memory_retry retry = {0};
@@ -343,7 +369,7 @@ enum err_code import_make(struct import *x, struct import_piece *p, struct err *
         if (code == ERR_OUT_OF_MEMORY && e->wanted)
             p->upload = u; /* not consumed */
         if (code == ERR_OK)
-            return describe_grid(x, p, e);
+            return p->grid ? describe_grid(x, p, e) : turn(p, e);
         if (!p->upload || !await_memory(x, &retry, e))
             return code;
     }

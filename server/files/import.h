@@ -37,7 +37,7 @@ struct import_piece {
     enum dtype dtype;
     char name[NAME_SIZE]; /* "": a coordinate's, which has none */
     char id[ID_SIZE];
-    int64_t start[MAX_RANK], count[MAX_RANK], step[MAX_RANK]; /* by the variable's axes */
+    int64_t start[MAX_RANK], count[MAX_RANK], step[MAX_RANK]; /* by the variable's axes; ≠ 0 */
     struct index_map map;
     struct view view;    /* of what is read, contiguous */
     struct view inside;  /* of the array's elements: the same but for ghosts */

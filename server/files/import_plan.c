@@ -187,12 +187,6 @@ static enum err_code plan_item(struct import *x, const struct import_item *item,
     for (int r = 0; r < p->map.rank; r++)
         if (p->map.axis[r] >= 0)
             p->count[p->map.axis[r]] = p->map.shape[r];
-    for (int k = 0; k < v->rank; k++)
-        if (p->step[k] < 0)
-            return err_set(
-                e, ERR_BAD_INDEX,
-                "files are read forwards: the step along axis %d of '%.100s' is negative", k,
-                v->name);
     if (!item->index.n)
         TRY(import_grid(x, p, e));
     return import_piece_add(x, p, e);

@@ -219,7 +219,9 @@ static const char *enter_landlock(const struct sandbox *s)
 {
     int abi = (int)syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
     if (abi < 1)
-        return "the kernel has no Landlock";
+        return errno == ENOSYS       ? "the kernel has no Landlock"
+               : errno == EOPNOTSUPP ? "the kernel has Landlock, but does not start it (lsm=)"
+                                     : "a filter of calls keeps Landlock's away";
     struct ruleset rules = {.fs = (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1};
     uint64_t file = LANDLOCK_ACCESS_FS_READ_FILE | (s->write ? LANDLOCK_ACCESS_FS_WRITE_FILE : 0);
     if (abi >= 2)

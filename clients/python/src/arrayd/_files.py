@@ -239,7 +239,7 @@ class Folder:
         """The array of a variable of a file, of its only one if none is named, or arrays by their variables' names of a list of them. Waits for
         the import, which is cancelled if the waiting is, and raises JobFailed if it failed; `progress` shows a bar.
 
-        `index` is what is read of each: NumPy's basic indexing, as text or as `np.s_[5:8, ::2]`, with positive steps. With `decode`
+        `index` is what is read of each: NumPy's basic indexing, as text or as `np.s_[5:8, ::2]`. With `decode`
         scale_factor, add_offset and fill values are applied. Attributes, names of axes, the unit and coordinates become the array's (not
         with `labels=False`; `coords=False`: not the coordinates, which are arrays that remain on the server). With a `name`, or names by
         variables, the array is shared and remains, and an existing one with this name is replaced."""
