@@ -10,8 +10,9 @@
 #   OUT       logs and results                           default /tmp/arrayd-gpu
 #   WORK      build folders, unpacked packages           default /tmp/arrayd-gpu-work
 #   DEBS      a folder of .deb files that takes the place of what is not installed: libmicrohttpd, gnutls,
-#             cjson, sleef, nettle, libpng, cmocka (-dev and libraries), uthash-dev, libxxhash-dev. They are unpacked
-#             below WORK, never into the system.
+#             cjson, sleef, nettle, libpng, cmocka (-dev and libraries), uthash-dev, libxxhash-dev; for arrayd-file
+#             hdf5, netcdf, libzip, libtiff, libseccomp and what their libraries need. They are unpacked below WORK,
+#             never into the system.
 #   LIMIT_…   seconds a step may take (LIMIT_BENCH_QUICK and so on)
 #   PROPERTY  random expressions in `backend`; each is a kernel to compile. Default 3000
 #   EXACT     random expressions in `backend` whose bits must be the CPU's. Default 2000
