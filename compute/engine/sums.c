@@ -334,7 +334,6 @@ static void end_round(struct sums *s)
     s->round.under_way = false;
     if (!s->round.idle)
         return;
-    drop_results(s);
     s->settled = s->round.clock;
     s->placings = s->round.placings;
 }
@@ -357,6 +356,7 @@ static double pass(struct sums *s)
     release(&l);
     if (!over && fine && engine_jobs_in_flight(s->engine) == 0)
         return NAP_S;
+    drop_results(s); /* they count as memory in use, and the pause may be long */
     const double pause = RESTS * (clock_ms() - began) / 1000;
     return pause > PAUSE_S ? pause : PAUSE_S;
 }

@@ -68,6 +68,18 @@ def test_what_a_fault_changes_is_found(gpu_with, how):
     assert re.search("are not what they were; their contents are lost arrays=2", d.log())
 
 
+def test_sums_take_no_memory_while_they_rest(gpu_with):
+    """After a pass that took seconds they rest for many times that."""
+    d = gpu_with("--keep-arrays", environment={"ARRAYD_FAKE_DELAY": "200000"})
+    c = d.client()
+    before = c.info()["bytes_in_use"]
+    for k in range(8):
+        c.create(name=f"x{k}", shape=[100], fill=k)
+    want = before + sum(c.meta(f"x{k}")["nbytes"] for k in range(8))
+    until(lambda: sums(c) >= 8)
+    until(lambda: c.info()["bytes_in_use"] == want, 3)
+
+
 @pytest.mark.in_turn
 def test_what_is_written_for_long_has_a_sum(gpu_with):
     """Also an array that was still being written when others were summed."""
@@ -107,7 +119,7 @@ def test_what_is_written_has_no_sum(gpu_with):
 
 def test_a_sum_is_no_use_of_an_array(gpu_with):
     """What makes room is the array that clients have not used for longest."""
-    c = gpu_with("--keep-arrays", "--evict", "--memory-limit", "40MiB").client()
+    c = gpu_with("--keep-arrays", "--evict", "--memory-limit", "39MiB").client()
     for k in range(3):
         c.upload(np.full(1 << 20, k, "float64"), f"a{k}")
         idle(c)
