@@ -168,7 +168,7 @@ enum err_code describe(struct file_process *p, struct arena *arena, struct file_
     if (json_get_string(json_member(ret->all, "format"), &ret->format, NULL, &why) != ERR_OK ||
         json_kind(list) != JSON_LIST || !is_attrs(json_member(ret->all, "attrs")) ||
         !are_dims(json_member(ret->all, "dims")))
-        return process_lies(e, "a description of a file that is none");
+        return process_lies(e, "a malformed description of a file");
     ret->n = json_count(list);
     ret->variables = arena_alloc_array(arena, ret->n, sizeof *ret->variables);
     if (!ret->variables)
@@ -176,7 +176,7 @@ enum err_code describe(struct file_process *p, struct arena *arena, struct file_
     size_t i = 0;
     for (struct json x = json_first(list); json_present(x); x = json_next(x))
         if (!read_variable(x, &ret->variables[i++]))
-            return process_lies(e, "a description of a variable that is none");
+            return process_lies(e, "a malformed description of a variable");
     return sort(arena, ret) ? ERR_OK : err_oom(e);
 }
 

@@ -42,7 +42,7 @@ enum err_code describe_find(const struct file_description *d, const char *name,
                             const struct file_variable **ret, struct err *e) must_check;
 /* The one of that name, if it can be read and no other has the name; else NULL. */
 const struct file_variable *describe_named(const struct file_description *d, const char *name);
-/* The one that gives a dimension's coordinates; NULL: there is none that can be read. */
+/* The one that gives a dimension's coordinates; NULL if no readable variable does. */
 const struct file_variable *describe_coordinate(const struct file_description *d, const char *dim,
                                                 int64_t length);
 /* Writes the members of a description into an open object. */

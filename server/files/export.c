@@ -131,7 +131,7 @@ static enum err_code hear(struct export_task *x, uint64_t *used, bool *ret_done,
     if (json_get_i64(json_member(answer, "free"), 0, process_slabs(x->process) - 1, &slab, &why) !=
             ERR_OK ||
         !(*used >> slab & 1))
-        return process_lies(e, "a slab that it has not got");
+        return process_lies(e, "that it is done with a slab that it was not given");
     *used &= ~((uint64_t)1 << slab);
     return ERR_OK;
 }
@@ -154,7 +154,7 @@ static enum err_code send_piece(struct export_task *x, struct export_piece *p, u
         while (*used == UINT64_MAX >> (64 - slabs))
             TRY(hear(x, used, &done, e));
         if (done)
-            return process_lies(e, "the end before the end");
+            return process_lies(e, "that it is done before it had all values");
         const int slab = __builtin_ctzll(~*used);
         n = p->nbytes - at < size ? p->nbytes - at : size;
         if (p->shared && !share_lasts(x->server->shares, p->id, x->task.who, false))
@@ -198,7 +198,7 @@ enum err_code export_write(struct export_task *x, struct err *e)
     TRY(ask(x, e));
     TRY(process_hear(x->process, x->arena, &answer, e));
     if (!process_says(answer, "ready"))
-        return process_lies(e, "not that it can write the file");
+        return process_lies(e, "something other than that it can write the file");
     for (size_t i = 0; i < x->n_pieces; i++)
         TRY(send_piece(x, &x->pieces[i], &used, e));
     process_patience(x->process);

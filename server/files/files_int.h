@@ -39,7 +39,7 @@ struct files {
     struct server *server;
     struct folders *folders;
     int spool;     /* the folder for files that are nowhere; −1: it cannot be opened */
-    char *program; /* arrayd-file; NULL: there is none */
+    char *program; /* arrayd-file; NULL: not installed */
     pthread_mutex_t lock;
     struct lane lanes[LANES];
 };

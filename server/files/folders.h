@@ -68,7 +68,7 @@ void file_put_modified(struct json_writer *w, const struct stat *st);
  * same folder (".arrayd-" and an id), which is not listed. One that a daemon leaves that was killed
  * is removed when another process of the same user makes its first file there. */
 struct new_file {
-    int fd;     /* open for reading and writing; −1: there is none */
+    int fd;     /* open for reading and writing; −1: no file is open */
     int folder; /* that it will be in */
     char name[FILE_NAME_MOST + 1];
     char own[48]; /* "": it has its own name no more */

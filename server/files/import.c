@@ -285,7 +285,8 @@ static enum err_code take_slab(struct import *x, struct import_piece *p, int64_t
             ERR_OK ||
         json_get_i64(json_member(answer, "bytes"), 1, left < most ? left : most, &n, &why) !=
             ERR_OK)
-        return process_lies(e, left ? "values that are none" : "more values than it had described");
+        return process_lies(e, left ? "a slab that does not exist, or of a wrong size"
+                                    : "more values than it had described");
     process_moved(x->process, (size_t)n);
     TRY(take_bytes(x, p, process_slab(x->process, (int)slab), (size_t)n, e));
     *ret_n = n;

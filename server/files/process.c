@@ -237,7 +237,8 @@ static enum err_code greet(struct file_process *p, struct err *e)
     json_close_object(&w);
     TRY(process_ask(p, &line, e));
     TRY(process_hear(p, arena, &answer, e));
-    return process_says(answer, "ready") ? ERR_OK : process_lies(e, "not that it is ready");
+    return process_says(answer, "ready") ? ERR_OK
+                                         : process_lies(e, "something other than that it is ready");
 }
 
 enum err_code process_check(const char *program, struct err *e)
@@ -390,7 +391,7 @@ static enum err_code answer_error(struct json error, struct err *e)
     struct err why = ERR_INIT;
     if (json_get_string(json_member(error, "code"), &name, NULL, &why) != ERR_OK ||
         json_get_string(json_member(error, "detail"), &detail, NULL, &why) != ERR_OK)
-        return process_lies(e, "an error that is none");
+        return process_lies(e, "a malformed error");
     const enum err_code code = error_code(name);
     if (code == ERR_OK)
         return process_lies(e, "an error of no known kind");

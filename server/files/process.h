@@ -21,7 +21,7 @@
 struct file_process;
 
 struct process_spec {
-    const char *program; /* path of arrayd-file; NULL: there is none */
+    const char *program; /* path of arrayd-file; NULL: not installed */
     int file;            /* borrowed */
     bool write;          /* it is to be written, */
     int64_t most;        /* and becomes no larger: bytes */
@@ -34,7 +34,7 @@ struct process_spec {
     void *user;
 };
 
-/* ERR_LIBRARY_MISSING: there is none. */
+/* ERR_LIBRARY_MISSING if `program` is NULL. */
 enum err_code process_check(const char *program, struct err *e) must_check;
 /* Starts it; it is ready. ERR_LIBRARY_MISSING: there is no such program, or the kernel cannot
  * confine it; ERR_OVERLOADED; ERR_OUT_OF_MEMORY; and as process_hear. */

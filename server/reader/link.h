@@ -21,7 +21,7 @@ _Noreturn void stop(enum wire_error code, const char *fmt, ...)
 _Noreturn void stop_oom(void);
 /* The file cannot be read: errno's text. */
 _Noreturn void stop_reading(void);
-/* The file cannot be written on: NO_SPACE if there is none left for it, else IO and the text. */
+/* The file cannot be written on: NO_SPACE if the disk is full, else IO and the text. */
 _Noreturn void stop_writing(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Memory, or the end. Freed with mem_free. */
