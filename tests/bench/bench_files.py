@@ -150,6 +150,7 @@ def main():
     a.add_argument("--option", action="append", default=[], help="of the daemon, as --option=--file-threads=4")
     o = a.parse_args()
     folder = pathlib.Path(o.folder or tempfile.mkdtemp(prefix="arrayd-files-"))
+    folder.mkdir(parents=True, exist_ok=True)
     bare = pathlib.Path(o.arrayd).resolve().parents[1] / "tests" / "bench" / "h5_bare"
     for case in o.cases:
         path = folder / f"{case}-{o.bytes}.nc"

@@ -2,7 +2,7 @@
 # Everything that is measured and checked on a machine with an NVIDIA GPU, from a bare checkout.
 #
 #     gpu_run.sh STEP…       build unit backend arrays sanitize suite devices bench bench-quick sample rows program
-#                            values first fair move transfer http export consumers generated generated-checked soak survive keep
+#                            values first fair move transfer files http export consumers generated generated-checked soak survive keep
 #
 # A step that fails or runs out of time does not stop the next; each has a log in $OUT and a line in
 # the summary, which comes last. Exit status: how many steps failed.
@@ -87,7 +87,7 @@ step_build() {
     # The checked build keeps its assertions, and with them the validating front of the backends.
     setup "$release" --buildtype=release || return 1
     setup "$checked" --buildtype=debugoptimized -Db_ndebug=false || return 1
-    ninja -j"$jobs" -C "$release" server/arrayd tests/bench/http_bare tests/bench/bench_new tests/bench/bench_transfer tests/backend/property || return 1
+    ninja -j"$jobs" -C "$release" server/arrayd server/arrayd-file tests/bench/h5_bare tests/bench/http_bare tests/bench/bench_new tests/bench/bench_transfer tests/backend/property || return 1
     ninja -j"$jobs" -C "$checked" || return 1
 }
 
@@ -262,6 +262,7 @@ run_step() {
     fair) "$python" "$bench/bench_fair.py" "$arrayd" ;;
     move) "$python" "$bench/bench_move.py" "$arrayd" ;;
     transfer) "$release/tests/bench/bench_transfer" ;;
+    files) "$python" "$bench/bench_files.py" "$arrayd" --backend cuda --folder "$work/files" ;;
     http) "$python" "$bench/bench_gpu_http.py" "$arrayd" "$release/tests/bench/http_bare" ;;
     generated) step_generated ;;
     generated-checked) step_generated_checked ;;
@@ -292,6 +293,7 @@ limit_of() {
     fair) echo "${LIMIT_FAIR:-150}" ;;
     move) echo "${LIMIT_MOVE:-60}" ;;
     transfer) echo "${LIMIT_TRANSFER:-120}" ;;
+    files) echo "${LIMIT_FILES:-300}" ;;
     http) echo "${LIMIT_HTTP:-150}" ;;
     generated) echo "${LIMIT_GENERATED:-300}" ;;
     generated-checked) echo "${LIMIT_GENERATED_CHECKED:-300}" ;;

@@ -314,6 +314,10 @@ EXPORT CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CU
     return copy("cuMemcpyDtoDAsync", pointer(to), true, pointer(from), true, 0, n, stream);
 }
 
+/* Where neither GPU has access to the other's block, the driver copies by way of the host, at a
+ * tenth of the link's rate: of so many bytes a fault. */
+#define ROUNDABOUT ((size_t)16 << 20)
+
 EXPORT CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                                   CUcontext from_context, size_t n, CUstream stream)
 {
@@ -326,9 +330,17 @@ EXPORT CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdevice
         return fake_leave(CUDA_ERROR_INVALID_VALUE);
     if (!n)
         return fake_leave(CUDA_SUCCESS);
-    if (!find_in(to_context, pointer(to), n, false, who) ||
-        !find_in(from_context, pointer(from), n, false, who))
+    const struct allocation *a = find_in(to_context, pointer(to), n, false, who);
+    const struct allocation *b = find_in(from_context, pointer(from), n, false, who);
+    if (!a || !b)
         return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    if (n >= ROUNDABOUT && devices_reach(1u << from_context->device, to_context->device) &&
+        !(a->access >> from_context->device & 1) && !(b->access >> to_context->device & 1)) {
+        fake_leave(CUDA_SUCCESS);
+        fake_violation("%s: %zu bytes go through the host: neither GPU has access to the other's",
+                       who, n);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     struct work *w = fake_alloc(sizeof *w);
     w->run = run_copy;
     w->copy.to = pointer(to);

@@ -370,6 +370,20 @@ EXPORT CUresult cuMemSetAccess(CUdeviceptr p, size_t bytes, const CUmemAccessDes
     return fake_leave(CUDA_SUCCESS);
 }
 
+/* Of a pool's memory, what was given out at once. */
+EXPORT CUresult cuMemGetAddressRange(CUdeviceptr *ret, size_t *bytes, CUdeviceptr p)
+{
+    int r = fake_enter("cuMemGetAddressRange", NEEDS_CONTEXT, NULL);
+    if (r)
+        return r;
+    const struct allocation *a = memory_holding((const void *)(uintptr_t)p);
+    if (!a)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    *ret = (uintptr_t)a->start;
+    *bytes = a->size;
+    return fake_leave(CUDA_SUCCESS);
+}
+
 EXPORT CUresult cuMemUnmap(CUdeviceptr p, size_t bytes)
 {
     int failure = CUDA_SUCCESS, r = fake_enter("cuMemUnmap", NEEDS_INIT, &failure);

@@ -67,12 +67,15 @@ one_gpu = pytest.mark.skipif("ARRAYD_MESH" in os.environ, reason="of one GPU")
 
 
 def on_mesh(args, environment):
-    """With ARRAYD_MESH=3 those of a daemon whose sessions all are on a fake mesh of three, if it is told nothing of devices."""
+    """With ARRAYD_MESH=3 those of a daemon whose sessions all are on a fake mesh of three, if it is told nothing of devices; with
+    ARRAYD_REAL_GPU on all GPUs that there are."""
     parts, environment = os.environ.get("ARRAYD_MESH"), dict(environment)
     if not parts or "--mesh" in args or "cpu" in args or "ARRAYD_FAKE_DEVICES" in environment:
         return args, environment
-    args = (*args, *(() if "cuda" in args else ("--backend", "cuda")), *(() if "--kernel-cache" in args else ("--kernel-cache", "none")))
-    return (*args, "--mesh", "all", "--mesh-least", "1", "--default-device", "mesh"), {**fake_gpu(), "ARRAYD_FAKE_DEVICES": parts, **environment}
+    args = (*args, *(() if "cuda" in args else ("--backend", "cuda")), "--mesh", "all", "--mesh-least", "1", "--default-device", "mesh")
+    if os.environ.get("ARRAYD_REAL_GPU"):
+        return args, environment
+    return (*args, *(() if "--kernel-cache" in args else ("--kernel-cache", "none"))), {**fake_gpu(), "ARRAYD_FAKE_DEVICES": parts, **environment}
 
 
 class Daemon:
@@ -299,16 +302,14 @@ def on_a_real_gpu(daemon_with):
 
     def start(*args, environment=(), **kw):
         asked = dict(environment)
-        wanted = int(asked.pop("ARRAYD_FAKE_DEVICES", 1))
-        if not wanted or any(name.startswith("ARRAYD_FAKE") for name in asked):
+        wanted = asked.pop("ARRAYD_FAKE_DEVICES", None)
+        if wanted == "0" or any(name.startswith("ARRAYD_FAKE") for name in asked):
             skip()
-        d = daemon_with("--backend", "cuda", *args, environment=asked, **kw)
-        if wanted > 1:
-            c = d.client()
-            devices = len(c.info()["devices"])
-            c.close()
-            if devices < wanted:
+        if wanted:
+            if len(subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True).stdout.splitlines()) < int(wanted):
                 pytest.skip("not so many GPUs")
+            asked["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(int(wanted))))
+        d = daemon_with("--backend", "cuda", *args, environment=asked, **kw)
         d.fail = skip
         return d
 

@@ -22,7 +22,7 @@ def test_windows_are_reduced(api, dtype, shape, window, axis):
     x = (np.random.default_rng(5).integers(-9, 9, shape) / (1 if dtype == "int32" else 8)).astype(dtype)
     store(api, x, "x")
     w, at = sliding_window_view(x, window, axis), tuple(range(x.ndim, x.ndim + np.size(window)))
-    text = f"sliding_windows({{}}, {list(np.atleast_1d(window))}, {list(np.atleast_1d(axis))})"
+    text = f"sliding_windows({{}}, {np.atleast_1d(window).tolist()}, {np.atleast_1d(axis).tolist()})"
     for name, numpy in REDUCED.items():
         if name == "argmax":
             want = numpy(w.reshape(*w.shape[:x.ndim], -1), -1)

@@ -305,8 +305,12 @@ static enum err_code launch_kernel(struct backend_stream *s, const struct job *j
     return ERR_OK;
 }
 
+/* From so many bytes on, a copy is worth the call that lets the other GPU reach its memory. */
+#define OPENS (INT64_C(16) << 20)
+
 /* Bytes [begin, end) of a block from another device's memory, to this GPU's. The driver finds the
- * way: a link, or through the host's memory where these GPUs reach each other by none. */
+ * way: a link, or through the host's memory, at a tenth of the rate, where neither GPU has access
+ * to the other's block. */
 static enum err_code copy_across(struct cuda_device *gpu, const struct job_copy *b, int64_t begin,
                                  int64_t end, CUstream on, struct launch *l)
 {
@@ -372,6 +376,8 @@ static enum err_code copy_block(struct backend_stream *s, const struct job_copy 
     const bool whole = !home.share || before / home.share == (before + b->n - 1) / home.share;
     if (whole && (b->way != COPY_ACROSS || d->n_members == 1)) {
         TRY(mesh_alone(s));
+        if (b->way == COPY_ACROSS && b->n >= OPENS && d->cuda->devices[b->device].n_members == 1)
+            cuda_memory_opens_to(d, b->to, &d->cuda->devices[b->device]);
         return copy_bytes(d, b, 0, b->n, s->cu, l);
     }
     enum err_code code = mesh_part_ways(s, NULL, -1);

@@ -69,6 +69,9 @@ enum err_code cuda_share_export(struct backend *b, int device, const struct shar
                                 int part, enum share_mode mode, bool again, int *ret_fd,
                                 struct err *e);
 void cuda_share_free(struct backend *b, int device, const struct shared_block *share);
+/* Lets another GPU reach the memory that p is in, if the two have a way. The caller has entered d.
+ */
+void cuda_memory_opens_to(struct cuda_device *d, const void *p, const struct cuda_device *other);
 /* Physical memory that another process made on *ret_on, one of the device's members. ERR_STATE and
  * other errors as share_import's. */
 enum err_code cuda_share_physical(struct cuda_device *d, int fd, CUmemGenericAllocationHandle *ret,

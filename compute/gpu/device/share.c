@@ -104,6 +104,27 @@ static enum err_code make(struct cuda_device *d, int64_t size, struct shared_blo
     return put_together(d, size, handle, ret, e);
 }
 
+/* What fails leaves it as it was. A block is what was mapped as one; the rest is the pool's. */
+void cuda_memory_opens_to(struct cuda_device *d, const void *p, const struct cuda_device *other)
+{
+    const struct driver *cu = d->cuda->driver;
+    const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, other->handle},
+                                    CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    int reaches = 0;
+    CUdeviceptr at = 0;
+    size_t size = 0;
+    if (cuda_judge(d->cuda, cu->cuDeviceCanAccessPeer(&reaches, other->handle, d->handle),
+                   "cuDeviceCanAccessPeer", NULL) != ERR_OK ||
+        !reaches ||
+        cuda_judge(d->cuda, cu->cuMemGetAddressRange(&at, &size, (uintptr_t)p),
+                   "cuMemGetAddressRange", NULL) != ERR_OK)
+        return;
+    if (cuda_judge(d->cuda, cu->cuMemSetAccess(at, size, &access, 1), "cuMemSetAccess", NULL) !=
+        ERR_OK)
+        (void)cuda_judge(d->cuda, cu->cuMemPoolSetAccess(d->memory.pool, &access, 1),
+                         "cuMemPoolSetAccess", NULL);
+}
+
 static enum err_code export_handle(struct cuda_device *d, int64_t handle, int *ret_fd,
                                    struct err *e)
 {
