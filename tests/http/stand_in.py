@@ -10,14 +10,14 @@ from client import DTYPES
 READER = pathlib.Path(__file__).with_name("reader_stand_in.py")
 
 
-def write(path, variables, attrs=None, dims=None, lie=None, whole=True):
+def write(path, variables, attrs=None, dims=None, lie=None, whole=True, format="netcdf4"):
     """variables: {name: array, or (array, dims, attrs)}. Not `whole`: without the contents, which are zeros then."""
     head, parts = [], []
     for name, v in variables.items():
         a, names, own = v if isinstance(v, tuple) else (v, None, {})
         head.append({"name": name, "dtype": a.dtype.name, "shape": list(a.shape), "dims": names, "attrs": own})
         parts.append(np.ascontiguousarray(a).tobytes())
-    text = {"format": "netcdf4", "attrs": attrs or {}, "dims": dims or {}, "variables": head}
+    text = {"format": format, "attrs": attrs or {}, "dims": dims or {}, "variables": head}
     path.write_bytes(json.dumps({**text, **({"lie": lie} if lie else {})}).encode() + b"\n" + b"".join(parts if whole else []))
 
 

@@ -74,6 +74,8 @@ def test_ls(there):
     assert len(long) == 3 and "float32" in long[1] and "month 12 × lat 4 × lon 6" in long[1] and "degrees_north" in long[2]
     assert json.loads(ok(run("ls", "--json", "files:data/air.nc")).out)["format"] == "netcdf4"
     assert "files:data/sub:\n" in ok(run("ls", "files:data", "files:data/sub", "--sort", "size")).out
+    assert ok(run("ls", "files:data/*.nc")).out == "air.nc\n" and ok(run("ls", "files:data/x*")).out == ""
+    fails(run("ls", "files:data/air.nc/*"), 2, "is a file")
     fails(run("ls", "files:none"), 1, "none")
     fails(run("ls", "files:data/none"), 1, "none")
     fails(run("ls", "files:data", "u"), 2, "one at a time")
@@ -97,6 +99,11 @@ def test_import(there):
     write(folder / "two.nc", {"a": AIR, "b": AIR})
     fails(run("import", "data/two.nc"), 2, "several variables: a, b: name those that are wanted")
     assert ok(run("import", "data/two.nc", "a", "b")).out == "a\nb\n"
+    for name in ("one", "other"):  # the format has no names
+        write(folder / f"{name}.npy", {"array": AIR}, format="npy")
+        assert ok(run("import", f"data/{name}.npy")).out == f"{name}\n" and np.array_equal(c.download(name), AIR)
+    write(folder / "1 2.npy", {"array": AIR}, format="npy")
+    fails(run("import", "data/1 2.npy"), 2, "NAME=array")
     job = ok(run("import", "data/two.nc", "a", "-d")).out.strip()
     assert job.startswith("j-") and "import data/two.nc" in ok(run("top", "--once")).out
 

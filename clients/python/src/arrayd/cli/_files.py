@@ -2,6 +2,7 @@
 folders: ls files:…, import, export."""
 from __future__ import annotations
 
+import fnmatch
 import json
 import os
 from typing import Any, Dict, List, Optional, Tuple
@@ -18,6 +19,7 @@ from ._streams import Body, download, send
 from ._values import NAME, explained, path_of
 
 SCHEME = "files:"
+NAMELESS = "npy", "tiff", "png"  # formats, as the daemon calls them, whose variables have no names of their own
 
 
 # --- of this machine ---
@@ -73,7 +75,7 @@ def ls_files(context: Context) -> int:
     args = context.args
     if any(not p.startswith(SCHEME) for p in args.pattern):
         raise Failure(f"ls: arrays and {SCHEME} are listed one at a time", 2)
-    found = [_looked(context, p[len(SCHEME):]) for p in args.pattern]
+    found = [_matching(context, p[len(SCHEME):]) for p in args.pattern]
     if args.json:
         print(json.dumps(found if len(found) > 1 else found[0], indent=2))
         return 0
@@ -89,6 +91,17 @@ def ls_files(context: Context) -> int:
         if told.get("more"):
             complain(f"{_plain(place)} has more than {len(told['entries'])} entries, which are not listed")
     return 0
+
+
+def _matching(context: Context, place: str) -> Dict[str, Any]:
+    """The entries of a folder whose names match, where the last name is a pattern."""
+    within, _, pattern = place.rpartition("/")
+    if not within or not set(pattern) & set("*?["):
+        return _looked(context, place)
+    told = _looked(context, within)
+    if told["kind"] != "folder":
+        raise Failure(f"ls: {SCHEME}{within} is a file", 2)
+    return {**told, "entries": [e for e in told["entries"] if fnmatch.fnmatchcase(e["name"], pattern)]}
 
 
 def _looked(context: Context, place: str) -> Dict[str, Any]:
@@ -143,7 +156,7 @@ def _named(text: str) -> Tuple[Optional[str], str]:
 def import_(context: Context) -> int:
     args = context.args
     folder, path = _place("import", args.file)
-    wanted = [_named(text) for text in args.variable] or [(None, _only(context, args.file, folder, path))]
+    wanted = [_named(text) for text in args.variable] or [_only(context, args.file, folder, path)]
     rest = {k: v for k, v in (("index", args.slice), ("decode", False if args.no_decode else None)) if v is not None}
     items = [{**({} if v is None else {"variable": v}), **({} if name is None else {"name": name}), **rest} for name, v in wanted]
     body = {"folder": folder, "path": path, "variables": items, "overwrite": not args.no_clobber,
@@ -151,15 +164,20 @@ def import_(context: Context) -> int:
     return _moved(context, "import", body, [name or str(v).rpartition("/")[2] for name, v in wanted])
 
 
-def _only(context: Context, given: str, folder: str, path: str) -> str:
-    """The file's only variable, not counting coordinates, as the daemon counts them."""
+def _only(context: Context, given: str, folder: str, path: str) -> Tuple[Optional[str], str]:
+    """The file's only variable, not counting coordinates, as the daemon counts them; with the file's name, where the format has no names."""
     told = _looked(context, f"{folder}/{path}")
     if told["kind"] == "folder":
         raise Failure(f"import: {given} is a folder: ls {SCHEME}{given} lists what is in it", 2)
     all_ = [v["name"] for v in told["variables"] if v["dtype"] and not (len(v["shape"]) == 1 and (v.get("dims") or [None])[0] == v["name"])]
     if len(all_) != 1:
         raise Failure(f"import: {given} has {'several variables: ' + ', '.join(map(_plain, all_)) + ': name those that are wanted' if all_ else 'no variables that can be imported'}", 2)
-    return str(all_[0])
+    if told["format"] not in NAMELESS:
+        return None, str(all_[0])
+    name = os.path.splitext(path.rpartition("/")[2])[0]
+    if not NAME.match(name):
+        raise Failure(f"import: {name!r}, of {given}, cannot be an array's name: give it one, as in import {given} NAME={all_[0]}", 2)
+    return name, str(all_[0])
 
 
 def export(context: Context) -> int:
