@@ -505,3 +505,19 @@ def test_limits(tmp_path):
     assert (tmp_path / "f.npz").stat().st_size < 1 << 18
     with Reader(tmp_path / "f.npz", memory=32 << 20) as r:
         assert not r.read("zeros", start=[1 << 23], count=[1 << 20]).any()
+    # many members, one after the other
+    np.savez_compressed(tmp_path / "f.npz", **{f"v{i}": np.full(3, i) for i in range(1000)})
+    with Reader(tmp_path / "f.npz", memory=32 << 20) as r:
+        for i in range(1000):
+            assert list(r.read(f"v{i}")) == [i] * 3
+
+
+def test_png_rows_larger_than_slabs(tmp_path):
+    """A row is decoded once, not the picture to there for each slab: that took minutes for this one."""
+    picture = np.random.default_rng(1).integers(0, 255, (400, 30000), "u2")
+    memory = gdal.GetDriverByName("MEM").Create("", 30000, 400, 4, gdal.GDT_UInt16)
+    for band in range(4):
+        memory.GetRasterBand(band + 1).WriteArray(picture + band)
+    gdal.GetDriverByName("PNG").CreateCopy(str(tmp_path / "f.png"), memory, options=["ZLEVEL=1"])
+    with Reader(tmp_path / "f.png", slab=64 << 10) as r:
+        assert np.array_equal(r.read("image"), np.stack([picture + band for band in range(4)], -1))

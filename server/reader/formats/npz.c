@@ -1,12 +1,13 @@
 /* .npz files: a zip of .npy files, one a variable.
  *
  * An entry is a stream, which is skipped forward and begun anew where a region lies before what was
- * read. At its end libzip compares its checksum. Written, libzip asks for the bytes of one entry
- * after the other, and writes through a source of ours, because it would otherwise make a temporary
- * file beside the one it was told. */
+ * read. The one that is read is open, and no other. At its end libzip compares its checksum.
+ * Written, libzip asks for the bytes of one entry after the other, and writes through a source of
+ * ours, because it would otherwise make a temporary file beside the one it was told. */
 #include <string.h>
 #include <unistd.h>
 #include <zip.h>
+#include <zlib.h>
 
 #include "compute/base/mem.h"
 #include "server/reader/format.h"
@@ -14,6 +15,7 @@
 #include "server/reader/link.h"
 
 static zip_t *archive;
+static struct entry *current; /* the one that is open */
 
 struct entry {
     struct linear linear; /* first: linear_read gives this back */
@@ -30,13 +32,9 @@ static bool is(const unsigned char *head, size_t n)
 _Noreturn static void fail(zip_error_t *e, const char *name)
 {
     int code = zip_error_code_zip(e);
-    if (code == ZIP_ER_MEMORY)
+    if (code == ZIP_ER_MEMORY || (code == ZIP_ER_ZLIB && zip_error_code_system(e) == Z_MEM_ERROR))
         stop_oom();
-    enum wire_error kind =
-        code == ZIP_ER_ENCRNOTSUPP || code == ZIP_ER_COMPNOTSUPP || code == ZIP_ER_NOPASSWD
-            ? WIRE_UNSUPPORTED
-            : WIRE_BAD_FILE;
-    stop(kind, "'%s' cannot be read from the zip file: %s", name, zip_error_strerror(e));
+    stop(WIRE_BAD_FILE, "'%s' cannot be read from the zip file: %s", name, zip_error_strerror(e));
 }
 
 static void pass(struct entry *e, void *to, size_t n)
@@ -49,6 +47,36 @@ static void pass(struct entry *e, void *to, size_t n)
     e->at += done;
 }
 
+static void entry_close(struct entry *e)
+{
+    if (e->open)
+        zip_fclose(e->open);
+    mem_free(e->linear.bytes);
+    e->open = NULL;
+    e->linear.bytes = NULL;
+    e->linear.n = 0;
+    current = NULL;
+}
+
+static bool is_unsupported(zip_error_t *e)
+{
+    int code = zip_error_code_zip(e);
+    return code == ZIP_ER_ENCRNOTSUPP || code == ZIP_ER_COMPNOTSUPP || code == ZIP_ER_NOPASSWD;
+}
+
+/* False: it needs what libzip lacks. */
+static bool entry_open(struct entry *e, const char *name)
+{
+    if (current && current != e)
+        entry_close(current);
+    current = e;
+    e->at = 0;
+    e->open = zip_fopen_index(archive, e->index, 0);
+    if (!e->open && !is_unsupported(zip_get_error(archive)))
+        fail(zip_get_error(archive), name);
+    return e->open;
+}
+
 static void read_bytes(struct linear *l, int64_t offset, void *to, size_t n)
 {
     struct entry *e = (struct entry *)l;
@@ -56,12 +84,8 @@ static void read_bytes(struct linear *l, int64_t offset, void *to, size_t n)
         zip_fclose(e->open);
         e->open = NULL;
     }
-    if (!e->open) {
-        e->open = zip_fopen_index(archive, e->index, 0);
-        e->at = 0;
-        if (!e->open)
-            fail(zip_get_error(archive), l->name);
-    }
+    if (!e->open && !entry_open(e, l->name))
+        fail(zip_get_error(archive), l->name);
     while (e->at < offset) {
         unsigned char skipped[16384];
         int64_t left = offset - e->at;
@@ -101,14 +125,16 @@ static struct content *open_file(const struct reader_limits *limits)
         e->linear.read = read_bytes;
         e->index = (zip_uint64_t)i;
         e->total = (int64_t)st.size;
-        struct variable *v =
-            linear_open(c, &e->linear, content_text(c, st.name, length - 4), e->total);
+        const char *name = content_text(c, st.name, length - 4);
+        if (!entry_open(e, name)) {
+            variable_unread(c, content_add(c, name), "%s",
+                            zip_error_strerror(zip_get_error(archive)));
+            continue;
+        }
+        struct variable *v = linear_open(c, &e->linear, name, e->total);
         if (st.comp_method == ZIP_CM_DEFLATE)
             v->filters[v->n_filters++] = "deflate";
-        zip_fclose(e->open); /* many may be listed */
-        e->open = NULL;
-        mem_free(e->linear.bytes);
-        e->linear.bytes = NULL;
+        entry_close(e); /* many may be listed */
     }
     return c;
 }
@@ -117,6 +143,9 @@ static void read_region(struct content *c, struct variable *v, const struct regi
 {
     (void)c;
     struct entry *e = v->own;
+    if (current && current != e)
+        entry_close(current);
+    current = e;
     if (!e->linear.bytes)
         e->linear.bytes = must_alloc(LINEAR_WINDOW);
     linear_read(&e->linear, r, to);

@@ -29,8 +29,6 @@ static bool is(const unsigned char *head, size_t n)
 _Noreturn static void on_error(png_structp png, png_const_charp text)
 {
     (void)png;
-    if (strstr(text, "emory"))
-        stop_oom();
     stop(WIRE_BAD_FILE, "the PNG file cannot be read: %s", text);
 }
 
@@ -46,6 +44,19 @@ static void on_warning(png_structp png, png_const_charp text)
     (void)text;
 }
 
+/* So that a lack of memory is not one of the library's errors. */
+static png_voidp take(png_structp png, png_alloc_size_t n)
+{
+    (void)png;
+    return must_alloc(n);
+}
+
+static void give(png_structp png, png_voidp p)
+{
+    (void)png;
+    mem_free(p);
+}
+
 static void on_read(png_structp png, png_bytep to, png_size_t n)
 {
     struct picture *p = png_get_io_ptr(png);
@@ -58,7 +69,8 @@ static void begin(struct picture *p)
     if (p->png)
         png_destroy_read_struct(&p->png, &p->info, NULL);
     p->place = p->row = 0;
-    p->png = must(png_create_read_struct(PNG_LIBPNG_VER_STRING, NULL, on_error, on_warning));
+    p->png = must(png_create_read_struct_2(PNG_LIBPNG_VER_STRING, NULL, on_error, on_warning, NULL,
+                                           take, give));
     p->info = must(png_create_info_struct(p->png));
     png_set_read_fn(p->png, p, on_read);
     png_set_chunk_malloc_max(p->png, 8 << 20);
@@ -105,7 +117,8 @@ static struct content *open_file(const struct reader_limits *limits)
     return c;
 }
 
-/* A row, which stays until the next call. */
+/* A row, which stays until the next call. That may be of the same one: where rows are larger than
+ * pieces. */
 static const unsigned char *row_of(struct picture *p, int64_t row, int64_t height)
 {
     if (p->interlaced && !p->rows) {
@@ -124,6 +137,8 @@ static const unsigned char *row_of(struct picture *p, int64_t row, int64_t heigh
         return p->rows + (size_t)row * p->bytes;
     if (!p->rows)
         p->rows = must_alloc(p->bytes);
+    if (row + 1 == p->row)
+        return p->rows;
     if (row < p->row)
         begin(p);
     for (; p->row <= row; p->row++)
