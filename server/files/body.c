@@ -92,13 +92,15 @@ static void sink_abort(struct http_sink *sink)
 
 /* --- the file --- */
 
+/* NetCDF-4 files are HDF5 files, and those of libraries before 2016 do not say that they are more.
+ */
 static enum err_code check_format(const struct body *b, struct err *e)
 {
     const char *format = b->x.description.format;
-    const bool netcdf = !strncmp(format, "netcdf", 6), hdf5 = !strcmp(format, "hdf5");
+    const bool hdf5 = !strcmp(format, "hdf5") || !strcmp(format, "netcdf4");
     const bool fits = b->type == MEDIA_NPZ      ? !strcmp(format, "npz")
-                      : b->type == MEDIA_NETCDF ? netcdf
-                                                : hdf5 || !strcmp(format, "netcdf4");
+                      : b->type == MEDIA_NETCDF ? hdf5 || !strncmp(format, "netcdf", 6)
+                                                : hdf5;
     return fits ? ERR_OK
                 : err_set(e, ERR_BAD_FILE, "the body is %.20s, not what its Content-Type says",
                           format);

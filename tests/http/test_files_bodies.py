@@ -16,8 +16,8 @@ NPZ, NETCDF, HDF5 = "application/x-npz", "application/x-netcdf", "application/x-
 def nc(tmp_path):
     """A function: variables as a file of the stand-in's, as bytes."""
     def make(**kw):
-        lie = kw.pop("lie", None)
-        write(tmp_path / "f", {k: v for k, v in kw.items()}, lie=lie)
+        lie, format = kw.pop("lie", None), kw.pop("format", "netcdf4")
+        write(tmp_path / "f", {k: v for k, v in kw.items()}, lie=lie, format=format)
         return (tmp_path / "f").read_bytes()
     return make
 
@@ -48,6 +48,17 @@ def test_up(c, nc):
     assert meta["units"] == "m" and meta["dims"] == ["t", "y", "x"]
     c.expect(201, c.request("POST", "/v1/arrays?name=v", body, content_type=NETCDF))
     assert (c.download("v") == A).all()
+
+
+@pytest.mark.parametrize("kind, taken", [(NETCDF, ["netcdf3", "netcdf4", "hdf5"]), (HDF5, ["hdf5", "netcdf4"]), (NPZ, ["npz"])])
+def test_what_the_body_is(c, nc, kind, taken):
+    """Any HDF5 file may be a NetCDF-4 one: before 2016 they did not say so."""
+    for format in ("netcdf3", "netcdf4", "hdf5", "npz", "tiff"):
+        reply = put(c, "/v1/arrays/u", nc(a=A, format=format), kind)
+        if format in taken:
+            assert reply.status in (200, 201)
+        else:
+            c.fails(422, "bad_file", reply)
 
 
 def test_into(c, nc):

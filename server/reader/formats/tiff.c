@@ -1,10 +1,13 @@
 /* Reads TIFF and GeoTIFF: each picture but the reduced copies (overviews) is a variable, "image",
  * "image_2" and so on, of rows and columns; with bands last where the file has a pixel's samples
- * together, first where it has one plane after the other. Blocks (strips or tiles) are the chunks;
- * the one that was decoded last is kept. */
+ * together, first where it has one plane after the other. Samples of one bit are bools, those of
+ * two and four are widened; as everywhere here, they are the numbers that lie there, whatever
+ * colour is meant. Blocks (strips or tiles) are the chunks; the one that was decoded last is kept.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "compute/base/mem.h"
 #include "server/reader/format.h"
@@ -22,6 +25,7 @@ const struct tiff_tag tiff_tags[] = {
 const int tiff_n_tags = sizeof tiff_tags / sizeof *tiff_tags;
 
 static char complaint[512];
+static bool lacks_memory; /* the library complained of that */
 static TIFF *file;
 
 struct picture {
@@ -32,7 +36,9 @@ struct picture {
     int64_t size[2];     /* of the picture */
     int64_t samples;     /* of a pixel in a block */
     int64_t bytes;       /* of a block */
+    int bits;            /* of a sample, where they are fewer than a byte; else 0 */
     unsigned char *data; /* the block `have` */
+    unsigned char *wide; /* the same with a byte for each sample, if they are fewer */
     int64_t have;
 };
 
@@ -41,6 +47,7 @@ static int on_error(TIFF *t, void *data, const char *module, const char *fmt, va
     (void)t;
     (void)data;
     (void)module;
+    lacks_memory = strstr(fmt, "emory"); /* in the library's own words: no file's are in there */
     vsnprintf(complaint, sizeof complaint, fmt, args);
     return 1;
 }
@@ -76,7 +83,7 @@ static void extend(TIFF *t)
 
 void tiff_stop(enum wire_error code, const char *what)
 {
-    if (strstr(complaint, "emory"))
+    if (lacks_memory)
         stop_oom();
     const char *why = complaint[0] ? complaint : "libtiff says no more";
     if (code == WIRE_IO)
@@ -105,6 +112,8 @@ static bool is(const unsigned char *head, size_t n)
 static int dtype_of(uint16_t bits, uint16_t format)
 {
     int log = bits == 8 ? 0 : bits == 16 ? 1 : bits == 32 ? 2 : bits == 64 ? 3 : -1;
+    if ((bits == 1 || bits == 2 || bits == 4) && format == SAMPLEFORMAT_UINT)
+        return bits == 1 ? DT_BOOL : DT_U8;
     if (format == SAMPLEFORMAT_COMPLEXIEEEFP)
         return bits == 64 ? DT_C64 : bits == 128 ? DT_C128 : UNREAD;
     if (log < 0)
@@ -162,6 +171,12 @@ static const char *codec_name(uint16_t compression)
     return codec ? codec->name : "of an unknown kind";
 }
 
+/* Bytes of a block's row of samples that are smaller. */
+static int64_t packed_row(const struct picture *p)
+{
+    return (p->block[1] * p->samples * p->bits + 7) / 8;
+}
+
 static void add_picture(struct content *c, int number, int64_t most)
 {
     uint32_t width = 0, height = 0, rows = 0, columns = 0;
@@ -209,12 +224,14 @@ static void add_picture(struct content *c, int number, int64_t most)
             planar_blocks[3] = {1, p->block[0], p->block[1]};
     static const char *const names[] = {"y", "x", "band"}, *const planar_names[] = {"band", "y",
                                                                                     "x"};
+    p->bits = bits < 8 ? bits : 0;
     if (v->dtype != UNREAD) {
-        int64_t need;
-        if (__builtin_mul_overflow(p->block[0], p->block[1] * p->samples, &need) ||
-            __builtin_mul_overflow(need, (int64_t)dtype_size(v->dtype), &need) || need != p->bytes)
+        int64_t row, need, size = (int64_t)dtype_size(v->dtype);
+        bool fits = !__builtin_mul_overflow(p->block[1] * p->samples, size, &row) &&
+                    !__builtin_mul_overflow(row, p->block[0], &need);
+        if (!fits || p->bytes != (p->bits ? packed_row(p) * p->block[0] : need))
             variable_unread(c, v, "its blocks have another size than its samples");
-        else if (p->bytes > most)
+        else if (need > most)
             variable_unread(c, v, "its blocks are larger than the memory for them");
     }
     if (compression != COMPRESSION_NONE && !TIFFIsCODECConfigured(compression))
@@ -236,17 +253,49 @@ static struct content *open_file(const struct reader_limits *limits)
     file = tiff_open("rm", limits->memory / 4);
     if (!file)
         tiff_stop(WIRE_BAD_FILE, "opening");
-    int n = 0;
-    do {
+    for (int n = 0;;) {
         uint32_t kind = 0;
         TIFFGetField(file, TIFFTAG_SUBFILETYPE, &kind);
-        if (kind & FILETYPE_REDUCEDIMAGE)
-            continue;
-        if (++n > PICTURES_MAX)
-            stop(WIRE_TOO_LARGE, "the TIFF file has more than %d pictures", PICTURES_MAX);
-        add_picture(c, n, limits->memory / 4);
-    } while (TIFFReadDirectory(file));
-    return c;
+        if (!(kind & FILETYPE_REDUCEDIMAGE)) {
+            if (++n > PICTURES_MAX)
+                stop(WIRE_TOO_LARGE, "the TIFF file has more than %d pictures", PICTURES_MAX);
+            add_picture(c, n, limits->memory / 4);
+        }
+        if (TIFFLastDirectory(file))
+            return c;
+        if (!TIFFReadDirectory(file)) /* there is one, which cannot be read */
+            tiff_stop(WIRE_BAD_FILE, "reading the next picture of");
+    }
+}
+
+/* libtiff would speak of an unknown line of an unknown place. */
+static void check_block(uint32_t number)
+{
+    struct stat st;
+    uint64_t at = TIFFGetStrileOffset(file, number), n = TIFFGetStrileByteCount(file, number);
+    if (fstat(WIRE_FILE, &st) != 0)
+        stop_reading();
+    if (at > (uint64_t)st.st_size || n > (uint64_t)st.st_size - at)
+        stop(WIRE_BAD_FILE,
+             "the file is cut off: it has %lld bytes, and a block of a picture lies behind them",
+             (long long)st.st_size);
+}
+
+/* The highest bits are the first sample's; each row begins with a byte of its own. */
+static void widen(struct picture *p)
+{
+    int64_t samples = p->block[1] * p->samples, row = packed_row(p);
+    if (!p->wide)
+        p->wide = must_array((size_t)(samples * p->block[0]), 1);
+    unsigned char *to = p->wide;
+    for (int64_t y = 0; y < p->block[0]; y++) {
+        const unsigned char *from = p->data + (size_t)(y * row);
+        for (int64_t k = 0; k < samples; k++) {
+            int64_t bit = k * p->bits;
+            *to++ =
+                (unsigned char)(from[bit / 8] >> (8 - p->bits - bit % 8) & ((1 << p->bits) - 1));
+        }
+    }
 }
 
 static void load_block(struct picture *p, int64_t plane, int64_t by, int64_t bx)
@@ -264,12 +313,15 @@ static void load_block(struct picture *p, int64_t plane, int64_t by, int64_t bx)
     if (!p->data)
         p->data = must_array((size_t)p->bytes, 1);
     p->have = -1;
+    check_block((uint32_t)number);
     tmsize_t got = p->tiled ? TIFFReadEncodedTile(file, (uint32_t)number, p->data, p->bytes)
                             : TIFFReadEncodedStrip(file, (uint32_t)number, p->data, p->bytes);
     int64_t rows = p->size[0] - by * p->block[0];
     int64_t need = p->tiled || rows > p->block[0] ? p->bytes : p->bytes / p->block[0] * rows;
     if (got < need)
         tiff_stop(WIRE_BAD_FILE, "reading");
+    if (p->bits)
+        widen(p);
     p->have = number;
 }
 
@@ -293,7 +345,7 @@ static void copy_block(const struct picture *p, const struct region *r, int64_t 
     bool whole = r->step[1] == 1 && r->count[2] == p->samples;
     for (int64_t i = i0; i < i1; i++) {
         const unsigned char *row =
-            p->data +
+            (p->bits ? p->wide : p->data) +
             (size_t)((r->start[0] + i * r->step[0] - top) * p->block[1] * p->samples) * size;
         unsigned char *q = to + (size_t)((i * r->count[1] + j0) * r->count[2]) * size;
         if (whole) {
