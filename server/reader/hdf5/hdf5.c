@@ -31,13 +31,21 @@ static herr_t complain(unsigned n, const H5E_error2_t *error, void *data)
     return 0;
 }
 
-void hdf5_stop(const char *what, const char *name)
+static struct complaint complaint(void)
 {
     struct complaint why = {0};
     H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, complain, &why);
     if (why.memory)
         stop_oom();
-    const char *text = why.text[0] ? why.text : "libhdf5 says no more";
+    if (!why.text[0])
+        strcpy(why.text, "libhdf5 says no more");
+    return why;
+}
+
+void hdf5_stop(const char *what, const char *name)
+{
+    const struct complaint why = complaint();
+    const char *text = why.text;
     const char *left = name ? " '" : "", *right = name ? "'" : "";
     name = name ? name : "";
     if (hdf5_writing)
@@ -188,10 +196,13 @@ static herr_t visit(hid_t root, const char *name, const H5L_info_t *link, void *
         return 0;
     }
     hid_t object = H5Oopen(root, name, H5P_DEFAULT);
-    if (object < 0 && link->type == H5L_TYPE_HARD)
-        hdf5_stop("opening", name);
     if (object < 0) {
-        variable_unread(c, content_add(c, name), "it is a link that leads to nothing in this file");
+        const struct complaint why = complaint();
+        variable_unread(c, content_add(c, name),
+                        link->type == H5L_TYPE_HARD
+                            ? "it is damaged, or made by a newer library than the one here: %s"
+                            : "it is a link that leads to nothing in this file",
+                        why.text);
         return 0;
     }
     H5O_info_t info;
