@@ -366,6 +366,21 @@ enum err_code json_get_literal(struct json v, struct literal *ret, struct err *e
     return code;
 }
 
+enum err_code json_get_exact(struct json v, struct literal *ret, struct err *e)
+{
+    size_t n = 0;
+    const char *p = json_text(v, &n);
+    *ret = (struct literal){.kind = LIT_FLOAT};
+    if (json_kind(v) == JSON_STRING)
+        return json_get_double(v, &ret->re, e);
+    if (json_kind(v) != JSON_NUMBER || !integer_text(p, n))
+        return json_get_literal(v, ret, e);
+    ret->kind = LIT_INT;
+    return numtext_parse_int(p, n, &ret->i)
+               ? ERR_OK
+               : json_err(v, e, ERR_LITERAL_RANGE, "the integer is beyond 127 bits");
+}
+
 enum err_code json_get_i64_list(struct json v, size_t max, int64_t lo, int64_t hi, int64_t *ret,
                                 size_t *ret_n, struct err *e)
 {

@@ -177,11 +177,8 @@ bool export_is_name(const char *name)
 
 static bool is_number(struct json v)
 {
-    double x;
     struct literal l;
-    const enum json_kind kind = json_kind(v);
-    return kind == JSON_BOOL || (kind == JSON_NUMBER && json_get_literal(v, &l, NULL) == ERR_OK) ||
-           (kind == JSON_STRING && json_get_double(v, &x, NULL) == ERR_OK);
+    return json_get_exact(v, &l, NULL) == ERR_OK && l.kind != LIT_COMPLEX;
 }
 
 /* Whether n numbers are of one type: all float64, if one is a fraction, else integers of 64 bits.
@@ -191,7 +188,7 @@ static bool are_of_one_type(struct json v, size_t n)
     bool negative = false, large = false, fits = true, floats = false;
     struct literal l;
     for (; n; v = json_next(v), n--) {
-        if (json_get_literal(v, &l, NULL) != ERR_OK)
+        if (json_get_exact(v, &l, NULL) != ERR_OK)
             return false;
         floats |= l.kind == LIT_FLOAT;
         negative |= l.kind == LIT_INT && l.i < 0;

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
-#include "protocol/number/numtext.h"
 #include "server/reader/cf.h"
 #include "server/reader/link.h"
 
@@ -243,28 +242,15 @@ void attrs_write(struct json_writer *w, const struct attrs *list)
     json_close_object(w);
 }
 
-/* A number of an attribute; false if it is none. Unlike elsewhere in JSON, integers past 2^53 are
- * what they say: descriptions have them so, and nobody between rounds them. */
+/* A number of an attribute; false if it is none. Integers of more than 64 bits are floats. */
 static bool attr_number(struct json v, struct literal *ret)
 {
     struct err e = ERR_INIT;
-    size_t n = 0;
-    const char *p = json_text(v, &n);
-    bool integer = json_kind(v) == JSON_NUMBER;
-    for (size_t i = 0; integer && i < n; i++)
-        integer = p[i] == '-' || (p[i] >= '0' && p[i] <= '9');
-    *ret = (struct literal){.kind = LIT_INT};
-    if (integer && numtext_parse_int(p, n, &ret->i) && ret->i >= INT64_MIN && ret->i <= UINT64_MAX)
-        return true;
-    if (integer) {
-        *ret = (struct literal){.kind = LIT_FLOAT, .re = numtext_parse_f64(p, n)};
-        return true;
-    }
-    if (json_kind(v) == JSON_STRING) { /* "NaN", but no integer in quotes */
-        *ret = (struct literal){.kind = LIT_FLOAT};
-        return json_get_double(v, &ret->re, &e) == ERR_OK;
-    }
-    return json_get_literal(v, ret, &e) == ERR_OK && ret->kind != LIT_COMPLEX;
+    if (json_get_exact(v, ret, &e) != ERR_OK || ret->kind == LIT_COMPLEX)
+        return false;
+    if (ret->kind == LIT_INT && (ret->i < INT64_MIN || ret->i > UINT64_MAX))
+        *ret = (struct literal){.kind = LIT_FLOAT, .re = (double)ret->i};
+    return true;
 }
 
 /* Numbers of one kind: all integers, or all as float64. */

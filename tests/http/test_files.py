@@ -258,6 +258,17 @@ def test_export(files):
     assert sorted(p.name for p in folder.iterdir()) == ["air.nc", "out.nc"]
 
 
+def test_attributes_that_are_integers_are_exported_as_such(files):
+    """All of 64 bits: the JSON of an array keeps their digits. Beyond that they are texts."""
+    c, _, _ = files
+    c.upload(AIR, "u")
+    attrs = {"_FillValue": -2 ** 63 + 2, "big": 2 ** 53 + 1, "most": 2 ** 64 - 1, "several": [1, -2 ** 60], "digits": "9007199254740993"}
+    c.expect(200, c.patch("/v1/arrays/u", {"attrs": {**attrs, "beyond": 2 ** 70, "mixed": [-1, 2 ** 64 - 1]}}))
+    exported(c, "ints.nc", ["u"], attrs=attrs)
+    got = looked(c, "ints.nc")
+    assert got["attrs"] == attrs and got["variables"][0]["attrs"] == {**attrs, "beyond": str(2 ** 70), "mixed": f"[-1,{2 ** 64 - 1}]"}
+
+
 def test_coordinates_of_other_axes(files):
     """Two-dimensional ones and scalars, as CF names them, there and back; parts of them with a part."""
     c, folder, _ = files
