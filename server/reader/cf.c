@@ -73,6 +73,11 @@ bool cf_plan(const struct variable *v, struct cf *ret)
         for (int64_t i = 0; i < a->n && ret->n_fills < FILLS_MAX; i++)
             ret->n_fills += as_fill(a, i, ret->raw, &ret->fills[ret->n_fills]);
     }
+    for (int f = 0; f < ret->n_fills && dtype_is_real_float(ret->raw); f++)
+        if (scalar_cast(ret->fills[f], DT_F64).v.f64 == 0) {
+            ret->zero_is_fill = true;
+            memset(ret->fills[f].v.raw, 0, dtype_size(ret->raw));
+        }
     ret->scaled = ret->has_scale || ret->has_offset;
     if (ret->scaled || ret->n_fills) {
         ret->dtype =
@@ -85,12 +90,18 @@ bool cf_plan(const struct variable *v, struct cf *ret)
     return (int)ret->dtype != v->dtype;
 }
 
+/* Whether it is the number that a fill is: the bits are the same, or both are zeros. */
 static bool is_fill(const struct cf *cf, size_t size, const unsigned char *p)
 {
     for (int f = 0; f < cf->n_fills; f++)
         if (memcmp(p, cf->fills[f].v.raw, size) == 0)
             return true;
-    return false;
+    if (!cf->zero_is_fill || p[size - 1] != 0x80)
+        return false;
+    for (size_t i = 0; i + 1 < size; i++)
+        if (p[i])
+            return false;
+    return true;
 }
 
 /* Both types are known to the compiler in each case, so that its loops have no calls. */

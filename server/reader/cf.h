@@ -18,6 +18,7 @@ struct cf {
     double scale, offset;
     int n_fills;
     struct scalar fills[FILLS_MAX]; /* of dtype raw: become NaN */
+    bool zero_is_fill;              /* of floats: -0, too */
 };
 
 /* Whether decoding changes anything, and how: integers and floats with scale_factor or add_offset

@@ -334,6 +334,17 @@ def test_dtype_of_decoded(tmp_path, raw, scale, offset, fill, expected):
         np.testing.assert_array_equal(got, np.array([first, 3 * (scale or 1) + (offset or 0)], expected))
 
 
+@pytest.mark.parametrize("raw", ["f2", "f4", "f8"])
+@pytest.mark.parametrize("fill", [0.0, -0.0])
+def test_zeros_that_are_fill_values(tmp_path, raw, fill):
+    with h5py.File(tmp_path / "f", "w") as f:
+        f["v"] = np.array([0, -0.0, 1, -1, 1e-7], raw)
+        f["v"].attrs["_FillValue"] = np.asarray(fill, raw)
+    with xr.open_dataset(tmp_path / "f") as f, Reader(tmp_path / "f") as r:
+        want, got = f["v"].values, r.read("v")
+    assert np.isnan(want[:2]).all() and np.array_equal(want, got, equal_nan=True)
+
+
 @pytest.mark.parametrize("order", "CF")
 @pytest.mark.parametrize("compressed", [False, True])
 def test_numpy(tmp_path, order, compressed):
