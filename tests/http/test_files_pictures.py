@@ -1,0 +1,133 @@
+"""arrayd-file reads pictures: TIFF and PNG, as GDAL wrote them."""
+import numpy as np
+import pytest
+from osgeo import gdal, gdal_array
+
+from reader import Reader, Refused
+from test_files_read import same, values
+
+gdal.UseExceptions()
+
+
+TIFFS = {"strips": [], "tiles": ["TILED=YES", "BLOCKXSIZE=32", "BLOCKYSIZE=16"], "lzw": ["COMPRESS=LZW", "PREDICTOR=2"],
+         "deflate": ["COMPRESS=DEFLATE", "TILED=YES", "BLOCKXSIZE=16", "BLOCKYSIZE=16"], "planes": ["INTERLEAVE=BAND", "COMPRESS=DEFLATE"],
+         "big": ["BIGTIFF=YES", "ENDIANNESS=BIG"], "packbits": ["COMPRESS=PACKBITS", "BLOCKYSIZE=7"]}
+
+
+@pytest.mark.parametrize("options", TIFFS)
+def test_gdal_tiff(tmp_path, options):
+    for t in ("u1", "u2", "i2", "u4", "i4", "f4", "f8", "c8", "c16"):
+        for bands in (1, 3):
+            if "PREDICTOR=2" in TIFFS[options] and t[0] in "cf":
+                continue
+            array = values((bands, 37, 53), t)
+            kind = gdal_array.NumericTypeCodeToGDALTypeCode(array.dtype.type)
+            f = gdal.GetDriverByName("GTiff").Create(str(tmp_path / "f"), 53, 37, bands, kind, TIFFS[options])
+            f.SetGeoTransform([100, 2, 0, 50, 0, -2])
+            for b in range(bands):
+                f.GetRasterBand(b + 1).WriteArray(array[b])
+                if t in ("i2", "f4"):
+                    f.GetRasterBand(b + 1).SetNoDataValue(float(array[b, 0, 0]) if bands == 1 else 77)
+            del f
+            pixels = bands > 1 and "INTERLEAVE=BAND" not in TIFFS[options]
+            expected = array[0] if bands == 1 else np.moveaxis(array, 0, 2) if pixels else array
+            with Reader(tmp_path / "f") as r:
+                v = r.variables()["image"]
+                assert v["dims"] == (["y", "x"] if bands == 1 else ["y", "x", "band"] if pixels else ["band", "y", "x"])
+                assert v["attrs"]["ModelPixelScale"] == [2.0, 2.0, 0.0]
+                assert v["attrs"]["ModelTiepoint"] == [0.0, 0.0, 0.0, 100.0, 50.0, 0.0]
+                same(r, "image", expected, decode=False)
+                if t in ("i2", "f4") and bands == 1:
+                    assert np.isnan(r.read("image")[0, 0])
+
+
+@pytest.mark.parametrize("options", ["strips", "tiles", "lzw", "planes", "big", "packbits"])
+@pytest.mark.parametrize("bits", [1, 2, 4])
+def test_samples_of_a_few_bits(tmp_path, bits, options):
+    """One bit is a bool."""
+    for bands in (1, 3):
+        array = np.random.default_rng(bits).integers(0, 1 << bits, (bands, 37, 53), "u1")
+        more = [x for x in TIFFS[options] if "PREDICTOR" not in x]
+        f = gdal.GetDriverByName("GTiff").Create(str(tmp_path / "f"), 53, 37, bands, gdal.GDT_Byte, [f"NBITS={bits}", *more])
+        for b in range(bands):
+            f.GetRasterBand(b + 1).WriteArray(array[b])
+        del f
+        pixels = bands > 1 and "INTERLEAVE=BAND" not in more
+        with Reader(tmp_path / "f") as r:
+            same(r, "image", (array[0] if bands == 1 else np.moveaxis(array, 0, 2) if pixels else array).astype("b1" if bits == 1 else "u1"))
+
+
+def pages_of(path):
+    """A TIFF of three pictures: its bytes, and where the numbers are that say where each directory lies."""
+    for page in range(3):
+        f = gdal.GetDriverByName("GTiff").Create(str(path), 9, 7, 1, gdal.GDT_Byte, ["APPEND_SUBDATASET=YES"] if page else [])
+        f.GetRasterBand(1).WriteArray(np.full((7, 9), page, "u1"))
+        del f
+    data, at, links = bytearray(path.read_bytes()), 4, []
+    while number := int.from_bytes(data[at:at + 4], "little"):
+        links.append(at)
+        at = number + 2 + 12 * int.from_bytes(data[number:number + 2], "little")
+    assert len(links) == 3
+    return data, links
+
+
+@pytest.mark.parametrize("how", ["behind the end", "cut off", "many entries", "a loop"])
+def test_pages_that_cannot_be_found(tmp_path, how):
+    """They are not left out: a file would seem to have fewer."""
+    data, links = pages_of(tmp_path / "f")
+    second = int.from_bytes(data[links[1]:links[1] + 4], "little")
+    if how == "behind the end":
+        data[links[1]:links[1] + 4] = (len(data) + 1000).to_bytes(4, "little")
+    elif how == "cut off":
+        data = data[:second + 20]
+    elif how == "many entries":
+        data[second:second + 2] = (60000).to_bytes(2, "little")
+    else:
+        data[links[2]:links[2] + 4] = data[links[1]:links[1] + 4]
+    (tmp_path / "f").write_bytes(data)
+    with Reader(tmp_path / "f") as r, pytest.raises(Refused) as refused:
+        r.describe()
+    assert refused.value.code == "bad_file"
+
+
+def test_a_tiff_that_is_cut_off(tmp_path):
+    f = gdal.GetDriverByName("GTiff").Create(str(tmp_path / "f"), 500, 300, 1, gdal.GDT_Byte)
+    f.GetRasterBand(1).WriteArray(np.ones((300, 500), "u1"))
+    del f
+    (tmp_path / "f").write_bytes((tmp_path / "f").read_bytes()[:100000])
+    with Reader(tmp_path / "f") as r, pytest.raises(Refused) as refused:
+        r.read("image")
+    assert refused.value.code == "bad_file" and "cut off" in refused.value.detail
+
+
+def test_gdal_overviews_and_pages(tmp_path):
+    array = values((64, 64), "u2")
+    f = gdal.GetDriverByName("GTiff").Create(str(tmp_path / "f"), 64, 64, 1, gdal.GDT_UInt16)
+    f.GetRasterBand(1).WriteArray(array)
+    f.BuildOverviews("NEAREST", [2, 4])
+    del f
+    with Reader(tmp_path / "f") as r:
+        assert list(r.variables()) == ["image"]
+        same(r, "image", array)
+
+
+@pytest.mark.parametrize("bands", [1, 2, 3, 4])
+@pytest.mark.parametrize("t", ["u1", "u2"])
+def test_gdal_png(tmp_path, bands, t):
+    array = values((bands, 31, 43), t)
+    memory = gdal.GetDriverByName("MEM").Create("", 43, 31, bands, gdal_array.NumericTypeCodeToGDALTypeCode(array.dtype.type))
+    for b in range(bands):
+        memory.GetRasterBand(b + 1).WriteArray(array[b])
+    gdal.GetDriverByName("PNG").CreateCopy(str(tmp_path / "f"), memory)
+    with Reader(tmp_path / "f") as r:
+        same(r, "image", array[0] if bands == 1 else np.moveaxis(array, 0, 2))
+
+
+def test_png_rows_larger_than_slabs(tmp_path):
+    """A row is decoded once, not the picture to there for each slab: that took minutes for this one."""
+    picture = np.random.default_rng(1).integers(0, 255, (400, 40000), "u2")
+    memory = gdal.GetDriverByName("MEM").Create("", 40000, 400, 1, gdal.GDT_UInt16)
+    memory.GetRasterBand(1).WriteArray(picture)
+    gdal.GetDriverByName("PNG").CreateCopy(str(tmp_path / "f.png"), memory, options=["ZLEVEL=1"])
+    with Reader(tmp_path / "f.png", slab=64 << 10) as r:
+        assert np.array_equal(r.read("image"), picture)
