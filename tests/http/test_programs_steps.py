@@ -78,3 +78,31 @@ def test_the_end_of_the_only_slice_is_polled_for(gpu_with):
         took[spin, n] = worked_ms(d) - before
         c.close()
     assert took[2000, 1] > 3 * max(took[0, 1], took[2000, 2]), took
+
+
+def regions(rng):
+    """A region of an axis and one that is as long, one further or nearer."""
+    begin, end = (int(n) for n in rng.integers(0, 3, 2))
+    by = int(rng.choice([n for n in (-1, 0, 1) if begin + n >= 0 and end - n >= 0]))
+
+    def text(begin, end):
+        return f"{begin or ''}:{-end if end else ''}"
+    return text(begin, end), text(begin + by, end - by)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_regions_end_where_they_do(gpu_with, seed):
+    """Two from an edge, too, where fields are read one away: a pass of several steps knows the edge only so far as that."""
+    api = gpu_with().client()
+    rng = np.random.default_rng(seed)
+    for _ in range(6):
+        shape = [int(n) for n in rng.choice([3, 5, 9, 37, 41], int(rng.integers(2, 4)))]
+        to, of = (", ".join(part) for part in zip(*(regions(rng) for _ in shape)))
+        u = rng.integers(0, 9, shape, "i4")
+        want = u.copy()
+        for _ in range(5):
+            want[eval(f"np.s_[{to}]")] += want[eval(f"np.s_[{of}]")].copy()
+        api.upload(u, "u")
+        run(api, [f"u[{to}] += u[{of}]"], 5)
+        assert np.array_equal(api.download("u"), want), (shape, to, of)
+        api.expect(204, api.delete("/v1/arrays/u"))

@@ -27,6 +27,7 @@
 static const char not_all_fed[] = "the next step does not read every result",
                   other_layout[] = "a field and its next step have different layouts",
                   too_far[] = "a field is read at offsets beyond 1",
+                  far_region[] = "a region ends further from an edge than fields are read",
                   much_too_far[] = "a field is read too far away: at offsets beyond 2",
                   odd_edge[] = "a field is read beyond its edge with two boundaries",
                   ghosts[] = "a field's ghost cells are read",
@@ -182,6 +183,18 @@ static const char *join_axes(struct analysis *z)
     return NULL;
 }
 
+/* How far fields are read along an axis, at least 1. */
+static int most_reach(const struct form *f, int place)
+{
+    int far = 1;
+    for (uint32_t i = 0; i < f->steps.n_fields; i++)
+        if (f->steps.fields[i].edge[place].reach > far)
+            far = f->steps.fields[i].edge[place].reach;
+    return far;
+}
+
+/* Where the array's edge is known only so far as fields are read, a region that ends further from
+ * it is not. */
 static const char *check_nodes(const struct ir_kernel *k, const struct form *f)
 {
     for (uint32_t i = 0; i < k->n_nodes; i++) {
@@ -191,9 +204,14 @@ static const char *check_nodes(const struct ir_kernel *k, const struct form *f)
         const char *why = n->kind == IR_INSIDE ? check_ctx(k, &k->ctxs[n->ctx]) : NULL;
         if (why)
             return why;
-        for (int a = 0; n->kind == IR_INSIDE && a < k->rank; a++)
-            if (k->ctxs[n->ctx].offset[a] && f->steps.wraps[a + 3 - k->rank])
+        for (int a = 0; n->kind == IR_INSIDE && a < k->rank; a++) {
+            const int64_t offset = k->ctxs[n->ctx].offset[a];
+            const int place = a + 3 - k->rank;
+            if (offset && f->steps.wraps[place])
                 return odd_edge;
+            if (llabs(offset) > most_reach(f, place))
+                return far_region;
+        }
     }
     return NULL;
 }
