@@ -110,7 +110,8 @@ enum err_code folder_list(int fd, size_t most, struct json_writer *w, struct err
     enum err_code code = collect(dir, most, &l, e);
     closedir(dir);
     if (code == ERR_OK) {
-        qsort(l.all, l.n, sizeof *l.all, by_name);
+        if (l.n) /* qsort takes no NULL, of an empty folder */
+            qsort(l.all, l.n, sizeof *l.all, by_name);
         put(&l, w);
     }
     clear(&l);
