@@ -109,8 +109,8 @@ enum err_code json_get_double(struct json v, double *ret, struct err *e) must_ch
 /* A weak scalar: true/false, a number (an integer unless it has a fraction or an exponent), the
  * strings of json_get_double, an integer as a string (±2^127), or [re, im]. */
 enum err_code json_get_literal(struct json v, struct literal *ret, struct err *e) must_check;
-/* The same, but integers past 2^53 are what they say, and a string is none: of text that nobody
- * between has rounded. */
+/* The same for text whose integers were not rounded on the way: those past 2^53 are taken as they
+ * are written. An integer as a string is refused. */
 enum err_code json_get_exact(struct json v, struct literal *ret, struct err *e) must_check;
 /* A list of 0…max integers within [lo, hi]; ret has room for max. */
 enum err_code json_get_i64_list(struct json v, size_t max, int64_t lo, int64_t hi, int64_t *ret,

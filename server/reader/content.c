@@ -242,7 +242,8 @@ void attrs_write(struct json_writer *w, const struct attrs *list)
     json_close_object(w);
 }
 
-/* A number of an attribute; false if it is none. Integers of more than 64 bits are floats. */
+/* A number of an attribute; false for anything else. An integer of more than 64 bits becomes a
+ * float. */
 static bool attr_number(struct json v, struct literal *ret)
 {
     struct err e = ERR_INIT;

@@ -193,8 +193,8 @@ static int most_reach(const struct form *f, int place)
     return far;
 }
 
-/* Where the array's edge is known only so far as fields are read, a region that ends further from
- * it is not. */
+/* A pass knows where the array ends only as far from there as fields are read: of a region that
+ * ends further away it cannot tell which elements are inside. */
 static const char *check_nodes(const struct ir_kernel *k, const struct form *f)
 {
     for (uint32_t i = 0; i < k->n_nodes; i++) {

@@ -58,6 +58,13 @@ static void entry_close(struct entry *e)
     current = NULL;
 }
 
+static void take_turn(struct entry *e)
+{
+    if (current && current != e)
+        entry_close(current);
+    current = e;
+}
+
 static bool is_unsupported(zip_error_t *e)
 {
     int code = zip_error_code_zip(e);
@@ -67,9 +74,7 @@ static bool is_unsupported(zip_error_t *e)
 /* False: it needs what libzip lacks. */
 static bool entry_open(struct entry *e, const char *name)
 {
-    if (current && current != e)
-        entry_close(current);
-    current = e;
+    take_turn(e);
     e->at = 0;
     e->open = zip_fopen_index(archive, e->index, 0);
     if (!e->open && !is_unsupported(zip_get_error(archive)))
@@ -143,9 +148,7 @@ static void read_region(struct content *c, struct variable *v, const struct regi
 {
     (void)c;
     struct entry *e = v->own;
-    if (current && current != e)
-        entry_close(current);
-    current = e;
+    take_turn(e);
     if (!e->linear.bytes)
         e->linear.bytes = must_alloc(LINEAR_WINDOW);
     linear_read(&e->linear, r, to);

@@ -268,7 +268,7 @@ static struct content *open_file(const struct reader_limits *limits)
     }
 }
 
-/* libtiff would speak of an unknown line of an unknown place. */
+/* That the file holds the whole block: libtiff's own error is of scanline 4294967295. */
 static void check_block(uint32_t number)
 {
     struct stat st;

@@ -196,13 +196,15 @@ static herr_t visit(hid_t root, const char *name, const H5L_info_t *link, void *
         return 0;
     }
     hid_t object = H5Oopen(root, name, H5P_DEFAULT);
-    if (object < 0) {
+    if (object < 0 && link->type == H5L_TYPE_HARD) {
         const struct complaint why = complaint();
         variable_unread(c, content_add(c, name),
-                        link->type == H5L_TYPE_HARD
-                            ? "it is damaged, or made by a newer library than the one here: %s"
-                            : "it is a link that leads to nothing in this file",
+                        "it is damaged, or made by a newer library than the one here: %s",
                         why.text);
+        return 0;
+    }
+    if (object < 0) {
+        variable_unread(c, content_add(c, name), "it is a link that leads to nothing in this file");
         return 0;
     }
     H5O_info_t info;

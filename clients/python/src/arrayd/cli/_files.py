@@ -19,7 +19,6 @@ from ._streams import Body, download, send
 from ._values import NAME, explained, path_of
 
 SCHEME = "files:"
-NAMELESS = "npy", "tiff", "png"  # formats, as the daemon calls them, whose variables have no names of their own
 
 
 # --- of this machine ---
@@ -172,7 +171,7 @@ def _only(context: Context, given: str, folder: str, path: str) -> Tuple[Optiona
     all_ = [v["name"] for v in told["variables"] if v["dtype"] and not (len(v["shape"]) == 1 and (v.get("dims") or [None])[0] == v["name"])]
     if len(all_) != 1:
         raise Failure(f"import: {given} has {'several variables: ' + ', '.join(map(_plain, all_)) + ': name those that are wanted' if all_ else 'no variables that can be imported'}", 2)
-    if told["format"] not in NAMELESS:
+    if told["format"] not in OF_ONE:
         return None, str(all_[0])
     name = os.path.splitext(path.rpartition("/")[2])[0]
     if not NAME.match(name):
