@@ -42,7 +42,8 @@ def test_an_expectation(both):
     assert j["bytes_moved"] == pytest.approx(50 * each, rel=0.3) and "memory_speed" not in j  # the last pass may be shorter
     assert set(j["forms"]) <= {"flat", "steps"} and j["forms"] and (each < 2 * n) == ("steps" in j["forms"])
     e = explain(both, STEP, steps=100)["expected"]
-    assert e["by"] == "last_run" and e["device_s"] == pytest.approx(2 * j["device_s"], rel=1)
+    assert e["by"] == "last_run" and e["device_s"] == pytest.approx(10 * explain(both, STEP, steps=10)["expected"]["device_s"])
+    assert 0.05 < e["device_s"] / (2 * j["device_s"]) < 20  # what the last slice took may be far from the mean of all
     assert e["bytes_moved"] == pytest.approx(100 * each)
 
 
