@@ -1,48 +1,41 @@
 /* A bell that other threads' callbacks ring, and one thread waits for.
  *
  * Used by imports and exports, which wait for staging memory and for contents on their own threads.
- * Rings are remembered: what is waited for is looked at again after each. */
+ * Rings are remembered: what is waited for is looked at again after each. It takes no descriptor,
+ * since jobs by the thousand may wait with one each. */
 #ifndef ARRAYD_SERVER_FILES_BELL_H
 #define ARRAYD_SERVER_FILES_BELL_H
 
-#include <errno.h>
-#include <poll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
+#include <semaphore.h>
+#include <time.h>
 
-#include "compute/base/err.h"
+#include "compute/base/clock.h"
 
-#define BELL_WAIT_MS 50
+#define BELL_WAIT_S 0.05
 
 struct bell {
-    int fd; /* −1: none */
+    sem_t rings;
 };
 
-static inline enum err_code bell_init(struct bell *b, struct err *e)
+static inline void bell_init(struct bell *b)
 {
-    b->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    return b->fd >= 0 ? ERR_OK : err_set(e, ERR_OVERLOADED, "too many files are open");
-}
-
-static inline void bell_free(struct bell *b)
-{
-    if (b->fd >= 0)
-        close(b->fd);
-    b->fd = -1;
+    (void)sem_init(&b->rings, 0, 0); /* fails for values and sharing that are not these */
 }
 
 static inline void bell_ring(void *user)
 {
-    const struct bell *b = user;
-    (void)!eventfd_write(b->fd, 1);
+    struct bell *b = user;
+    (void)sem_post(&b->rings); /* fails where more rings are remembered than there can be */
 }
 
 /* Until it rings, or for a moment. Whether it rang. */
-static inline bool bell_wait(const struct bell *b)
+static inline bool bell_wait(struct bell *b)
 {
-    struct pollfd x = {.fd = b->fd, .events = POLLIN};
-    eventfd_t n;
-    return poll(&x, 1, BELL_WAIT_MS) > 0 && eventfd_read(b->fd, &n) == 0;
+    const struct timespec until = clock_after(BELL_WAIT_S);
+    const bool rang = sem_clockwait(&b->rings, CLOCK_MONOTONIC, &until) == 0;
+    while (rang && sem_trywait(&b->rings) == 0)
+        ;
+    return rang;
 }
 
 #endif

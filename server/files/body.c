@@ -219,13 +219,13 @@ static enum err_code begin(struct body *b, struct session *s, struct err *e)
     if (!import_init(&b->x, req))
         return err_oom(e);
     b->x.task.run = run;
+    b->x.task.req = req;
     b->x.session = s;
     b->x.labels = b->created && labels;
     b->x.into = !b->created;
     b->item = (struct import_item){.variable = http_query(req, "variable"), .decode = decode};
     b->x.items = &b->item;
     b->x.n_items = 1;
-    TRY(bell_init(&b->x.bell, e));
     TRY(process_check(req->server->files->program, e));
     if (req->content_length > 0 && !metered_set(&b->counted, req->content_length))
         return err_oom(e);
@@ -237,7 +237,6 @@ static void accept(struct body *b, struct session *s)
     struct request *req = b->req;
     b->err = (struct err)ERR_INIT;
     b->file = (struct new_file){.fd = -1, .folder = -1};
-    b->x.bell.fd = -1;
     b->sink = (struct http_sink){.push = sink_push, .end = sink_end, .abort = sink_abort};
     b->sink.req = req;
     wakeup_init(&b->wakeup, req);

@@ -82,8 +82,8 @@ static void run(struct file_task *task)
     struct bundle *b = (struct bundle *)task;
     const enum err_code code = export_write(&b->x, &b->err);
     new_file_alone(&b->x.file);
-    if (code == ERR_DEADLINE && !files_go_on(b->req->server->files))
-        err_draining(&b->err);
+    if (code == ERR_DEADLINE && !file_task_goes_on(task))
+        err_draining(&b->err); /* or nobody is there to read it */
     else if (code == ERR_DEADLINE)
         process_lies(&b->err, "a file that is larger than its contents");
     wakeup_ring(&b->wakeup);
@@ -129,6 +129,7 @@ static struct bundle *bundle_new(struct request *req)
     b->err = (struct err)ERR_INIT;
     wakeup_init(&b->wakeup, req);
     b->x.task.run = run;
+    b->x.task.req = req;
     b->x.most = 1;
     if (export_init(&b->x, req))
         return b;

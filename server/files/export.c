@@ -21,7 +21,7 @@
 bool export_init(struct export_task *x, struct request *req)
 {
     x->server = req->server;
-    x->bell.fd = -1;
+    bell_init(&x->bell);
     x->file = (struct new_file){.fd = -1, .folder = -1};
     x->task.who = req->principal;
     x->coords = x->labels = true;
@@ -44,7 +44,6 @@ void export_clear(struct export_task *x)
     process_end(x->process);
     x->process = NULL;
     new_file_drop(&x->file);
-    bell_free(&x->bell);
     arena_free(x->arena);
     x->arena = NULL;
 }
@@ -60,9 +59,8 @@ static bool goes_on(void *user)
 {
     const struct export_task *x = user;
     struct stat st;
-    if (x->job)
-        return job_transfer_goes_on(x->job);
-    return files_go_on(x->server->files) && fstat(x->file.fd, &st) == 0 && st.st_size <= x->most;
+    return file_task_goes_on(&x->task) &&
+           (x->task.job || (fstat(x->file.fd, &st) == 0 && st.st_size <= x->most));
 }
 
 static enum err_code cancelled(struct err *e)
@@ -163,8 +161,8 @@ static enum err_code send_piece(struct export_task *x, struct export_piece *p, u
         TRY(send_slab(x, slab, (size_t)n, e));
         *used |= (uint64_t)1 << slab;
         x->done += n;
-        if (x->job)
-            job_transfer_at(x->job, x->done, x->nbytes);
+        if (x->task.job)
+            job_transfer_at(x->task.job, x->done, x->nbytes);
     }
     if (p->download)
         download_free(p->download);
@@ -177,7 +175,7 @@ static enum err_code send_piece(struct export_task *x, struct export_piece *p, u
 static int64_t most_of(const struct export_task *x)
 {
     const int64_t labels = x->server->config->max_attrs + (4 << 10);
-    if (!x->job)
+    if (!x->task.job)
         return x->most;
     return x->nbytes > 1ll << 50 ? 1ll << 53
                                  : 2 * x->nbytes + (16 << 20) + 16 * labels * (int64_t)x->n_pieces;
@@ -216,15 +214,10 @@ static enum err_code work(struct export_task *x, struct err *e)
     return new_file_publish(&x->file, x->overwrite, e);
 }
 
-static bool wanted(struct file_task *task)
-{
-    return job_transfer_goes_on(((struct export_task *)task)->job);
-}
-
 static void run(struct file_task *task)
 {
     struct export_task *x = (struct export_task *)task;
-    struct user_job *j = x->job;
+    struct user_job *j = x->task.job;
     struct err e = ERR_INIT;
     enum err_code code = ERR_DEADLINE;
     if (goes_on(x)) {
@@ -242,7 +235,6 @@ static void run(struct file_task *task)
 
 enum err_code export_hold(struct export_task *x, struct session *s, struct err *e)
 {
-    TRY(bell_init(&x->bell, e));
     for (size_t i = 0; i < x->n_pieces; i++)
         if (x->pieces[i].nbytes)
             TRY(download_new(s->stream, x->pieces[i].array, bell_ring, &x->bell,
@@ -260,7 +252,7 @@ static enum err_code begin(struct request *req, struct export_task *x, struct er
     TRY(session_of(req, &s, e));
     TRY(export_read(x, req, s, body, e));
     TRY(export_hold(x, s, e));
-    return files_job(req, s, "export", body, x->folder, x->path, &x->job, e);
+    return files_job(req, s, "export", body, x->folder, x->path, &x->task, e);
 }
 
 enum err_code files_export(struct request *req, struct user_job **ret, struct err *e)
@@ -269,20 +261,10 @@ enum err_code files_export(struct request *req, struct user_job **ret, struct er
     if (!x)
         return err_oom(e);
     x->task.run = run;
-    x->task.wanted = wanted;
     enum err_code code = export_init(x, req) ? begin(req, x, e) : err_oom(e);
-    if (code != ERR_OK) {
+    if (code == ERR_OK)
+        code = files_begin(req->server->files, &x->task, ret, e);
+    if (code != ERR_OK)
         export_free(x);
-        return code;
-    }
-    struct user_job *j = x->job;
-    code = files_submit(req->server->files, LANE_MOVES, &x->task, e);
-    if (code != ERR_OK) {
-        export_free(x);
-        job_transfer_end(j, e);
-        job_unref(j);
-        return code;
-    }
-    *ret = j;
-    return ERR_OK;
+    return code;
 }

@@ -41,8 +41,7 @@ struct export_dim {
 struct export_task {
     struct file_task task; /* first */
     struct server *server;
-    struct user_job *job; /* NULL: a bundle */
-    int64_t most;         /* bytes that the file of a bundle may take; else 0 */
+    int64_t most; /* bytes that the file of a bundle may take; else 0 */
     const struct folder *folder;
     const char *path, *format;
     bool overwrite, coords, labels, ghosts;

@@ -33,8 +33,7 @@ static struct file_task *take(struct lane *l)
     struct file_task **best = NULL, *t;
     int fewest = running(l, NULL) < l->most ? l->most_of_one : 0;
     for (struct file_task **at = &l->first; *at; at = &(*at)->next) {
-        const bool ends = (*at)->wanted && !(*at)->wanted(*at);
-        const int n = ends ? -1 : running(l, (*at)->who);
+        const int n = file_task_goes_on(*at) ? running(l, (*at)->who) : -1;
         if (n < fewest) {
             best = at;
             fewest = n;
@@ -66,7 +65,7 @@ static double step(struct files *f, struct lane *l)
     struct file_task *t = take(l);
     size_t place = 0;
     if (!t)
-        return l->first && l->first->wanted ? ENDS_SEEN_S : WORKER_RESTS;
+        return l->first ? ENDS_SEEN_S : WORKER_RESTS;
     while (place < LANE_MOST && l->running[place])
         place++;
     if (place < LANE_MOST)
@@ -112,7 +111,7 @@ enum err_code files_submit(struct files *f, enum file_lane lane, struct file_tas
 }
 
 enum err_code files_job(struct request *req, struct session *s, const char *kind, struct json body,
-                        const struct folder *folder, const char *path, struct user_job **ret,
+                        const struct folder *folder, const char *path, struct file_task *t,
                         struct err *e)
 {
     _cleanup_strb_ struct strb whole = {0}, brief = {0};
@@ -123,7 +122,29 @@ enum err_code files_job(struct request *req, struct session *s, const char *kind
     json_put_member_string(&w, "folder", folder->name);
     json_put_member_string(&w, "path", path);
     json_close_object(&w);
-    return jobs_transfer(req->server->jobs, req->principal, s->whole, kind, &whole, &brief, ret, e);
+    return jobs_transfer(req->server->jobs, req->principal, s->whole, kind, &whole, &brief, &t->job,
+                         e);
+}
+
+enum err_code files_begin(struct files *f, struct file_task *t, struct user_job **ret,
+                          struct err *e)
+{
+    struct user_job *j = t->job; /* the task may have ended before this has */
+    const enum err_code code = files_submit(f, LANE_MOVES, t, e);
+    if (code == ERR_OK) {
+        *ret = j;
+        return code;
+    }
+    t->job = NULL;
+    job_transfer_end(j, e);
+    job_unref(j);
+    return code;
+}
+
+bool file_task_goes_on(const struct file_task *t)
+{
+    return t->job ? job_transfer_goes_on(t->job)
+                  : !http_cuts(t->req->server->http) && !http_client_left(t->req);
 }
 
 /* --- the program --- */
@@ -150,11 +171,6 @@ enum err_code files_find_program(const struct config *c, char **ret, struct err 
     return ERR_OK;
 }
 
-bool files_go_on(const struct files *f)
-{
-    return !http_cuts(f->server->http);
-}
-
 struct process_spec files_process(const struct files *f, bool moves)
 {
     const struct config *c = f->server->config;
@@ -171,17 +187,17 @@ struct process_spec files_process(const struct files *f, bool moves)
 
 /* --- opening --- */
 
-/* One thread more than moves may run at a time ends those that are cancelled while they wait. */
+/* One thread more than tasks may run at a time ends those that are not wanted while they wait. */
 static void open_lanes(struct files *f)
 {
     const struct config *c = f->server->config;
     const struct {
         worker_step *step;
         const char *name;
-        int most, spare;
-    } of[LANES] = {[LANE_LOOKS] = {step_looks, "arrayd-looks", LOOK_THREADS, 0},
-                   [LANE_BODIES] = {step_bodies, "arrayd-bodies", BODY_THREADS, 0},
-                   [LANE_MOVES] = {step_moves, "arrayd-moves", (int)c->file_jobs, 1}};
+        int most;
+    } of[LANES] = {[LANE_LOOKS] = {step_looks, "arrayd-looks", LOOK_THREADS},
+                   [LANE_BODIES] = {step_bodies, "arrayd-bodies", BODY_THREADS},
+                   [LANE_MOVES] = {step_moves, "arrayd-moves", (int)c->file_jobs}};
     for (int i = 0; i < LANES; i++) {
         struct lane *l = &f->lanes[i];
         l->last = &l->first;
@@ -192,7 +208,7 @@ static void open_lanes(struct files *f)
                                     .lock = &f->lock,
                                     .step = of[i].step,
                                     .user = f,
-                                    .n = of[i].most + of[i].spare};
+                                    .n = of[i].most + 1};
         worker_init(&l->worker);
     }
 }

@@ -12,15 +12,17 @@
 #include "server/files/process.h"
 #include "server/server.h"
 
-/* Work that waits, on one of the threads. */
+/* Work that waits, on one of the threads: a job's, or a request's, which waits for it. */
 struct file_task {
     void (*run)(struct file_task *t); /* its last use of the task may be anything */
-    /* Whether it is still wanted; one that is not is run soon, to end. NULL: always. Called with
-     * the lock held. */
-    bool (*wanted)(struct file_task *t);
+    struct user_job *job;             /* NULL: */
+    struct request *req;
     const struct principal *who;
     struct file_task *next;
 };
+/* Whether the task is still wanted: its job was not cancelled, or its request's client is there and
+ * the daemon's end leaves time for it. One that waits and is not is run soon, to end. */
+bool file_task_goes_on(const struct file_task *t);
 /* Looks are short; bodies are a request's and may take long, as moves may, which are jobs. */
 enum file_lane { LANE_LOOKS, LANE_BODIES, LANE_MOVES, LANES };
 
@@ -48,15 +50,17 @@ struct files {
  * ERR_OVERLOADED: there can be no thread. */
 enum err_code files_submit(struct files *f, enum file_lane lane, struct file_task *t,
                            struct err *e) must_check;
-/* A job that has not begun, of a request with that body, about the file of that folder and path. Of
- * its two references one is the caller's. Errors of jobs_transfer. */
+/* Makes the task a job's, that has not begun, of a request with that body, about the file of that
+ * folder and path. Errors of jobs_transfer. */
 enum err_code files_job(struct request *req, struct session *s, const char *kind, struct json body,
-                        const struct folder *folder, const char *path, struct user_job **ret,
+                        const struct folder *folder, const char *path, struct file_task *t,
                         struct err *e) must_check;
+/* Submits such a task; *ret is a reference of the caller's. Where that fails, the job has ended and
+ * is no longer the task's. ERR_OVERLOADED. */
+enum err_code files_begin(struct files *f, struct file_task *t, struct user_job **ret,
+                          struct err *e) must_check;
 /* What a process is started with, which is to move contents or only looks; the caller sets file,
  * write and goes_on. */
 struct process_spec files_process(const struct files *f, bool moves);
-/* Whether requests may go on: not once the daemon ends and drain-timeout is over. */
-bool files_go_on(const struct files *f);
 
 #endif

@@ -25,8 +25,8 @@
 bool import_init(struct import *x, struct request *req)
 {
     x->server = req->server;
-    x->bell.fd = -1;
     x->task.who = req->principal;
+    bell_init(&x->bell);
     x->arena = arena_new(0);
     return x->arena;
 }
@@ -43,7 +43,6 @@ void import_clear(struct import *x)
     HASH_CLEAR(hh, x->names);
     process_end(x->process);
     x->process = NULL;
-    bell_free(&x->bell);
     arena_free(x->arena);
     x->arena = NULL;
 }
@@ -57,7 +56,7 @@ static void import_free(struct import *x)
 static bool goes_on(void *user)
 {
     const struct import *x = user;
-    return x->job ? job_transfer_goes_on(x->job) : files_go_on(x->server->files);
+    return file_task_goes_on(&x->task);
 }
 
 static enum err_code cancelled(struct err *e)
@@ -200,8 +199,8 @@ static enum err_code copy_some(struct import *x, struct import_piece *p, int64_t
 static void at_bytes(struct import *x, int64_t n)
 {
     x->done += n;
-    if (x->job)
-        job_transfer_at(x->job, x->done, x->nbytes);
+    if (x->task.job)
+        job_transfer_at(x->task.job, x->done, x->nbytes);
 }
 
 static enum err_code copy_piece(struct import *x, struct import_piece *p, int64_t at, struct err *e)
@@ -376,15 +375,17 @@ enum err_code import_make(struct import *x, struct import_piece *p, struct err *
     }
 }
 
-/* All arrays appear at one moment, coordinates first, or none does. */
-static enum err_code publish(struct import *x, struct err *e)
+/* All arrays appear at one moment, coordinates first, or none does: what `all` is asked for. */
+static enum err_code for_all(struct import *x,
+                             enum err_code (*all)(struct handle_space *s,
+                                                  const struct handle_new *list, size_t n,
+                                                  struct err *e),
+                             struct err *e)
 {
     const struct handle_guard guard = {lease_guard, x->server->leases};
     struct handle_new *list = arena_alloc_array(x->arena, x->n_pieces, sizeof *list);
     if (!list)
         return err_oom(e);
-    if (!goes_on(x))
-        return cancelled(e);
     for (size_t i = 0; i < x->n_pieces; i++) {
         const struct import_piece *p = &x->pieces[x->n_pieces - 1 - i];
         const bool named = p->name[0];
@@ -395,7 +396,17 @@ static enum err_code publish(struct import *x, struct err *e)
                                        .guard = named && x->overwrite ? &guard : NULL,
                                        .labels = p->labels}};
     }
-    return handle_add_all(x->session->handles, list, x->n_pieces, e);
+    return all(x->session->handles, list, x->n_pieces, e);
+}
+
+static enum err_code may_publish(struct import *x, struct err *e)
+{
+    return for_all(x, handle_check_all, e);
+}
+
+static enum err_code publish(struct import *x, struct err *e)
+{
+    return goes_on(x) ? for_all(x, handle_add_all, e) : cancelled(e);
 }
 
 enum err_code import_take(struct import *x, int file, struct engine_stream *stream,
@@ -409,12 +420,11 @@ enum err_code import_take(struct import *x, int file, struct engine_stream *stre
     TRY(process_start(&spec, &x->process, e));
     TRY(describe(x->process, x->arena, &x->description, e));
     TRY(import_plan(x, e));
-    if (check)
-        TRY(check(x, e));
-    if (x->job)
-        job_transfer_at(x->job, 0, x->nbytes);
+    if (x->task.job)
+        job_transfer_at(x->task.job, 0, x->nbytes);
     for (size_t i = 0; i < x->n_pieces; i++)
         TRY(import_labels(x, &x->pieces[i], e));
+    TRY(check(x, e));
     for (size_t i = 0; i < x->n_pieces; i++)
         TRY(reserve(x, &x->pieces[i], e));
     for (size_t i = 0; i < x->n_pieces; i++)
@@ -429,22 +439,17 @@ static enum err_code work(struct import *x, struct err *e)
     int file;
     TRY(session_background(x->session, &stream, e));
     TRY(folder_open_file(x->folder, x->task.who->name, x->path, &file, &st, e));
-    enum err_code code = import_take(x, file, stream->stream, NULL, e);
+    enum err_code code = import_take(x, file, stream->stream, may_publish, e);
     close(file);
     for (size_t i = 0; i < x->n_pieces && code == ERR_OK; i++)
         code = import_make(x, &x->pieces[i], e);
     return code == ERR_OK ? publish(x, e) : code;
 }
 
-static bool wanted(struct file_task *task)
-{
-    return job_transfer_goes_on(((struct import *)task)->job);
-}
-
 static void run(struct file_task *task)
 {
     struct import *x = (struct import *)task;
-    struct user_job *j = x->job;
+    struct user_job *j = x->task.job;
     struct err e = ERR_INIT;
     enum err_code code = ERR_DEADLINE;
     x->session = job_session(j);
@@ -466,12 +471,11 @@ static enum err_code begin(struct request *req, struct import *x, struct err *e)
     _cleanup_session_ struct session *s = NULL;
     struct json body;
     const struct json_limits limits = request_json_limits(req);
-    TRY(bell_init(&x->bell, e));
     /* the request and its text may end before the job does */
     TRY(json_parse(x->arena, req->body, req->body_len, &limits, &body, e));
     TRY(import_read(x, body, e));
     TRY(session_of(req, &s, e));
-    return files_job(req, s, "import", body, x->folder, x->path, &x->job, e);
+    return files_job(req, s, "import", body, x->folder, x->path, &x->task, e);
 }
 
 enum err_code files_import(struct request *req, struct user_job **ret, struct err *e)
@@ -480,20 +484,10 @@ enum err_code files_import(struct request *req, struct user_job **ret, struct er
     if (!x)
         return err_oom(e);
     x->task.run = run;
-    x->task.wanted = wanted;
     enum err_code code = import_init(x, req) ? begin(req, x, e) : err_oom(e);
-    if (code != ERR_OK) {
+    if (code == ERR_OK)
+        code = files_begin(req->server->files, &x->task, ret, e);
+    if (code != ERR_OK)
         import_free(x);
-        return code;
-    }
-    struct user_job *j = x->job;
-    code = files_submit(req->server->files, LANE_MOVES, &x->task, e);
-    if (code != ERR_OK) {
-        import_free(x);
-        job_transfer_end(j, e);
-        job_unref(j);
-        return code;
-    }
-    *ret = j;
-    return ERR_OK;
+    return code;
 }

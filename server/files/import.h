@@ -70,7 +70,6 @@ struct import_name {
 struct import {
     struct file_task task; /* first */
     struct server *server;
-    struct user_job *job;    /* NULL: it belongs to a request */
     struct session *session; /* borrowed */
     struct engine_stream *stream;
     const struct folder *folder;
@@ -96,8 +95,9 @@ struct import {
 /* An empty one; false without memory. import_clear may be called twice. */
 bool import_init(struct import *x, struct request *req);
 void import_clear(struct import *x);
-/* From the file (borrowed) on up to all bytes of all pieces, which are uploads then. `check`: NULL,
- * or it must agree to the plan before memory is taken. On a thread of the pool, as is the next. */
+/* From the file (borrowed) on up to all bytes of all pieces, which are uploads then. `check`
+ * must agree to the plan, and the labels, before memory is taken. On a thread of the pool, as is
+ * the next. */
 enum err_code import_take(struct import *x, int file, struct engine_stream *stream,
                           enum err_code (*check)(struct import *x, struct err *e),
                           struct err *e) must_check;

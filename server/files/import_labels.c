@@ -372,5 +372,5 @@ enum err_code import_labels(const struct import *x, struct import_piece *p, stru
     struct err why = *e;
     return err_set(e, code, "'%.100s'%s: %.300s; %s leaves all of that in the file",
                    p->variable->name, why.pointer, why.message,
-                   x->job ? "\"labels\": false" : "?labels=false");
+                   x->task.job ? "\"labels\": false" : "?labels=false");
 }

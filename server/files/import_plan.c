@@ -176,7 +176,7 @@ static enum err_code plan_item(struct import *x, const struct import_item *item,
     const struct file_variable *v = p->variable;
     p->decode = item->decode && v->decodes;
     p->dtype = p->decode ? v->decoded : v->dtype;
-    if (x->job)
+    if (x->task.job)
         TRY(name_piece(x, item, p, e));
     TRY(index_resolve(v->rank, v->shape, &item->index, &p->map, e));
     for (int k = 0; k < v->rank; k++) {

@@ -1,5 +1,5 @@
 /* GET /v1/files/{folder}: what is in a folder, or in a file. The request waits, whatever happens to
- * its client: at most for as long as arrayd-file may be silent. */
+ * its client, for arrayd-file to have ended. */
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -30,7 +30,7 @@ static void release(void *state)
 static bool goes_on(void *user)
 {
     const struct look_task *t = user;
-    return files_go_on(t->req->server->files);
+    return file_task_goes_on(&t->task);
 }
 
 static enum err_code describe_file(struct look_task *t, int fd, struct json_writer *w,
@@ -104,7 +104,7 @@ void files_look(struct request *req, const char *folder, const char *path)
     struct look_task *t = request_begin(req, sizeof *t, release);
     if (!t)
         return;
-    t->task = (struct file_task){.run = run, .who = req->principal};
+    t->task = (struct file_task){.run = run, .req = req, .who = req->principal};
     t->req = req;
     t->path = path;
     t->err = (struct err)ERR_INIT;

@@ -235,6 +235,10 @@ void http_wake(struct request *req);
  * A pending waker may still call http_wake until state_free, and must not after it. */
 void http_may_end(struct request *req, handler_fn *late);
 
+/* For work on another thread that a request waits for: whether the client has disconnected, so that
+ * nobody will read the reply. The request waits all the same, until it is woken. Any thread. */
+bool http_client_left(const struct request *req);
+
 /* From a continuation: runs the route's handler again from the start. */
 void http_repeat(struct request *req);
 

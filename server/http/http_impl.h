@@ -172,6 +172,7 @@ struct rq {
     bool not_begun;       /* its handler has not run yet */
     bool suspended;       /* as the listener's thread left it */
     bool orphan;          /* libmicrohttpd released it while `then` was still to come */
+    _Atomic bool left;    /* the client has disconnected while it waited */
     _Atomic bool dropped; /* stopping, or the client has disconnected: end it at the next call */
 
     struct reply reply;

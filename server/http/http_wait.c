@@ -142,6 +142,11 @@ void http_may_end(struct request *req, handler_fn *late)
         q->limit.deadline_ns = clock_ns() + (uint64_t)(wait * 1e9);
 }
 
+bool http_client_left(const struct request *req)
+{
+    return atomic_load(&rq_of_const(req)->left);
+}
+
 void http_wait(struct request *req, handler_fn *then)
 {
     struct rq *q = rq_of(req);
@@ -291,6 +296,7 @@ enum run_result http_run(struct rq *q, handler_fn *fn)
 void http_orphan(struct rq *q)
 {
     q->orphan = true;
+    atomic_store(&q->left, true);
     q->mhd = NULL;
     q->conn = NULL;
     atomic_fetch_add(&q->http->orphans, 1);

@@ -227,8 +227,11 @@ static void watch_waiting(const struct conn *c, struct rq *q)
         return;
     }
     const bool cut = atomic_load(&q->http->leaving);
-    bool left = q->r.abandon && (cut || presence(c) != PRESENT), late = !left && http_is_late(q);
+    const bool alone = presence(c) != PRESENT;
+    bool left = q->r.abandon && (cut || alone), late = !left && http_is_late(q);
     bool revoked = !left && http_is_revoked(q);
+    if (alone)
+        atomic_store(&q->left, true);
     if (left)
         atomic_store(&q->dropped, true);
     if (late)

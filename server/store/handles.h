@@ -152,6 +152,10 @@ struct handle_new {
 };
 enum err_code handle_add_all(struct handle_space *s, const struct handle_new *list, size_t n,
                              struct err *e) must_check;
+/* Whether that would succeed now, but for a lack of memory: before costly work. The arrays need not
+ * be there yet. */
+enum err_code handle_check_all(struct handle_space *s, const struct handle_new *list, size_t n,
+                               struct err *e) must_check;
 
 /* Changes a handle. ERR_CONFLICT if another handle has the name, or if the handle's array is not
  * `old`; the errors of labels_make; ERR_QUOTA; ERR_OUT_OF_MEMORY. *ret is the handle afterwards.

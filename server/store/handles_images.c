@@ -141,8 +141,9 @@ static enum err_code check_needs(const struct handles *t, const struct needs *n,
     lock_held(&t->lock);
     TRY(handles_check_labels(t, n->labels, e));
     if (n->handles && (t->count >= t->max_handles || n->handles > t->max_handles - t->count))
-        return err_set(e, ERR_QUOTA, "there are already %u arrays, the most allowed (quota arrays)",
-                       t->count);
+        return err_set(e, ERR_QUOTA,
+                       "there are %u arrays of at most %u (quota arrays), too many for %u more",
+                       t->count, t->max_handles, n->handles);
     return observer_check_space(t->observer.to, t->observer.principal, n->record, e);
 }
 
@@ -281,6 +282,15 @@ enum err_code handle_add_all(struct handle_space *s, const struct handle_new *li
     const enum err_code code = add(s, list, entries, olds, n, NULL, e);
     free_all(code == ERR_OK ? olds : entries, n);
     mem_free(entries);
+    return code;
+}
+
+enum err_code handle_check_all(struct handle_space *s, const struct handle_new *list, size_t n,
+                               struct err *e)
+{
+    pthread_mutex_lock(&s->table->lock);
+    const enum err_code code = check_all(s, list, n, e);
+    pthread_mutex_unlock(&s->table->lock);
     return code;
 }
 

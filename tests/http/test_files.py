@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from conftest import until
-from stand_in import ALL_DTYPES, READER, children, exported, imported, looked, no_reader, options, write
+from stand_in import ALL_DTYPES, READER, children, descriptors, exported, imported, looked, no_reader, options, write
 
 AIR = np.arange(12 * 4 * 6, dtype=np.float32).reshape(12, 4, 6)
 DIMS = {"month": {"length": 12, "unlimited": True}, "lat": {"length": 4}, "lon": {"length": 6}}
@@ -353,6 +353,23 @@ def test_progress_and_events(files):
     c.expect(204, c.delete(f"/v1/jobs/{job['id']}"))
 
 
+def test_jobs_that_wait_hold_no_descriptors(daemon_with, tmp_path):
+    """However many of them there are, others get their connections."""
+    write(tmp_path / "slow.nc", {"a": np.zeros(9)}, lie={"at": "read", "deed": "hang"})
+    d = daemon_with(*options(tmp_path), "--file-jobs", 1)
+    c = d.client()
+    c.upload(np.zeros(9), "held")
+    begun = [c.expect(202, c.post("/v1/files/import", {"folder": "data", "path": "slow.nc"})).json()["id"]]
+    until(lambda: c.expect(200, c.get(f"/v1/jobs/{begun[0]}")).json()["state"] == "running" and len(children(d)) == 1)
+    before = descriptors(d)
+    for i in range(50):
+        begun.append(c.expect(202, c.post("/v1/files/import", {"folder": "data", "path": "slow.nc"})).json()["id"])
+        begun.append(c.expect(202, c.post("/v1/files/export", {"folder": "data", "path": f"{i}.nc", "arrays": ["held"]})).json()["id"])
+    assert descriptors(d) < before + 20
+    for job in begun:
+        c.expect(200, c.delete(f"/v1/jobs/{job}"))
+
+
 def test_jobs_that_wait(daemon_with, tmp_path):
     """One at a time: the others are queued, and can be cancelled there."""
     write(tmp_path / "slow.nc", {"a": np.zeros(9)}, lie={"at": "read", "deed": "hang"})
@@ -467,6 +484,19 @@ def test_accounts_have_folders_of_their_own(two_with, tmp_path):
     (tmp_path / "own/bob").rename(tmp_path / "elsewhere")
     (tmp_path / "own/bob").symlink_to(tmp_path / "own/ann")
     bob.fails(404, "not_found", bob.get("/v1/files/data?path=air.nc"))
+
+
+@pytest.mark.parametrize("quota, said", [(["--max-arrays", 2], "there are 1 arrays of at most 2 (quota arrays), too many for 2 more"), (["--attrs-memory", "1KiB"], "attrs-memory")])
+def test_quotas_come_before_contents(daemon_with, tmp_path, quota, said):
+    """A reader that would hang is not asked for any."""
+    names = ["a", "b"]
+    write(tmp_path / "a.nc", {n: (np.zeros(9), None, {"of": "x" * 1000}) for n in names}, lie={"at": "read", "deed": "hang"})
+    c = daemon_with(*options(tmp_path), *quota).client()
+    c.upload(np.zeros(9), "held")
+    error = imported(c, "a.nc", "failed", variables=[{"variable": n} for n in names])["error"]
+    assert error["code"] == "quota_exceeded" and said in error["detail"]
+    write(tmp_path / "a.nc", {"a": np.zeros(9)})
+    imported(c, "a.nc")
 
 
 def test_device_quota(daemon_with, accounts, tmp_path):

@@ -1,12 +1,14 @@
 """Files up and down: PUT and GET of arrays as npz, NetCDF and HDF5, and several arrays in one file."""
 import io
 import json
+import socket
+import time
 
 import numpy as np
 import pytest
 
 from conftest import find_binary, until
-from stand_in import READER, descriptors, no_reader, write
+from stand_in import READER, children, descriptors, no_reader, write
 
 A = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 NPZ, NETCDF, HDF5 = "application/x-npz", "application/x-netcdf", "application/x-hdf5"
@@ -28,6 +30,7 @@ def c(daemon_with, tmp_path):
     spool.mkdir()
     d = daemon_with("--file-reader", READER, "--file-spool", spool, "--request-memory", "20MiB", "--max-request-memory", "16MiB")
     c = d.client()
+    c.daemon = d
     c.expect(200, c.get("/v1/arrays"))
     before = descriptors(d)
     yield c
@@ -273,3 +276,26 @@ def test_labels_and_grids_with_the_program(daemon_with, tmp_path):
         assert c.expect(200, c.request("GET", "/v1/arrays/h/data?ghost=1")).body == a.tobytes()
         c.expect(200, put(c, "/v1/arrays/h", body, kind=kind))
         assert (c.download("h") == a[1:-1, 2:-2]).all()
+
+
+@pytest.mark.parametrize("what", ["a body", "a body that waits", "a bundle"])
+def test_nobody_waits_for_it(c, nc, what):
+    """The client has gone: its file's process ends, and the next one's turn comes."""
+    hang = nc(a=A, lie={"at": "read", "deed": "hang"})
+    c.upload(A, "held")
+    clients = [socket.create_connection((c.daemon.host, c.daemon.port)) for _ in range(9 if what == "a body that waits" else 4)]
+    for i, s in enumerate(clients):
+        if what == "a bundle":
+            body = json.dumps({"format": "netcdf4", "arrays": ["held"], "attrs": {"lie": '{"at": "free", "deed": "hang"}'}}).encode()
+            head = "POST /v1/files/bundle HTTP/1.1\r\nContent-Type: application/json"
+        else:
+            body, head = hang, f"PUT /v1/arrays/u{i} HTTP/1.1\r\nContent-Type: {NETCDF}"
+        s.sendall(f"{head}\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+    until(lambda: len(children(c.daemon)) == 4)
+    for s in clients:
+        s.close()
+    began = time.monotonic()
+    c.expect(201, put(c, "/v1/arrays/u", nc(a=A)))
+    until(lambda: no_reader(c.daemon))
+    assert time.monotonic() - began < 10
+    assert [a["name"] for a in c.expect(200, c.get("/v1/arrays")).json()["arrays"]] == ["held", "u"]
