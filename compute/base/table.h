@@ -13,5 +13,6 @@
 #define uthash_free(p, n)       mem_free(p)
 #define uthash_nonfatal_oom(el) ((void)(el))
 #include <uthash.h>
+#include <utlist.h>
 
 #endif

@@ -67,6 +67,8 @@ void meta_put(struct json_writer *w, const struct handle *h, bool brief)
     if (h->restored_us)
         meta_put_time(w, "restored_from", h->restored_us);
     json_put_member_bool(w, "read_only", h->read_only);
+    if (h->coordinate)
+        json_put_member_bool(w, "coordinate", true);
     json_put_member_string(w, "location", array_in_host_memory(a) ? "host" : "device");
     json_put_member_i64(w, "device", array_device(a));
     put_placement(w, a);

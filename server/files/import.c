@@ -393,6 +393,7 @@ static enum err_code for_all(struct import *x,
                                       {.name = named ? p->name : NULL,
                                        .policy = x->overwrite ? NAME_REPLACE : NAME_NEW,
                                        .id = p->id,
+                                       .coordinate = true,
                                        .guard = named && x->overwrite ? &guard : NULL,
                                        .labels = p->labels}};
     }

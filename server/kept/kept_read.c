@@ -42,6 +42,9 @@ enum err_code kept_read_handle(struct json v, struct kept_handle *ret, struct er
     TRY(member_id(v, "view_of", 'a', true, h->view_of, e));
     TRY(member_id(v, "base", 'a', true, h->base, e));
     TRY(member_bool(v, "read_only", &h->read_only, e));
+    h->coordinate = false;
+    if (json_present(json_member(v, "coordinate")))
+        TRY(member_bool(v, "coordinate", &h->coordinate, e));
     TRY(member_i64(v, "created_us", &h->created_us, e));
     TRY(member_i64(v, "seq", &seq, e));
     TRY(member_i64(v, "memory", &ret->memory, e));

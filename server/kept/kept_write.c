@@ -61,6 +61,8 @@ void kept_put_array(struct json_writer *w, const struct handle_image *h, int64_t
     json_put_member_string(w, "view_of", h->view_of);
     json_put_member_string(w, "base", h->base);
     json_put_member_bool(w, "read_only", h->read_only);
+    if (h->coordinate)
+        json_put_member_bool(w, "coordinate", true);
     json_put_member_i64(w, "created_us", h->created_us);
     json_put_member_i64(w, "seq", (int64_t)h->seq);
     kept_put_elements(w, h->array, memory, live);

@@ -95,6 +95,7 @@ void handles_snapshot(const struct entry *x, struct handle *ret)
 {
     lock_held(&x->space->table->lock);
     *ret = (struct handle){.read_only = is_protected(x),
+                           .coordinate = x->coordinate,
                            .created_us = x->created_us,
                            .restored_us = x->restored_us,
                            .seq = x->seq,
@@ -183,9 +184,13 @@ enum err_code handles_place(struct handle_space *s, struct entry *x, struct err 
     struct handles *t = s->table;
     if (!order_reserve(s))
         return err_oom(e);
+    TRY(label_uses_reserve(&t->uses, x->labels, e));
     HASH_ADD(hh, t->by_id, id, ID_SIZE - 1, x);
-    if (!x->hh.tbl)
+    if (!x->hh.tbl) {
+        label_uses_cancel(&t->uses, x->labels);
         return err_oom(e);
+    }
+    label_uses_add(&t->uses, x->labels);
     x->seq = t->next_seq++;
     s->order[s->n_order++] = (struct order_item){x->seq, x};
     t->count++;
@@ -211,18 +216,54 @@ enum err_code handles_name(struct entry *x, const char *name, struct entry **ret
     return x->name ? ERR_OK : err_oom(e);
 }
 
+/* An array that nothing has as a coordinate any more. It goes later: see handles_unlock. */
+static void is_unused(void *user, const char *id)
+{
+    struct handles *t = user;
+    struct entry *x = handles_find(t, id);
+    if (!x || !x->coordinate || x->read_only || x->unused)
+        return;
+    x->unused = true;
+    DL_APPEND(t->unused, x);
+}
+
+/* Out of every table but that of the space's order. */
+static void leave(struct handles *t, struct entry *x)
+{
+    lock_held(&t->lock);
+    HASH_DELETE(hh, t->by_id, x);
+    if (x->name)
+        name_free(t, x->name);
+    if (x->unused)
+        DL_DELETE(t->unused, x);
+    t->count--;
+    t->labels -= (int64_t)labels_size(x->labels);
+    label_uses_drop(&t->uses, x->labels, is_unused, t);
+}
+
 /* Takes the entry out of every table; the caller releases its array and frees it. */
 void handles_unlink(struct entry *x)
 {
     lock_held(&x->space->table->lock);
-    struct handles *t = x->space->table;
-    HASH_DELETE(hh, t->by_id, x);
-    if (x->name)
-        name_free(t, x->name);
+    leave(x->space->table, x);
     order_drop(x->space, x->seq);
-    t->count--;
-    t->labels -= (int64_t)labels_size(x->labels);
     check(x->space);
+}
+
+/* One coordinate may be the last that has another. */
+void handles_unlock(struct handles *t)
+{
+    struct entry *gone = NULL, *x, *next;
+    lock_held(&t->lock);
+    while (t->unused) {
+        x = t->unused;
+        handles_unlink(x);
+        handles_tell(t, NULL, x->id);
+        LL_PREPEND(gone, x);
+    }
+    pthread_mutex_unlock(&t->lock);
+    LL_FOREACH_SAFE (gone, x, next)
+        handles_entry_free(x);
 }
 
 void handles_entry_free(struct entry *x)
@@ -305,7 +346,7 @@ void handles_free(struct handles *t)
 {
     if (!t)
         return;
-    assert(!t->by_id && !t->by_name);
+    assert(!t->by_id && !t->by_name && !t->uses.by_id && !t->unused);
     pthread_mutex_destroy(&t->lock);
     mem_free(t);
 }
@@ -334,17 +375,13 @@ void handle_space_close(struct handle_space *s)
         struct entry *x = items[i].entry;
         if (!x)
             continue;
-        HASH_DELETE(hh, t->by_id, x);
-        if (x->name)
-            name_free(t, x->name);
-        t->count--;
-        t->labels -= (int64_t)labels_size(x->labels);
+        leave(t, x);
         handles_tell(t, NULL, x->id);
     }
     s->order = NULL;
     s->n_order = s->cap_order = s->holes = 0;
     check(s);
-    pthread_mutex_unlock(&t->lock);
+    handles_unlock(t);
     for (size_t i = 0; i < n; i++)
         handles_entry_free(items[i].entry);
     mem_free(items);
@@ -403,16 +440,21 @@ static enum err_code rename_entry(struct entry *x, const char *name, struct err 
     if (x->name)
         name_free(s->table, x->name);
     x->name = node;
+    x->coordinate = false; /* it is wanted for itself */
     return ERR_OK;
 }
 
-/* The entry gets the labels instead of its own, which the caller releases after the lock. */
+/* The entry gets the labels, which have their reservation, instead of its own, which the caller
+ * releases after the lock. */
 static struct labels *relabel(struct entry *x, struct labels *take_labels)
 {
-    lock_held(&x->space->table->lock);
+    struct handles *t = x->space->table;
+    lock_held(&t->lock);
     struct labels *old = x->labels;
     x->labels = take_labels;
-    x->space->table->labels += (int64_t)labels_size(take_labels) - (int64_t)labels_size(old);
+    t->labels += (int64_t)labels_size(take_labels) - (int64_t)labels_size(old);
+    label_uses_add(&t->uses, take_labels);
+    label_uses_drop(&t->uses, old, is_unused, t);
     return old;
 }
 
@@ -460,8 +502,13 @@ enum err_code handle_update(struct handle_space *s, const char *ref,
         code = make_labels(x, change->labels, &labels, e);
     if (code == ERR_OK)
         code = check_growth(x, change, labels, e);
-    if (code == ERR_OK && name)
+    if (code == ERR_OK)
+        code = label_uses_reserve(&s->table->uses, labels, e);
+    if (code == ERR_OK && name) {
         code = rename_entry(x, name, e);
+        if (code != ERR_OK)
+            label_uses_cancel(&s->table->uses, labels);
+    }
     if (code == ERR_OK) {
         if (change->read_only >= 0)
             x->read_only = change->read_only;
@@ -474,7 +521,7 @@ enum err_code handle_update(struct handle_space *s, const char *ref,
         handles_tell(s->table, x, NULL);
         handles_snapshot(x, ret);
     }
-    pthread_mutex_unlock(&s->table->lock);
+    handles_unlock(s->table);
     array_unref(gone);
     return code;
 }
@@ -500,6 +547,8 @@ enum err_code handle_set_array(struct handle_space *s, const char *id, const str
         code = check_space(s->table, e);
     if (code == ERR_OK)
         code = labels_resize(x->labels, &x->array->view, &array->view, &labels, e);
+    if (code == ERR_OK)
+        code = label_uses_reserve(&s->table->uses, labels, e);
     if (code == ERR_OK) {
         gone = x->array;
         x->array = array_ref(array);
@@ -507,7 +556,7 @@ enum err_code handle_set_array(struct handle_space *s, const char *id, const str
         handles_tell(s->table, x, NULL);
         handles_snapshot(x, ret);
     }
-    pthread_mutex_unlock(&s->table->lock);
+    handles_unlock(s->table);
     array_unref(gone);
     return code;
 }
@@ -526,7 +575,7 @@ enum err_code handle_remove(struct handle_space *s, const char *ref,
         handles_unlink(x);
         handles_tell(s->table, NULL, x->id);
     }
-    pthread_mutex_unlock(&s->table->lock);
+    handles_unlock(s->table);
     if (code == ERR_OK)
         handles_entry_free(x);
     return code;

@@ -38,6 +38,7 @@ struct handle {
     char session[ID_SIZE]; /* the session that owns it */
     char view_of[ID_SIZE]; /* the array it is a view of, while that exists; otherwise "" */
     bool read_only;        /* no writes: the handle is marked, or it is a view of a marked one */
+    bool coordinate;       /* as in handle_spec */
     bool shared;           /* another principal's, shared with this one (share.h) */
     const char *owner;     /* if shared: whose it is; otherwise NULL */
     const char *reads_of;  /* the same if it is shared for reading only */
@@ -80,6 +81,7 @@ struct handle_spec {
     const char *view_of;              /* id of the array this one is a view of, or NULL */
     const struct handle_guard *guard; /* NULL: none */
     struct labels *labels;            /* a reference is taken; NULL: none */
+    bool coordinate; /* goes with the last handle whose labels have it, if it gets no name */
 };
 
 struct handles *handles_new(uint32_t max_handles);                    /* NULL without memory */
@@ -203,6 +205,7 @@ struct handle_image {
     char id[ID_SIZE], name[NAME_SIZE], session[ID_SIZE];
     char view_of[ID_SIZE], base[ID_SIZE]; /* whether or not these exist; "": not a view */
     bool read_only;                       /* marked itself */
+    bool coordinate;
     int64_t created_us, restored_us;
     uint64_t seq;
     struct array *array; /* a reference owned by the struct, as labels is */

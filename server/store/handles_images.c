@@ -19,6 +19,7 @@ void handles_image(const struct entry *x, struct handle_image *ret)
 {
     lock_held(&x->space->table->lock);
     *ret = (struct handle_image){.read_only = x->read_only,
+                                 .coordinate = x->coordinate,
                                  .created_us = x->created_us,
                                  .restored_us = x->restored_us,
                                  .seq = x->seq,
@@ -180,6 +181,7 @@ static struct entry *entry_new(struct handle_space *s, const struct handle_new *
         memcpy(x->id, spec->id, ID_SIZE);
     else
         id_make('a', x->id);
+    x->coordinate = spec->coordinate && !spec->name;
     if (spec->view_of)
         strncpy(x->view_of, spec->view_of, ID_SIZE - 1);
     return x;
@@ -249,7 +251,7 @@ static enum err_code add(struct handle_space *s, const struct handle_new *list,
         if (ret_first)
             handles_snapshot(entries[0], ret_first);
     }
-    pthread_mutex_unlock(&s->table->lock);
+    handles_unlock(s->table);
     return code;
 }
 
@@ -319,6 +321,7 @@ enum err_code handle_restore(struct handle_space *s, const struct handle_image *
     memcpy(x->view_of, image->view_of, ID_SIZE);
     memcpy(x->base, image->base, ID_SIZE);
     x->read_only = image->read_only;
+    x->coordinate = image->coordinate;
     x->created_us = image->created_us;
     x->restored_us = image->restored_us;
     x->array = array_ref(image->array);
@@ -334,7 +337,7 @@ enum err_code handle_restore(struct handle_space *s, const struct handle_image *
             t->next_seq = image->seq;
         code = handles_insert(s, x, name, &old, e);
     }
-    pthread_mutex_unlock(&t->lock);
+    handles_unlock(t);
     if (code != ERR_OK)
         handles_entry_free(x);
     return code;
@@ -351,7 +354,7 @@ enum err_code handle_end(struct handles *t, const char *id, struct handle *ret, 
         handles_unlink(x);
         handles_tell(t, NULL, x->id);
     }
-    pthread_mutex_unlock(&t->lock);
+    handles_unlock(t);
     if (!x)
         return err_set(e, ERR_NOT_FOUND, "there is no array '%.80s'", id);
     handles_entry_free(x);

@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "compute/base/table.h"
+#include "server/labels/label_uses.h"
 #include "server/store/handles.h"
 
 struct name_key {
@@ -24,12 +25,15 @@ struct entry {
     char view_of[ID_SIZE]; /* "" if not created as a view */
     char base[ID_SIZE];    /* the array at the start of the chain of views */
     bool read_only;
+    bool coordinate; /* see handle_spec */
+    bool unused;     /* it is in handles.unused, by prev and next */
     int64_t created_us, restored_us;
     uint64_t seq, revision;
     struct array *array;
     struct labels *labels;
     struct handle_space *space;
     struct name_node *name; /* NULL: none */
+    struct entry *prev, *next;
     UT_hash_handle hh;
 };
 
@@ -41,6 +45,8 @@ struct handles {
     uint32_t max_handles;
     uint32_t count;
     int64_t labels, most_labels; /* bytes of all handles' */
+    struct label_uses uses;
+    struct entry *unused; /* coordinates that go with the lock: handles_unlock */
     struct observer_of observer;
 };
 
@@ -87,7 +93,9 @@ enum err_code handles_insert(struct handle_space *s, struct entry *x, const char
 /* The first item of the space's order numbered above `seq`. */
 size_t handles_after(const struct handle_space *s, uint64_t seq);
 void handles_snapshot(const struct entry *x, struct handle *ret);
-void handles_unlink(struct entry *x);     /* from all tables; nobody is told */
+void handles_unlink(struct entry *x); /* from all tables; nobody is told */
+/* Ends a change of handles: coordinates that nothing has any more are released. */
+void handles_unlock(struct handles *t);
 void handles_entry_free(struct entry *x); /* without the lock; NULL allowed */
 
 #endif

@@ -3,12 +3,14 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import time
 
 import numpy as np
 import pytest
 
+from client import NPY, npy_bytes
 from conftest import until
 from stand_in import ALL_DTYPES, READER, children, descriptors, exported, imported, looked, no_reader, options, write
 
@@ -484,6 +486,44 @@ def test_accounts_have_folders_of_their_own(two_with, tmp_path):
     (tmp_path / "own/bob").rename(tmp_path / "elsewhere")
     (tmp_path / "own/bob").symlink_to(tmp_path / "own/ann")
     bob.fails(404, "not_found", bob.get("/v1/files/data?path=air.nc"))
+
+
+@pytest.mark.parametrize("ends", ["delete", "replace", "relabel"])
+@pytest.mark.parametrize("kept", ["state", "journal"])
+def test_coordinates_go_with_their_arrays(daemon_with, tmp_path, kept, ends):
+    """The last one that has them; also in another process, after an orderly end or a death."""
+    sizes = {"x": 2, "y": 3, "z": 4}
+    write(tmp_path / "f.nc", {"a": (np.zeros((3, 2)), ["y", "x"], {}), "b": (np.zeros((3, 4)), ["y", "z"], {}), **{n: (np.arange(float(k)), [n], {}) for n, k in sizes.items()}},
+          dims={n: {"length": k} for n, k in sizes.items()})
+    begin = [*options(tmp_path), "--state-dir", tmp_path / "state"]
+    d = daemon_with(*begin, "--restart-wait", 0, *(["--keep-arrays"] if kept == "journal" else []))
+    c = d.client()
+    imported(c, "f.nc", variables=["a", "b"])
+    coords = {n: x["array"] for a in "ab" for n, x in c.meta(a)["coords"].items()}
+    assert sorted(coords) == ["x", "y", "z"] and all(c.meta(x)["coordinate"] for x in coords.values())
+    c.expect(200, c.patch(f"/v1/arrays/{coords['z']}", {"name": "z"}))
+    assert "coordinate" not in c.meta("z")
+    c.close()
+    if kept == "state":
+        d.stop()
+        c = daemon_with(*begin).client()
+    else:
+        before = d.pid
+        os.kill(before, signal.SIGKILL)
+        until(lambda: d.pid not in (before, d.proc.pid))
+        until(lambda: c.get("/v1/arrays", check=False).status == 200)
+
+    def there():
+        return {a["id"] for a in c.expect(200, c.get("/v1/arrays")).json()["arrays"]} & set(coords.values())
+
+    for name, left in (("a", {coords["y"], coords["z"]}), ("b", {coords["z"]})):
+        if ends == "delete":
+            c.expect(204, c.delete(f"/v1/arrays/{name}"))
+        elif ends == "replace":
+            c.expect(200, c.request("PUT", f"/v1/arrays/{name}", npy_bytes(np.zeros(3)), content_type=NPY))
+        else:
+            c.expect(200, c.patch(f"/v1/arrays/{name}", {"coords": dict.fromkeys(c.meta(name)["coords"])}))
+        assert there() == left
 
 
 @pytest.mark.parametrize("quota, said", [(["--max-arrays", 2], "there are 1 arrays of at most 2 (quota arrays), too many for 2 more"), (["--attrs-memory", "1KiB"], "attrs-memory")])
