@@ -217,7 +217,7 @@ def a_system(rng, points, rank=None, dtype=None, written=None, still=None, mode=
     if late:
         statements += [[n, "", "", ["name", f"t{n}"]] for _, n, _ in body]
     if not plain and g.chance(0.15):  # the part within the edge alone
-        n, index = fields[0], ", ".join(["1:-1"] * m.rank)
+        n, index = fields[0], ", ".join([g.some(["1:-1", "1:-1", "2:-2", "3:-3"])] * m.rank)
         k = next(i for i, s in enumerate(statements) if s[0] in (n, f"t{n}"))
         if statements[k][2] == "":
             statements[k] = [n, index, "", ["part", statements[k][3], index]]
@@ -228,6 +228,48 @@ def a_system(rng, points, rank=None, dtype=None, written=None, still=None, mode=
     m.options(fields)
     case["sharp"] = g.sharp or kind in "biu" or any(x[0] == "call" and x[1] == "where" for s in statements
                                                      for x in walk(s[3]))
+    return case
+
+
+def a_region(rng, points):
+    """The inside of one or two fields out of parts that lie beside it: regions end up to three from the edges, and fields
+    are read as far as that, or less."""
+    m = Maker(rng, points, int(rng.choice([1, 2, 2, 3, 3, 3, 4])))
+    g, case = m.g, m.case
+    main = g.some(["float32", "float32", "float64", "int32"] + DTYPES)
+    kind = kind_of(main)
+    plus = "^" if kind == "b" else "+"
+    fields = ["u", "v"][:int(rng.integers(1, 3))]
+    for name in fields + ["k"]:
+        m.full(name, main)
+
+    def region():
+        ends = rng.integers(1, 4, (2, m.rank)) if g.chance(0.4) else np.full((2, m.rank), rng.integers(1, 4))
+        if g.chance(0.2):
+            ends[int(rng.integers(2)), int(rng.integers(m.rank))] = 0
+        return ends
+
+    def part(name, ends, by):
+        """Of the region, moved."""
+        index = ", ".join(f"{a + s}:{s - b or ''}" for a, b, s in zip(*ends, by))
+        return ["part", ["name", name], index]
+
+    for name in fields:
+        ends, still = region(), [0] * m.rank
+        far = int(g.some([1, 1, 1, 2, 3]))
+        tree = part(g.some(["k"] + fields), ends, still)
+        for _ in range(int(rng.integers(1, 4))):
+            by, a = list(still), int(rng.integers(m.rank))
+            by[a] = int(g.some([-1, 1])) * min(far, *(int(n) for n in ends[:, a]))
+            tree = ["op", plus, tree, part(g.some(fields), ends, by)]
+        tree = tree if kind in "biu" else ["op", "*", num(0.125), tree]
+        index = part(name, ends, still)[2]
+        if g.chance(0.5):
+            case["body"].append([name, index, plus, tree])
+        else:
+            case["body"].append([name, index, "", ["op", plus, part(name, ends, still), tree]])
+    m.options(fields)
+    case["sharp"] = kind in "biu"
     return case
 
 

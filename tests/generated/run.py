@@ -39,7 +39,9 @@ def case_of(seed, number, points, expressions):
     if expressions:
         case = make.an_expression(rng, max(size, 1))
     else:
-        case = (make.a_system if rng.random() < 0.5 else make.a_mixture)(rng, max(size, 1))
+        kind = rng.random()
+        maker = make.a_system if kind < 0.45 else make.a_region if kind < 0.55 else make.a_mixture
+        case = maker(rng, max(size, 1))
     case["from"] = f"seed {seed} {'expression' if expressions else 'program'} {number}"
     return case
 
