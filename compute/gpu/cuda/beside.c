@@ -13,10 +13,11 @@
 #include "compute/base/clock.h"
 #include "compute/base/lock.h"
 
-/* Where no GPU is two devices', the device's own lock does. */
+/* Where no GPU is two devices', the device's own lock does. Asked while the mesh is being opened,
+ * too, and always with the same answer. */
 static bool shares(const struct cuda_device *d)
 {
-    return d->cuda->n_devices > d->cuda->n_gpus;
+    return d->cuda->config.mesh;
 }
 
 static void enter(struct cuda_device *d)
