@@ -1,8 +1,9 @@
 /* An import: what the body asks for, and what of the file becomes which array.
  *
  * import_plan.c reads the body and plans, import_labels.c says what becomes of coordinates, labels
- * and grids, import.c moves the bytes and publishes; body.c takes the one array of a file that a
- * request brings. An import is its task's, in an arena of its own. */
+ * and grids, import_place.c where pixels lie, import.c moves the bytes and publishes; body.c takes
+ * the one array of a file that a request brings. An import is its task's, in an arena of its own.
+ */
 #ifndef ARRAYD_SERVER_FILES_IMPORT_H
 #define ARRAYD_SERVER_FILES_IMPORT_H
 
@@ -122,6 +123,10 @@ enum err_code import_coordinates(struct import *x, size_t i, struct err *e) must
 /* Makes the labels of a piece. */
 enum err_code import_labels(const struct import *x, struct import_piece *p,
                             struct err *e) must_check;
+/* import_place.c: whether an attribute says where pixels lie, which of a part of a picture is not
+ * true any more; what is true of it, as members of the open object of its attributes. */
+bool import_is_place(const struct import_piece *p, const char *name);
+void import_put_place(const struct import_piece *p, struct json_writer *w);
 /* The last part of a path: what is in a group is called so in the array. */
 const char *import_last_part(const char *name);
 

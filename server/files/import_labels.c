@@ -277,7 +277,8 @@ static bool is_said(const struct import *x, const struct import_piece *p, const 
         if ((p->grid_attrs >> i & 1) && !strcmp(grid_attr_names[i], name))
             return true;
     return (p->decode && is_of_storage(name)) ||
-           (x->coords && p->lists_coords && !strcmp(name, "coordinates"));
+           (x->coords && p->lists_coords && !strcmp(name, "coordinates")) ||
+           import_is_place(p, name);
 }
 
 static void put_attrs(const struct import *x, const struct import_piece *p, struct json_writer *w)
@@ -291,6 +292,7 @@ static void put_attrs(const struct import *x, const struct import_piece *p, stru
             json_put_key(w, json_key(a));
             json_put_value(w, a);
         }
+    import_put_place(p, w);
     json_close_object(w);
     if (has_units) {
         json_put_key(w, "units");

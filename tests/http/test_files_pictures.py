@@ -1,9 +1,10 @@
-"""arrayd-file reads pictures: TIFF and PNG, as GDAL wrote them."""
+"""TIFF and PNG, as GDAL wrote them and as GDAL reads what becomes of them."""
 import numpy as np
 import pytest
-from osgeo import gdal, gdal_array
+from osgeo import gdal, gdal_array, osr
 
 from reader import Reader, Refused
+from stand_in import exported, imported
 from test_files_read import same, values
 
 gdal.UseExceptions()
@@ -131,3 +132,51 @@ def test_png_rows_larger_than_slabs(tmp_path):
     gdal.GetDriverByName("PNG").CreateCopy(str(tmp_path / "f.png"), memory, options=["ZLEVEL=1"])
     with Reader(tmp_path / "f.png", slab=64 << 10, seconds=15) as r:
         assert np.array_equal(r.read("image"), picture)
+
+
+UTM = osr.SpatialReference()
+UTM.ImportFromEPSG(32633)
+PLACES = {"scale": [100, 2, 0, 50, 0, -3], "turned": [100, 2, 0.5, 50, -0.25, -3], "south up": [100, 2, 0, 50, 0, 3]}
+
+
+def centres(path, shape):
+    """Where GDAL says that each pixel's centre lies."""
+    a, b, c, d, e, f = gdal.Open(str(path)).GetGeoTransform(can_return_null=True)
+    y, x = np.mgrid[:shape[0], :shape[1]] + 0.5
+    return np.stack([a + b * x + c * y, d + e * x + f * y])
+
+
+@pytest.mark.parametrize("options", [[], ["INTERLEAVE=BAND"]])
+@pytest.mark.parametrize("kind", ["Area", "Point"])
+@pytest.mark.parametrize("place", PLACES)
+def test_parts_lie_where_they_lay(daemon_with, tmp_path, place, kind, options):
+    c = daemon_with("--files", f"data={tmp_path}").client()
+    f = gdal.GetDriverByName("GTiff").Create(str(tmp_path / "all.tif"), 53, 37, 3, gdal.GDT_Byte, options)
+    f.SetMetadataItem("AREA_OR_POINT", kind)
+    f.SetSpatialRef(UTM)
+    f.SetGeoTransform(PLACES[place])
+    del f
+    where = centres(tmp_path / "all.tif", (37, 53))
+    for y, x in (":, :", np.s_[:, :]), ("5:20, 7:", np.s_[5:20, 7:]), ("3::4, 1:50:7", np.s_[3::4, 1:50:7]), ("::-1, :", np.s_[::-1, :]), (
+            "30:2:-3, 40::-2", np.s_[30:2:-3, 40::-2]), ("4:5, 6:7:100", np.s_[4:5, 6:7]), ("9:8:-5, 2::50", np.s_[9:8:-5, 2::50]):
+        for band in (":", "1"):
+            index = f"{band}, {y}" if options else f"{y}, {band}"
+            imported(c, "all.tif", variables=[{"variable": "image", "name": "part", "index": index}], overwrite=True)
+            exported(c, "part.tif", ["part"], overwrite=True)
+            expected = where[(slice(None), *x)]
+            np.testing.assert_allclose(centres(tmp_path / "part.tif", expected.shape[1:]), expected, rtol=1e-13)
+            assert gdal.Open(str(tmp_path / "part.tif")).GetMetadataItem("AREA_OR_POINT") == kind
+    imported(c, "all.tif", variables=[{"variable": "image", "name": "row", "index": "1" if not options else ":, 1"}])
+    assert not [a for a in c.meta("row")["attrs"] if a.startswith("Model")]
+
+
+def test_tie_points_of_parts(daemon_with, tmp_path):
+    c = daemon_with("--files", f"data={tmp_path}").client()
+    f = gdal.GetDriverByName("GTiff").Create(str(tmp_path / "all.tif"), 53, 37, 1, gdal.GDT_Byte)
+    f.SetGCPs([gdal.GCP(100. + x, 50. - y * 2, 7, x, y) for x, y in [(0, 0), (53, 0), (20.5, 30.5), (0, 37)]], UTM)
+    del f
+    imported(c, "all.tif", variables=[{"variable": "image", "name": "part", "index": "30::-2, 5:"}])
+    exported(c, "part.tif", ["part"])
+    got = [(p.GCPX, p.GCPY, p.GCPZ, p.GCPPixel, p.GCPLine) for p in gdal.Open(str(tmp_path / "part.tif")).GetGCPs()]
+    # the part's first row is the 31st, whose middle is 30.5
+    assert got == [(100 + x, 50 - y * 2, 7, x - 5, (30.5 - y) / 2 + 0.5) for x, y in [(0, 0), (53, 0), (20.5, 30.5), (0, 37)]]
