@@ -1,6 +1,6 @@
 /* Values are scaled in the precision of the result, as xarray does, so that both agree to the last
- * bit: float32 · float32 + float32, or all in float64. A scale alone multiplies, an offset alone
- * adds. */
+ * bit: float32 · float32 + float32, or all in float64; and a float32 that stays one, by numbers of
+ * 64 bits, in these. A scale alone multiplies, an offset alone adds. */
 #include "server/reader/cf.h"
 
 #include <math.h>
@@ -20,7 +20,8 @@ static enum dtype sign_changed(enum dtype t, bool to_unsigned)
     return t;
 }
 
-/* As xarray's _choose_float_dtype. `scale` and `offset` may be NULL. */
+/* As xarray's _choose_float_dtype, of packed values: `scale` or `offset` may be NULL. Integers and
+ * halves as a scale, which xarray takes as they are, would overflow. */
 static enum dtype choose_float(enum dtype t, const struct attr *scale, const struct attr *offset)
 {
     bool floats = (!scale || dtype_is_real_float(scale->dtype)) &&
@@ -29,8 +30,12 @@ static enum dtype choose_float(enum dtype t, const struct attr *scale, const str
         return dtype_is_integer(t) && dtype_size(t) == 4 ? DT_F64 : (enum dtype)scale->dtype;
     if (offset || !floats)
         return DT_F64;
-    if (scale)
-        return scale->dtype >= DT_F32 ? (enum dtype)scale->dtype : DT_F32;
+    return scale->dtype >= DT_F32 ? (enum dtype)scale->dtype : DT_F32;
+}
+
+/* As xarray's maybe_promote: what holds NaN beside the elements. */
+static enum dtype promote(enum dtype t)
+{
     if (dtype_is_real_float(t))
         return t;
     return dtype_size(t) <= 2 ? DT_F32 : DT_F64;
@@ -52,6 +57,20 @@ static bool as_fill(const struct attr *a, int64_t i, enum dtype raw, struct scal
     return wide.v.f64 == wanted.v.f64;
 }
 
+/* Adds the fill values of an attribute. *masks: one of them is a number, whether or not an element
+ * can be that. */
+static void add_fills(const struct attr *a, struct cf *ret, bool *masks)
+{
+    double x;
+    if (!a || a->dtype == UNREAD || dtype_is_complex(a->dtype))
+        return;
+    for (int64_t i = 0; attr_double(a, i, &x); i++) {
+        *masks |= !isnan(x);
+        if (ret->n_fills < FILLS_MAX)
+            ret->n_fills += as_fill(a, i, ret->raw, &ret->fills[ret->n_fills]);
+    }
+}
+
 bool cf_plan(const struct variable *v, struct cf *ret)
 {
     *ret = (struct cf){.scale = 1};
@@ -65,29 +84,25 @@ bool cf_plan(const struct variable *v, struct cf *ret)
     const struct attr *offset = attr_find(&v->attrs, "add_offset");
     ret->has_scale = attr_double(scale, 0, &ret->scale);
     ret->has_offset = attr_double(offset, 0, &ret->offset);
-    static const char *const fills[] = {"_FillValue", "missing_value"};
-    for (int f = 0; f < 2; f++) {
-        const struct attr *a = attr_find(&v->attrs, fills[f]);
-        if (!a || a->dtype == UNREAD || dtype_is_complex(a->dtype))
-            continue;
-        for (int64_t i = 0; i < a->n && ret->n_fills < FILLS_MAX; i++)
-            ret->n_fills += as_fill(a, i, ret->raw, &ret->fills[ret->n_fills]);
-    }
+    bool packed = ret->has_scale || ret->has_offset, masks = false;
+    add_fills(attr_find(&v->attrs, "_FillValue"), ret, &masks);
+    add_fills(attr_find(&v->attrs, "missing_value"), ret, &masks);
     for (int f = 0; f < ret->n_fills && dtype_is_real_float(ret->raw); f++)
         if (scalar_cast(ret->fills[f], DT_F64).v.f64 == 0) {
             ret->zero_is_fill = true;
             memset(ret->fills[f].v.raw, 0, dtype_size(ret->raw));
         }
-    ret->scaled = ret->has_scale || ret->has_offset;
-    if (ret->scaled || ret->n_fills) {
+    if (packed && (masks || !ret->n_fills)) /* NaN alone leaves floats what they are */
         ret->dtype =
             choose_float(ret->raw, ret->has_scale ? scale : NULL, ret->has_offset ? offset : NULL);
-        return true;
-    }
-    ret->dtype = ret->raw;
-    if (ret->raw == DT_I8 && text_is(attr_find(&v->attrs, "dtype"), "bool"))
+    else
+        ret->dtype = masks ? promote(ret->raw) : ret->raw;
+    ret->computed = packed || masks || ret->n_fills;
+    if (!ret->computed && ret->raw == DT_I8 && text_is(attr_find(&v->attrs, "dtype"), "bool"))
         ret->dtype = DT_BOOL;
-    return (int)ret->dtype != v->dtype;
+    ret->wide = ret->dtype == DT_F32 && ((ret->has_scale && scale->dtype == DT_F64) ||
+                                         (ret->has_offset && offset->dtype == DT_F64));
+    return ret->computed || (int)ret->dtype != v->dtype;
 }
 
 /* Whether it is the number that a fill is: the bits are the same, or both are zeros. */
@@ -104,18 +119,18 @@ static bool is_fill(const struct cf *cf, size_t size, const unsigned char *p)
     return true;
 }
 
-/* Both types are known to the compiler in each case, so that its loops have no calls. */
-#define SCALE(to_t, from_t)                                                                        \
+/* All types are known to the compiler in each case, so that its loops have no calls. */
+#define SCALE(to_t, from_t, in_t)                                                                  \
     do {                                                                                           \
-        const to_t scale = (to_t)cf->scale, offset = (to_t)cf->offset;                             \
+        const in_t scale = (in_t)cf->scale, offset = (in_t)cf->offset;                             \
         for (int64_t i = 0; i < n; i++) {                                                          \
             from_t x;                                                                              \
             memcpy(&x, p + (size_t)i * sizeof x, sizeof x);                                        \
             to_t y = (to_t)x;                                                                      \
             if (cf->has_scale)                                                                     \
-                y *= scale;                                                                        \
+                y = (to_t)(y * scale);                                                             \
             if (cf->has_offset)                                                                    \
-                y += offset;                                                                       \
+                y = (to_t)(y + offset);                                                            \
             if (is_fill(cf, sizeof x, p + (size_t)i * sizeof x))                                   \
                 y = (to_t)NAN;                                                                     \
             memcpy(q + (size_t)i * sizeof y, &y, sizeof y);                                        \
@@ -125,50 +140,55 @@ static bool is_fill(const struct cf *cf, size_t size, const unsigned char *p)
 #define FROM(to_t)                                                                                 \
     switch (cf->raw) {                                                                             \
     case DT_I8:                                                                                    \
-        SCALE(to_t, int8_t);                                                                       \
+        SCALE(to_t, int8_t, to_t);                                                                 \
         return;                                                                                    \
     case DT_I16:                                                                                   \
-        SCALE(to_t, int16_t);                                                                      \
+        SCALE(to_t, int16_t, to_t);                                                                \
         return;                                                                                    \
     case DT_I32:                                                                                   \
-        SCALE(to_t, int32_t);                                                                      \
+        SCALE(to_t, int32_t, to_t);                                                                \
         return;                                                                                    \
     case DT_I64:                                                                                   \
-        SCALE(to_t, int64_t);                                                                      \
+        SCALE(to_t, int64_t, to_t);                                                                \
         return;                                                                                    \
     case DT_U8:                                                                                    \
-        SCALE(to_t, uint8_t);                                                                      \
+        SCALE(to_t, uint8_t, to_t);                                                                \
         return;                                                                                    \
     case DT_U16:                                                                                   \
-        SCALE(to_t, uint16_t);                                                                     \
+        SCALE(to_t, uint16_t, to_t);                                                               \
         return;                                                                                    \
     case DT_U32:                                                                                   \
-        SCALE(to_t, uint32_t);                                                                     \
+        SCALE(to_t, uint32_t, to_t);                                                               \
         return;                                                                                    \
     case DT_U64:                                                                                   \
-        SCALE(to_t, uint64_t);                                                                     \
+        SCALE(to_t, uint64_t, to_t);                                                               \
         return;                                                                                    \
     case DT_F32:                                                                                   \
-        SCALE(to_t, float);                                                                        \
+        SCALE(to_t, float, to_t);                                                                  \
         return;                                                                                    \
     case DT_F64:                                                                                   \
-        SCALE(to_t, double);                                                                       \
+        SCALE(to_t, double, to_t);                                                                 \
         return;                                                                                    \
     default:                                                                                       \
         break;                                                                                     \
     }
 
-/* Halves, which C has no type for. */
+/* Halves, which C has no type for. Doubles are wide enough for what is rounded after each step to
+ * be what floats give. */
 static void decode_slowly(const struct cf *cf, int64_t n, const unsigned char *p, unsigned char *q)
 {
     size_t in = dtype_size(cf->raw), out = dtype_size(cf->dtype);
     for (int64_t i = 0; i < n; i++) {
-        struct scalar s = {.dtype = cf->raw};
-        memcpy(s.v.raw, p + (size_t)i * in, in);
-        struct scalar y = scalar_cast(s, DT_F64);
+        struct scalar x = {.dtype = cf->raw}, y;
+        memcpy(x.v.raw, p + (size_t)i * in, in);
+        y = scalar_cast(scalar_cast(x, cf->dtype), DT_F64);
+        if (cf->has_scale)
+            y.v.f64 *= cf->scale;
+        y = scalar_cast(scalar_cast(y, cf->dtype), DT_F64);
+        if (cf->has_offset)
+            y.v.f64 += cf->offset;
         if (is_fill(cf, in, p + (size_t)i * in))
             y.v.f64 = NAN;
-        y.v.f64 = y.v.f64 * cf->scale + cf->offset;
         y = scalar_cast(y, cf->dtype);
         memcpy(q + (size_t)i * out, y.v.raw, out);
     }
@@ -178,11 +198,15 @@ void cf_decode(const struct cf *cf, int64_t n, const void *from, void *to)
 {
     const unsigned char *p = from;
     unsigned char *q = to;
-    if (!cf->scaled && !cf->n_fills) { /* the bytes stay; a bool is 0 or 1 */
+    if (!cf->computed) { /* the bytes stay; a bool is 0 or 1 */
         size_t bytes = (size_t)n * dtype_size(cf->raw);
         memcpy(q, p, bytes);
         for (size_t i = 0; cf->dtype == DT_BOOL && i < bytes; i++)
             q[i] = q[i] != 0;
+        return;
+    }
+    if (cf->wide && cf->raw == DT_F32) {
+        SCALE(float, float, double);
         return;
     }
     if (cf->dtype == DT_F32) {

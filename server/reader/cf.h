@@ -13,7 +13,8 @@
 struct cf {
     enum dtype raw;   /* the elements as they lie in the file, after _Unsigned */
     enum dtype dtype; /* of the decoded elements */
-    bool scaled;      /* scale or offset are given */
+    bool computed;    /* not just the same bytes */
+    bool wide;        /* float32 by a scale or an offset of 64 bits */
     bool has_scale, has_offset;
     double scale, offset;
     int n_fills;
@@ -22,9 +23,10 @@ struct cf {
 };
 
 /* Whether decoding changes anything, and how: integers and floats with scale_factor or add_offset
- * become float32 or float64, those with _FillValue or missing_value alone the float that holds them
- * (integers up to 16 bits: float32); `_Unsigned` alone makes an unsigned integer, int8 with
- * dtype="bool" bool. bool, complex and variables without these attributes are left as they are. */
+ * become float32 or float64 (floats whose fill value is NaN stay what they are), integers with
+ * _FillValue or missing_value alone the float that holds them (up to 16 bits: float32), even if no
+ * element can have that value; `_Unsigned` alone makes an unsigned integer, int8 with dtype="bool"
+ * bool. bool, complex and variables without these attributes are left as they are. */
 bool cf_plan(const struct variable *v, struct cf *ret);
 
 /* n elements of v's dtype at `from` to ret's dtype at `to`; the two do not overlap. */

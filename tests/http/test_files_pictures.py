@@ -58,6 +58,17 @@ def test_samples_of_a_few_bits(tmp_path, bits, options):
             same(r, "image", (array[0] if bands == 1 else np.moveaxis(array, 0, 2) if pixels else array).astype("b1" if bits == 1 else "u1"))
 
 
+@pytest.mark.parametrize("t, nodata, decoded", [("u1", 255, "float32"), ("u1", -9999, None), ("i2", 0.5, None), ("f4", -9999, "float32"), ("i4", -9999, "float64")])
+def test_no_data_that_there_cannot_be(tmp_path, t, nodata, decoded):
+    kind = gdal_array.NumericTypeCodeToGDALTypeCode(np.dtype(t).type)
+    f = gdal.GetDriverByName("GTiff").Create(str(tmp_path / "f"), 5, 3, 1, kind)
+    f.GetRasterBand(1).SetNoDataValue(nodata)
+    del f
+    with Reader(tmp_path / "f") as r:
+        v = r.variables()["image"]
+    assert v.get("decoded", {}).get("dtype") == decoded and ("_FillValue" in v["attrs"]) == bool(decoded)
+
+
 def pages_of(path):
     """A TIFF of three pictures: its bytes, and where the numbers are that say where each directory lies."""
     for page in range(3):

@@ -334,6 +334,45 @@ def test_dtype_of_decoded(tmp_path, raw, scale, offset, fill, expected):
         np.testing.assert_array_equal(got, np.array([first, 3 * (scale or 1) + (offset or 0)], expected))
 
 
+@pytest.mark.parametrize("raw, attrs, expected", [
+    ("f8", {"scale_factor": np.float32(0.1)}, "float64"), ("f4", {"scale_factor": 0.1, "add_offset": np.float32(7)}, "float32"),
+    ("f2", {"scale_factor": np.float32(2)}, "float16"), ("f4", {}, "float32"), ("i2", {"scale_factor": np.float32(0.1)}, "float32"), ("i4", {}, "int32")])
+def test_fill_values_that_are_nan(tmp_path, raw, attrs, expected):
+    """They leave floats what they are, and say nothing of integers."""
+    values = np.array([-0.0, 0.3, 1e4 / 3, -7], raw)
+    with h5py.File(tmp_path / "f", "w") as f:
+        f["v"] = values
+        f["v"].attrs.update({"missing_value": np.float32(np.nan), **attrs})
+    want = values.astype(expected)
+    for name, change in ("scale_factor", np.multiply), ("add_offset", np.add):
+        if name in attrs:  # as NumPy 2 does it: in the wider type
+            want = change(want, np.asarray(attrs[name])[None]).astype(expected)
+    with Reader(tmp_path / "f") as r:
+        got = r.read("v")
+    assert got.dtype.name == expected and got.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("raw, expected", [("i1", "float32"), ("u2", "float32"), ("i4", "float64"), ("i8", "float64")])
+@pytest.mark.parametrize("fill", [1e20, -0.5, [1e20, np.nan]])
+def test_fill_values_that_no_element_has(tmp_path, raw, expected, fill):
+    with h5py.File(tmp_path / "f", "w") as f:
+        f["v"] = np.array([0, 1, 100], raw)
+        f["v"].attrs["missing_value"] = fill
+    with Reader(tmp_path / "f") as r:
+        assert r.variables()["v"]["decoded"] == {"dtype": expected}
+        got = r.read("v")
+    assert got.dtype.name == expected and list(got) == [0, 1, 100]
+
+
+def test_halves_are_scaled_as_floats_are(tmp_path):
+    raw = np.random.default_rng(5).normal(size=1000).astype("f2")
+    with h5py.File(tmp_path / "f", "w") as f:
+        f["v"] = raw
+        f["v"].attrs.update({"scale_factor": np.float32(0.1), "add_offset": np.float32(273.15)})
+    with Reader(tmp_path / "f") as r:
+        same(r, "v", raw.astype("f4") * np.float32(0.1) + np.float32(273.15))
+
+
 @pytest.mark.parametrize("raw", ["f2", "f4", "f8"])
 @pytest.mark.parametrize("fill", [0.0, -0.0])
 def test_zeros_that_are_fill_values(tmp_path, raw, fill):

@@ -175,7 +175,8 @@ def test_tiff(tmp_path, t, deflate):
         made(tmp_path / "f", "tiff", {"v": array}, dims={"v": dims}, deflate=deflate, variable_attrs={"v": geo})
         expected = array.astype("u1") if t == "b1" else array
         with Reader(tmp_path / "f") as r:
-            assert r.variables()["image"]["attrs"]["_FillValue"] == -7
+            attrs = r.variables()["image"]["attrs"]
+            assert attrs.get("_FillValue") == -7 or attrs["GDAL_NODATA"] == "-7" and t[0] in "ub"
             same(r, "image", expected, decode=False)
         if t not in ("f2", "i1", "i8", "u8"):  # which this GDAL does not have, or has as other types
             f = gdal.Open(str(tmp_path / "f"))

@@ -126,6 +126,14 @@ static int dtype_of(uint16_t bits, uint16_t format)
     return format == SAMPLEFORMAT_IEEEFP ? floats[log] : UNREAD;
 }
 
+/* Whether samples can be the number. */
+static bool may_be(const struct variable *v, double number)
+{
+    struct scalar s = {.dtype = DT_F64, .v.f64 = number};
+    return v->dtype == UNREAD || !dtype_is_integer(v->dtype) ||
+           scalar_cast(scalar_cast(s, v->dtype), DT_F64).v.f64 == number;
+}
+
 static void add_attrs(struct content *c, struct variable *v)
 {
     char *text;
@@ -137,15 +145,12 @@ static void add_attrs(struct content *c, struct variable *v)
             if (TIFFGetField(file, tag->tag, &n, &data) == 1 && data)
                 attr_add_numbers(c, &v->attrs, tag->name, tag->dtype, true, n, data);
         } else if (TIFFGetField(file, tag->tag, &text) == 1 && text) {
-            double number;
             char *end;
-            if (tag->tag != TAG_NODATA) {
-                attr_add_text(c, &v->attrs, tag->name, text, strlen(text));
-                continue;
-            }
-            number = strtod(text, &end);
-            if (end != text)
+            double number = tag->tag == TAG_NODATA ? strtod(text, &end) : 0;
+            if (tag->tag == TAG_NODATA && end != text && may_be(v, number))
                 attr_add_numbers(c, &v->attrs, "_FillValue", DT_F64, false, 1, &number);
+            else
+                attr_add_text(c, &v->attrs, tag->name, text, strlen(text));
         }
     }
     if (TIFFGetField(file, TIFFTAG_IMAGEDESCRIPTION, &text) == 1 && text)

@@ -17,7 +17,8 @@ struct tiff_tag {
 };
 extern const struct tiff_tag tiff_tags[];
 extern const int tiff_n_tags;
-#define TAG_NODATA 42113 /* a number as a text: the attribute _FillValue */
+/* A number as a text: the attribute _FillValue, if samples can be that. */
+#define TAG_NODATA 42113
 
 /* Opens WIRE_FILE; no allocation of the library is larger than `most`. */
 TIFF *tiff_open(const char *mode, int64_t most);
