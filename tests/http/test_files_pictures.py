@@ -1,4 +1,7 @@
 """TIFF and PNG, as GDAL wrote them and as GDAL reads what becomes of them."""
+import struct
+import zlib
+
 import numpy as np
 import pytest
 from osgeo import gdal, gdal_array, osr
@@ -191,3 +194,59 @@ def test_tie_points_of_parts(daemon_with, tmp_path):
     got = [(p.GCPX, p.GCPY, p.GCPZ, p.GCPPixel, p.GCPLine) for p in gdal.Open(str(tmp_path / "part.tif")).GetGCPs()]
     # the part's first row is the 31st, whose middle is 30.5
     assert got == [(100 + x, 50 - y * 2, 7, x - 5, (30.5 - y) / 2 + 0.5) for x, y in [(0, 0), (53, 0), (20.5, 30.5), (0, 37)]]
+
+
+@pytest.mark.parametrize("t, nodata", [("u1", None), ("u1", 7), ("i2", -9999), ("f4", float("nan")), ("c8", None)])
+@pytest.mark.parametrize("options", ["strips", "deflate", "planes", "big"])
+def test_blocks_that_are_not_there(tmp_path, options, t, nodata):
+    """GDAL's sparse files."""
+    kind = gdal_array.NumericTypeCodeToGDALTypeCode(np.dtype(t).type)
+    for some in (False, True):
+        f = gdal.GetDriverByName("GTiff").Create(str(tmp_path / "f"), 53, 37, 3, kind, [*TIFFS[options], "SPARSE_OK=TRUE"])
+        for b in range(3):
+            if nodata is not None:
+                f.GetRasterBand(b + 1).SetNoDataValue(nodata)
+            if some:
+                f.GetRasterBand(b + 1).WriteArray(values((5, 9), t, b), 20, 17)
+        del f
+        expected = gdal.Open(str(tmp_path / "f")).ReadAsArray()
+        with Reader(tmp_path / "f") as r:
+            same(r, "image", expected if options == "planes" else np.moveaxis(expected, 0, 2), decode=False)
+
+
+def test_blocks_of_bits_that_are_not_there(tmp_path):
+    f = gdal.GetDriverByName("GTiff").Create(str(tmp_path / "f"), 53, 37, 1, gdal.GDT_Byte, ["NBITS=1", "SPARSE_OK=TRUE", "BLOCKYSIZE=8"])
+    f.GetRasterBand(1).WriteArray(np.ones((3, 53), "u1"), 0, 8)
+    del f
+    expected = gdal.Open(str(tmp_path / "f")).ReadAsArray()
+    assert expected.sum() == 3 * 53
+    with Reader(tmp_path / "f") as r:
+        same(r, "image", expected.astype(bool))
+
+
+def png(path, bits, row, transparent=None, kind=0):
+    def chunk(name, content):
+        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+    width = len(row) * 8 // bits // (3 if kind == 2 else 1)
+    head, clear = struct.pack(">IIBBBBB", width, 2, bits, kind, 0, 0, 0), chunk(b"tRNS", transparent) if transparent else b""
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + clear + chunk(b"IDAT", zlib.compress(2 * (b"\0" + row))) + chunk(b"IEND", b""))
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4, 8, 16])
+def test_png_with_a_transparent_grey(tmp_path, bits):
+    """A fill value, as in GDAL. Samples of a few bits are widened, and that with them."""
+    png(tmp_path / "f", bits, bytes(range(0, 256, 17)), struct.pack(">H", 1))
+    f = gdal.Open(str(tmp_path / "f"))
+    widened, clear = 255 // ((1 << bits) - 1) if bits < 8 else 1, f.GetRasterBand(1).GetNoDataValue()
+    raw = f.ReadAsArray()
+    with Reader(tmp_path / "f") as r:
+        assert clear == 1 and r.variables()["image"]["attrs"] == {"_FillValue": widened}
+        same(r, "image", raw * raw.dtype.type(widened), decode=False)
+        same(r, "image", np.where(raw == clear, np.nan, raw * float(widened)).astype("f4"))
+
+
+def test_png_with_a_transparent_colour(tmp_path):
+    """It makes a channel."""
+    png(tmp_path / "f", 8, bytes([1, 2, 3, 4, 5, 6]), struct.pack(">HHH", 4, 5, 6), kind=2)
+    with Reader(tmp_path / "f") as r:
+        same(r, "image", np.array([[[1, 2, 3, 255], [4, 5, 6, 0]]] * 2, "u1"))

@@ -1,8 +1,9 @@
 /* PNG pictures: one variable, "image", of rows, columns and, if there are several, channels.
  *
  * Palettes become their colours and samples below eight bits are widened, as other readers of
- * pictures do. Rows come in order, so that a region above what was read begins the file anew;
- * interlaced pictures are decoded whole. Errors of libpng end the process at once. */
+ * pictures do. A transparent colour makes one more channel, a transparent grey is the fill value.
+ * Rows come in order, so that a region above what was read begins the file anew; interlaced
+ * pictures are decoded whole. Errors of libpng end the process at once. */
 #include <png.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@ struct picture {
     int64_t row;   /* the next one */
     size_t bytes;  /* of a row */
     bool interlaced;
+    int32_t transparent; /* a grey, −1 */
     unsigned char *rows; /* one, or all of an interlaced picture */
 };
 
@@ -64,6 +66,15 @@ static void on_read(png_structp png, png_bytep to, png_size_t n)
     p->place += (int64_t)n;
 }
 
+static void begin_grey(struct picture *p)
+{
+    png_color_16p grey;
+    int bits = png_get_bit_depth(p->png, p->info), most = (1 << bits) - 1;
+    png_set_expand_gray_1_2_4_to_8(p->png);
+    if (png_get_tRNS(p->png, p->info, NULL, NULL, &grey))
+        p->transparent = (grey->gray & most) * (bits < 8 ? 255 / most : 1);
+}
+
 static void begin(struct picture *p)
 {
     if (p->png)
@@ -75,7 +86,11 @@ static void begin(struct picture *p)
     png_set_read_fn(p->png, p, on_read);
     png_set_chunk_malloc_max(p->png, 8 << 20);
     png_read_info(p->png, p->info);
-    png_set_expand(p->png);
+    p->transparent = -1;
+    if (png_get_color_type(p->png, p->info) == PNG_COLOR_TYPE_GRAY)
+        begin_grey(p);
+    else
+        png_set_expand(p->png);
     png_set_swap(p->png);
     p->interlaced = png_set_interlace_handling(p->png) > 1;
     png_read_update_info(p->png, p->info);
@@ -113,6 +128,8 @@ static struct content *open_file(const struct reader_limits *limits)
         v->dims[d] = dims[d];
     }
     v->filters[v->n_filters++] = "deflate";
+    if (p->transparent >= 0)
+        attr_add_numbers(c, &v->attrs, "_FillValue", DT_I32, false, 1, &p->transparent);
     add_texts(c, p);
     return c;
 }

@@ -39,6 +39,7 @@ struct picture {
     int bits;            /* of a sample, where they are fewer than a byte; else 0 */
     unsigned char *data; /* the block `have` */
     unsigned char *wide; /* the same with a byte for each sample, if they are fewer */
+    struct scalar none;  /* the samples of a block that is not there */
     int64_t have;
 };
 
@@ -249,6 +250,11 @@ static void add_picture(struct content *c, int number, int64_t most)
     if (compression != COMPRESSION_NONE)
         v->filters[v->n_filters++] = content_printf(c, "%s", codec_name(compression));
     add_attrs(c, v);
+    if (v->dtype != UNREAD) {
+        struct scalar none = {.dtype = DT_F64};
+        attr_double(attr_find(&v->attrs, "_FillValue"), 0, &none.v.f64);
+        p->none = scalar_cast(none, v->dtype);
+    }
 }
 
 static struct content *open_file(const struct reader_limits *limits)
@@ -273,6 +279,12 @@ static struct content *open_file(const struct reader_limits *limits)
     }
 }
 
+/* Whether the file has the block: GDAL leaves out those without data. */
+static bool is_there(uint32_t number)
+{
+    return TIFFGetStrileOffset(file, number) || TIFFGetStrileByteCount(file, number);
+}
+
 /* That the file holds the whole block: libtiff's own error is of scanline 4294967295. */
 static void check_block(uint32_t number)
 {
@@ -290,8 +302,6 @@ static void check_block(uint32_t number)
 static void widen(struct picture *p)
 {
     int64_t samples = p->block[1] * p->samples, row = packed_row(p);
-    if (!p->wide)
-        p->wide = must_array((size_t)(samples * p->block[0]), 1);
     unsigned char *to = p->wide;
     for (int64_t y = 0; y < p->block[0]; y++) {
         const unsigned char *from = p->data + (size_t)(y * row);
@@ -301,6 +311,27 @@ static void widen(struct picture *p)
                 (unsigned char)(from[bit / 8] >> (8 - p->bits - bit % 8) & ((1 << p->bits) - 1));
         }
     }
+}
+
+static void decode_block(struct picture *p, uint32_t number, int64_t rows)
+{
+    check_block(number);
+    tmsize_t got = p->tiled ? TIFFReadEncodedTile(file, number, p->data, p->bytes)
+                            : TIFFReadEncodedStrip(file, number, p->data, p->bytes);
+    int64_t need = p->tiled || rows > p->block[0] ? p->bytes : p->bytes / p->block[0] * rows;
+    if (got < need)
+        tiff_stop(WIRE_BAD_FILE, "reading");
+    if (p->bits)
+        widen(p);
+}
+
+static void fill_block(struct picture *p)
+{
+    int64_t n = p->block[0] * p->block[1] * p->samples;
+    size_t size = dtype_size(p->none.dtype);
+    unsigned char *to = p->bits ? p->wide : p->data;
+    for (int64_t i = 0; i < n; i++)
+        memcpy(to + (size_t)i * size, p->none.v.raw, size);
 }
 
 static void load_block(struct picture *p, int64_t plane, int64_t by, int64_t bx)
@@ -317,16 +348,13 @@ static void load_block(struct picture *p, int64_t plane, int64_t by, int64_t bx)
         return;
     if (!p->data)
         p->data = must_array((size_t)p->bytes, 1);
+    if (!p->wide && p->bits)
+        p->wide = must_array((size_t)(p->block[0] * p->block[1] * p->samples), 1);
     p->have = -1;
-    check_block((uint32_t)number);
-    tmsize_t got = p->tiled ? TIFFReadEncodedTile(file, (uint32_t)number, p->data, p->bytes)
-                            : TIFFReadEncodedStrip(file, (uint32_t)number, p->data, p->bytes);
-    int64_t rows = p->size[0] - by * p->block[0];
-    int64_t need = p->tiled || rows > p->block[0] ? p->bytes : p->bytes / p->block[0] * rows;
-    if (got < need)
-        tiff_stop(WIRE_BAD_FILE, "reading");
-    if (p->bits)
-        widen(p);
+    if (is_there((uint32_t)number))
+        decode_block(p, (uint32_t)number, p->size[0] - by * p->block[0]);
+    else
+        fill_block(p);
     p->have = number;
 }
 
