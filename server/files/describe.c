@@ -240,6 +240,8 @@ enum err_code describe_find(const struct file_description *d, const char *name,
 {
     size_t n;
     const struct file_variable **at = name ? named(d, name, &n) : NULL;
+    if (name && !at && *name == '/') /* as HDF5's own tools write a path */
+        at = named(d, name + 1, &n);
     const struct file_variable *found = name ? (at ? *at : NULL) : only(d, &n);
     if (n != 1)
         return unknown(d, name, e);

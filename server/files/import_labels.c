@@ -1,9 +1,10 @@
 /* What becomes of what a file says of its variables: see import.h.
  *
  * Dimensions become names of axes, attributes become attributes, and one called "units" the unit.
- * Coordinates are variables that are called as a dimension, and those that the attribute
- * "coordinates" names, as CF has it; they are taken at the same places. The attributes "spacing",
- * "boundary" and "ghost" make a grid, if they fit the variable, as our own exports have them. */
+ * Coordinates are variables that are called as a dimension, and those that the attributes
+ * "coordinates" and "grid_mapping" name, as CF has it; they are taken at the same places. The
+ * attributes "spacing", "boundary" and "ghost" make a grid, if they fit the variable, as our own
+ * exports have them. */
 #include <string.h>
 
 #include "compute/base/mem.h"
@@ -204,8 +205,11 @@ static const struct file_variable *
 find_named(const struct import *x, const struct file_variable *of, const char *name, size_t n)
 {
     const char *slash = strrchr(of->name, '/');
-    const size_t group = slash ? (size_t)(slash - of->name) + 1 : 0;
+    const bool absolute = n > 0 && *name == '/';
+    const size_t group = slash && !absolute ? (size_t)(slash - of->name) + 1 : 0;
     char path[1024];
+    name += absolute;
+    n -= absolute;
     if (group + n >= sizeof path)
         return NULL;
     memcpy(path, of->name, group);
@@ -231,6 +235,23 @@ static enum err_code add_named(struct import *x, size_t i, const char *name, siz
     return add_coord(x, i, import_last_part(v->name), v, on, ret_added, e);
 }
 
+/* "crs", or "crs: x y other: lat lon", where x and y are coordinates. */
+static enum err_code add_mappings(struct import *x, size_t i, struct err *e)
+{
+    const struct json text = json_member(x->pieces[i].variable->attrs, "grid_mapping");
+    size_t n = 0;
+    bool added;
+    const char *at = json_kind(text) == JSON_STRING ? json_text(text, &n) : "";
+    const bool one = !strchr(at, ':');
+    for (at += strspn(at, " "); *at; at += strspn(at, " ")) {
+        const size_t len = strcspn(at, " :"), end = strcspn(at, " ");
+        if (one || len < end)
+            TRY(add_named(x, i, at, len, &added, e));
+        at += end;
+    }
+    return ERR_OK;
+}
+
 enum err_code import_coordinates(struct import *x, size_t i, struct err *e)
 {
     const struct file_variable *of = x->pieces[i].variable;
@@ -254,7 +275,7 @@ enum err_code import_coordinates(struct import *x, size_t i, struct err *e)
         at += len;
     }
     x->pieces[i].lists_coords = all;
-    return ERR_OK;
+    return add_mappings(x, i, e);
 }
 
 /* --- labels --- */
@@ -271,12 +292,14 @@ static bool is_of_storage(const char *name)
 }
 
 /* Whether something else says it of the array. */
-static bool is_said(const struct import *x, const struct import_piece *p, const char *name)
+static bool is_said(const struct import *x, const struct import_piece *p, const char *name,
+                    struct json value)
 {
     for (int i = 0; i < N_GRID_ATTRS; i++)
         if ((p->grid_attrs >> i & 1) && !strcmp(grid_attr_names[i], name))
             return true;
     return (p->decode && is_of_storage(name)) ||
+           (p->dtype == DT_BOOL && !strcmp(name, "dtype") && json_equals(value, "bool")) ||
            (x->coords && p->lists_coords && !strcmp(name, "coordinates")) ||
            import_is_place(p, name);
 }
@@ -288,7 +311,7 @@ static void put_attrs(const struct import *x, const struct import_piece *p, stru
     json_put_key(w, "attrs");
     json_open_object(w);
     for (struct json a = json_first(p->variable->attrs); json_present(a); a = json_next(a))
-        if (!is_said(x, p, json_key(a)) && !(has_units && !strcmp(json_key(a), "units"))) {
+        if (!is_said(x, p, json_key(a), a) && !(has_units && !strcmp(json_key(a), "units"))) {
             json_put_key(w, json_key(a));
             json_put_value(w, a);
         }

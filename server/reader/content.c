@@ -77,8 +77,13 @@ void variable_shape(struct content *c, struct variable *v, int64_t rank, const i
     bool empty = false;
     v->rank = (int)rank;
     for (int d = 0; d < v->rank; d++) {
-        if (shape[d] < 0 || (shape[d] && __builtin_mul_overflow(bytes, shape[d], &bytes)))
-            stop(WIRE_BAD_FILE, "the shape of '%s' is out of range", v->name);
+        if (shape[d] < 0) {
+            variable_unread(c, v, "its shape is out of range");
+            v->rank = 0;
+            return;
+        }
+        if (shape[d] && __builtin_mul_overflow(bytes, shape[d], &bytes))
+            variable_unread(c, v, "it has more than 2^63 bytes");
         empty = empty || shape[d] == 0;
         v->shape[d] = shape[d];
     }
@@ -347,7 +352,10 @@ static void describe_variable(struct json_writer *w, const struct variable *v)
     json_put_key(w, "shape");
     json_put_i64_list(w, (size_t)v->rank, v->shape);
     json_put_key(w, "dims");
-    if (v->rank && !v->dims[0]) {
+    bool named = v->rank == 0;
+    for (int d = 0; d < v->rank; d++)
+        named = named || v->dims[d];
+    if (!named) {
         json_put_null(w);
     } else {
         json_open_list(w);

@@ -50,7 +50,7 @@ struct variable {
     const char *stored, *why;
     int rank;
     int64_t shape[MAX_RANK];
-    const char *dims[MAX_RANK]; /* all or, with NULL in the first, none */
+    const char *dims[MAX_RANK]; /* NULL: the axis has no name; one to be written has all or none */
     int64_t chunks[MAX_RANK];
     bool chunked;
     bool scattered; /* small pieces take as long as large ones */
@@ -80,8 +80,8 @@ struct content *content_new(void);
 const char *content_name(struct content *c, const char *s);
 /* A new variable, zeroed but for its name (content_name): TOO_LARGE past VARIABLES_MAX. */
 struct variable *content_add(struct content *c, const char *name);
-/* Sets rank, shape and nbytes: BAD_FILE for an extent < 0 or sizes past 64 bits. A rank past
- * MAX_RANK makes it UNREAD. */
+/* Sets rank, shape and nbytes. A rank past MAX_RANK, an extent < 0 and sizes past 64 bits make it
+ * UNREAD. */
 void variable_shape(struct content *c, struct variable *v, int64_t rank, const int64_t *shape);
 /* Makes it UNREAD. What was said first stays the reason. */
 void variable_unread(struct content *c, struct variable *v, const char *fmt, ...)

@@ -20,7 +20,7 @@
  *     big-endian","why":"…" (only with dtype null),"shape":[…],"dims":["time","lat"]|null,
  *     "chunks":[…]|null,"filters":["shuffle","deflate 4"],"attrs":{…},"decoded":{"dtype":"float32",
  *     "scale":…,"offset":…,"fill":[…]} (only if decoding changes values),"nbytes":n}]}
- *     `dims` of a variable are keys of `dims` of the file, or null where an axis has no name.
+ *     `dims` of a variable are keys of `dims` of the file, null where an axis has no name.
  *     `nbytes` is of the elements as they are stored, −1 with dtype null and no fixed size. "at":n
  *     is there if the file has, from its byte n on, just what reading the variable without decoding
  *     gives: the daemon, which has the file, may copy that itself.

@@ -48,6 +48,13 @@ static void parse_dims(struct content *c, struct variable *v, struct json dims)
     }
 }
 
+static void set_shape(struct content *c, struct variable *v, int rank, const int64_t *shape)
+{
+    variable_shape(c, v, rank, shape);
+    if (v->why)
+        stop(WIRE_BAD_REQUEST, "'%s' cannot be written: %s", v->name, v->why);
+}
+
 static void parse_variable(struct content *c, struct json request)
 {
     struct err e = ERR_INIT;
@@ -63,7 +70,7 @@ static void parse_variable(struct content *c, struct json request)
         stop(WIRE_BAD_REQUEST, "two variables are called '%s'", name);
     struct variable *v = content_add(c, name);
     v->dtype = v->from = (int)dtype;
-    variable_shape(c, v, rank, shape);
+    set_shape(c, v, rank, shape);
     parse_dims(c, v, json_member(request, "dims"));
     attrs_parse(c, json_member(request, "attrs"), &v->attrs);
 }
@@ -121,7 +128,7 @@ void request_write(struct json request)
 void write_as(struct content *c, struct variable *v, enum dtype dtype)
 {
     v->dtype = (int)dtype;
-    variable_shape(c, v, v->rank, v->shape);
+    set_shape(c, v, v->rank, v->shape);
     if (v->from == DT_BOOL && !attr_find(&v->attrs, "dtype"))
         attr_add_text(c, &v->attrs, "dtype", "bool", 4);
 }

@@ -181,7 +181,7 @@ def test_h5py_dimensions(tmp_path):
     with Reader(tmp_path / "f") as r:
         found = r.describe()
         dims = {v["name"]: v["dims"] for v in found["variables"]}
-        assert dims == {"x": ["x"], "y": ["y"], "a": ["y", "x"], "b": ["row", "column"], "c": None}
+        assert dims == {"x": ["x"], "y": ["y"], "a": ["y", "x"], "b": ["row", "column"], "c": ["y", None]}
         assert {name: d["length"] for name, d in found["dims"].items()} == {"x": 4, "y": 3, "row": 3, "column": 4}
         assert found["format"] == "hdf5"
 

@@ -160,8 +160,9 @@ static struct content *open_file(const struct reader_limits *limits)
         const char *name = taken_name(c);
         struct variable *v = content_add(c, name);
         v->own = (void *)(intptr_t)i;
-        v->dtype = dtype_of(type);
-        v->stored = type == NC_CHAR ? "texts"
+        /* a grid mapping is often a character, for the sake of its attributes */
+        v->dtype = type == NC_CHAR && rank == 0 ? DT_U8 : dtype_of(type);
+        v->stored = type == NC_CHAR ? (rank == 0 ? "a character" : "texts")
                                     : content_printf(c, "%s%s", dtype_name(v->dtype),
                                                      dtype_size(v->dtype) > 1 ? " big-endian" : "");
         const char *names[MAX_RANK];
@@ -174,7 +175,7 @@ static struct content *open_file(const struct reader_limits *limits)
         variable_shape(c, v, rank, shape);
         for (int d = 0; d < v->rank; d++)
             v->dims[d] = names[d];
-        if (type == NC_CHAR)
+        if (v->dtype == UNREAD)
             variable_unread(c, v, "texts are not read");
         e.bytes += 4 * word + 8 + begin + word * (int64_t)rank + padded((int64_t)strlen(name));
         e.bytes += add_attrs(c, i, n_attrs, word, &v->attrs);

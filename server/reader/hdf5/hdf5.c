@@ -150,6 +150,13 @@ static void add_layout(struct content *c, struct variable *v, hid_t dataset, hid
     H5Pclose(plist);
 }
 
+/* A grid mapping is often one, for the sake of its attributes. */
+static bool is_character(hid_t type)
+{
+    return H5Tget_class(type) == H5T_STRING && H5Tis_variable_str(type) == 0 &&
+           H5Tget_size(type) == 1;
+}
+
 static void add_dataset(struct content *c, hid_t dataset, const char *name, unsigned long long at)
 {
     struct variable *v = content_add(c, name);
@@ -176,10 +183,18 @@ static void add_dataset(struct content *c, hid_t dataset, const char *name, unsi
     memcpy(own->extents, v->shape, sizeof own->extents);
     if (H5Sget_simple_extent_type(space) == H5S_NULL)
         variable_unread(c, v, "it is empty (of a null dataspace)");
-    if (why)
+    if (rank == 0 && !v->why && is_character(type)) {
+        own->memory = H5Tcopy(type);
+        v->dtype = DT_U8;
+        v->nbytes = 1;
+        v->stored = "a character";
+    } else if (why) {
         variable_unread(c, v, "%s", why);
+    }
     add_layout(c, v, dataset, type);
     hdf5_attrs(c, dataset, &v->attrs);
+    if (H5Tget_class(type) == H5T_ENUM && v->dtype != UNREAD && v->dtype != DT_BOOL)
+        hdf5_flags(c, type, (enum dtype)v->dtype, &v->attrs);
     H5Tclose(type);
     H5Sclose(space);
 }

@@ -102,6 +102,36 @@ void hdf5_attrs(struct content *c, hid_t object, struct attrs *ret)
     }
 }
 
+void hdf5_flags(struct content *c, hid_t type, enum dtype dtype, struct attrs *ret)
+{
+    int n = H5Tget_nmembers(type);
+    if (n < 1 || attr_find(ret, "flag_values") || attr_find(ret, "flag_meanings"))
+        return;
+    hid_t base = H5Tget_super(type), memory = hdf5_type_of(dtype);
+    size_t size = base < 0 ? 0 : H5Tget_size(base);
+    _cleanup_free_ unsigned char *values = must_array((size_t)n + 1, 8);
+    _cleanup_strb_ struct strb words = {0};
+    bool ok = size > 0 && size <= 8;
+    for (int i = 0; i < n && ok; i++) {
+        char *name = H5Tget_member_name(type, (unsigned)i);
+        ok = name && H5Tget_member_value(type, (unsigned)i, values + (size_t)i * size) >= 0;
+        for (char *p = name; ok && *p; p++)
+            *p = *p == ' ' ? '_' : *p; /* blanks are between the words */
+        if (ok)
+            strb_addf(&words, "%s%s", i ? " " : "", content_name(c, name));
+        H5free_memory(name);
+    }
+    if (words.failed)
+        stop_oom();
+    if (ok && words.len <= ATTR_BYTES_MAX &&
+        H5Tconvert(base, memory, (size_t)n, values, NULL, H5P_DEFAULT) >= 0) {
+        attr_add_numbers(c, ret, "flag_values", dtype, true, n, values);
+        attr_add_text(c, ret, "flag_meanings", words.data, words.len);
+    }
+    H5Tclose(base);
+    H5Tclose(memory);
+}
+
 bool hdf5_attr_text(hid_t object, const char *name, char *ret, size_t n)
 {
     if (H5Aexists(object, name) <= 0)

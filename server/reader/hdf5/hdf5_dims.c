@@ -1,6 +1,6 @@
 /* Dimensions in HDF5 are datasets, called scales, to which other datasets refer from their axes; in
  * NetCDF-4 each dimension is one, and one that has no variable of its name says so in its attribute
- * NAME. Where a dataset has no scales, the labels of its axes are taken if they have some. */
+ * NAME. Axes without scales are called by their labels if they have some. */
 #include <string.h>
 
 #include "compute/base/mem.h"
@@ -57,8 +57,6 @@ static void dims_from_scales(struct content *c, struct variable *v, hid_t datase
         return;
     hid_t type = H5Tvlen_create(H5T_STD_REF_OBJ);
     hvl_t lists[MAX_RANK] = {{0}};
-    const char *names[MAX_RANK] = {0};
-    int found = 0;
     if (H5Aread(a, type, lists) >= 0) {
         for (int d = 0; d < v->rank; d++) {
             hid_t scale = lists[d].len == 0
@@ -67,15 +65,12 @@ static void dims_from_scales(struct content *c, struct variable *v, hid_t datase
             H5O_info_t info;
             if (scale >= 0 && H5Oget_info2(scale, &info, H5O_INFO_BASIC) >= 0) {
                 const struct variable *of = scale_at(c, info.addr);
-                names[d] = of ? of->name : NULL;
+                v->dims[d] = of ? of->name : NULL;
             }
-            found += names[d] != NULL;
             H5Oclose(scale);
         }
         H5Dvlen_reclaim(type, space, H5P_DEFAULT, lists);
     }
-    if (found == v->rank)
-        memcpy(v->dims, names, sizeof names);
     H5Tclose(type);
     H5Sclose(space);
     H5Aclose(a);
@@ -84,25 +79,22 @@ static void dims_from_scales(struct content *c, struct variable *v, hid_t datase
 static void dims_from_labels(struct content *c, struct variable *v, hid_t dataset)
 {
     hid_t a, space;
-    if (v->rank == 0 || v->dims[0] ||
-        !axis_lists(dataset, "DIMENSION_LABELS", v->rank, H5T_STRING, &a, &space))
+    if (v->rank == 0 || !axis_lists(dataset, "DIMENSION_LABELS", v->rank, H5T_STRING, &a, &space))
         return;
     hid_t type = H5Aget_type(a);
     char *labels[MAX_RANK] = {0};
     if (H5Aread(a, type, labels) >= 0) {
-        bool all = true;
-        const char *names[MAX_RANK];
         for (int d = 0; d < v->rank; d++) {
-            names[d] = labels[d] ? content_name(c, labels[d]) : "";
-            const struct dim *same = content_find_dim(c, names[d]);
-            all = all && names[d][0] && (!same || same->length == v->shape[d]);
-            for (int before = 0; all && before < d; before++)
-                all = strcmp(names[before], names[d]) != 0;
-        }
-        for (int d = 0; all && d < v->rank; d++) {
-            if (!content_find_dim(c, names[d]))
-                content_add_dim(c, names[d], v->shape[d], false);
-            v->dims[d] = names[d];
+            const char *name = labels[d] ? content_name(c, labels[d]) : "";
+            const struct dim *same = content_find_dim(c, name);
+            bool fits = !v->dims[d] && name[0] && (!same || same->length == v->shape[d]);
+            for (int other = 0; fits && other < v->rank; other++)
+                fits = !v->dims[other] || strcmp(v->dims[other], name) != 0;
+            if (!fits)
+                continue;
+            if (!same)
+                content_add_dim(c, name, v->shape[d], false);
+            v->dims[d] = name;
         }
         H5Dvlen_reclaim(type, space, H5P_DEFAULT, labels);
     }
@@ -165,20 +157,19 @@ static void add_scale(struct content *c, struct variable *v, hid_t dataset)
 }
 
 /* A variable reaches as far as its unlimited dimensions do. Of others, scale and axis must have one
- * length, or the axes have no names. */
+ * length, or the axis has no name. */
 static void fit_shape(struct content *c, struct variable *v)
 {
     struct hdf5_variable *own = v->own;
     int64_t shape[MAX_RANK];
-    for (int d = 0; d < v->rank && v->dims[0]; d++) {
-        const struct dim *dim = content_find_dim(c, v->dims[d]);
+    for (int d = 0; d < v->rank; d++) {
+        const struct dim *dim = v->dims[d] ? content_find_dim(c, v->dims[d]) : NULL;
         shape[d] = v->shape[d];
         if (dim && dim->unlimited && dim->length > shape[d]) {
             shape[d] = dim->length;
             own->shorter = true;
         } else if (!dim || dim->length != shape[d]) {
-            memset(v->dims, 0, sizeof v->dims);
-            own->shorter = false;
+            v->dims[d] = NULL;
         }
     }
     if (own->shorter) {
@@ -223,8 +214,8 @@ void hdf5_dims(struct content *c, hid_t file)
     for_datasets(c, file, false, add_dims);
     for (size_t i = 0; i < c->n_variables; i++) {
         const struct variable *v = c->variables[i];
-        for (int d = 0; d < v->rank && v->dims[0]; d++) {
-            struct dim *dim = content_find_dim(c, v->dims[d]);
+        for (int d = 0; d < v->rank; d++) {
+            struct dim *dim = v->dims[d] ? content_find_dim(c, v->dims[d]) : NULL;
             if (dim && dim->unlimited && dim->length < v->shape[d])
                 dim->length = v->shape[d];
         }

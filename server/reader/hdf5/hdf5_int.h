@@ -40,6 +40,9 @@ hid_t hdf5_type_of(enum dtype t);
 /* The attributes of an object, but those by which HDF5 and NetCDF mark dimensions. Those that
  * cannot be read are left out. */
 void hdf5_attrs(struct content *c, hid_t object, struct attrs *ret);
+/* What an enum's numbers mean, as CF has it: flag_values and flag_meanings, unless there are some.
+ */
+void hdf5_flags(struct content *c, hid_t type, enum dtype dtype, struct attrs *ret);
 /* The first n bytes of a text attribute; false without it. */
 bool hdf5_attr_text(hid_t object, const char *name, char *ret, size_t n);
 

@@ -85,6 +85,20 @@ static int enum_type(struct content *c, hid_t type, hid_t *ret_memory, const cha
     return dtype;
 }
 
+/* Unsigned integers, as h5py has them. */
+static int bits_type(struct content *c, hid_t type, hid_t *ret_memory, const char **ret_stored)
+{
+    size_t size = H5Tget_size(type);
+    hid_t memory[] = {H5T_NATIVE_B8, H5T_NATIVE_B16, H5T_NATIVE_B32, H5T_NATIVE_B64};
+    if (size == 0 || size > 8)
+        return UNREAD;
+    int log = size == 1 ? 0 : size == 2 ? 1 : size <= 4 ? 2 : 3;
+    *ret_memory = H5Tcopy(memory[log]);
+    *ret_stored =
+        content_printf(c, "bit field of %zu bits%s", H5Tget_precision(type), order_of(type, size));
+    return DT_U8 + log;
+}
+
 static int complex_type(struct content *c, hid_t type, hid_t *ret_memory, const char **ret_stored)
 {
     if (H5Tget_nmembers(type) != 2 || !member_is(type, 0, "r", "real") ||
@@ -118,7 +132,7 @@ int hdf5_type(struct content *c, hid_t type, hid_t *ret_memory, const char **ret
     static const char *const kinds[] = {
         [H5T_TIME] = "times of HDF5",
         [H5T_STRING] = "texts",
-        [H5T_BITFIELD] = "bit fields",
+        [H5T_BITFIELD] = "bit fields past 64 bits",
         [H5T_OPAQUE] = "opaque types",
         [H5T_COMPOUND] = "compound types",
         [H5T_REFERENCE] = "references",
@@ -136,6 +150,8 @@ int hdf5_type(struct content *c, hid_t type, hid_t *ret_memory, const char **ret
         dtype = float_type(type, ret_memory);
     else if (class == H5T_ENUM)
         dtype = enum_type(c, type, ret_memory, ret_stored);
+    else if (class == H5T_BITFIELD)
+        dtype = bits_type(c, type, ret_memory, ret_stored);
     else if (class == H5T_COMPOUND)
         dtype = complex_type(c, type, ret_memory, ret_stored);
     const char *kind = class >= 0 && class <= H5T_ARRAY ? kinds[class] : "unknown types";

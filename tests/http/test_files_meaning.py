@@ -1,0 +1,153 @@
+"""What files say of their variables: dimensions, enums, grid mappings, and which variable is meant, of files that libraries wrote."""
+import h5py
+import netCDF4
+import numpy as np
+import pytest
+
+from reader import Reader, Refused
+from stand_in import exported, imported, looked
+from test_files_read import same
+
+
+@pytest.fixture
+def files(daemon_with, tmp_path):
+    return daemon_with("--files", f"data={tmp_path}").client(), tmp_path
+
+
+def described(path):
+    with Reader(path) as r:
+        return r.variables()
+
+
+def test_axes_of_which_some_have_scales(tmp_path):
+    with h5py.File(tmp_path / "f", "w") as f:
+        f["lat"] = np.arange(3.)
+        f["lat"].make_scale("lat")
+        for name in "abcde":
+            f[name] = np.zeros((3, 4))
+        f["a"].dims[0].attach_scale(f["lat"])
+        f["b"].dims[1].label = "column"
+        f["c"].dims[0].attach_scale(f["lat"])
+        f["c"].dims[1].label = "column"
+        f["d"].dims[1].label = "lat"  # which has another length
+        f["e"].dims[0].attach_scale(f["lat"])
+        f["e"].dims[1].attach_scale(f["lat"])
+    dims = {name: v["dims"] for name, v in described(tmp_path / "f").items()}
+    assert dims == {"lat": ["lat"], "a": ["lat", None], "b": [None, "column"], "c": ["lat", "column"], "d": None, "e": ["lat", None]}
+
+
+def test_a_coordinate_of_one_axis(files):
+    c, folder = files
+    with h5py.File(folder / "f.h5", "w") as f:
+        f["lat"], f["a"] = np.arange(3.), np.zeros((3, 4))
+        f["lat"].make_scale("lat")
+        f["a"].dims[0].attach_scale(f["lat"])
+    imported(c, "f.h5", variables=["a"])
+    meta = c.meta("a")
+    assert meta["dims"] == ["lat", None] and list(meta["coords"]) == ["lat"]
+
+
+def test_sizes_past_64_bits(tmp_path):
+    with h5py.File(tmp_path / "f", "w") as f:
+        f["good"] = np.arange(3)
+        f.create_dataset("large", (2 ** 40, 2 ** 22), "f8", chunks=(2, 2))
+        f.create_dataset("larger", (2 ** 40, 2 ** 22, 8), "u1", chunks=(2, 2, 2))
+        f.create_dataset("fits", (2 ** 40, 2 ** 22), "u1", chunks=(2, 2))
+    with Reader(tmp_path / "f") as r:
+        v = r.variables()
+        for name in "large", "larger":
+            assert v[name]["dtype"] is None and "2^63" in v[name]["why"] and v[name]["shape"][0] == 2 ** 40
+        assert v["fits"]["dtype"] == "uint8"
+        same(r, "good", np.arange(3))
+        assert not r.read("fits", start=[2 ** 39, 7], count=[2, 3]).any()
+        with pytest.raises(Refused) as e:
+            r.read("large", start=[0, 0], count=[1, 1])
+        assert e.value.code == "unsupported"
+
+
+def test_enums_say_what_they_mean(tmp_path):
+    with netCDF4.Dataset(tmp_path / "n", "w") as f:
+        cloud = f.createEnumType(np.int16, "cloud", {"Clear": 0, "Stratus": 5, "Missing": -1})
+        f.createDimension("x", 3)
+        f.createVariable("v", cloud, "x")[:] = [0, 5, -1]
+        own = f.createVariable("own", cloud, "x")
+        own.flag_meanings = "mine"
+    with h5py.File(tmp_path / "h", "w") as f:
+        f.create_dataset("v", data=np.array([1, 2], ">u4"), dtype=h5py.enum_dtype({"a b": 1, "grün": 2 ** 31}, ">u4"))
+        f["bool"] = np.array([True])
+    v = described(tmp_path / "n")
+    assert v["v"]["attrs"] == {"flag_values": [0, -1, 5], "flag_meanings": "Clear Missing Stratus"} or (
+        v["v"]["attrs"] == {"flag_values": [0, 5, -1], "flag_meanings": "Clear Stratus Missing"})
+    assert v["own"]["attrs"] == {"flag_meanings": "mine"}
+    v = described(tmp_path / "h")
+    assert v["v"]["attrs"] == {"flag_values": [1, 2 ** 31], "flag_meanings": "a_b grün"} and not v["bool"]["attrs"]
+
+
+def test_bit_fields(tmp_path):
+    """As h5py reads them."""
+    with h5py.File(tmp_path / "f", "w") as f:
+        space = h5py.h5s.create_simple((3,))
+        for k, t in enumerate([h5py.h5t.STD_B8LE, h5py.h5t.STD_B16BE, h5py.h5t.STD_B32LE, h5py.h5t.STD_B64BE]):
+            d = h5py.h5d.create(f.id, f"b{8 << k}".encode(), t, space)
+            h5py.h5d.DatasetID.write(d, h5py.h5s.ALL, h5py.h5s.ALL, np.array([0, 1, 0xA5], f"u{1 << k}"), mtype=[
+                h5py.h5t.NATIVE_B8, h5py.h5t.NATIVE_B16, h5py.h5t.NATIVE_B32, h5py.h5t.NATIVE_B64][k])
+    with Reader(tmp_path / "f") as r, h5py.File(tmp_path / "f") as f:
+        for name, d in f.items():
+            assert d[2] == 0xA5 and "bit field" in r.variables()[name]["stored"]
+            same(r, name, d[:])
+
+
+def mapped(path, format, mapping="crs"):
+    with netCDF4.Dataset(path, "w", format=format) as f:
+        for name in "yx":
+            f.createDimension(name, 3)
+        t = f.createVariable("t", "f4", ("y", "x"))
+        t[:] = np.arange(9).reshape(3, 3)
+        t.grid_mapping = mapping
+        crs = f.createVariable("crs", "c", ())
+        crs.grid_mapping_name = "latitude_longitude"
+        crs.semi_major_axis = 6378137.
+
+
+@pytest.mark.parametrize("format", ["NETCDF4", "NETCDF3_CLASSIC"])
+@pytest.mark.parametrize("mapping", ["crs", "crs: x y"])
+def test_grid_mappings(files, format, mapping):
+    """They come as coordinates without axes, for the sake of their attributes; often they are characters."""
+    c, folder = files
+    mapped(folder / "f.nc", format, mapping)
+    imported(c, "f.nc", variables=[{"variable": "t", "index": "1:"}])
+    meta = c.meta("t")
+    assert meta["attrs"]["grid_mapping"] == mapping and meta["coords"]["crs"]["dims"] == []
+    assert c.meta(meta["coords"]["crs"]["array"])["attrs"] == {"grid_mapping_name": "latitude_longitude", "semi_major_axis": 6378137}
+    exported(c, "out.nc", ["t"])
+    with netCDF4.Dataset(folder / "out.nc") as f:
+        assert f["t"].grid_mapping == mapping and f["crs"].grid_mapping_name == "latitude_longitude" and f["crs"].shape == ()
+    imported(c, "f.nc", variables=[{"variable": "t", "name": "bare"}], coords=False)
+    assert "coords" not in c.meta("bare")
+
+
+def test_marks_of_bools_are_no_attributes(files):
+    c, folder = files
+    with netCDF4.Dataset(folder / "f.nc", "w") as f:
+        f.createDimension("x", 3)
+        v = f.createVariable("v", "i1", "x")
+        v[:] = [0, 1, 1]
+        v.setncatts({"dtype": "bool", "long_name": "it is so"})
+    imported(c, "f.nc", variables=["v", {"variable": "v", "name": "raw", "decode": False}])
+    assert c.meta("v")["dtype"] == "bool" and c.meta("v")["attrs"] == {"long_name": "it is so"}
+    assert c.meta("raw")["attrs"] == {"dtype": "bool", "long_name": "it is so"}
+
+
+def test_paths_from_the_root(files):
+    c, folder = files
+    with h5py.File(folder / "f.h5", "w") as f:
+        f["grp/sub/data"], f["other"] = np.arange(3.), np.arange(3.)
+        f["grp/lat"] = np.arange(3.)
+        f["grp/lat"].make_scale("lat")
+        f["other"].dims[0].attach_scale(f["grp/lat"])
+        f["grp/area"] = np.arange(3.)
+        f["grp/area"].dims[0].attach_scale(f["grp/lat"])
+        f["other"].attrs["coordinates"] = "/grp/area"
+    imported(c, "f.h5", variables=["/grp/sub/data", "/other"])
+    assert list(c.download("data")) == [0, 1, 2] and set(c.meta("other")["coords"]) == {"lat", "area"}
+    assert [v["name"] for v in looked(c, "f.h5")["variables"]] == ["grp/area", "grp/lat", "grp/sub/data", "other"]
