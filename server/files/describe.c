@@ -182,28 +182,6 @@ enum err_code describe(struct file_process *p, struct arena *arena, struct file_
 
 /* --- finding --- */
 
-/* A dimension's own variable, which is not meant where none is named. */
-static bool is_axis(const struct file_variable *v)
-{
-    return v->rank == 1 && v->dims[0] && !strcmp(v->dims[0], v->name);
-}
-
-static enum err_code unknown(const struct file_description *d, const char *name, struct err *e)
-{
-    _cleanup_strb_ struct strb names = {0};
-    size_t n = 0;
-    for (size_t i = 0; i < d->n; i++)
-        if (d->variables[i].readable && (name || !is_axis(&d->variables[i])) && n++ < NAMES_LISTED)
-            strb_addf(&names, "%s%.100s", n > 1 ? ", " : "", d->variables[i].name);
-    if (n > NAMES_LISTED)
-        strb_add(&names, ", …");
-    const char *list = names.len && !names.failed ? names.data : "none that can be read";
-    if (name)
-        return err_set(e, ERR_UNKNOWN_NAME, "the file has no variable '%.100s', but %s", name,
-                       list);
-    return err_set(e, ERR_UNKNOWN_NAME, "which variable? The file has %s", list);
-}
-
 /* The variables of that name: *ret_n of them, one after the other. */
 static const struct file_variable **named(const struct file_description *d, const char *name,
                                           size_t *ret_n)
@@ -220,43 +198,152 @@ static const struct file_variable **named(const struct file_description *d, cons
     return at;
 }
 
-/* Coordinates do not count. */
-static const struct file_variable *only(const struct file_description *d, size_t *ret_n)
-{
-    const struct file_variable *found = NULL;
-    *ret_n = 0;
-    for (size_t i = 0; i < d->n; i++) {
-        const struct file_variable *v = &d->variables[i];
-        if (!v->readable || is_axis(v))
-            continue;
-        found = v;
-        ++*ret_n;
-    }
-    return found;
-}
-
-enum err_code describe_find(const struct file_description *d, const char *name,
-                            const struct file_variable **ret, struct err *e)
-{
-    size_t n;
-    const struct file_variable **at = name ? named(d, name, &n) : NULL;
-    if (name && !at && *name == '/') /* as HDF5's own tools write a path */
-        at = named(d, name + 1, &n);
-    const struct file_variable *found = name ? (at ? *at : NULL) : only(d, &n);
-    if (n != 1)
-        return unknown(d, name, e);
-    if (!found->readable)
-        return err_set(e, ERR_UNSUPPORTED_FILE, "the variable '%.100s' cannot be read: %.300s",
-                       found->name, found->why);
-    *ret = found;
-    return ERR_OK;
-}
-
 const struct file_variable *describe_named(const struct file_description *d, const char *name)
 {
     size_t n;
     const struct file_variable **at = named(d, name, &n);
     return n == 1 && (*at)->readable ? *at : NULL;
+}
+
+const struct file_variable *describe_beside(const struct file_description *d,
+                                            const struct file_variable *of, const char *name,
+                                            size_t n)
+{
+    const char *slash = strrchr(of->name, '/');
+    const bool absolute = n > 0 && *name == '/';
+    const size_t group = slash && !absolute ? (size_t)(slash - of->name) + 1 : 0;
+    char path[1024];
+    name += absolute;
+    n -= absolute;
+    if (group + n >= sizeof path)
+        return NULL;
+    memcpy(path, of->name, group);
+    memcpy(path + group, name, n);
+    path[group + n] = '\0';
+    const struct file_variable *v = describe_named(d, path);
+    return v || !group ? v : describe_named(d, path + group);
+}
+
+void describe_names(const struct file_variable *of, const char *attr, struct file_names *ret)
+{
+    const struct json text = json_member(of->attrs, attr);
+    size_t n;
+    ret->at = json_kind(text) == JSON_STRING ? json_text(text, &n) : "";
+    ret->colons = strchr(ret->at, ':');
+    ret->before = !strcmp(attr, "grid_mapping");
+}
+
+bool describe_next(struct file_names *names, const char **ret, size_t *ret_n)
+{
+    for (;;) {
+        const char *word = names->at + strspn(names->at, " ");
+        const size_t n = strcspn(word, " "), colon = n && word[n - 1] == ':';
+        names->at = word + n;
+        *ret = word;
+        *ret_n = n - colon;
+        if (!n || !names->colons || names->before == colon)
+            return n;
+    }
+}
+
+/* --- which one is meant --- */
+
+/* A dimension's own variable. */
+static bool is_axis(const struct file_variable *v)
+{
+    return v->rank == 1 && v->dims[0] && !strcmp(v->dims[0], v->name);
+}
+
+/* Marks those that belong to others, as CF has it. */
+static void mark_named(struct file_description *d)
+{
+    static const char *const attrs[] = {"coordinates",  "bounds",        "climatology",
+                                        "grid_mapping", "cell_measures", "ancillary_variables",
+                                        "formula_terms"};
+    for (size_t i = 0; i < d->n; i++)
+        for (size_t k = 0; k < sizeof attrs / sizeof *attrs; k++) {
+            struct file_names names;
+            const char *name;
+            size_t n;
+            describe_names(&d->variables[i], attrs[k], &names);
+            while (describe_next(&names, &name, &n)) {
+                const struct file_variable *v = describe_beside(d, &d->variables[i], name, n);
+                if (v && v != &d->variables[i])
+                    d->variables[v - d->variables].belongs = true;
+            }
+        }
+    d->marked = true;
+}
+
+/* Whether one may be meant where none is named: not if it belongs to others, as long as there are
+ * some that do not. */
+static bool may_be_meant(const struct file_variable *v, bool all)
+{
+    return v->readable && (all || (!is_axis(v) && !v->belongs));
+}
+
+static const struct file_variable *only(const struct file_description *d, bool all, size_t *ret_n)
+{
+    const struct file_variable *found = NULL;
+    *ret_n = 0;
+    for (size_t i = 0; i < d->n; i++)
+        if (may_be_meant(&d->variables[i], all)) {
+            found = &d->variables[i];
+            ++*ret_n;
+        }
+    return found;
+}
+
+/* `name` NULL: none is named. */
+static enum err_code unknown(const struct file_description *d, const char *name, bool all,
+                             struct err *e)
+{
+    _cleanup_strb_ struct strb names = {0};
+    size_t n = 0;
+    for (size_t i = 0; i < d->n; i++)
+        if (may_be_meant(&d->variables[i], all) && n++ < NAMES_LISTED)
+            strb_addf(&names, "%s%.100s", n > 1 ? ", " : "", d->variables[i].name);
+    if (n > NAMES_LISTED)
+        strb_add(&names, ", …");
+    if (names.failed)
+        return err_oom(e);
+    if (name)
+        return err_set(e, ERR_UNKNOWN_NAME, "the file has no variable '%.100s', %s %s", name,
+                       n ? "but" : "and", n ? names.data : "none that can be read");
+    if (n)
+        return err_set(e, ERR_UNKNOWN_NAME, "which variable? The file has %s", names.data);
+    if (!d->n)
+        return err_set(e, ERR_UNKNOWN_NAME, "the file has no variables");
+    return err_set(e, ERR_UNSUPPORTED_FILE,
+                   "no variable of the file can be read; of '%.100s': %.300s", d->variables->name,
+                   d->variables->why);
+}
+
+enum err_code describe_find(struct file_description *d, const char *name,
+                            const struct file_variable **ret, struct err *e)
+{
+    size_t n;
+    bool all = name;
+    const struct file_variable **at = name ? named(d, name, &n) : NULL, *found;
+    if (name && !at && *name == '/') /* as HDF5's own tools write a path */
+        at = named(d, name + 1, &n);
+    if (name) {
+        found = at ? *at : NULL;
+    } else {
+        if (!d->marked)
+            mark_named(d);
+        found = only(d, false, &n);
+        all = !n;
+        if (all)
+            found = only(d, true, &n);
+    }
+    if (!found || (n > 1 && found->readable))
+        return unknown(d, name, all, e);
+    if (!found->readable)
+        return err_set(e, ERR_UNSUPPORTED_FILE, "the variable '%.100s' cannot be read: %.300s",
+                       found->name, found->why);
+    *ret = found;
+    return ERR_OK;
 }
 
 /* A coordinate lies in the same group as the dimension, the root's or one's own; those whose names

@@ -22,6 +22,7 @@ struct file_variable {
                                  * decoding; 0: they do not, or it is not known */
     struct json attrs;          /* an object, or absent */
     const char *why;            /* why it is not readable */
+    bool belongs;               /* to another one, whose attributes name it; if they are marked */
     struct json all;
 };
 
@@ -31,17 +32,32 @@ struct file_description {
     struct file_variable *variables;
     const struct file_variable **by_name; /* sorted */
     size_t n;
+    bool marked; /* those that belong to another one */
 };
 
 /* Asks the process. ERR_FILE_READER for an answer that is not as agreed; process_hear's. */
 enum err_code describe(struct file_process *p, struct arena *arena, struct file_description *ret,
                        struct err *e) must_check;
-/* The variable of that name, or (NULL) the only one that can be read: ERR_UNKNOWN_NAME, with the
- * names that there are. */
-enum err_code describe_find(const struct file_description *d, const char *name,
+/* The variable of that name, or (NULL) the only one that can be read. If there is one, those do not
+ * count that are a dimension's own, or that another one's attributes name: coordinates, bounds,
+ * grid mappings and the like. ERR_UNKNOWN_NAME, with the names that there are;
+ * ERR_UNSUPPORTED_FILE. */
+enum err_code describe_find(struct file_description *d, const char *name,
                             const struct file_variable **ret, struct err *e) must_check;
 /* The one of that name, if it can be read and no other has the name; else NULL. */
 const struct file_variable *describe_named(const struct file_description *d, const char *name);
+/* The one that an attribute of `of` calls by these n bytes: in the same group or in the root. */
+const struct file_variable *describe_beside(const struct file_description *d,
+                                            const struct file_variable *of, const char *name,
+                                            size_t n);
+/* The names of variables in a text attribute, one after another: words, or, where some end in a
+ * colon, the others; of "grid_mapping" those that do. */
+struct file_names {
+    const char *at;
+    bool colons, before;
+};
+void describe_names(const struct file_variable *of, const char *attr, struct file_names *ret);
+bool describe_next(struct file_names *names, const char **ret, size_t *ret_n);
 /* The one that gives a dimension's coordinates; NULL if no readable variable does. */
 const struct file_variable *describe_coordinate(const struct file_description *d, const char *dim,
                                                 int64_t length);

@@ -200,29 +200,11 @@ static enum err_code add_coord(struct import *x, size_t i, const char *name,
     return ERR_OK;
 }
 
-/* A variable that the attribute names, in the same group or in the root. */
-static const struct file_variable *
-find_named(const struct import *x, const struct file_variable *of, const char *name, size_t n)
-{
-    const char *slash = strrchr(of->name, '/');
-    const bool absolute = n > 0 && *name == '/';
-    const size_t group = slash && !absolute ? (size_t)(slash - of->name) + 1 : 0;
-    char path[1024];
-    name += absolute;
-    n -= absolute;
-    if (group + n >= sizeof path)
-        return NULL;
-    memcpy(path, of->name, group);
-    memcpy(path + group, name, n);
-    path[group + n] = '\0';
-    const struct file_variable *v = describe_named(&x->description, path);
-    return v || !group ? v : describe_named(&x->description, path + group);
-}
-
 static enum err_code add_named(struct import *x, size_t i, const char *name, size_t n,
                                bool *ret_added, struct err *e)
 {
-    const struct file_variable *of = x->pieces[i].variable, *v = find_named(x, of, name, n);
+    const struct file_variable *of = x->pieces[i].variable,
+                               *v = describe_beside(&x->description, of, name, n);
     int on[MAX_RANK];
     *ret_added = false;
     if (!v || v == of)
@@ -235,19 +217,19 @@ static enum err_code add_named(struct import *x, size_t i, const char *name, siz
     return add_coord(x, i, import_last_part(v->name), v, on, ret_added, e);
 }
 
-/* "crs", or "crs: x y other: lat lon", where x and y are coordinates. */
-static enum err_code add_mappings(struct import *x, size_t i, struct err *e)
+/* *ret_all: all that the attribute names are coordinates now. */
+static enum err_code add_all_named(struct import *x, size_t i, const char *attr, bool *ret_all,
+                                   struct err *e)
 {
-    const struct json text = json_member(x->pieces[i].variable->attrs, "grid_mapping");
-    size_t n = 0;
+    struct file_names names;
+    const char *name;
+    size_t n;
     bool added;
-    const char *at = json_kind(text) == JSON_STRING ? json_text(text, &n) : "";
-    const bool one = !strchr(at, ':');
-    for (at += strspn(at, " "); *at; at += strspn(at, " ")) {
-        const size_t len = strcspn(at, " :"), end = strcspn(at, " ");
-        if (one || len < end)
-            TRY(add_named(x, i, at, len, &added, e));
-        at += end;
+    *ret_all = true;
+    describe_names(x->pieces[i].variable, attr, &names);
+    while (describe_next(&names, &name, &n)) {
+        TRY(add_named(x, i, name, n, &added, e));
+        *ret_all &= added;
     }
     return ERR_OK;
 }
@@ -255,7 +237,6 @@ static enum err_code add_mappings(struct import *x, size_t i, struct err *e)
 enum err_code import_coordinates(struct import *x, size_t i, struct err *e)
 {
     const struct file_variable *of = x->pieces[i].variable;
-    size_t n = 0;
     bool added;
     for (int r = 0; r < x->pieces[i].map.rank; r++) {
         const int k = x->pieces[i].map.axis[r];
@@ -265,17 +246,9 @@ enum err_code import_coordinates(struct import *x, size_t i, struct err *e)
         if (v && v != of)
             TRY(add_coord(x, i, name, v, &k, &added, e));
     }
-    const struct json list = json_member(of->attrs, "coordinates");
-    const char *at = json_kind(list) == JSON_STRING ? json_text(list, &n) : "";
-    bool all = true;
-    for (at += strspn(at, " "); *at; at += strspn(at, " ")) {
-        const size_t len = strcspn(at, " ");
-        TRY(add_named(x, i, at, len, &added, e));
-        all &= added;
-        at += len;
-    }
-    x->pieces[i].lists_coords = all;
-    return add_mappings(x, i, e);
+    TRY(add_all_named(x, i, "coordinates", &added, e));
+    x->pieces[i].lists_coords = added;
+    return add_all_named(x, i, "grid_mapping", &added, e);
 }
 
 /* --- labels --- */

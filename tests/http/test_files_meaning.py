@@ -151,3 +151,56 @@ def test_paths_from_the_root(files):
     imported(c, "f.h5", variables=["/grp/sub/data", "/other"])
     assert list(c.download("data")) == [0, 1, 2] and set(c.meta("other")["coords"]) == {"lat", "area"}
     assert [v["name"] for v in looked(c, "f.h5")["variables"]] == ["grp/area", "grp/lat", "grp/sub/data", "other"]
+
+
+def cf(path, more=()):
+    """A variable with all that the conventions let it name."""
+    with netCDF4.Dataset(path, "w") as f:
+        for name, n in ("y", 2), ("x", 3), ("bnds", 2):
+            f.createDimension(name, n)
+        attrs = {"coordinates": "height lat2d", "grid_mapping": "crs: x y other: lat2d", "ancillary_variables": "flags /err/deep",
+                 "cell_measures": "area: cell_area", "bounds": "t_bnds", "cell_methods": "time: mean"}
+        for name, dims in ("x", "x"), ("t", "yx"), ("height", ""), ("lat2d", "yx"), ("crs", ""), ("other", ""), ("flags", "yx"), ("err/deep", "yx"), ("cell_area", "yx"), (
+                "t_bnds", ["y", "bnds"]), ("x_bnds", ["x", "bnds"]), *more:
+            v = f.createVariable(name, "f4", tuple(dims))
+            v[...] = 1
+            v.setncatts(attrs if name == "t" else {"bounds": "x_bnds"} if name == "x" else {})
+
+
+def test_the_variable_that_is_meant(files):
+    """Not those that it names, or that its coordinates name."""
+    c, folder = files
+    cf(folder / "one.nc")
+    imported(c, "one.nc")
+    assert set(c.meta("t")["coords"]) == {"x", "height", "lat2d", "crs", "other"}
+    c.expect(201, c.request("PUT", "/v1/arrays/sent", (folder / "one.nc").read_bytes(), content_type="application/x-netcdf"))
+    assert c.meta("sent")["shape"] == [2, 3]
+    cf(folder / "two.nc", [("u", "yx")])
+    job = imported(c, "two.nc", "failed")
+    assert job["error"]["code"] == "unknown_name" and job["error"]["detail"] == "which variable? The file has t, u"
+
+
+def test_coordinates_alone(files):
+    c, folder = files
+    with netCDF4.Dataset(folder / "one.nc", "w") as f:
+        f.createDimension("time", 3)
+        f.createVariable("time", "f8", "time")[:] = [1, 2, 3]
+    imported(c, "one.nc")
+    assert list(c.download("time")) == [1, 2, 3]
+    with netCDF4.Dataset(folder / "two.nc", "w") as f:
+        for name in "yx":
+            f.createDimension(name, 3)
+            f.createVariable(name, "f8", name)[:] = [1, 2, 3]
+    assert imported(c, "two.nc", "failed")["error"]["detail"] == "which variable? The file has y, x"
+
+
+def test_files_of_which_nothing_can_be_read(files):
+    c, folder = files
+    np.savez(folder / "a.npz", records=np.zeros(3, [("a", "i4"), ("b", "f8")]))
+    with h5py.File(folder / "none.h5", "w"):
+        pass
+    job = imported(c, "a.npz", "failed")
+    assert job["error"]["code"] == "unsupported_file" and "no variable of the file can be read; of 'records': " in job["error"]["detail"]
+    job = imported(c, "a.npz", "failed", variables=["b1"])
+    assert job["error"]["detail"] == "the file has no variable 'b1', and none that can be read"
+    assert imported(c, "none.h5", "failed")["error"]["detail"] == "the file has no variables"
