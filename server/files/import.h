@@ -48,6 +48,7 @@ struct import_piece {
     struct import_coord *coords;
     size_t n_coords, cap_coords;
     bool lists_coords; /* these are all that the attribute "coordinates" names */
+    bool of_part;      /* a coordinate of another piece that is not whole */
     struct upload *upload;
     struct array *array; /* once it is there; with ghosts from the start */
     struct labels *labels;
@@ -123,8 +124,10 @@ enum err_code import_coordinates(struct import *x, size_t i, struct err *e) must
 /* Makes the labels of a piece. */
 enum err_code import_labels(const struct import *x, struct import_piece *p,
                             struct err *e) must_check;
-/* import_place.c: whether an attribute says where pixels lie, which of a part of a picture is not
- * true any more; what is true of it, as members of the open object of its attributes. */
+/* import_place.c: whether the piece is all of its variable; whether an attribute says where pixels
+ * lie, which of a part of a picture is not true any more; what is true of it, as members of the
+ * open object of its attributes. */
+bool import_is_whole(const struct import_piece *p);
 bool import_is_place(const struct import_piece *p, const char *name);
 void import_put_place(const struct import_piece *p, struct json_writer *w);
 /* The last part of a path: what is in a group is called so in the array. */

@@ -194,6 +194,7 @@ static enum err_code add_coord(struct import *x, size_t i, const char *name,
         coord.piece = old->piece;
     else
         TRY(import_piece_add(x, c, e));
+    x->pieces[coord.piece].of_part |= !import_is_whole(p);
     if (coord.piece != i)
         p->coords[p->n_coords++] = coord;
     *ret_added = coord.piece != i;

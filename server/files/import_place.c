@@ -19,7 +19,7 @@ struct line {
     double first, step;
 };
 
-static bool is_whole(const struct import_piece *p)
+bool import_is_whole(const struct import_piece *p)
 {
     bool whole = true;
     for (int k = 0; k < p->variable->rank; k++)
@@ -33,7 +33,7 @@ bool import_is_place(const struct import_piece *p, const char *name)
     bool found = false;
     for (size_t i = 0; i < sizeof attr_names / sizeof *attr_names; i++)
         found |= !strcmp(name, attr_names[i]);
-    return found && !is_whole(p);
+    return found && (p->of_part || !import_is_whole(p));
 }
 
 static bool pixels_are_points(struct json keys)
@@ -103,7 +103,7 @@ void import_put_place(const struct import_piece *p, struct json_writer *w)
     double tie[6 * TIE_POINTS_MAX], scale[3], matrix[16];
     const bool points = pixels_are_points(json_member(p->variable->attrs, "GeoKeyDirectory"));
     struct line x, y;
-    if (is_whole(p) || !find_line(p, 'x', points, &x) || !find_line(p, 'y', points, &y))
+    if (import_is_whole(p) || !find_line(p, 'x', points, &x) || !find_line(p, 'y', points, &y))
         return;
     const bool scaled = json_given(json_member(p->variable->attrs, "ModelPixelScale"));
     const size_t n_tie = get_numbers(p, "ModelTiepoint", 6 * TIE_POINTS_MAX, tie);

@@ -92,7 +92,10 @@ def test_as_xarrays_own_engines(true, engine, how):  # noqa: F811
     for path, left_out in (("a.nc", ["label"]), ("b.nc", [] if engine == "netcdf4" else ["en"])):
         how = {**how, "drop_variables": [*without, *left_out]}
         with xarray.open_dataset(folder / path, engine=engine, **how) as theirs:
-            same(xarray.open_dataset(f"data/{path}", engine=Backend, client=client, **how), theirs)
+            ours = xarray.open_dataset(f"data/{path}", engine=Backend, client=client, **how)
+            if "en" in ours:  # xarray's own engines do not say what an enum means, or not so
+                assert list(ours["en"].attrs.pop("flag_values")) == [0, 1] and ours["en"].attrs.pop("flag_meanings") == "off on"
+            same(ours, theirs)
     if "decode_coords" not in how:
         with xarray.open_dataset(folder / "b.nc", engine=engine, group="g/h", **how) as theirs:
             same(xarray.open_dataset("data/b.nc", engine=Backend, client=client, group="g/h", **how), theirs)

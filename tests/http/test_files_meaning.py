@@ -3,10 +3,13 @@ import h5py
 import netCDF4
 import numpy as np
 import pytest
+from osgeo import gdal, osr
 
 from reader import Reader, Refused
 from stand_in import exported, imported, looked
 from test_files_read import same
+
+gdal.UseExceptions()
 
 
 @pytest.fixture
@@ -124,6 +127,26 @@ def test_grid_mappings(files, format, mapping):
         assert f["t"].grid_mapping == mapping and f["crs"].grid_mapping_name == "latitude_longitude" and f["crs"].shape == ()
     imported(c, "f.nc", variables=[{"variable": "t", "name": "bare"}], coords=False)
     assert "coords" not in c.meta("bare")
+
+
+def test_places_of_pictures_in_netcdf(files):
+    """GDAL says where the whole picture lies beside the grid mapping: that is not true of a part, which has coordinates."""
+    c, folder = files
+    f = gdal.GetDriverByName("MEM").Create("", 8, 6, 1, gdal.GDT_Byte)
+    f.SetGeoTransform([5e5, 10, 0, 4e6, 0, -10])
+    utm = osr.SpatialReference()
+    utm.ImportFromEPSG(32633)
+    f.SetSpatialRef(utm)
+    gdal.GetDriverByName("netCDF").CreateCopy(str(folder / "f.nc"), f)
+    for index, whole in ("...", True), ("1:, 2:", False):
+        imported(c, "f.nc", variables=[{"variable": "Band1", "name": "b", "index": index}], overwrite=True)
+        attrs = c.meta(c.meta("b")["coords"]["transverse_mercator"]["array"])["attrs"]
+        assert ("GeoTransform" in attrs) == whole and attrs["spatial_ref"].startswith("PROJCS")
+        exported(c, f"{whole}.nc", ["b"])
+        got = gdal.Open(f"NETCDF:{folder}/{whole}.nc:b")
+        x, y = c.download(c.meta("b")["coords"]["x"]["array"]), c.download(c.meta("b")["coords"]["y"]["array"])
+        a = got.GetGeoTransform()
+        assert (a[0], abs(a[1])) == (x[0] - 5, 10) and sorted([a[3], a[3] + a[5] * len(y)]) == [min(y) - 5, max(y) + 5]
 
 
 def test_marks_of_bools_are_no_attributes(files):
