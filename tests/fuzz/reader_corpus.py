@@ -59,6 +59,21 @@ def hdf5_latest(path):
             f.create_dataset(f"g{k}/v", data=A[:, :10], chunks=(5, 5), maxshape=(None, 20), compression="gzip")
 
 
+def hdf5_meaning(path):
+    """Enums in the other order, bit fields, characters, sizes past 64 bits, scales on some axes."""
+    with h5py.File(path, "w") as f:
+        f["enum"] = np.zeros(4, h5py.enum_dtype({"a b": 1, "grün": 2 ** 31, "c": 0}, ">u4"))
+        for k, t in enumerate((h5py.h5t.STD_B8LE, h5py.h5t.STD_B16BE, h5py.h5t.STD_B64LE)):
+            h5py.h5d.create(f.id, b"bits%d" % k, t, h5py.h5s.create_simple((3,)))
+        f["crs"] = np.bytes_("x")
+        f.create_dataset("large", (2 ** 40, 2 ** 22), "f8", chunks=(2, 2))
+        f["lat"], f["v"] = np.arange(3.), np.zeros((3, 4), "f2")
+        f["lat"].make_scale("lat")
+        f["v"].dims[0].attach_scale(f["lat"])
+        f["v"].dims[1].label = "column"
+        f["v"].attrs.update({"scale_factor": np.float32(0.1), "missing_value": [np.nan, 1e20], "grid_mapping": "crs: lat"})
+
+
 def netcdf4(path):
     with netCDF4.Dataset(path, "w") as f:
         f.createDimension("t", None)
@@ -79,6 +94,7 @@ def netcdf3(path, format="NETCDF3_64BIT_OFFSET"):
         for t in ("i1", "i2", "f4", "f8", "S1"):
             f.createVariable("v" + t, t, ("t", "x"))[:4] = np.arange(36).reshape(4, 9).astype(t)
             f.createVariable("w" + t, t, ("x",))[:] = np.arange(9).astype(t)
+        f.createVariable("crs", "c").grid_mapping_name = "sphere"
         f.title, f["vi2"].scale_factor, f["vi2"].missing_value = "a title", 0.5, np.int16([1, 2])
 
 
@@ -178,6 +194,19 @@ def png_interlaced(path):
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"tEXt", b"Title\0hello") + chunk(b"IDAT", zlib.compress(data)) + chunk(b"IEND", b""))
 
 
+def png_grey(path):
+    """Two bits, of which one value is transparent."""
+    head = b"\0\0\0\x08\0\0\0\x02\x02\0\0\0\0"
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"tRNS", b"\0\1") + chunk(b"IDAT", zlib.compress(2 * b"\0\x1b\xe4")) + chunk(b"IEND", b""))
+
+
+def tiff_sparse(path):
+    f = gdal.GetDriverByName("GTiff").Create(str(path), 40, 50, 2, gdal.GDT_Int16, ["SPARSE_OK=TRUE", "TILED=YES", "BLOCKXSIZE=16", "BLOCKYSIZE=16", "COMPRESS=DEFLATE"])
+    for b in (1, 2):
+        f.GetRasterBand(b).SetNoDataValue(-7)
+    f.GetRasterBand(1).WriteArray(np.ones((3, 4), "i2"), 20, 20)
+
+
 def make(name, how):
     path = FOLDER / name
     if path.exists():
@@ -193,8 +222,8 @@ def make(name, how):
 
 
 FOLDER.mkdir(exist_ok=True)
-for how in (hdf5, hdf5_types, hdf5_filters, hdf5_latest, netcdf4, netcdf3, netcdf3_classic, netcdf3_cdf5, npz, npz_stored, npy, npy_fortran, png, png_palette,
-            png_interlaced, tiff_pages, tiff_ycbcr):
+for how in (hdf5, hdf5_types, hdf5_filters, hdf5_latest, hdf5_meaning, netcdf4, netcdf3, netcdf3_classic, netcdf3_cdf5, npz, npz_stored, npy, npy_fortran, png, png_palette,
+            png_interlaced, png_grey, tiff_pages, tiff_sparse, tiff_ycbcr):
     make(how.__name__, how)
 for name, options in TIFFS.items():
     make("tiff_" + name, lambda path, options=options: picture(path, **options))
