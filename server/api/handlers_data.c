@@ -30,6 +30,11 @@ static enum err_code check_dtype(struct request *req, const struct array *a, str
 
 #define N_OFFERS (sizeof data_offers / sizeof *data_offers)
 
+/* data_offers, and the formats of files. */
+static const enum media offers[] = {MEDIA_OCTETS, MEDIA_NPY,    MEDIA_JSON, MEDIA_PNG,
+                                    MEDIA_NPZ,    MEDIA_NETCDF, MEDIA_HDF5};
+#define N_ALL_OFFERS (sizeof offers / sizeof *offers)
+
 /* *ret_a: the selected elements of *ret_h. */
 static enum err_code prepare_get(struct request *req, struct session **ret_s, struct handle *ret_h,
                                  struct array **ret_a, struct err *e)
@@ -41,8 +46,9 @@ static enum err_code prepare_get(struct request *req, struct session **ret_s, st
     return *ret_a ? ERR_OK : err_oom(e);
 }
 
-/* What Accept asks for, of what can be made of the array. A picture, the last offer, has parameters
- * of its own; where there can be none it is no offer, if another type would do. */
+/* What Accept asks for, which is no file, of what can be made of the array. A picture, the last
+ * offer, has parameters of its own; where there can be none it is no offer, if another type would
+ * do. */
 static enum err_code negotiate(struct request *req, enum media *ret_type, struct err *e)
 {
     static const char *const allowed[] = {"index", "ghost", PICTURE_QUERY, NULL};
@@ -52,7 +58,7 @@ static enum err_code negotiate(struct request *req, enum media *ret_type, struct
     _cleanup_array_ struct array *a = NULL;
     enum media other;
     TRY(http_query_only(req, allowed, e));
-    TRY(media_negotiate(accept, data_offers, N_OFFERS, ret_type, e));
+    TRY(media_negotiate(accept, offers, N_ALL_OFFERS, ret_type, e));
     if (*ret_type == MEDIA_PNG &&
         media_negotiate(accept, data_offers, N_OFFERS - 1, &other, NULL) == ERR_OK) {
         TRY(prepare_get(req, &s, &h, &a, e));
@@ -65,11 +71,9 @@ static enum err_code negotiate(struct request *req, enum media *ret_type, struct
 /* Whether Accept asks for one of the formats of files rather than for what is offered else. */
 static bool asks_file(struct request *req, enum media *ret_type)
 {
-    static const enum media offers[] = {MEDIA_OCTETS, MEDIA_NPY,    MEDIA_JSON, MEDIA_PNG,
-                                        MEDIA_NPZ,    MEDIA_NETCDF, MEDIA_HDF5};
     struct err e = ERR_INIT;
-    return media_negotiate(http_header(req, "Accept"), offers, sizeof offers / sizeof *offers,
-                           ret_type, &e) == ERR_OK &&
+    return media_negotiate(http_header(req, "Accept"), offers, N_ALL_OFFERS, ret_type, &e) ==
+               ERR_OK &&
            *ret_type >= MEDIA_NPZ;
 }
 

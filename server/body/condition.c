@@ -65,9 +65,10 @@ static bool is_star(const char *list)
     return *list == '*' && !list[1 + strspn(list + 1, " \t")];
 }
 
-bool etag_listed(const char *list, const char *etag, bool strong)
+/* Whether the list has a tag that begins with these n bytes, and, if they are `whole`, has no more.
+ */
+static bool has(const char *list, const char *tag, size_t n, bool whole, bool strong)
 {
-    size_t n = strlen(etag);
     if (is_star(list))
         return true;
     for (const char *p = list;;) {
@@ -80,10 +81,16 @@ bool etag_listed(const char *list, const char *etag, bool strong)
         const char *end = strchr(p + 1, '"');
         if (!end)
             return false;
-        if (!(weak && strong) && (size_t)(end + 1 - p) == n && !memcmp(p, etag, n))
+        const size_t length = (size_t)(end + 1 - p);
+        if (!(weak && strong) && (whole ? length == n : length > n) && !memcmp(p, tag, n))
             return true;
         p = end + 1;
     }
+}
+
+bool etag_listed(const char *list, const char *etag, bool strong)
+{
+    return has(list, etag, strlen(etag), true, strong);
 }
 
 struct condition condition_of(struct request *req)
@@ -99,23 +106,18 @@ bool condition_names_tags(const struct condition *c)
     return c->match && !is_star(c->match);
 }
 
+/* Whatever has been made of the contents, its tag begins alike. */
 static bool any_listed(const char *list, const struct array *a, const struct view *region,
                        bool strong)
 {
-    static const enum media types[] = {MEDIA_OCTETS, MEDIA_NPY, MEDIA_JSON};
-    uint64_t version = array_version(a);
-    char etag[ETAG_MAX];
+    const uint64_t version = array_version(a);
+    char tag[ETAG_MAX];
     if (array_written_outside(a))
         return false;
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        etag_make(a->dtype, &a->view, version, types[i], etag);
-        if (etag_listed(list, etag, strong))
-            return true;
-        etag_make(a->dtype, region, version, types[i], etag);
-        if (etag_listed(list, etag, strong))
-            return true;
-    }
-    return false;
+    const size_t n = (size_t)begin(a->dtype, &a->view, version, tag);
+    if (has(list, tag, n, false, strong))
+        return true;
+    return has(list, tag, (size_t)begin(a->dtype, region, version, tag), false, strong);
 }
 
 enum err_code condition_check(const struct condition *c, const struct array *now,
@@ -136,4 +138,14 @@ enum err_code condition_check(const struct condition *c, const struct array *now
 enum err_code condition_guard(void *user, const struct array *now, struct err *e)
 {
     return condition_check(user, now, now ? &now->view : NULL, e);
+}
+
+enum err_code condition_read(struct request *req, const char *etag, bool *ret_same, struct err *e)
+{
+    const struct condition c = condition_of(req);
+    if (c.match && !etag_listed(c.match, etag, true))
+        return err_set(e, ERR_PRECONDITION_FAILED,
+                       "If-Match: the contents have none of these tags");
+    *ret_same = c.none_match && etag_listed(c.none_match, etag, false);
+    return ERR_OK;
 }

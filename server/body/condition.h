@@ -42,4 +42,9 @@ enum err_code condition_check(const struct condition *c, const struct array *now
 /* The same for a whole array, as a handle_guard: user is the struct condition. */
 enum err_code condition_guard(void *user, const struct array *now, struct err *e) must_check;
 
+/* For a reply that has this tag ("": none): ERR_PRECONDITION_FAILED unless If-Match allows it;
+ * *ret_same: the client has it already, and the reply is 304. */
+enum err_code condition_read(struct request *req, const char *etag, bool *ret_same,
+                             struct err *e) must_check;
+
 #endif

@@ -308,8 +308,9 @@ enum err_code data_format_of(struct request *req, enum data_format *ret, struct 
         return ERR_OK;
     default:
         return err_set(e, ERR_UNSUPPORTED_MEDIA_TYPE,
-                       "array data must be application/octet-stream, application/x-npy or "
-                       "application/json (curl --json), not %.64s",
+                       "array data must be application/octet-stream, application/x-npy, "
+                       "application/json (curl --json), application/x-npz, application/x-netcdf or "
+                       "application/x-hdf5, not %.64s",
                        value);
     }
 }

@@ -7,7 +7,9 @@
 
 #include "compute/base/mem.h"
 #include "compute/base/meter.h"
+#include "compute/memory/export.h"
 #include "protocol/text/index.h"
+#include "server/body/condition.h"
 #include "server/body/request.h"
 #include "server/files/export.h"
 #include "server/http/wakeup.h"
@@ -24,7 +26,7 @@ struct bundle {
     struct wakeup wakeup;
     struct metered counted;
     struct err err; /* ERR_OK: none */
-    const char *type;
+    enum media type;
 };
 
 struct file_source {
@@ -74,7 +76,9 @@ static void reply(struct request *req)
     (void)!metered_set(&b->counted, s->length); /* no more than was counted for it */
     s->counted = b->counted;
     b->counted = (struct metered){0};
-    http_reply_source(req, 200, b->type, s->length, &s->source);
+    /* as contents that are sent as they are (data_download.c) */
+    http_add_header(req, "X-Content-Type-Options", "nosniff");
+    http_reply_source(req, 200, media_name(b->type), s->length, &s->source);
 }
 
 static void run(struct file_task *task)
@@ -89,7 +93,7 @@ static void run(struct file_task *task)
     wakeup_ring(&b->wakeup);
 }
 
-static const char *type_of(const char *format)
+static enum media type_of(const char *format)
 {
     static const struct {
         const char *format;
@@ -99,15 +103,14 @@ static const char *type_of(const char *format)
                  {"png", MEDIA_PNG}};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (!strcmp(types[i].format, format))
-            return media_name(types[i].type);
-    return media_name(MEDIA_OCTETS);
+            return types[i].type;
+    return MEDIA_OCTETS;
 }
 
 /* All pieces are there. */
-static enum err_code start(struct bundle *b, struct session *s, struct err *e)
+static enum err_code hold(struct bundle *b, struct session *s, struct err *e)
 {
     struct export_task *x = &b->x;
-    b->type = type_of(x->format);
     /* elements may be widened, labels become what their format needs; what it really takes is
      * counted when it is there */
     const int64_t beside = SPARE + SPARE_VARIABLE * (int64_t)x->n_pieces + 16 * x->told;
@@ -115,9 +118,13 @@ static enum err_code start(struct bundle *b, struct session *s, struct err *e)
         return err_oom(e);
     x->most = 2 * x->nbytes + beside;
     TRY(spool_file(b->req->server->files->spool, &x->file, e));
-    TRY(export_hold(x, s, e));
+    return export_hold(x, s, e);
+}
+
+static enum err_code begin(struct bundle *b, struct err *e)
+{
     wakeup_arm(&b->wakeup);
-    return files_submit(b->req->server->files, LANE_BODIES, &x->task, e);
+    return files_submit(b->req->server->files, LANE_BODIES, &b->x.task, e);
 }
 
 static struct bundle *bundle_new(struct request *req)
@@ -147,7 +154,10 @@ static enum err_code read_and_start(struct bundle *b, struct err *e)
     TRY(request_body(b->req, false, &body, e));
     TRY(session_of(b->req, &s, e));
     TRY(export_read(&b->x, b->req, s, body, e));
-    return start(b, s, e);
+    b->type = type_of(b->x.format);
+    TRY(media_negotiate(http_header(b->req, "Accept"), &b->type, 1, &b->type, e));
+    TRY(hold(b, s, e));
+    return begin(b, e);
 }
 
 void files_bundle(struct request *req)
@@ -160,6 +170,44 @@ void files_bundle(struct request *req)
         http_reply_error(req, &e);
     else
         wakeup_wait(&b->wakeup, reply);
+}
+
+/* What is said of all pieces, and their contents. */
+static enum err_code tag(const struct export_task *x, char etag[ETAG_MAX], struct err *e)
+{
+    const struct export_piece *first = x->pieces;
+    _cleanup_strb_ struct strb all = {0};
+    struct json_writer w = JSON_WRITER(&all);
+    uint64_t version = 0;
+    etag[0] = '\0';
+    json_open_list(&w);
+    for (size_t i = x->n_pieces; i-- > 0;) {
+        const struct export_piece *p = &x->pieces[i];
+        const struct array *a = p->array;
+        char of[ETAG_MAX];
+        if (array_written_outside(a))
+            return ERR_OK;
+        version = p->download ? download_version(p->download) : array_version(a);
+        etag_make(a->dtype, &a->view, version, MEDIA_OCTETS, of);
+        json_put_string(&w, of);
+        TRY(export_put_variable(x, p, &w, e));
+    }
+    json_close_list(&w);
+    json_put_string(&w, x->format);
+    if (all.failed)
+        return err_oom(e);
+    etag_derived(first->array->dtype, &first->array->view, version, all.data, all.len, 'f', etag);
+    return ERR_OK;
+}
+
+/* *ret_same: the client has the file already. */
+static enum err_code conditions(struct bundle *b, bool *ret_same, struct err *e)
+{
+    char etag[ETAG_MAX];
+    TRY(tag(&b->x, etag, e));
+    if (etag[0])
+        http_add_header(b->req, "ETag", etag);
+    return condition_read(b->req, etag, ret_same, e);
 }
 
 /* The labels of the elements that ?index= and ?ghost= name. */
@@ -181,8 +229,9 @@ static enum err_code follow(struct request *req, const struct handle *h, const s
     return labels_follow(h->labels, &axes, ret, e);
 }
 
+/* *ret_same, as in conditions(); else the file is being made. */
 static enum err_code reply_one(struct bundle *b, struct session *s, const struct handle *h,
-                               struct array **take_a, enum media type, bool ghosts, struct err *e)
+                               struct array **take_a, bool ghosts, bool *ret_same, struct err *e)
 {
     struct export_task *x = &b->x;
     _cleanup_handle_ struct handle part = {.shared = h->shared};
@@ -192,7 +241,7 @@ static enum err_code reply_one(struct bundle *b, struct session *s, const struct
     if (!all)
         *take_a = NULL;
     x->ghosts = ghosts;
-    x->format = type == MEDIA_NETCDF ? "netcdf4" : type == MEDIA_HDF5 ? "hdf5" : "npz";
+    x->format = b->type == MEDIA_NETCDF ? "netcdf4" : b->type == MEDIA_HDF5 ? "hdf5" : "npz";
     const char *own = h->name[0] ? h->name : "array";
     const char *name = arena_strndup(x->arena, own, strlen(own));
     if (!name)
@@ -200,7 +249,9 @@ static enum err_code reply_one(struct bundle *b, struct session *s, const struct
     TRY(follow(b->req, h, part.array, &part.labels, e));
     TRY(export_add(x, b->req, &part, name, (struct json){0}, e));
     TRY(export_dimensions(x, e));
-    return start(b, s, e);
+    TRY(hold(b, s, e));
+    TRY(conditions(b, ret_same, e));
+    return *ret_same ? ERR_OK : begin(b, e);
 }
 
 void files_reply(struct request *req, struct session *s, const struct handle *h,
@@ -208,10 +259,17 @@ void files_reply(struct request *req, struct session *s, const struct handle *h,
 {
     struct err e = ERR_INIT;
     struct bundle *b = bundle_new(req);
-    enum err_code code = b ? reply_one(b, s, h, &take_a, type, ghosts, &e) : ERR_OK;
+    bool same = false;
+    enum err_code code = ERR_OK;
+    if (b) {
+        b->type = type;
+        code = reply_one(b, s, h, &take_a, ghosts, &same, &e);
+    }
     array_unref(take_a);
     if (code != ERR_OK)
         http_reply_error(req, &e);
+    else if (same)
+        http_reply_empty(req, 304);
     else if (b)
         wakeup_wait(&b->wakeup, reply);
 }

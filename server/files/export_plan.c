@@ -34,10 +34,9 @@ static enum err_code find_format(struct export_task *x, struct json body, struct
             return ERR_OK;
         }
     }
-    return json_err_member(
-        body, "format", e, ERR_BAD_FIELD,
-        "format is netcdf4, netcdf3, hdf5, npz, npy, tiff or png, by default the "
-        "one that the path's suffix says");
+    return json_err_member(body, "format", e, ERR_BAD_FIELD,
+                           "format is netcdf4, netcdf3, hdf5, npz, npy, tiff or png%s",
+                           x->path ? ", by default the one that the path's suffix says" : "");
 }
 
 /* --- arrays --- */

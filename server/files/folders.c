@@ -198,9 +198,9 @@ enum err_code file_path_check(const char *path, struct err *e)
         const size_t n = strcspn(p, "/");
         if (!is_name(p, n))
             return err_set(e, ERR_BAD_NAME,
-                           "a path is names separated by '/', none of them '.', '..' or empty, or "
-                           "beginning with '" OWN_PREFIX "': not '%.100s'",
-                           path);
+                           "a path is names of at most %d bytes separated by '/', none of them "
+                           "'.', '..' or empty, or beginning with '" OWN_PREFIX "': not '%.100s'",
+                           FILE_NAME_MOST, path);
         p += n;
         if (!*p)
             return ERR_OK;

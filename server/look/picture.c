@@ -410,18 +410,13 @@ static enum err_code read_query(struct picture *s, const struct request *req, st
 static enum err_code conditions(struct picture *s, bool *ret_ended, struct err *e)
 {
     struct request *req = s->look.req;
-    const struct condition c = condition_of(req);
     const double query[] = {s->map, s->pool,       (double)s->width, (double)s->height,
                             s->lo,  s->hi,         s->has_lo,        s->has_hi,
                             s->bar, s->n_percents, s->percents[0],   s->percents[1]};
     if (!array_written_outside(s->a))
         etag_derived(s->a->dtype, &s->a->view, array_version(s->a), query, sizeof query, 'p',
                      s->etag);
-    if (c.match && !etag_listed(c.match, s->etag, true))
-        return err_set(e, ERR_PRECONDITION_FAILED,
-                       "If-Match: the contents have none of these tags");
-    *ret_ended = c.none_match && etag_listed(c.none_match, s->etag, false);
-    return ERR_OK;
+    return condition_read(req, s->etag, ret_ended, e);
 }
 
 static enum err_code prepare(struct request *req, struct picture *s, struct err *e)

@@ -398,7 +398,6 @@ static enum err_code read_query(struct request *req, struct summary *s, struct e
 static enum err_code conditions(struct request *req, struct summary *s, bool *ret_ended,
                                 struct err *e)
 {
-    const struct condition c = condition_of(req);
     const double query[] = {
         (double)s->bins, s->has_lo ? s->lo : 0, s->has_hi ? s->hi : 0, s->has_lo + 2 * s->has_hi,
         s->exact,        (double)s->n_percents};
@@ -406,11 +405,7 @@ static enum err_code conditions(struct request *req, struct summary *s, bool *re
                          hash_bytes(HASH_SEED, s->percents, s->n_percents * sizeof *s->percents)};
     if (!array_written_outside(s->a))
         etag_derived(s->a->dtype, &s->a->view, s->version, parts, sizeof parts, 's', s->etag);
-    if (c.match && !etag_listed(c.match, s->etag, true))
-        return err_set(e, ERR_PRECONDITION_FAILED,
-                       "If-Match: the contents have none of these tags");
-    *ret_ended = c.none_match && etag_listed(c.none_match, s->etag, false);
-    return ERR_OK;
+    return condition_read(req, s->etag, ret_ended, e);
 }
 
 static enum err_code prepare(struct request *req, struct summary *s, bool *ret_ended, struct err *e)

@@ -110,6 +110,49 @@ def test_down(c, kind):
     assert c.expect(200, c.request("GET", "/v1/arrays/u/data", accept="*/*")).headers["Content-Type"] == "application/octet-stream"
 
 
+@pytest.mark.parametrize("kind", [NPZ, NETCDF, HDF5])
+def test_tags(c, kind):
+    """A file has a tag as bytes have: of the contents, and of all that is said of them in it."""
+    def get(query="", **headers):
+        return c.request("GET", f"/v1/arrays/u/data{query}", accept=kind, headers=headers)
+
+    c.expect(201, c.post("/v1/arrays", {"name": "u", "shape": [2, 3, 4], "dtype": "float32", "ghost": [1, 1, 1]}))
+    reply = c.expect(200, get())
+    tag = reply.headers["ETag"]
+    assert reply.headers["X-Content-Type-Options"] == "nosniff" and reply.headers["Vary"] == "Accept"
+    assert c.expect(304, get(**{"If-None-Match": tag})).headers["ETag"] == tag
+    c.expect(200, get(**{"If-Match": tag}))
+    c.fails(412, "precondition_failed", get(**{"If-Match": '"other"'}))
+    others = {tag, c.expect(200, c.get("/v1/arrays/u/data")).headers["ETag"], *(get(q).headers["ETag"] for q in ("?index=1", "?ghosts=keep"))}
+    for members in ({"units": "K"}, {"dims": ["t", "y", "x"]}, {"spacing": [1, 1, 0.5]}):
+        c.expect(200, c.request("PATCH", "/v1/arrays/u", json.dumps(members).encode(), content_type="application/json"))
+        new = c.expect(200, get(**{"If-None-Match": ", ".join(others)})).headers["ETag"]
+        assert new not in others
+        others.add(new)
+    c.expect(204, c.request("PUT", "/v1/arrays/u/data", A.tobytes(), content_type="application/octet-stream", headers={"If-Match": new}))
+    c.fails(412, "precondition_failed", get(**{"If-Match": new}))
+    c.fails(412, "precondition_failed", c.request("PUT", "/v1/arrays/u/data", A.tobytes(), content_type="application/octet-stream", headers={"If-Match": new}))
+
+
+def test_what_is_taken_and_given_is_named(c):
+    c.upload(A, "u")
+    for reply in (c.request("GET", "/v1/arrays/u/data", accept="text/html"), put(c, "/v1/arrays/u/data", b"x", "image/tiff", check=False)):
+        assert reply.status in (406, 415) and all(kind in reply.json()["detail"] for kind in (NPZ, NETCDF, HDF5)), reply.json()
+
+
+def test_bundles_are_what_is_accepted(c):
+    c.upload(A, "u")
+    body = {"arrays": ["u"], "format": "netcdf4"}
+    for accept in (None, "*/*", NETCDF, f"text/html, {NETCDF};q=0.1"):
+        reply = c.expect(200, c.post("/v1/files/bundle", body, accept=accept))
+        assert reply.headers["Content-Type"] == NETCDF and reply.headers["X-Content-Type-Options"] == "nosniff"
+    c.fails(406, "not_acceptable", c.post("/v1/files/bundle", body, accept="application/json"))
+    del body["format"]
+    reply = c.post("/v1/files/bundle", body, check=False)
+    c.fails(422, "bad_field", reply)
+    assert reply.json()["detail"] == "format is netcdf4, netcdf3, hdf5, npz, npy, tiff or png"
+
+
 def test_several(c):
     c.upload(A, "u")
     c.upload(A[0], "v")
