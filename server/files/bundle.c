@@ -127,6 +127,13 @@ static enum err_code begin(struct bundle *b, struct err *e)
     return files_submit(b->req->server->files, LANE_BODIES, &b->x.task, e);
 }
 
+/* False without memory. */
+static bool begin_empty(struct bundle *b)
+{
+    b->x = (struct export_task){.task = {.run = run, .req = b->req}, .most = 1};
+    return export_init(&b->x, b->req);
+}
+
 static struct bundle *bundle_new(struct request *req)
 {
     struct bundle *b = request_begin(req, sizeof *b, bundle_free);
@@ -135,10 +142,7 @@ static struct bundle *bundle_new(struct request *req)
     b->req = req;
     b->err = (struct err)ERR_INIT;
     wakeup_init(&b->wakeup, req);
-    b->x.task.run = run;
-    b->x.task.req = req;
-    b->x.most = 1;
-    if (export_init(&b->x, req))
+    if (begin_empty(b))
         return b;
     struct err e = ERR_INIT;
     err_oom(&e);
@@ -229,17 +233,15 @@ static enum err_code follow(struct request *req, const struct handle *h, const s
     return labels_follow(h->labels, &axes, ret, e);
 }
 
-/* *ret_same, as in conditions(); else the file is being made. */
-static enum err_code reply_one(struct bundle *b, struct session *s, const struct handle *h,
-                               struct array **take_a, bool ghosts, bool *ret_same, struct err *e)
+/* The elements, and `coords`: their coordinates, as variables. */
+static enum err_code add_one(struct bundle *b, struct session *s, const struct handle *h,
+                             struct array *a, bool ghosts, bool coords, struct err *e)
 {
     struct export_task *x = &b->x;
     _cleanup_handle_ struct handle part = {.shared = h->shared};
     memcpy(part.id, h->id, sizeof part.id);
-    const bool all = array_same_elements(h->array, *take_a);
-    part.array = all ? array_ref(h->array) : *take_a; /* a part has no grid */
-    if (!all)
-        *take_a = NULL;
+    /* a part has no grid */
+    part.array = array_ref(array_same_elements(h->array, a) ? h->array : a);
     x->ghosts = ghosts;
     x->format = b->type == MEDIA_NETCDF ? "netcdf4" : b->type == MEDIA_HDF5 ? "hdf5" : "npz";
     const char *own = h->name[0] ? h->name : "array";
@@ -248,7 +250,24 @@ static enum err_code reply_one(struct bundle *b, struct session *s, const struct
         return err_oom(e);
     TRY(follow(b->req, h, part.array, &part.labels, e));
     TRY(export_add(x, b->req, &part, name, (struct json){0}, e));
-    TRY(export_dimensions(x, e));
+    if (coords)
+        TRY(export_coordinates(x, b->req, s, 1, e));
+    return export_dimensions(x, e);
+}
+
+/* *ret_same, as in conditions(); else the file is being made. Coordinates that do not agree with
+ * the array, or are leased, are no reason to keep the array back: then none are there. Members of
+ * an .npz say nothing of each other, so that it has the array alone. */
+static enum err_code reply_one(struct bundle *b, struct session *s, const struct handle *h,
+                               struct array *a, bool ghosts, bool *ret_same, struct err *e)
+{
+    struct err why = ERR_INIT;
+    if (add_one(b, s, h, a, ghosts, b->type != MEDIA_NPZ, &why) != ERR_OK) {
+        export_clear(&b->x);
+        if (!begin_empty(b))
+            return err_oom(e);
+        TRY(add_one(b, s, h, a, ghosts, false, e));
+    }
     TRY(hold(b, s, e));
     TRY(conditions(b, ret_same, e));
     return *ret_same ? ERR_OK : begin(b, e);
@@ -263,7 +282,7 @@ void files_reply(struct request *req, struct session *s, const struct handle *h,
     enum err_code code = ERR_OK;
     if (b) {
         b->type = type;
-        code = reply_one(b, s, h, &take_a, ghosts, &same, &e);
+        code = reply_one(b, s, h, take_a, ghosts, &same, &e);
     }
     array_unref(take_a);
     if (code != ERR_OK)

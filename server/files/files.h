@@ -50,9 +50,9 @@ enum err_code files_export(struct request *req, struct user_job **ret, struct er
 
 /* Replies with a file of several arrays, as the request's body says. */
 void files_bundle(struct request *req);
-/* Replies with a file of that type (MEDIA_NPZ, MEDIA_NETCDF, MEDIA_HDF5) with one array, elements
- * of the handle's that ?index= and ?ghost= name; `ghosts`: with those of all of it, by name. Uses
- * req->state. */
+/* Replies with a file of that type (MEDIA_NPZ, MEDIA_NETCDF, MEDIA_HDF5) with one array and its
+ * coordinates, elements of the handle's that ?index= and ?ghost= name; `ghosts`: with those of all
+ * of it, by name. Uses req->state. */
 void files_reply(struct request *req, struct session *s, const struct handle *h,
                  struct array *take_a, enum media type, bool ghosts);
 

@@ -254,6 +254,12 @@ enum err_code import_coordinates(struct import *x, size_t i, struct err *e)
 
 /* --- labels --- */
 
+/* Names of other variables of a body say nothing of its one array. */
+static bool is_left_behind(const struct import *x, const char *name)
+{
+    return !x->task.job && (!strcmp(name, "coordinates") || !strcmp(name, "grid_mapping"));
+}
+
 /* Attributes that say how values are stored: of decoded ones they are not true any more. */
 static bool is_of_storage(const char *name)
 {
@@ -272,6 +278,8 @@ static bool is_said(const struct import *x, const struct import_piece *p, const 
     for (int i = 0; i < N_GRID_ATTRS; i++)
         if ((p->grid_attrs >> i & 1) && !strcmp(grid_attr_names[i], name))
             return true;
+    if (is_left_behind(x, name))
+        return true;
     return (p->decode && is_of_storage(name)) ||
            (p->dtype == DT_BOOL && !strcmp(name, "dtype") && json_equals(value, "bool")) ||
            (x->coords && p->lists_coords && !strcmp(name, "coordinates")) ||

@@ -51,6 +51,9 @@ def test_up(c, nc):
     assert meta["units"] == "m" and meta["dims"] == ["t", "y", "x"]
     c.expect(201, c.request("POST", "/v1/arrays?name=v", body, content_type=NETCDF))
     assert (c.download("v") == A).all()
+    body = nc(a=(A, ["t", "y", "x"], {"coordinates": "area", "grid_mapping": "crs", "units": "K"}), area=(A[0], ["y", "x"], {}))
+    meta = c.expect(201, put(c, "/v1/arrays/w?variable=a", body)).json()  # one array, so that there is no such coordinate
+    assert meta["units"] == "K" and "attrs" not in meta and "coords" not in meta
 
 
 @pytest.mark.parametrize("kind, taken", [(NETCDF, ["netcdf3", "netcdf4", "hdf5"]), (HDF5, ["hdf5", "netcdf4"]), (NPZ, ["npz"])])
@@ -203,6 +206,30 @@ def test_coordinates_that_do_not_agree(c):
     head = json.loads(c.expect(200, c.post("/v1/files/bundle", {"arrays": ["u", {"array": "x1", "name": "x"}], "format": "netcdf4"})).body.split(b"\n")[0])
     assert [(v["name"], v["dims"]) for v in head["variables"]] == [("u", ["x"]), ("x", ["x"])]
     assert len(c.expect(200, c.post("/v1/files/bundle", {"arrays": ["u"], "format": "npy"})).body.split(b"\n")[1]) == 24
+
+
+def test_coordinates_go_along(c):
+    """One array as a file has the coordinates that an export of it has; what cannot be in its file is no reason to refuse it."""
+    ids = {name: c.upload(a, name)["id"] for name, a in (("u", A[0]), ("area", A[1]), ("x1", np.arange(4.)), ("y1", np.arange(3.)))}
+
+    def label(coords):
+        c.expect(200, c.request("PATCH", "/v1/arrays/u", json.dumps({"dims": ["y", "x"], "coords": coords}).encode(), content_type="application/json"))
+
+    def got(query="", kind=NETCDF):
+        body = c.expect(200, c.request("GET", f"/v1/arrays/u/data{query}", accept=kind)).body
+        return [(v["name"], v["dims"], v["attrs"].get("coordinates")) for v in json.loads(body.split(b"\n")[0])["variables"]], body
+    label({"x": ids["x1"], "y": ids["y1"], "area": {"array": ids["area"], "dims": ["y", "x"]}})
+    all_ = [("u", ["y", "x"], "area"), ("x", ["x"], None), ("y", ["y"], None), ("area", ["y", "x"], None)]
+    for kind, format in ((NETCDF, "netcdf4"), (HDF5, "hdf5")):
+        names, body = got(kind=kind)
+        assert sorted(names) == sorted(all_) and body == c.expect(200, c.post("/v1/files/bundle", {"arrays": ["u"], "format": format})).body
+    assert got(kind=NPZ)[0] == [("u", ["y", "x"], None)]
+    assert got("?index=1")[0] == [("u", ["x"], None), ("x", ["x"], None)]
+    tag = c.expect(200, c.request("GET", "/v1/arrays/u/data", accept=NETCDF)).headers["ETag"]
+    c.expect(204, c.request("PUT", "/v1/arrays/y1/data", np.ones(3).tobytes(), content_type="application/octet-stream"))
+    c.expect(200, c.request("GET", "/v1/arrays/u/data", accept=NETCDF, headers={"If-None-Match": tag}))
+    label({"u": {"array": ids["area"], "dims": ["y", "x"]}})
+    assert got()[0] == [("u", ["y", "x"], None)]
 
 
 def test_labels_of_a_part(c):
