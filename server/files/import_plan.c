@@ -170,6 +170,7 @@ static enum err_code name_piece(struct import *x, const struct import_item *item
 static enum err_code plan_item(struct import *x, const struct import_item *item, struct err *e)
 {
     struct import_piece *p = import_piece_new(x);
+    struct err why = ERR_INIT;
     if (!p)
         return err_oom(e);
     TRY(describe_find(&x->description, item->variable, &p->variable, e));
@@ -178,7 +179,8 @@ static enum err_code plan_item(struct import *x, const struct import_item *item,
     p->dtype = p->decode ? v->decoded : v->dtype;
     if (x->task.job)
         TRY(name_piece(x, item, p, e));
-    TRY(index_resolve(v->rank, v->shape, &item->index, &p->map, e));
+    if (index_resolve(v->rank, v->shape, &item->index, &p->map, &why) != ERR_OK)
+        return err_set(e, why.code, "'%.100s': %s", v->name, why.message);
     for (int k = 0; k < v->rank; k++) {
         p->start[k] = p->map.start[k];
         p->count[k] = 1;

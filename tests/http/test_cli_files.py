@@ -59,6 +59,9 @@ def test_npz(there):
     fails(run("put", "a.npz", "w"), 2, "--variable says which")
     fails(run("put", "a.npz", "--variable", "x"), 1, "has no array 'x', but u, v")
     fails(run("put", "u.npy", "--variable", "x"), 2, "are for .npz, NetCDF and HDF5 files")
+    np.savez("b.npz", first=np.arange(3), text=np.array(["a", "b"]))
+    fails(run("put", "b.npz"), 1, "b.npz: text holds no numbers")
+    fails(run("info", "first"), 1, "first")  # nothing was sent
 
 
 def test_ls(there):
@@ -97,8 +100,10 @@ def test_import(there):
     fails(run("import", "air.nc"), 2, "is not FOLDER/PATH")
     fails(run("import", "data/none.nc"), 1, "none.nc")
     write(folder / "two.nc", {"a": AIR, "b": AIR})
-    fails(run("import", "data/two.nc"), 2, "several variables: a, b: name those that are wanted")
-    assert ok(run("import", "data/two.nc", "a", "b")).out == "a\nb\n"
+    fails(run("import", "data/two.nc"), 2, "several variables: a, b: name those that are wanted, or --all")
+    assert ok(run("import", "data/two.nc", "a", "b")).out == ok(run("import", "data/two.nc", "--all")).out == "a\nb\n"
+    assert ok(run("import", "data/air.nc", "-a")).out == "air\n"
+    fails(run("import", "data/two.nc", "a", "--all"), 2, "--all")
     for name in ("one", "other"):  # the format has no names
         write(folder / f"{name}.npy", {"array": AIR}, format="npy")
         assert ok(run("import", f"data/{name}.npy")).out == f"{name}\n" and np.array_equal(c.download(name), AIR)
@@ -118,7 +123,9 @@ def test_export(there):
     assert found.endswith(AIR.tobytes() + AIR[0].tobytes()) and b'"name": "w"' in found
     fails(run("export", "u", "data/a.nc"), 1, "--overwrite replaces it")
     ok(run("export", "u", "data/a.nc", "--overwrite", "--deflate", "4"))
-    ok(run("export", "u", "data/a.bin", "--format", "hdf5", "--no-coords"))
+    for format in ("hdf5", "h5"):
+        ok(run("export", "u", "data/a.bin", "--format", format, "--no-coords", "--overwrite"))
+        assert b'"hdf5"' in (folder / "a.bin").read_bytes()
     fails(run("export", "none", "data/b.nc"), 1, "none")
     fails(run("export", "u", "data/b.txt"), 1, "format")
     assert run("export", "u").status == 2 and run("export", "u", "v").status == 2
@@ -177,3 +184,23 @@ def test_there_and_back(daemon_with, tmp_path, monkeypatch):
     ok(run("export", "u", "data/u.npy"))  # has no place for coordinates
     with np.load("out.npz") as z:
         assert np.array_equal(z["u"], AIR[1:])
+
+
+def test_ghosts(there):
+    run, folder, d = there
+    c = d.client()
+    c.expect(201, c.post("/v1/arrays", {"name": "g", "shape": [2, 3], "dtype": "float32", "ghost": [1, 1]}))
+    ok(run("export", "g", "data/g.nc", "--keep-ghosts"))
+    ok(run("import", "data/g.nc", "--keep-ghosts"))
+    assert c.meta("g")["ghost"] == [1, 1] and c.meta("g")["shape"] == [2, 3]
+    ok(run("put", folder / "g.nc", "h", "--keep-ghosts"))
+    assert c.meta("h")["ghost"] == [1, 1]
+    ok(run("put", folder / "g.nc", "h"))
+    assert c.meta("h")["ghost"] == [0, 0] and c.meta("h")["shape"] == [2, 3]
+    fails(run("get", "g", "g.npy", "--keep-ghosts"), 2, "--keep-ghosts")
+    fails(run("put", "g.npy", "--keep-ghosts"), 2, "--keep-ghosts")
+
+
+def test_no_folders(daemon_with):
+    run = cli(daemon_with())
+    assert "has no folders with files" in ok(run("ls", "files:")).err

@@ -70,11 +70,16 @@ def test_what_is_no_file(xp, tmp_path):  # noqa: F811
         xp.load(tmp_path / "a.png")
     with pytest.raises(ValueError, match="variables are those"):
         xp.load(tmp_path / "a.npy", variable="a")
+    for name, text in (("a.mat", b"MATLAB 5.0 MAT-file"), ("a.txt", b"1 2 3")):
+        (tmp_path / name).write_bytes(text)
+        with pytest.raises(ValueError, match=f"{name}: .npy, .npz, NetCDF and HDF5 files are read"):
+            xp.load(tmp_path / name)
+        (tmp_path / name).unlink()
     with pytest.raises(TypeError, match="not mmap_mode"):
         xp.load(tmp_path / "a.nc", mmap_mode="r")
     with pytest.raises(FileNotFoundError):
         xp.load(tmp_path / "a.nc")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match="none/a.npy'$"):
         xp.save(tmp_path / "none" / "a.npy", [1])
     with pytest.raises(ValueError, match="nothing"):
         xp.save(tmp_path / "a.nc", {})
@@ -87,7 +92,7 @@ def test_up_and_down(there, tmp_path):
     with pytest.raises(arrayd.BadValue, match="lat") as e:
         client.load(tmp_path / "air.nc", variable="none")
     assert e.value.code == "unknown_name"
-    x = client.load(tmp_path / "air.nc", variable="air")
+    x = client.load(tmp_path / "air.nc", "air")
     assert x.dims == ("month", "lat", "lon") and x.units == "K" and x.attrs["long_name"] == "air" and np.array_equal(x, AIR)
     assert client.save(tmp_path / "out.nc", {"t": x, "u": x[0] * 2, "v": np.arange(3)}, attrs={"n": np.int64(1)}) is None
     back = (tmp_path / "out.nc").read_bytes()
@@ -136,13 +141,23 @@ def test_imports(there, capsys):
     part = data.load("air.nc", "air", index=np.s_[5:8, ::2, -1], coords=False)
     assert np.array_equal(part, AIR[5:8, ::2, -1]) and part.dims == ("month", "lat") and not part.coords
     assert np.array_equal(data.load("air.nc", "air", index="[0, ...]", labels=False), AIR[0])
+    every = data.load("air.nc", "*", coords=False)
+    assert list(every) == ["air"] and np.array_equal(every["air"], AIR)
+    write(folder / "two.nc", {"a": AIR, "b": AIR[0]})
+    every = data.load("two.nc", "*", name={"b": "kept"})
+    assert list(every) == ["a", "b"] and np.array_equal(client.array("kept"), AIR[0])
+    client.delete("kept")
+    with pytest.raises(arrayd.JobFailed, match="'b': "):
+        data.load("two.nc", "*", index=np.s_[0, 0, 0])
+    with pytest.raises(IsADirectoryError):
+        data.load("", "*")
     both = data.load("air.nc", ["air", "lat"], name={"lat": "y"}, coords=False)
     assert list(both) == ["air", "lat"] and np.array_equal(both["air"], AIR) and both["lat"].tolist() == [10, 20, 30, 40]
     named = data.load("air.nc", "air", name="wind", coords=False)
     named += 1
     assert np.array_equal(client.array("wind"), AIR + 1)
     assert np.array_equal(data.load("air.nc", "air", name="wind", coords=False), AIR)  # replaced
-    del x, part, both, named
+    del x, part, both, named, every
     client.release()
     assert names(client) == ["-", "wind", "y"]  # and the first one's coordinate
 

@@ -76,7 +76,9 @@ def same(ours, theirs):
         w = ours.variables[name]
         assert v.dtype == w.dtype, name
         for key in ENCODING:
-            if v.encoding.get(key) not in (None, False) and v.encoding.get("chunksizes", True) is not None:
+            if key == "preferred_chunks":  # of a file so small it is all
+                assert w.encoding.get(key) in (None, dict(w.sizes)), name
+            elif v.encoding.get(key) not in (None, False) and v.encoding.get("chunksizes", True) is not None:
                 assert np.array_equal(v.encoding[key], w.encoding[key], equal_nan=key in ("_FillValue", "missing_value")), (name, key)
 
 
@@ -163,7 +165,27 @@ def test_through_pickles_and_dask(true):  # noqa: F811
     assert float(pickle.loads(pickle.dumps(ds))["air"][1, 1, 1]) == pytest.approx(float(of["air"][1, 1, 1]))
     pytest.importorskip("dask.array")
     lazy = xarray.open_dataset("data/a.nc", engine=Backend, client=client, drop_variables="label", chunks={})
-    assert lazy["air"].chunks == ((3, 3, 3, 3), (4,), (6,)) and float(lazy["air"].mean()) == pytest.approx(float(of["air"].mean()))
+    assert lazy["air"].chunks == ((12,), (4,), (6,)) and float(lazy["air"].mean()) == pytest.approx(float(of["air"].mean()))
+
+
+@pytest.mark.parametrize("shape, chunks, nbytes, together", [
+    ((1776, 5), (1, 1), 8, (1776, 5)), ((100, 2048, 2048), (1, 64, 64), 4, (1, 1024, 2048)), ((9, 512, 512), (2, 512, 512), 4, (8, 512, 512)),
+    ((10, 4096, 4096), (1, 4096, 4096), 4, (1, 4096, 4096)), ((0, 4), (8, 4), 4, (1, 4)), ((3000, 700), (1000, 300), 8, (1000, 700))])
+def test_small_chunks_are_read_together(shape, chunks, nbytes, together):
+    from arrayd.xarray import _together
+    assert tuple(_together({"shape": shape, "chunks": chunks, "dtype": f"float{8 * nbytes}"})) == together
+
+
+def test_bfloat16_is_read_as_float32(true):  # noqa: F811
+    client, folder = true
+    client.files["data"].save("b.h5", {"u": client.astype(client.arange(4), client.bfloat16), "v": client.arange(3)})
+    ds = xarray.open_dataset("data/b.h5", engine=Backend, client=client)
+    assert ds["u"].dtype == np.float32 and ds["u"].values.tolist() == [0, 1, 2, 3] and ds["v"].shape == (3,)
+
+
+def test_groups_are_opened_one_at_a_time():
+    with pytest.raises(NotImplementedError, match="group="):
+        Backend().open_datatree("arrayd://h/data/a.nc")
 
 
 def test_written_again_it_is_as_it_was(true, tmp_path):  # noqa: F811

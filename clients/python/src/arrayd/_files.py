@@ -21,9 +21,10 @@ from ._errors import ArraydError
 from ._graph import Handle, stored
 from ._labels import plain
 from ._replies import ARRAY, FOLDERS, IN_FOLDER, JOB
-from ._requests import FILES, FORMATS, OF_ONE, Request, Steps, segment
+from ._requests import FILES, FORMATS, OF_ONE, Request, Steps, format_of, segment, variables_of
 
 File = Union[str, "os.PathLike[str]"]
+MMAP_MODES = ("r+", "r", "w+", "c")  # numpy.load's second argument
 Arrays = Union[Array, Any, Mapping[str, Any], Sequence[Any]]
 
 
@@ -40,7 +41,7 @@ def is_file(name: Any) -> bool:
 def name_alone(name: Any, *options: Any) -> str:
     """What an array is to be called, with none of what is said of files."""
     if any(v is not None for v in options):
-        raise TypeError(f"attrs, deflate and coords are for files, with one of the suffixes {', '.join(FORMATS)}, not for an array's name, {name!r}")
+        raise TypeError(f"attrs, deflate, coords and ghosts are for files, with one of the suffixes {', '.join(FORMATS)}, not for an array's name, {name!r}")
     if suffix_of(name):
         raise ValueError(f"{name!r} is neither an array's name nor that of a file with one of the suffixes {', '.join(FORMATS)}")
     return str(name)
@@ -81,32 +82,45 @@ def _write(path: str, write: Callable[[Any], Any]) -> None:
         with open(temporary, "xb") as f:
             write(f)
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as e:
         if os.path.exists(temporary):
             os.unlink(temporary)
+        if isinstance(e, OSError) and e.filename == temporary:  # a name that nobody has given
+            raise type(e)(e.errno, e.strerror, path) from None
         raise
 
 
 # --- files of this machine ---
 
 
-def loading(c: Any, file: Any, variable: Optional[str], decode: bool, args: Tuple[Any, ...], more: Dict[str, Any]) -> Moves[Any]:
+def loading(c: Any, file: Any, variable: Optional[str], decode: bool, ghosts: Optional[str], args: Tuple[Any, ...], more: Dict[str, Any]) -> Moves[Any]:
     """What `xp.load` does, for a client."""
     suffix = suffix_of(file)
+    if suffix in FILES and variable is None and len(args) == 1 and isinstance(args[0], str) and not (suffix == ".npz" and args[0] in MMAP_MODES):
+        variable, args = args[0], ()
     if suffix in (".tif", ".tiff", ".png"):
         raise ValueError(f"{os.fspath(file)}: .npy, .npz, NetCDF and HDF5 files are sent; TIFF and PNG files are read where the daemon is: xp.files")
     if suffix not in FILES or (suffix == ".npz" and variable is None):
-        if variable is not None or not decode:
+        if variable is not None or not decode or ghosts is not None:
             raise ValueError(f"{file}: variables are those of .npz, NetCDF and HDF5 files")
-        return (yield c._aside, functools.partial(c._hosted("load", np.load), file, *args, **more))
+        return (yield c._aside, functools.partial(_numpys, c._hosted("load", np.load), file, *args, **more))
     if args or more:
-        raise TypeError(f"load() of a {suffix} file has the arguments variable and decode, not {', '.join(more) or 'others by their place'}")
+        raise TypeError(f"load() of a {suffix} file has the arguments variable, decode and ghosts, not {', '.join(more) or 'others by their place'}")
     body = yield c._aside, _read, os.path.expanduser(os.fspath(file))
-    return (yield c._carry, _sending(c, body, FILES[suffix], variable, decode))
+    return (yield c._carry, _sending(c, body, FILES[suffix], variable, decode, ghosts))
 
 
-def _sending(c: Any, body: bytes, kind: str, variable: Optional[str], decode: bool) -> Steps[Any]:
-    query = {k: v for k, v in (("variable", variable), ("decode", None if decode else "false")) if v is not None}
+def _numpys(load: Callable[..., Any], file: Any, *args: Any, **more: Any) -> Any:
+    try:
+        return load(file, *args, **more)
+    except ValueError as e:  # NumPy takes whatever it does not know for a pickle
+        if "pickle" not in str(e) or suffix_of(file) in ("", ".npy", ".npz"):
+            raise
+        raise ValueError(f"{os.fspath(file)}: .npy, .npz, NetCDF and HDF5 files are read, by their suffixes") from e
+
+
+def _sending(c: Any, body: bytes, kind: str, variable: Optional[str], decode: bool, ghosts: Optional[str]) -> Steps[Any]:
+    query = {k: v for k, v in (("variable", variable), ("decode", None if decode else "false"), ("ghosts", ghosts)) if v is not None}
     path = "/v1/arrays" + (f"?{urlencode(query, quote_via=quote)}" if query else "")
     m = (yield Request("POST", path, body, kind, headers=c._engine.headers)).json(ARRAY)
     return _taken(c, m, c._engine.own(m))
@@ -234,20 +248,31 @@ class Folder:
         found: Dict[str, Any] = (yield self._client._engine.ask("GET", f"/v1/files/{self.name}{query}")).json(IN_FOLDER)
         return found
 
+    def _file(self, path: str) -> Steps[Dict[str, Any]]:
+        found = yield from self._looking(path)
+        if found["kind"] != "file":
+            raise IsADirectoryError(f"{self.name}/{path} is a folder: ls(path) lists what is in it")
+        return found
+
     def load(self, path: str, variable: Union[None, str, Sequence[str]] = None, *, index: Any = None, decode: bool = True,
-             name: Union[None, str, Mapping[str, str]] = None, coords: bool = True, labels: bool = True, progress: bool = False) -> Any:
-        """The array of a variable of a file, of its only one if none is named, or arrays by their variables' names of a list of them. Waits for
-        the import, which is cancelled if the waiting is, and raises JobFailed if it failed; `progress` shows a bar.
+             name: Union[None, str, Mapping[str, str]] = None, coords: bool = True, labels: bool = True, ghosts: Optional[str] = None,
+             progress: bool = False) -> Any:
+        """The array of a variable of a file, of its only one if none is named, or arrays by their variables' names of a list of them, or of "*",
+        all but coordinates. Waits for the import, which is cancelled if the waiting is, and raises JobFailed if it failed; `progress` shows a bar.
 
         `index` is what is read of each: NumPy's basic indexing, as text or as `np.s_[5:8, ::2]`. With `decode`
         scale_factor, add_offset and fill values are applied. Attributes, names of axes, the unit and coordinates become the array's (not
-        with `labels=False`; `coords=False`: not the coordinates, which are arrays that remain on the server). With a `name`, or names by
+        with `labels=False`; `coords=False`: not the coordinates, which are arrays that remain on the server), and with `ghosts="keep"` the
+        ghost cells that the file has of a grid. With a `name`, or names by
         variables, the array is shared and remains, and an existing one with this name is replaced."""
-        return self._client._moved(self._loading(path, variable, index, decode, name, {"coords": coords, "labels": labels}, progress))
+        rest = {k: v for k, v in (("coords", None if coords else False), ("labels", None if labels else False), ("ghosts", ghosts)) if v is not None}
+        return self._client._moved(self._loading(path, variable, index, decode, name, rest, progress))
 
     def _loading(self, path: str, variable: Union[None, str, Sequence[str]], index: Any, decode: bool,
-                 name: Union[None, str, Mapping[str, str]], rest: Dict[str, bool], progress: bool) -> Moves[Any]:
+                 name: Union[None, str, Mapping[str, str]], rest: Dict[str, Any], progress: bool) -> Moves[Any]:
         c = self._client
+        if variable == "*":
+            variable = variables_of((yield c._carry, self._file(path)))
         several = not (variable is None or isinstance(variable, str))
         wanted: List[Optional[str]] = [variable] if variable is None or isinstance(variable, str) else [*variable]
         if not wanted:
@@ -258,7 +283,7 @@ class Folder:
             given = {"variable": v, "name": called or f"loading_{secrets.token_hex(12)}", "index": None if index is None else index_text(index),
                      "decode": None if decode else False}
             items.append({k: value for k, value in given.items() if value is not None})
-        body = {"folder": self.name, "path": path, "variables": items, "overwrite": any(names), **{k: v for k, v in rest.items() if not v}}
+        body = {"folder": self.name, "path": path, "variables": items, "overwrite": any(names), **rest}
         yield from self._job("import", body, progress)
         made = []
         for item, called in zip(items, names):
@@ -266,11 +291,13 @@ class Folder:
         return dict(zip(wanted, made)) if several else made[0]
 
     def save(self, path: str, arrays: Arrays, *, format: Optional[str] = None, attrs: Optional[Mapping[str, Any]] = None,
-             deflate: Optional[int] = None, coords: bool = True, overwrite: bool = False, progress: bool = False) -> Any:
+             deflate: Optional[int] = None, coords: bool = True, ghosts: Optional[str] = None, overwrite: bool = False, progress: bool = False) -> Any:
         """Writes a file: an array, several that have names, or a dictionary of arrays by the names of variables, with their attributes, names of
         axes and units, and (`coords`) their coordinates. The suffix says the format, or `format` does: netcdf4, netcdf3, hdf5, npz, npy, tiff or
-        png. `attrs` are the file's own. Waits until the file is there as a whole, and raises JobFailed if it cannot be, or there is one, unless `overwrite`."""
-        options = {"format": format, "attrs": attrs, "deflate": deflate, "coords": None if coords else False, "overwrite": overwrite or None}
+        png. `attrs` are the file's own, and `ghosts="keep"` writes the ghost cells of grids, too. Waits until the file is there as a whole, and
+        raises JobFailed if it cannot be, or there is one, unless `overwrite`."""
+        options = {"format": format and format_of(format), "attrs": attrs, "deflate": deflate, "coords": None if coords else False,
+                   "ghosts": ghosts, "overwrite": overwrite or None}
         return self._client._moved(self._saving(path, arrays, options, progress))
 
     def _saving(self, path: str, arrays: Arrays, options: Dict[str, Any], progress: bool) -> Moves[None]:

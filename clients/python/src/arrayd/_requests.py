@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Dict, Generator, NamedTuple, Optional, Tuple, TypeVar
+from typing import Any, Dict, Generator, List, Mapping, NamedTuple, Optional, Tuple, TypeVar
 
 from ._replies import ANY, parsed
 
@@ -19,6 +19,17 @@ FILES = {".npz": "application/x-npz", ".nc": "application/x-netcdf", ".nc4": "ap
 FORMATS = {".npy": "npy", ".npz": "npz", ".nc": "netcdf4", ".nc4": "netcdf4", ".nc3": "netcdf3", ".cdf": "netcdf3", ".h5": "hdf5", ".hdf5": "hdf5",
            ".tif": "tiff", ".tiff": "tiff", ".png": "png"}  # and writes these
 OF_ONE = ("npy", "tiff", "png")  # array
+
+
+def format_of(name: str) -> str:
+    """Also by its suffix: h5."""
+    return FORMATS.get(f".{name}", name)
+
+
+def variables_of(told: Mapping[str, Any]) -> List[str]:
+    """Of a file that the daemon describes, the variables that become arrays, not counting coordinates."""
+    return [v["name"] for v in told["variables"] if v["dtype"] and not (len(v["shape"]) == 1 and (v.get("dims") or [None])[0] == v["name"])]
+
 
 T = TypeVar("T")
 

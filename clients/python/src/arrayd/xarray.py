@@ -6,6 +6,7 @@ values on the daemon, `xp.files["data"].load(…)` makes arrays there.
 """
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
@@ -16,12 +17,14 @@ from xarray.backends import BackendArray, BackendEntrypoint  # type: ignore[impo
 from xarray.core import indexing  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
 from ._client import Client, connect
+from ._dtypes import bfloat16
 from ._errors import BadValue
 from ._numbers import unwired
 
 __all__ = ["Backend"]
 SCHEMES = {"arrayd": "http", "arrayds": "https"}
 OF_STORAGE = ("_FillValue", "missing_value")  # have the variable's type
+NBYTES = 8 << 20  # that are worth an import, which takes some 10 ms
 NUMBERS = (*OF_STORAGE, "scale_factor", "add_offset", "valid_min", "valid_max", "valid_range")  # of which "NaN" is one
 
 
@@ -30,14 +33,14 @@ class _Values(BackendArray):  # type: ignore[misc,unused-ignore]
 
     def __init__(self, client: Client, folder: str, path: str, told: Dict[str, Any]):
         self._client, self._folder, self._path, self._name = client, folder, path, told["name"]
-        self.shape, self.dtype = tuple(told["shape"]), np.dtype(told["dtype"])
+        self.shape, self.dtype = tuple(told["shape"]), _dtype(told)
 
     def __getitem__(self, key: Any) -> Any:
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.BASIC, self._read)
 
     def _read(self, key: Tuple[Any, ...]) -> "np.ndarray[Any, Any]":
         x = self._client.files[self._folder].load(self._path, self._name, index=key, decode=False, labels=False)
-        return np.asarray(x.numpy())
+        return np.asarray(x.astype(self.dtype).numpy() if x.dtype == bfloat16 else x.numpy())
 
 
 class Backend(BackendEntrypoint):  # type: ignore[misc,unused-ignore]
@@ -47,6 +50,11 @@ class Backend(BackendEntrypoint):  # type: ignore[misc,unused-ignore]
     url = "https://docs.xarray.dev/en/stable/internals/how-to-add-new-backend.html"
     open_dataset_parameters = ("filename_or_obj", "mask_and_scale", "decode_times", "concat_characters", "decode_coords", "drop_variables", "use_cftime",
                                "decode_timedelta", "client", "token", "group")
+
+    def open_groups_as_dict(self, filename_or_obj: Any, **more: Any) -> Any:
+        raise NotImplementedError('the engine "arrayd" opens one group at a time: open_dataset(…, group="…")')
+
+    open_datatree = open_groups_as_dict
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
         return isinstance(filename_or_obj, str) and filename_or_obj.partition("://")[0] in SCHEMES
@@ -120,11 +128,26 @@ def _within(group: str, name: str) -> Optional[str]:
     return name[len(group):] if name.startswith(group) and "/" not in name[len(group):] else None
 
 
+def _dtype(told: Dict[str, Any]) -> "np.dtype[Any]":
+    return np.dtype("float32" if told["dtype"] == "bfloat16" else told["dtype"])  # NumPy has no bfloat16
+
+
+def _together(told: Dict[str, Any]) -> List[int]:
+    """Neighbouring chunks up to some MiB, along the last axes first, as they lie in the file: each that dask reads is an import of its own."""
+    shape, chunks = told["shape"], [*told["chunks"]]
+    most = NBYTES // _dtype(told).itemsize
+    for k in reversed(range(len(chunks))):
+        chunks[k] = min(max(shape[k], 1), chunks[k] * max(1, most // math.prod(chunks)))
+        if chunks[k] < shape[k]:
+            break
+    return chunks
+
+
 def _encoding(told: Dict[str, Any], dims: List[str]) -> Dict[str, Any]:
-    """How the file has it, as xarray's own engines say it: `chunks={}` reads by these chunks, and to_netcdf writes so again."""
+    """How the file has it, as xarray's own engines say it: `chunks={}` reads by these chunks, small ones together, and to_netcdf writes so again."""
     found: Dict[str, Any] = {"original_shape": tuple(told["shape"])}
     if told.get("chunks"):
-        found.update(chunksizes=tuple(told["chunks"]), preferred_chunks=dict(zip(dims, told["chunks"])))
+        found.update(chunksizes=tuple(told["chunks"]), preferred_chunks=dict(zip(dims, _together(told))))
     for word, _, level in (f.partition(" ") for f in told.get("filters") or ()):
         if word == "deflate" and level.isdigit():
             found.update(zlib=True, complevel=int(level))
@@ -138,8 +161,8 @@ def _attrs(told: Dict[str, Any]) -> Dict[str, Any]:
     for name in NUMBERS:
         if name in attrs:
             value = np.asarray(unwired(attrs[name]) if isinstance(attrs[name], str) else attrs[name])
-            stored = name in OF_STORAGE and (np.isfinite(value).all() or np.dtype(told["dtype"]).kind == "f")
-            attrs[name] = (value.astype(told["dtype"]) if stored else value)[()]
+            stored = name in OF_STORAGE and (np.isfinite(value).all() or _dtype(told).kind == "f")
+            attrs[name] = (value.astype(_dtype(told)) if stored else value)[()]
     # The precision of these is that of what is decoded, and JSON does not say it: "decoded" has a float32's value as it is.
     decoded = told.get("decoded") or {}
     for name, member in (("scale_factor", "scale"), ("add_offset", "offset")):

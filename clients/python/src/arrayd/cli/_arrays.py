@@ -16,7 +16,7 @@ from .._requests import FILES, OCTETS, Request, Response
 from ._context import Context, Failure, complain, device_text, kept_text, table
 from ._files import SCHEME, get_file, ls_files, put_file
 from ._formats import GOT, KNOWN, WRITTEN, members, read_csv, suffix_of, write_csv
-from ._streams import NPY, Output, download, itemsize, upload
+from ._streams import NPY, Output, download, itemsize, read_head, upload
 from ._values import NAME, explained, path_of
 
 
@@ -29,8 +29,8 @@ def put(context: Context) -> int:
         raise Failure("put: --shape is for --raw: an .npy file has its own", 2)
     if suffix_of(path) in FILES and not args.raw:
         return _put_npz(context) if suffix_of(path) == ".npz" else put_file(context)
-    if args.variable is not None or args.no_decode:
-        raise Failure("put: --variable and --no-decode are for .npz, NetCDF and HDF5 files", 2)
+    if args.variable is not None or args.no_decode or args.keep_ghosts:
+        raise Failure("put: --variable, --no-decode and --keep-ghosts are for .npz, NetCDF and HDF5 files", 2)
     text = read_csv(path) if suffix_of(path) == ".csv" and not args.raw else None
     if args.slice is not None:
         if name is None:
@@ -60,12 +60,14 @@ def _put_npz(context: Context) -> int:
     args = context.args
     if args.slice is not None or args.unnamed:
         raise Failure("put: an .npz file has names of its own: neither --slice nor --unnamed", 2)
-    made = []
-    for k, (name, f) in enumerate(members(args.file, args.variable)):
+    for k, (name, f) in enumerate(members(args.file, args.variable)):  # none is sent if one of them cannot be
         if args.name is not None and k:
             raise Failure(f"put: {args.file} has several arrays, and names of their own: --variable says which is meant", 2)
         if not NAME.match(args.name or name):
             raise Failure(f"put: {name!r}, in {args.file}, cannot be an array's name", 2)
+        read_head(f, f"{args.file}: {name}")
+    made = []
+    for name, f in members(args.file, args.variable):
         made.append(upload(context, f"{args.file}: {name}", args.name or name, dtype=args.dtype, clobber=not args.no_clobber, opened=f))
     print(json.dumps(made) if args.json else "\n".join(m["name"] for m in made))
     return 0
@@ -92,6 +94,8 @@ def get(context: Context) -> int:
         raise Failure(f"get: --{next(iter(asked))} is for pictures, .png files", 2)
     if suffix in GOT:
         return get_file(context, path)
+    if args.keep_ghosts:
+        raise Failure("get: --keep-ghosts is for .npz, NetCDF and HDF5 files", 2)
     if suffix == ".csv":
         dtype = context.ask("GET", path_of(args.ref), ARRAY)["dtype"]
         r = Request("GET", path_of(args.ref, "/data", index=args.slice), accept="application/json", headers=context.headers)

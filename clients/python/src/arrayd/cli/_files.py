@@ -2,6 +2,7 @@
 folders: ls files:…, import, export."""
 from __future__ import annotations
 
+import argparse
 import fnmatch
 import json
 import os
@@ -12,7 +13,7 @@ from .._bar import Bar, TransferBar, duration, human, steps_line
 from .._errors import ArraydError, failed_at, failure_of
 from .._jobs import Job, JobFailed
 from .._replies import FOLDERS, IN_FOLDER, JOB, MADE, parsed
-from .._requests import FILES, FORMATS, OF_ONE, Request
+from .._requests import FILES, FORMATS, OF_ONE, Request, variables_of
 from ._context import Context, Failure, complain, table
 from ._formats import GOT, suffix_of
 from ._streams import Body, download, send
@@ -36,7 +37,7 @@ def put_file(context: Context) -> int:
         name = (args.variable or os.path.splitext(os.path.basename(path))[0]).rpartition("/")[2]
         if not NAME.match(name):
             raise Failure(f"put: {name!r}, of {args.file}, cannot be an array's name: give it one, as in put {args.file} NAME", 2)
-    query = {"index": args.slice, "variable": args.variable, "decode": "false" if args.no_decode else None}
+    query = {"index": args.slice, "variable": args.variable, "decode": "false" if args.no_decode else None, "ghosts": _ghosts(args)}
     if into or (name is not None and not args.no_clobber):
         method, target = "PUT", path_of(name, "/data" if into else "", **query)
     else:
@@ -61,9 +62,13 @@ def put_file(context: Context) -> int:
 def get_file(context: Context, path: str) -> int:
     args = context.args
     kind, begins = GOT[suffix_of(path)]
-    r = Request("GET", path_of(args.ref, "/data", index=args.slice), accept=kind, headers=context.headers)
+    r = Request("GET", path_of(args.ref, "/data", index=args.slice, ghosts=_ghosts(args)), accept=kind, headers=context.headers)
     context.say(f"{path}: {human(download(context, r, path, args.ref, begins=begins))}")
     return 0
+
+
+def _ghosts(args: argparse.Namespace) -> Optional[str]:
+    return "keep" if args.keep_ghosts else None
 
 
 # --- of the daemon's machine ---
@@ -87,6 +92,8 @@ def ls_files(context: Context) -> int:
         else:
             for row in rows[1:]:
                 print(row[0])
+        if told.get("folders") == []:
+            complain("the daemon has no folders with files: its operator names them, with --files")
         if told.get("more"):
             complain(f"{_plain(place)} has more than {len(told['entries'])} entries, which are not listed")
     return 0
@@ -155,28 +162,32 @@ def _named(text: str) -> Tuple[Optional[str], str]:
 def import_(context: Context) -> int:
     args = context.args
     folder, path = _place("import", args.file)
-    wanted = [_named(text) for text in args.variable] or [_only(context, args.file, folder, path)]
+    if args.all and args.variable:
+        raise Failure("import: --all are all variables: name none", 2)
+    wanted = [_named(text) for text in args.variable] or _unnamed(context, args.file, folder, path)
     rest = {k: v for k, v in (("index", args.slice), ("decode", False if args.no_decode else None)) if v is not None}
     items = [{**({} if v is None else {"variable": v}), **({} if name is None else {"name": name}), **rest} for name, v in wanted]
     body = {"folder": folder, "path": path, "variables": items, "overwrite": not args.no_clobber,
-            **{k: False for k in ("coords", "labels") if getattr(args, f"no_{k}")}}
+            **{k: False for k in ("coords", "labels") if getattr(args, f"no_{k}")}, **({"ghosts": "keep"} if args.keep_ghosts else {})}
     return _moved(context, "import", body, [name or str(v).rpartition("/")[2] for name, v in wanted])
 
 
-def _only(context: Context, given: str, folder: str, path: str) -> Tuple[Optional[str], str]:
-    """The file's only variable, not counting coordinates, as the daemon counts them; with the file's name, where the format has no names."""
+def _unnamed(context: Context, given: str, folder: str, path: str) -> List[Tuple[Optional[str], str]]:
+    """The file's only variable, or with --all all of them, not counting coordinates; the only one with the file's name, where the format has no
+    names."""
     told = _looked(context, f"{folder}/{path}")
     if told["kind"] == "folder":
         raise Failure(f"import: {given} is a folder: ls {SCHEME}{given} lists what is in it", 2)
-    all_ = [v["name"] for v in told["variables"] if v["dtype"] and not (len(v["shape"]) == 1 and (v.get("dims") or [None])[0] == v["name"])]
-    if len(all_) != 1:
-        raise Failure(f"import: {given} has {'several variables: ' + ', '.join(map(_plain, all_)) + ': name those that are wanted' if all_ else 'no variables that can be imported'}", 2)
-    if told["format"] not in OF_ONE:
-        return None, str(all_[0])
+    all_ = variables_of(told)
+    if not all_ or (len(all_) > 1 and not context.args.all):
+        several = f"several variables: {', '.join(map(_plain, all_))}: name those that are wanted, or --all"
+        raise Failure(f"import: {given} has {several if all_ else 'no variables that can be imported'}", 2)
+    if len(all_) > 1 or told["format"] not in OF_ONE:
+        return [(None, v) for v in all_]
     name = os.path.splitext(path.rpartition("/")[2])[0]
     if not NAME.match(name):
         raise Failure(f"import: {name!r}, of {given}, cannot be an array's name: give it one, as in import {given} NAME={all_[0]}", 2)
-    return name, str(all_[0])
+    return [(name, all_[0])]
 
 
 def export(context: Context) -> int:
@@ -187,7 +198,7 @@ def export(context: Context) -> int:
         arrays.append(ref if name is None else {"array": ref, "name": name})
     alone = (args.format or FORMATS.get(suffix_of(path))) in OF_ONE
     body = {"folder": folder, "path": path, "arrays": arrays, "format": args.format, "deflate": args.deflate,
-            "coords": False if args.no_coords or alone else None, "overwrite": args.overwrite}
+            "coords": False if args.no_coords or alone else None, "ghosts": _ghosts(args), "overwrite": args.overwrite}
     return _moved(context, "export", {k: v for k, v in body.items() if v is not None}, [f"{folder}/{path}"])
 
 

@@ -12,6 +12,7 @@ from typing import Any, List, NoReturn, Optional, Sequence
 from .._bar import duration
 from .._errors import ArraydError, Busy, Denied
 from .._numbers import DTYPES
+from .._requests import FORMATS, format_of
 from .._version import __version__
 from . import _arrays, _complete, _eval, _events, _files, _run, _show
 from ._context import DEFAULT_URL, PROGRAM, Command, Context, Failure, complain
@@ -123,6 +124,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add(p, "--slice", metavar="SLICE", type=index, help="write to this part of the array NAME: '[1:3, ::2]'")
     _add(p, "--variable", metavar="VARIABLE", help="which of a .npz, NetCDF or HDF5 file's is meant, where it has several")
     _add(p, "--no-decode", action="store_true", help="of a NetCDF or HDF5 file: leave values as they are stored, without scale_factor and the like")
+    _add(p, "--keep-ghosts", action="store_true", help="of a NetCDF or HDF5 file: with the ghost cells that it has of a grid")
     _add(p, "--raw", action="store_true", help="the file has no head: bytes in C order, little-endian")
     _add(p, "--dtype", choices=DTYPES, metavar="DTYPE", help="of --raw; or bfloat16 for a file of 2-byte voids")
     _add(p, "--shape", metavar="N,M,…", type=extents, help="of --raw")
@@ -133,6 +135,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add(p, "file", completes="npy", metavar="FILE", nargs="?", help="REF.npy by itself; - for standard output")
     _add(p, "--slice", metavar="SLICE", type=index, help="only this part of it: '[1:3, ::2]'")
     _add(p, "--raw", action="store_true", help="bytes without a head, in C order, little-endian")
+    _add(p, "--keep-ghosts", action="store_true", help="of a .npz, NetCDF or HDF5 file: with the ghost cells of a grid")
     _pictures(p, "of a .png file: ")
 
     p = _command(commands, "show", _show.show, "draws an array as a picture on the terminal",
@@ -172,19 +175,22 @@ def make_parser() -> argparse.ArgumentParser:
                  "Its variables become arrays. Prints their names; Ctrl-C cancels it. `ls files:` lists the folders, `ls -l files:FOLDER/PATH` what a file has.")
     _add(p, "file", completes="place", metavar="FOLDER/PATH", help="a file in one of the daemon's folders")
     _add(p, "variable", metavar="VARIABLE", nargs="*", help="which, or NAME=VARIABLE with the array's name; the only one by itself")
+    _add(p, "-a", "--all", action="store_true", help="all variables, not counting coordinates")
     _add(p, "--slice", metavar="SLICE", type=index, help="only this part of each: '[5:8, ::2]'")
     _add(p, "--no-decode", action="store_true", help="leave values as they are stored, without scale_factor and the like")
     _add(p, "--no-coords", action="store_true", help="leave coordinates in the file")
     _add(p, "--no-labels", action="store_true", help="leave attributes, names of axes and coordinates in the file")
+    _add(p, "--keep-ghosts", action="store_true", help="with the ghost cells that the file has of a grid")
     _add(p, "-n", "--no-clobber", action="store_true", help="fail where a name is taken; else that array is replaced")
     _waits(p)
 
     p = _command(commands, "export", _files.export, "writes arrays to a file of the daemon's machine", "Prints its place; Ctrl-C cancels it. Nobody sees half of it.")
     _add(p, "ref", completes="arrays or place", metavar="ARRAY", nargs="+", help="an array's name or id, or NAME=ARRAY with the variable's name")
     _add(p, "file", completes="arrays or place", metavar="FOLDER/PATH", help="the file, in one of the daemon's folders")
-    _add(p, "--format", choices=("netcdf4", "netcdf3", "hdf5", "npz", "npy", "tiff", "png"), metavar="FORMAT", help="where the suffix does not say it: netcdf4, hdf5, …")
-    _add(p, "--deflate", metavar="N", type=int, choices=range(10), help="0 to 9: how much is done to make the file small")
+    _add(p, "--format", type=format_of, choices=sorted({*FORMATS.values()}), metavar="FORMAT", help="where the suffix does not say it: netcdf4 or nc, hdf5 or h5, …")
+    _add(p, "--deflate", metavar="N", type=int, choices=range(10), help="0 to 9: how much is done to make the file small, where the format can be")
     _add(p, "--no-coords", action="store_true", help="leave coordinates out")
+    _add(p, "--keep-ghosts", action="store_true", help="write the ghost cells of grids, too")
     _add(p, "--overwrite", action="store_true", help="replace a file that is there")
     _waits(p)
 
