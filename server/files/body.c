@@ -65,7 +65,7 @@ static enum err_code take(struct body *b, const char *bytes, size_t n, struct er
 {
     if (b->counted.bytes < b->length + (int64_t)n &&
         !metered_set(&b->counted, b->length + (int64_t)n + STEP))
-        return err_oom(e);
+        return files_too_large(e);
     for (size_t at = 0; at < n;) {
         const ssize_t k = pwrite(b->file.fd, bytes + at, n - at, b->length);
         if (k < 0 && errno != EINTR)
@@ -228,8 +228,8 @@ static enum err_code begin(struct body *b, struct session *s, struct err *e)
     b->x.n_items = 1;
     TRY(process_check(req->server->files->program, e));
     if (req->content_length > 0 && !metered_set(&b->counted, req->content_length))
-        return err_oom(e);
-    return spool_file(req->server->files->spool, &b->file, e);
+        return files_too_large(e);
+    return files_spool(req->server->files, &b->file, e);
 }
 
 static void accept(struct body *b, struct session *s)

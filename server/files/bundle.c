@@ -115,9 +115,9 @@ static enum err_code hold(struct bundle *b, struct session *s, struct err *e)
      * counted when it is there */
     const int64_t beside = SPARE + SPARE_VARIABLE * (int64_t)x->n_pieces + 16 * x->told;
     if (x->nbytes > INT64_MAX / 4 || !metered_set(&b->counted, 2 * x->nbytes + beside))
-        return err_oom(e);
+        return files_too_large(e);
     x->most = 2 * x->nbytes + beside;
-    TRY(spool_file(b->req->server->files->spool, &x->file, e));
+    TRY(files_spool(b->req->server->files, &x->file, e));
     return export_hold(x, s, e);
 }
 

@@ -171,6 +171,28 @@ enum err_code files_find_program(const struct config *c, char **ret, struct err 
     return ERR_OK;
 }
 
+/* What is wrong with the folder is nothing that the request has named. */
+enum err_code files_spool(const struct files *f, struct new_file *ret, struct err *e)
+{
+    struct err why = ERR_INIT;
+    enum err_code code = spool_file(f->spool, ret, &why);
+    if (code == ERR_OK)
+        return code;
+    if (code == ERR_NOT_FOUND || code == ERR_FORBIDDEN || code == ERR_READ_ONLY)
+        code = ERR_FILE_IO;
+    return err_set(e, code, "%s", why.message);
+}
+
+enum err_code files_too_large(struct err *e)
+{
+    struct err why = ERR_INIT;
+    err_oom(&why);
+    return err_set(e, why.code,
+                   "%s; files in a folder of the daemon's machine (GET /v1/files) are imported and "
+                   "exported without that",
+                   why.message);
+}
+
 struct process_spec files_process(const struct files *f, bool moves)
 {
     const struct config *c = f->server->config;
@@ -244,6 +266,9 @@ enum err_code files_open(struct server *s, struct files **ret, struct err *e)
         code = open_spool(f, e);
     if (code == ERR_OK)
         code = files_find_program(c, &f->program, e);
+    if (code == ERR_OK && !f->program && c->file_reader) /* everything else works without it */
+        log_event(LOG_WARN, "file-reader is no program that can be run: files are not opened",
+                  "program", c->file_reader, NULL);
     if (code != ERR_OK) {
         files_free(f);
         return code;

@@ -59,6 +59,10 @@ enum err_code files_job(struct request *req, struct session *s, const char *kind
  * is no longer the task's. ERR_OVERLOADED. */
 enum err_code files_begin(struct files *f, struct file_task *t, struct user_job **ret,
                           struct err *e) must_check;
+/* A file for one that a request brings or gets. ERR_DISK_FULL, ERR_OVERLOADED, ERR_FILE_IO. */
+enum err_code files_spool(const struct files *f, struct new_file *ret, struct err *e) must_check;
+/* Memory for such a file has been refused: err_oom, and what does without. */
+enum err_code files_too_large(struct err *e);
 /* What a process is started with, which is to move contents or only looks; the caller sets file,
  * write and goes_on. */
 struct process_spec files_process(const struct files *f, bool moves);

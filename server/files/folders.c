@@ -62,6 +62,9 @@ enum err_code file_error(int number, const char *what, struct err *e)
         return err_set(e, ERR_DISK_FULL, "'%.200s': %s", what, strerror(number));
     case ENOMEM:
         return err_oom(e);
+    case EMFILE:
+    case ENFILE:
+        return err_set(e, ERR_OVERLOADED, "'%.200s': %s", what, strerror(number));
     default:
         return err_set(e, ERR_FILE_IO, "'%.200s': %s", what, strerror(number));
     }

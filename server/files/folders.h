@@ -50,15 +50,15 @@ enum err_code folders_find(const struct folders *f, const char *name, const stru
 enum err_code file_path_check(const char *path, struct err *e) must_check;
 
 /* What is at the path ("": the user's part itself): *ret_fd is open for reading. ERR_NOT_FOUND,
- * also for a link or a device; ERR_FORBIDDEN; ERR_BAD_NAME; ERR_FILE_IO. */
+ * also for a link or a device; ERR_FORBIDDEN; ERR_BAD_NAME; ERR_OVERLOADED; ERR_FILE_IO. */
 enum err_code folder_open(const struct folder *f, const char *user, const char *path, int *ret_fd,
                           struct stat *ret, struct err *e) must_check;
 /* The same for a regular file: ERR_BAD_NAME for a folder. */
 enum err_code folder_open_file(const struct folder *f, const char *user, const char *path,
                                int *ret_fd, struct stat *ret, struct err *e) must_check;
 
-/* Writes what is in an open folder, by name, as the member "entries", of at most `most`, and
- * whether there are more. */
+/* Writes what is in an open folder (−1: nothing), by name, as the member "entries", of at most
+ * `most`, and whether there are more. */
 enum err_code folder_list(int fd, size_t most, struct json_writer *w, struct err *e) must_check;
 
 /* The member "modified". */

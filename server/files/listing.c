@@ -96,9 +96,8 @@ static void put(const struct listing *l, struct json_writer *w)
     json_put_member_bool(w, "more", l->more);
 }
 
-enum err_code folder_list(int fd, size_t most, struct json_writer *w, struct err *e)
+static enum err_code read_folder(int fd, size_t most, struct listing *l, struct err *e)
 {
-    struct listing l = {0};
     const int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     DIR *dir = own < 0 ? NULL : fdopendir(own);
     if (!dir) {
@@ -107,8 +106,15 @@ enum err_code folder_list(int fd, size_t most, struct json_writer *w, struct err
             close(own);
         return file_error(number, ".", e);
     }
-    enum err_code code = collect(dir, most, &l, e);
+    enum err_code code = collect(dir, most, l, e);
     closedir(dir);
+    return code;
+}
+
+enum err_code folder_list(int fd, size_t most, struct json_writer *w, struct err *e)
+{
+    struct listing l = {0};
+    enum err_code code = fd < 0 ? ERR_OK : read_folder(fd, most, &l, e);
     if (code == ERR_OK) {
         if (l.n) /* qsort takes no NULL, of an empty folder */
             qsort(l.all, l.n, sizeof *l.all, by_name);

@@ -77,13 +77,20 @@ static void run(struct file_task *task)
 {
     struct look_task *t = (struct look_task *)task;
     struct stat st;
-    int fd;
-    enum err_code code =
-        folder_open(t->folder, t->req->principal->name, t->path, &fd, &st, &t->err);
-    if (code == ERR_OK) {
-        code = put(t, fd, &st, &t->err);
-        close(fd);
+    struct err why = ERR_INIT;
+    int fd = -1;
+    enum err_code code = folder_open(t->folder, t->req->principal->name, t->path, &fd, &st, &why);
+    /* a user's own folder is made when something is written there: until then it is empty */
+    if (code == ERR_NOT_FOUND && !t->folder->shared && !*t->path) {
+        st.st_mode = S_IFDIR;
+        code = ERR_OK;
     }
+    if (code == ERR_OK)
+        code = put(t, fd, &st, &t->err);
+    else
+        t->err = why;
+    if (fd >= 0)
+        close(fd);
     if (code == ERR_DEADLINE)
         err_draining(&t->err);
     wakeup_ring(&t->wakeup);

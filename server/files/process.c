@@ -133,6 +133,14 @@ static int move_away(int fd)
     return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, OUT_OF_THE_WAY);
 }
 
+static enum err_code cannot_start(int number, struct err *e)
+{
+    const bool busy = number == EMFILE || number == ENFILE || number == EAGAIN;
+    return number == ENOMEM ? err_oom(e)
+                            : err_set(e, busy ? ERR_OVERLOADED : ERR_FILE_READER,
+                                      "arrayd-file cannot be started: %s", strerror(number));
+}
+
 /* Its standard error is the log, if that is at level debug. */
 static enum err_code spawn_with(struct file_process *p, const int fds[3], struct err *e)
 {
@@ -170,22 +178,19 @@ static enum err_code spawn_with(struct file_process *p, const int fds[3], struct
     if (number == ENOENT || number == EACCES)
         return err_set(e, ERR_LIBRARY_MISSING, "arrayd-file cannot be started (%s): %s",
                        p->spec.program, strerror(number));
-    return number == ENOMEM
-               ? err_oom(e)
-               : err_set(e, ERR_FILE_READER, "arrayd-file cannot be started: %s", strerror(number));
+    return cannot_start(number, e);
 }
 
 static enum err_code spawn(struct file_process *p, int slabs, struct err *e)
 {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
-        return err_set(e, ERR_FILE_READER, "arrayd-file cannot be started: %s", strerror(errno));
+        return cannot_start(errno, e);
     p->socket = pair[0];
     fcntl(p->socket, F_SETFL, O_NONBLOCK);
     const int fds[3] = {move_away(pair[1]), move_away(p->spec.file), move_away(slabs)};
-    enum err_code code = fds[0] < 0 || fds[1] < 0 || fds[2] < 0
-                             ? err_set(e, ERR_OVERLOADED, "too many files are open")
-                             : spawn_with(p, fds, e);
+    enum err_code code =
+        fds[0] < 0 || fds[1] < 0 || fds[2] < 0 ? cannot_start(EMFILE, e) : spawn_with(p, fds, e);
     for (int i = 0; i < 3; i++)
         if (fds[i] >= 0)
             close(fds[i]);
@@ -196,10 +201,11 @@ static enum err_code spawn(struct file_process *p, int slabs, struct err *e)
 static enum err_code make_slabs(struct file_process *p, int *ret_fd, struct err *e)
 {
     const int fd = mem_file("arrayd-slabs");
+    if (fd < 0)
+        return cannot_start(errno, e);
     p->mapped = p->spec.slab * (size_t)p->spec.slabs;
-    if (fd < 0 || !mem_file_size(fd, (int64_t)p->mapped)) {
-        if (fd >= 0)
-            close(fd);
+    if (!mem_file_size(fd, (int64_t)p->mapped)) {
+        close(fd);
         return err_oom(e);
     }
     void *at = mmap(NULL, p->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -245,8 +251,8 @@ enum err_code process_check(const char *program, struct err *e)
 {
     return program ? ERR_OK
                    : err_set(e, ERR_LIBRARY_MISSING,
-                             "files are opened by the program arrayd-file, which is not installed "
-                             "beside the daemon");
+                             "files are opened by the program arrayd-file, which is neither "
+                             "beside the daemon nor where its option file-reader says");
 }
 
 enum err_code process_start(const struct process_spec *spec, struct file_process **ret,

@@ -3,6 +3,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import resource
 import signal
 import subprocess
 import time
@@ -94,7 +95,9 @@ def test_a_file_is_described(files):
 
 def test_without_the_program(daemon_with, tmp_path):
     air(tmp_path / "air.nc")
-    c = daemon_with("--files", f"data={tmp_path}", "--file-reader", tmp_path / "nothing").client()
+    d = daemon_with("--files", f"data={tmp_path}", "--file-reader", tmp_path / "nothing")
+    assert "file-reader is no program that can be run" in d.log()
+    c = d.client()
     assert c.expect(200, c.get("/v1/files")).json()["reader"] is False
     assert len(c.expect(200, c.get("/v1/files/data")).json()["entries"]) == 1
     c.fails(501, "library_missing", c.get("/v1/files/data?path=air.nc"))
@@ -441,6 +444,32 @@ def test_the_spool(daemon_with, tmp_path):
     left.write_text("of one that was killed")
     daemon_with("--file-spool", tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["notes"]
+    (tmp_path / "spool").mkdir()
+    c = daemon_with("--file-reader", READER, "--file-spool", tmp_path / "spool").client()
+    (tmp_path / "spool").rmdir()
+    c.fails(500, "file_failed", c.request("PUT", "/v1/arrays/a", b"x", content_type="application/x-netcdf"))
+
+
+def test_read_only_folders(daemon_with, tmp_path):
+    c = daemon_with("--files", f"data={tmp_path}:ro", "--file-reader", READER).client()
+    c.upload(AIR, "u")
+    reply = c.post("/v1/files/export", {"folder": "data", "path": "u.nc", "arrays": ["u"]})
+    c.fails(409, "read_only", reply)
+    assert reply.json()["title"] == "Read-only" and "folder 'data'" in reply.json()["detail"]
+
+
+def test_no_descriptors(files):
+    c, folder, d = files
+    air(folder / "air.nc")
+    c.expect(200, c.get("/v1/files/data?path=air.nc"))
+    was = resource.prlimit(d.pid, resource.RLIMIT_NOFILE)
+    found = set()
+    for n in range(16):
+        resource.prlimit(d.pid, resource.RLIMIT_NOFILE, (max(map(int, os.listdir(f"/proc/{d.pid}/fd"))) + 1 + n, was[1]))
+        reply = c.get("/v1/files/data?path=air.nc")
+        found.add((reply.status, reply.code if reply.status != 200 else None))
+    resource.prlimit(d.pid, resource.RLIMIT_NOFILE, was)
+    assert found == {(200, None), (503, "overloaded")}
 
 
 def test_a_session_that_ends(files):
@@ -477,7 +506,8 @@ def test_accounts_have_folders_of_their_own(two_with, tmp_path):
     imported(ann, "air.nc")
     bob.fails(404, "not_found", bob.get("/v1/files/data?path=air.nc"))
     bob.fails(422, "bad_name", bob.get("/v1/files/data?path=../ann/air.nc"))
-    bob.fails(404, "not_found", bob.get("/v1/files/data"))
+    assert bob.expect(200, bob.get("/v1/files/data")).json() == {"folder": "data", "path": "", "kind": "folder", "entries": [], "more": False}
+    assert not (tmp_path / "own/bob").exists()
     assert imported(bob, "air.nc", "failed")["error"]["code"] == "not_found"
     bob.expect(200, bob.post("/v1/files/import?wait=1", {"folder": "all", "path": "air.nc"}))
     exported(bob, "mine.nc", ["air"])

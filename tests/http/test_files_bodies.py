@@ -95,7 +95,9 @@ def test_bodies_that_are_none(c, nc):
     c.fails(422, "bad_file", put(c, "/v1/arrays/u", b"no file"))
     c.fails(422, "bad_file", put(c, "/v1/arrays/u", nc(a=A), kind=NPZ))
     c.fails(422, "bad_file", put(c, "/v1/arrays/u", b""))
-    c.fails(507, "out_of_memory", put(c, "/v1/arrays/u", b"x" * (17 << 20)))
+    reply = put(c, "/v1/arrays/u", b"x" * (17 << 20))
+    c.fails(507, "out_of_memory", reply)
+    assert "max_request_memory" in reply.json()["detail"] and "GET /v1/files" in reply.json()["detail"]
     for deed in ("die", "kill", "garbage"):
         for at in ("ready", "describe", "slab"):
             c.fails(500, "file_reader_failed", put(c, "/v1/arrays/u", nc(a=A, lie={"at": at, "deed": deed})))
@@ -167,7 +169,9 @@ def test_several(c):
     c.fails(404, "not_found", c.post("/v1/files/bundle", {"arrays": ["none"], "format": "npz"}))
     c.fails(500, "file_reader_failed", c.post("/v1/files/bundle", {"arrays": ["u"], "format": "npz", "attrs": {"lie": '{"at": "free", "deed": "die"}'}}))
     c.upload(np.zeros(3 << 20), "large")
-    c.fails(507, "out_of_memory", c.post("/v1/files/bundle", {"arrays": ["large"], "format": "npz"}))
+    reply = c.post("/v1/files/bundle", {"arrays": ["large"], "format": "npz"})
+    c.fails(507, "out_of_memory", reply)
+    assert "GET /v1/files" in reply.json()["detail"]
 
 
 def test_bundles_that_do_not_agree(c):

@@ -62,6 +62,16 @@ def test_slabs_are_part_of_the_memory(tmp_path):
         assert r.read("array").tolist() == list(range(10))
 
 
+def test_it_has_no_powers(tmp_path):
+    """Where paths are answered in the process itself: a root's are of no use."""
+    np.save(tmp_path / "f.npy", np.arange(10))
+    with Reader(tmp_path / "f.npy") as r:
+        r.describe()
+        with open(f"/proc/{r.pid}/status") as f:
+            powers = {name: int(value, 16) for name, value in (line.split() for line in f if line.startswith("Cap"))}
+    assert powers["CapEff:"] == powers["CapPrm:"] == powers["CapInh:"] == 0 or os.uname().machine not in ("x86_64", "aarch64"), powers
+
+
 def test_it_ends_with_its_parent(tmp_path):
     """Even if its socket has an end that somebody else holds."""
     np.save(tmp_path / "f.npy", np.arange(10))
