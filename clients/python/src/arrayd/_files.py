@@ -262,7 +262,7 @@ class Folder:
 
         `index` is what is read of each: NumPy's basic indexing, as text or as `np.s_[5:8, ::2]`. With `decode`
         scale_factor, add_offset and fill values are applied. Attributes, names of axes, the unit and coordinates become the array's (not
-        with `labels=False`; `coords=False`: not the coordinates, which are arrays that remain on the server), and with `ghosts="keep"` the
+        with `labels=False`; `coords=False`: not the coordinates, which are arrays that go with the last one that has them), and with `ghosts="keep"` the
         ghost cells that the file has of a grid. With a `name`, or names by
         variables, the array is shared and remains, and an existing one with this name is replaced."""
         rest = {k: v for k, v in (("coords", None if coords else False), ("labels", None if labels else False), ("ghosts", ghosts)) if v is not None}
