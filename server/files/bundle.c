@@ -176,23 +176,26 @@ void files_bundle(struct request *req)
         wakeup_wait(&b->wakeup, reply);
 }
 
-/* What is said of all pieces, and their contents. */
+static uint64_t version_of(const struct export_piece *p)
+{
+    return p->download ? download_version(p->download) : array_version(p->array);
+}
+
+/* Of what is said of all pieces, and of their contents. */
 static enum err_code tag(const struct export_task *x, char etag[ETAG_MAX], struct err *e)
 {
     const struct export_piece *first = x->pieces;
     _cleanup_strb_ struct strb all = {0};
     struct json_writer w = JSON_WRITER(&all);
-    uint64_t version = 0;
     etag[0] = '\0';
     json_open_list(&w);
-    for (size_t i = x->n_pieces; i-- > 0;) {
+    for (size_t i = 0; i < x->n_pieces; i++) {
         const struct export_piece *p = &x->pieces[i];
         const struct array *a = p->array;
         char of[ETAG_MAX];
         if (array_written_outside(a))
             return ERR_OK;
-        version = p->download ? download_version(p->download) : array_version(a);
-        etag_make(a->dtype, &a->view, version, MEDIA_OCTETS, of);
+        etag_make(a->dtype, &a->view, version_of(p), MEDIA_OCTETS, of);
         json_put_string(&w, of);
         TRY(export_put_variable(x, p, &w, e));
     }
@@ -200,7 +203,8 @@ static enum err_code tag(const struct export_task *x, char etag[ETAG_MAX], struc
     json_put_string(&w, x->format);
     if (all.failed)
         return err_oom(e);
-    etag_derived(first->array->dtype, &first->array->view, version, all.data, all.len, 'f', etag);
+    etag_derived(first->array->dtype, &first->array->view, version_of(first), all.data, all.len,
+                 'f', etag);
     return ERR_OK;
 }
 

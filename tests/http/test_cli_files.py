@@ -58,7 +58,8 @@ def test_npz(there):
     assert d.client().download("w").tolist() == [0, 0]
     fails(run("put", "a.npz", "w"), 2, "--variable says which")
     fails(run("put", "a.npz", "--variable", "x"), 1, "has no array 'x', but u, v")
-    fails(run("put", "u.npy", "--variable", "x"), 2, "are for .npz, NetCDF and HDF5 files")
+    fails(run("put", "u.npy", "--variable", "x"), 2, "for .npz, NetCDF and HDF5 files")
+    fails(run("put", "a.npz", "--keep-ghosts"), 2, "for NetCDF and HDF5 files")
     np.savez("b.npz", first=np.arange(3), text=np.array(["a", "b"]))
     fails(run("put", "b.npz"), 1, "b.npz: text holds no numbers")
     fails(run("info", "first"), 1, "first")  # nothing was sent

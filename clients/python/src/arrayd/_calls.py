@@ -147,7 +147,8 @@ class Calls(Namespace):
         """The array of a file of this machine, by its suffix. NetCDF and HDF5 files are sent as they are: the daemon reads the `variable`, or the
         only one that there is, applies scale_factor, add_offset and fill values unless `decode` is False, and the array gets the variable's
         attributes, names of axes and unit, and with `ghosts="keep"` the ghost cells that the file has of a grid. Of a .npz file `variable` is one
-        of its arrays; without it, and for all other files, this is numpy.load. Large files are better read where the daemon is: `xp.files`. With an asynchronous client it is awaited."""
+        of its arrays; without it, and for all other files, this is numpy.load. Large files are better read where the daemon is: `xp.files`. With
+        an asynchronous client it is awaited."""
         return self._moved(loading(self, file, variable, decode, ghosts, args, more))
 
     # --- for operators ---

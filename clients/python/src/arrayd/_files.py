@@ -265,7 +265,8 @@ class Folder:
         with `labels=False`; `coords=False`: not the coordinates, which are arrays that go with the last one that has them), and with `ghosts="keep"` the
         ghost cells that the file has of a grid. With a `name`, or names by
         variables, the array is shared and remains, and an existing one with this name is replaced."""
-        rest = {k: v for k, v in (("coords", None if coords else False), ("labels", None if labels else False), ("ghosts", ghosts)) if v is not None}
+        said = {"coords": None if coords else False, "labels": None if labels else False, "ghosts": ghosts}
+        rest: Dict[str, Any] = {k: v for k, v in said.items() if v is not None}
         return self._client._moved(self._loading(path, variable, index, decode, name, rest, progress))
 
     def _loading(self, path: str, variable: Union[None, str, Sequence[str]], index: Any, decode: bool,

@@ -30,7 +30,7 @@ def put(context: Context) -> int:
     if suffix_of(path) in FILES and not args.raw:
         return _put_npz(context) if suffix_of(path) == ".npz" else put_file(context)
     if args.variable is not None or args.no_decode or args.keep_ghosts:
-        raise Failure("put: --variable, --no-decode and --keep-ghosts are for .npz, NetCDF and HDF5 files", 2)
+        raise Failure("put: --variable is for .npz, NetCDF and HDF5 files, --no-decode and --keep-ghosts are for the latter two", 2)
     text = read_csv(path) if suffix_of(path) == ".csv" and not args.raw else None
     if args.slice is not None:
         if name is None:
@@ -58,6 +58,8 @@ def put(context: Context) -> int:
 def _put_npz(context: Context) -> int:
     """Each of its arrays under the name that it has there; with NAME, the only one."""
     args = context.args
+    if args.keep_ghosts:
+        raise Failure("put: --keep-ghosts is for NetCDF and HDF5 files", 2)
     if args.slice is not None or args.unnamed:
         raise Failure("put: an .npz file has names of its own: neither --slice nor --unnamed", 2)
     for k, (name, f) in enumerate(members(args.file, args.variable)):  # none is sent if one of them cannot be
