@@ -1,5 +1,6 @@
 """What arrayd-file writes is read by netCDF4-python, h5py, xarray, GDAL, NumPy, ncdump and h5dump, and by itself."""
 import subprocess
+import time
 
 import h5py
 import netCDF4
@@ -215,6 +216,22 @@ def test_what_a_format_cannot_hold(tmp_path, format, arrays, why):
         with Reader(tmp_path / "f", write=True) as r:
             r.write(format, arrays)
     assert refused.value.code == "unsupported" and why in refused.value.detail
+
+
+def test_the_same_is_the_same_later(tmp_path):
+    """No times are in a file: a tag that says it is unchanged is true of its bytes."""
+    arrays = {"u": values((5, 6), "f4"), "x": np.arange(6.0)}
+
+    def all_of_them():
+        found = {}
+        for format in ("netcdf4", "netcdf3", "hdf5", "npz", "npy", "tiff"):
+            several = format in FORMATS
+            made(tmp_path / "f", format, arrays if several else {"u": arrays["u"]}, dims={"u": ["y", "x"], "x": ["x"]} if several else None)
+            found[format] = (tmp_path / "f").read_bytes()
+        return found
+    first = all_of_them()
+    time.sleep(2.1)  # a zip archive has even seconds
+    assert first == all_of_them()
 
 
 def test_a_full_disk_is_an_error(tmp_path):

@@ -215,7 +215,8 @@ static zip_int64_t on_entry(void *state, void *data, zip_uint64_t n, zip_source_
         zip_stat_t *st = data;
         char head[NPY_WRITE_MAX];
         zip_stat_init(st);
-        st->valid = ZIP_STAT_SIZE;
+        st->valid = ZIP_STAT_SIZE | ZIP_STAT_MTIME; /* of 1980, as NumPy has it */
+        st->mtime = 0;
         st->size = npy_write_header(w->v->dtype, w->v->rank, w->v->shape, head) +
                    (zip_uint64_t)w->v->nbytes;
         return sizeof *st;

@@ -53,6 +53,7 @@ static hid_t create(hid_t file, const struct variable *v, int deflate)
     hid_t links = H5Pcreate(H5P_LINK_CREATE);
     H5Pset_create_intermediate_group(links, 1);
     H5Pset_char_encoding(links, H5T_CSET_UTF8);
+    H5Pset_obj_track_times(plist, false);
     H5Pset_fill_time(plist, H5D_FILL_TIME_NEVER);
     if (deflate && v->rank && v->nbytes) {
         int64_t rows[MAX_RANK];
@@ -225,10 +226,11 @@ void hdf5_write_elements(struct content *c, int deflate)
 
 void hdf5_write(struct content *c, int deflate)
 {
-    hid_t access = prepare();
+    hid_t access = prepare(), without_times = H5Pcreate(H5P_FILE_CREATE);
+    H5Pset_obj_track_times(without_times, false);
     /* attributes past 64 KiB need the format of 1.8 */
     H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V110);
-    hid_t file = hdf5_must(H5Fcreate(WIRE_PATH, H5F_ACC_TRUNC, H5P_DEFAULT, access),
+    hid_t file = hdf5_must(H5Fcreate(WIRE_PATH, H5F_ACC_TRUNC, without_times, access),
                            "making the file", NULL);
     write_attrs(file, &c->attrs);
     hid_t *datasets = must_array(c->n_variables + 1, sizeof *datasets);
@@ -248,6 +250,7 @@ void hdf5_write(struct content *c, int deflate)
     }
     mem_free(datasets);
     H5Pclose(access);
+    H5Pclose(without_times);
     if (H5Fclose(file) < 0)
         hdf5_stop("closing the file", NULL);
 }
