@@ -12,7 +12,7 @@ from cli import cli, environment, main
 from conftest import find_binary, until
 from stand_in import no_reader, options, write
 from test_cli import fails, ok
-from test_files import AIR, air
+from test_files import AIR, DIMS, air
 
 pytestmark = pytest.mark.release_only  # it is the client that is tested here
 
@@ -104,6 +104,15 @@ def test_import(there):
     fails(run("import", "data/two.nc"), 2, "several variables: a, b: name those that are wanted, or --all")
     assert ok(run("import", "data/two.nc", "a", "b")).out == ok(run("import", "data/two.nc", "--all")).out == "a\nb\n"
     assert ok(run("import", "data/air.nc", "-a")).out == "air\n"
+    attrs = {"coordinates": "area", "bounds": "edges", "cell_measures": "size: weight", "grid_mapping": "crs: month lat"}
+    parts = {"area": AIR[0], "edges": AIR[1], "weight": AIR[2], "crs": np.array(0), "size": AIR[3]}
+    write(folder / "cf.nc", {"t": (AIR, ["month", "lat", "lon"], attrs), **{name: (a, ["lat", "lon"][:a.ndim], {}) for name, a in parts.items()}}, dims=DIMS)
+    fails(run("import", "data/cf.nc"), 2, "several variables: t, size: ")
+    assert ok(run("import", "data/cf.nc", "--all")).out == "t\nedges\nweight\nsize\n" and "area" in c.meta("t")["coords"]
+    write(folder / "cf.nc", {"t": (AIR, ["month", "lat", "lon"], {**attrs, "ancillary_variables": "size"}), **{name: (a, ["lat", "lon"][:a.ndim], {}) for name, a in parts.items()}})
+    assert ok(run("import", "data/cf.nc")).out == "t\n"
+    write(folder / "axis.nc", {"lat": (AIR[0, :, 0], ["lat"], {})})
+    assert ok(run("import", "data/axis.nc")).out == "lat\n"
     fails(run("import", "data/two.nc", "a", "--all"), 2, "--all")
     for name in ("one", "other"):  # the format has no names
         write(folder / f"{name}.npy", {"array": AIR}, format="npy")

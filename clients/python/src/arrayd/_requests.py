@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Dict, Generator, List, Mapping, NamedTuple, Optional, Tuple, TypeVar
+from typing import Any, Dict, Generator, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, TypeVar
 
 from ._replies import ANY, parsed
 
@@ -26,9 +26,27 @@ def format_of(name: str) -> str:
     return FORMATS.get(f".{name}", name)
 
 
-def variables_of(told: Mapping[str, Any]) -> List[str]:
-    """Of a file that the daemon describes, the variables that become arrays, not counting coordinates."""
-    return [v["name"] for v in told["variables"] if v["dtype"] and not (len(v["shape"]) == 1 and (v.get("dims") or [None])[0] == v["name"])]
+COORDS = ("coordinates", "grid_mapping")  # CF's attributes with names of what an array brings along,
+OF_OTHERS = (*COORDS, "bounds", "climatology", "cell_measures", "ancillary_variables", "formula_terms")  # and of all that is not meant by itself
+
+
+def variables_of(told: Mapping[str, Any], attrs: Sequence[str] = COORDS) -> List[str]:
+    """Of a file that the daemon describes, the variables that can be read, but for those with a dimension's name and those that others name in
+    `attrs`; all, if there are no others."""
+    there = [v for v in told["variables"] if v["dtype"]]
+    named = {name for v in told["variables"] for attr in attrs for name in _names_in(v, attr)}
+    axes = {v["name"] for v in there if len(v["shape"]) == 1 and (v.get("dims") or [None])[0] == v["name"]}
+    return [v["name"] for v in there if v["name"] not in named | axes] or [v["name"] for v in there]
+
+
+def _names_in(v: Mapping[str, Any], attr: str) -> Iterator[str]:
+    """In the variable's group, or the root: "lat lon", or, where words are explained, "area: cell_area" and "crs: x y"."""
+    text = (v.get("attrs") or {}).get(attr)
+    words = text.split() if isinstance(text, str) else []
+    if any(w.endswith(":") for w in words):
+        words = [w for w in words if w.endswith(":") == (attr == "grid_mapping")]
+    for name in (w.rstrip(":").lstrip("/") for w in words):
+        yield from (name, v["name"].rpartition("/")[0] + "/" + name)
 
 
 T = TypeVar("T")

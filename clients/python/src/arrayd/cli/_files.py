@@ -13,7 +13,7 @@ from .._bar import Bar, TransferBar, duration, human, steps_line
 from .._errors import ArraydError, failed_at, failure_of
 from .._jobs import Job, JobFailed
 from .._replies import FOLDERS, IN_FOLDER, JOB, MADE, parsed
-from .._requests import FILES, FORMATS, OF_ONE, Request, variables_of
+from .._requests import FILES, FORMATS, OF_ONE, OF_OTHERS, Request, variables_of
 from ._context import Context, Failure, complain, table
 from ._formats import GOT, suffix_of
 from ._streams import Body, download, send
@@ -173,12 +173,12 @@ def import_(context: Context) -> int:
 
 
 def _unnamed(context: Context, given: str, folder: str, path: str) -> List[Tuple[Optional[str], str]]:
-    """The file's only variable, or with --all all of them, not counting coordinates; the only one with the file's name, where the format has no
-    names."""
+    """The file's only variable, not counting what belongs to another, as the daemon counts; or with --all all but coordinates. The only one
+    has the file's name, where the format has no names."""
     told = _looked(context, f"{folder}/{path}")
     if told["kind"] == "folder":
         raise Failure(f"import: {given} is a folder: ls {SCHEME}{given} lists what is in it", 2)
-    all_ = variables_of(told)
+    all_ = variables_of(told) if context.args.all else variables_of(told, OF_OTHERS)
     if not all_ or (len(all_) > 1 and not context.args.all):
         several = f"several variables: {', '.join(map(_plain, all_))}: name those that are wanted, or --all"
         raise Failure(f"import: {given} has {several if all_ else 'no variables that can be imported'}", 2)
