@@ -203,7 +203,7 @@ const struct attr *attr_find(const struct attrs *list, const char *name)
     return NULL;
 }
 
-static struct scalar attr_scalar(const struct attr *a, int64_t i)
+struct scalar attr_scalar(const struct attr *a, int64_t i)
 {
     struct scalar s = {.dtype = (enum dtype)a->dtype};
     size_t size = dtype_size(s.dtype);
@@ -219,10 +219,9 @@ bool attr_double(const struct attr *a, int64_t i, double *ret)
     return true;
 }
 
-static void attr_write(struct json_writer *w, const struct attr *a)
+void attr_put(struct json_writer *w, const struct attr *a)
 {
     bool list = a->list || a->n != 1;
-    json_put_key(w, a->name);
     if (list)
         json_open_list(w);
     for (int64_t i = 0; i < a->n; i++) {
@@ -242,8 +241,10 @@ void attrs_write(struct json_writer *w, const struct attrs *list)
     json_put_key(w, "attrs");
     json_open_object(w);
     for (const struct attr *a = list->first; a; a = a->next)
-        if (attr_find(list, a->name) == a && utf8_valid(a->name, strlen(a->name)))
-            attr_write(w, a);
+        if (attr_find(list, a->name) == a && utf8_valid(a->name, strlen(a->name))) {
+            json_put_key(w, a->name);
+            attr_put(w, a);
+        }
     json_close_object(w);
 }
 
@@ -291,8 +292,9 @@ static void parse_numbers(struct content *c, struct attrs *ret, const char *name
 
 bool attr_is_like_elements(const char *name)
 {
-    static const char *const names[] = {"_FillValue", "missing_value", "valid_min",
-                                        "valid_max",  "valid_range",   "actual_range"};
+    static const char *const names[] = {"_FillValue",  "missing_value", "valid_min",
+                                        "valid_max",   "valid_range",   "actual_range",
+                                        "flag_values", "flag_masks"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0)
             return true;

@@ -104,10 +104,12 @@ void attr_add_text(struct content *c, struct attrs *list, const char *name, cons
 void attr_add_texts(struct content *c, struct attrs *list, const char *name, bool is_list,
                     int64_t n, const char *const *texts);
 const struct attr *attr_find(const struct attrs *list, const char *name);
+struct scalar attr_scalar(const struct attr *a, int64_t i); /* of numbers */
 /* The first number (or of a given place) as a double; false for texts and empty ones. */
 bool attr_double(const struct attr *a, int64_t i, double *ret);
 
-/* "name":{…} with all attributes. */
+void attr_put(struct json_writer *w, const struct attr *a); /* its value */
+/* "attrs":{…} with all of them. */
 void attrs_write(struct json_writer *w, const struct attrs *list);
 /* Whether the conventions give an attribute of this name the type of its variable's elements. */
 bool attr_is_like_elements(const char *name);

@@ -49,8 +49,9 @@ void request_write(struct json request);
 #define WRITE_CHUNK (1 << 20) /* bytes of what is compressed at a time, about */
 
 /* The dtype in which a variable is written, where the format lacks its own: float16 and bfloat16
- * can become float32, bool int8 with the attribute dtype="bool", as xarray does. To be called
- * before the first write_begin. */
+ * can become float32, bool int8 with the attribute dtype="bool", as xarray does, unsigned integers
+ * signed ones with "_Unsigned", and those of 64 bits int32; write_pull stops (UNSUPPORTED) at the
+ * first that is not one. To be called before the first write_begin. */
 void write_as(struct content *c, struct variable *v, enum dtype dtype);
 /* The next variable. The first time it tells the daemon that the file can hold all of them. */
 void write_begin(const struct variable *v);

@@ -1,7 +1,9 @@
 /* The request "write": the variables' bytes come in slabs, in whose middle an element or a variable
  * may end, and are given to the format as whole elements of the dtype that it writes. */
+#include <stdio.h>
 #include <string.h>
 
+#include "server/reader/fit.h"
 #include "server/reader/format.h"
 #include "server/reader/link.h"
 
@@ -73,6 +75,7 @@ static void parse_variable(struct content *c, struct json request)
     set_shape(c, v, rank, shape);
     parse_dims(c, v, json_member(request, "dims"));
     attrs_parse(c, json_member(request, "attrs"), &v->attrs);
+    fit_attrs(c, &v->attrs, v->dtype);
 }
 
 void request_write(struct json request)
@@ -86,6 +89,7 @@ void request_write(struct json request)
         (json_given(level) && json_get_i64(level, 0, 9, &deflate, &e) != ERR_OK))
         stop(WIRE_BAD_REQUEST, "write: %s", e.message);
     attrs_parse(c, json_member(request, "attrs"), &c->attrs);
+    fit_attrs(c, &c->attrs, UNREAD);
     struct json variables = json_member(request, "variables");
     for (struct json v = json_first(variables); json_present(v); v = json_next(v))
         parse_variable(c, v);
@@ -125,12 +129,34 @@ void request_write(struct json request)
     link_done();
 }
 
+/* Whether values of one type are, bit by bit, those of the other. */
+static bool same_bits(int a, int b)
+{
+    return a == b || (dtype_is_integer((enum dtype)a) && dtype_is_integer((enum dtype)b) &&
+                      dtype_size((enum dtype)a) == dtype_size((enum dtype)b));
+}
+
+static void cast_attrs(struct content *c, struct variable *v, enum dtype dtype)
+{
+    for (struct attr *a = v->attrs.first; a; a = a->next) {
+        if (a->dtype == UNREAD || !attr_is_like_elements(a->name))
+            continue;
+        if (a->dtype == v->from && same_bits(v->from, (int)dtype))
+            a->dtype = (int)dtype;
+        else
+            (void)fit_attr(c, a, dtype);
+    }
+}
+
 void write_as(struct content *c, struct variable *v, enum dtype dtype)
 {
+    cast_attrs(c, v, dtype);
     v->dtype = (int)dtype;
     set_shape(c, v, v->rank, v->shape);
     if (v->from == DT_BOOL && !attr_find(&v->attrs, "dtype"))
         attr_add_text(c, &v->attrs, "dtype", "bool", 4);
+    if (v->from != v->dtype && same_bits(v->from, v->dtype) && !attr_find(&v->attrs, "_Unsigned"))
+        attr_add_text(c, &v->attrs, "_Unsigned", "true", 4);
 }
 
 void write_begin(const struct variable *v)
@@ -173,15 +199,32 @@ static const unsigned char *pull_whole(int64_t most, int64_t *ret_n)
     return p;
 }
 
+/* An integer of 64 bits is written as one of 32, if it is one. */
+static void check_narrow(const unsigned char *p)
+{
+    int64_t x;
+    memcpy(&x, p, sizeof x);
+    if (x == (int32_t)x && (self.v->from == DT_I64 || x >= 0))
+        return;
+    char text[32];
+    snprintf(text, sizeof text, self.v->from == DT_I64 ? "%lld" : "%llu", (long long)x);
+    stop(WIRE_UNSUPPORTED,
+         "'%s' has the value %s: integers of netcdf3 have 32 bits; netcdf4 holds it", self.v->name,
+         text);
+}
+
 const unsigned char *write_pull(int64_t most, int64_t *ret_n)
 {
-    bool same = self.v->from == self.v->dtype;
+    bool same = same_bits(self.v->from, self.v->dtype);
     const unsigned char *p = pull_whole(same || most < WIDENED ? most : WIDENED, ret_n);
     self.left -= *ret_n;
     if (same)
         return p;
     size_t in = dtype_size(self.v->from), out = dtype_size(self.v->dtype);
+    bool narrow = dtype_is_integer((enum dtype)self.v->from) && out < in;
     for (int64_t i = 0; i < *ret_n; i++) {
+        if (narrow)
+            check_narrow(p + (size_t)i * in);
         struct scalar s = {.dtype = (enum dtype)self.v->from};
         memcpy(s.v.raw, p + (size_t)i * in, in);
         s = scalar_cast(s, (enum dtype)self.v->dtype);

@@ -21,8 +21,16 @@ def run(*command):
 
 
 def arrays_of(format):
+    """NetCDF's classic format has no complex numbers, and no integers past 32 bits."""
     types = [*NUMBERS, "f2", "b1"] + ([] if format == "netcdf3" else ["c8", "c16"])
-    return {f"{t}_{rank}": values((5, 6, 7)[3 - rank:], t) for t in types for rank in (0, 1, 3)}
+    small = {"i8": "i4", "u8": "u2"} if format == "netcdf3" else {}
+    return {f"{t}_{rank}": values((5, 6, 7)[3 - rank:], small.get(t, t)).astype(t) for t in types for rank in (0, 1, 3)}
+
+
+def as_read(format, array):
+    """What a format lacks is another type in its files; "_Unsigned" and "dtype" say what the smaller ones were."""
+    other = {"f2": "f4"} if format == "netcdf4" else {"f2": "f4", "i8": "i4", "u8": "i4"} if format == "netcdf3" else {}
+    return array.astype(other.get(array.dtype.str[1:], array.dtype))
 
 
 def made(path, format, arrays, **options):
@@ -43,8 +51,7 @@ def test_all_types(tmp_path, format, deflate):
         described = {v["name"]: v for v in found["variables"]}
         assert set(described) == set(arrays)
         for name, array in arrays.items():
-            widened = array.astype("f4") if array.dtype == "f2" and format.startswith("netcdf") else array
-            same(r, name, widened)
+            same(r, name, as_read(format, array))
             if format != "npz":
                 assert described[name]["dims"] == dims[name]
     if format.startswith("netcdf"):
@@ -52,6 +59,7 @@ def test_all_types(tmp_path, format, deflate):
             for name, array in arrays.items():
                 if array.dtype.kind != "c" or hasattr(f[name], "_nc4_complex"):
                     np.testing.assert_array_equal(f[name][...].filled(), array)
+                    assert array.dtype.kind == "b" or f[name][...].dtype == as_read(format, array).dtype
                 else:  # netCDF4-python before 1.7 gives the parts
                     np.testing.assert_array_equal(f[name][...]["r"], array.real)
         head = run("ncdump", "-h", str(tmp_path / "f"))
@@ -99,6 +107,66 @@ def test_dimensions_coordinates_and_attributes(tmp_path, format):
         with h5py.File(tmp_path / "f") as f:
             assert f["t2m"].dims[0][0].name == "/time" and f["t2m"].dims[2].label == "lon"
             assert f["t2m"].attrs["units"] == "K"
+
+
+def test_the_classic_format_is_what_everything_reads(tmp_path):
+    """CDF-2, whatever the types are: integers of 64 bits become int32 if they fit, and unsigned ones "_Unsigned"."""
+    arrays = {"time": np.array([0, 6, 12]), "least": np.array([0, 6, -2 ** 31]), "count": np.array([2 ** 31 - 1, 0, 7], "u8"), "bytes": np.array([0, 128, 255], "u1"), "words": np.array([0, 40000, 65535], "u2"),
+              "longs": np.array([0, 3 * 10 ** 9, 7], "u4")}
+    attrs = {"time": {"units": "hours since 2000-01-01"}, "bytes": {"_FillValue": 255, "valid_max": 300}, "words": {"missing_value": 65535}, "count": {"_FillValue": 2 ** 64 - 1}}
+    made(tmp_path / "f", "netcdf3", arrays, dims={name: ["time"] for name in arrays}, variable_attrs=attrs)
+    assert (tmp_path / "f").read_bytes()[:4] == b"CDF\2"
+    with netCDF4.Dataset(tmp_path / "f") as f:
+        assert f["words"][:].mask.tolist() == [False, False, True]
+        f.set_auto_mask(False)
+        assert {name: f[name][:].dtype.name for name in arrays} == {"time": "int32", "least": "int32", "count": "int32", "bytes": "uint8", "words": "uint16", "longs": "uint32"}
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(f[name][:], array)
+        assert "_FillValue" not in f["count"].ncattrs()  # no element can be that
+    with xr.open_dataset(tmp_path / "f") as ds:
+        assert str(ds.time.values[1])[:13] == "2000-01-01T06" and ds.longs.dtype == "uint32" and ds.longs[1] == 3 * 10 ** 9
+        assert ds.bytes.isnull().values.tolist() == [False, False, True]
+    with Reader(tmp_path / "f") as r:
+        same(r, "longs", arrays["longs"])
+        same(r, "words", np.array([0, 40000, np.nan], "f4"))
+    made(tmp_path / "g", "netcdf3", {"a": values((30, 40), "u2")})
+    assert gdal.Open(f"NETCDF:{tmp_path}/g:a").ReadAsArray()[::-1].tolist() == values((30, 40), "u2").tolist()
+
+
+@pytest.mark.parametrize("array", [np.array([1, 2 ** 31]), np.array([-2 ** 31 - 1]), np.array([2 ** 64 - 1], "u8"), np.array([2 ** 31], "u8")])
+def test_integers_that_the_classic_format_lacks(tmp_path, array):
+    with pytest.raises(Refused) as refused:
+        made(tmp_path / "f", "netcdf3", {"a": array})
+    assert refused.value.code == "unsupported" and f"'a' has the value {array[-1]}:" in refused.value.detail and "netcdf4" in refused.value.detail
+
+
+def test_large_variables_of_the_classic_format(tmp_path):
+    """One may have more than 4 GiB, wherever it is asked for: it comes last."""
+    def begun(*lengths):
+        with Reader(tmp_path / "f", write=True) as r:
+            r.send({"do": "write", "format": "netcdf3", "attrs": {}, "variables": [
+                {"name": name, "dtype": "int8", "shape": [n // 4, 4], "dims": None, "attrs": {}} for name, n in zip("abc", lengths)]})
+            return r.line()
+    assert begun(8, 2 ** 33, 2 ** 32 - 8) == {"ready": True}
+    with pytest.raises(Refused, match="'b' and 'c' have more than 4 GiB each.*netcdf4"):
+        begun(8, 2 ** 32, 2 ** 33)
+
+
+@pytest.mark.parametrize("format", ["netcdf4", "netcdf3", "hdf5"])
+def test_types_of_attributes(tmp_path, format):
+    """Those of the elements where CF says so, if they can hold the numbers; other integers are int32 if they fit."""
+    attrs = {"flag_values": [0, 1, 255], "flag_masks": [1, 2, 4], "valid_range": [0, 200], "actual_range": [0.5, 9.25], "valid_max": 300, "_FillValue": 255, "n": 7, "several": [1, 2]}
+    made(tmp_path / "f", format, {"a": np.arange(3, dtype="i2"), "b": np.arange(3, dtype="f4")}, attrs={"n": -5, "large": 2 ** 40, "half": 0.5},
+         variable_attrs={"a": attrs, "b": {"_FillValue": 1e20, "valid_min": -1, "n": 2}})
+    with (h5py if format == "hdf5" else netCDF4).__dict__["File" if format == "hdf5" else "Dataset"](tmp_path / "f") as f:
+        def types(o):
+            names = o.attrs if format == "hdf5" else o.ncattrs()
+            return {k: np.asarray(o.attrs[k] if format == "hdf5" else o.getncattr(k)).dtype.str[1:] for k in names}
+        assert types(f["a"]) == {"flag_values": "i2", "flag_masks": "i2", "valid_range": "i2", "actual_range": "f8", "valid_max": "i2", "_FillValue": "i2", "n": "i4", "several": "i4"}
+        assert types(f["b"]) == {"_FillValue": "f4", "valid_min": "f4", "n": "i4"}
+        assert {k: v for k, v in types(f).items() if k != "half"} == {"n": "i4", "large": "f8" if format == "netcdf3" else "i8"}
+    with Reader(tmp_path / "f") as r:
+        assert r.variables()["a"]["attrs"] == attrs and r.describe()["attrs"] == {"n": -5, "large": 2 ** 40, "half": 0.5}
 
 
 def test_groups(tmp_path):

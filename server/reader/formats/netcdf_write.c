@@ -1,15 +1,18 @@
-/* Writes NetCDF: version 4, or the classic format (64-bit offsets; CDF-5 where the types or a
- * variable's size need it). What both lack becomes what xarray makes of it: bool is int8 with the
- * attribute dtype="bool"; float16 and bfloat16 are widened. Complex numbers are compound types r, i
- * in version 4, as h5py and netCDF4-python read them. */
+/* Writes NetCDF: version 4, or the classic format with 64-bit offsets (CDF-2, which everything
+ * reads, as it does not CDF-5). What both lack becomes what xarray makes of it: bool is int8 with
+ * the attribute dtype="bool"; float16 and bfloat16 are widened. Complex numbers are compound types
+ * r, i in version 4, as h5py and netCDF4-python read them. */
 #include <netcdf.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "compute/base/mem.h"
+#include "server/reader/fit.h"
 #include "server/reader/format.h"
 #include "server/reader/link.h"
+
+#define CLASSIC_MOST ((4ll << 30) - 4) /* bytes of a variable that others follow */
 
 static void check(int status, const char *what, const char *name)
 {
@@ -46,55 +49,67 @@ static nc_type type_of(int file, enum dtype t)
     return type;
 }
 
-/* v: whose attribute it is, or NULL. Integers become int32 in the classic format, floats if that is
- * too small for them. */
-static void put_numbers(int group, int id, const struct variable *v, const struct attr *a,
-                        bool classic)
+/* Whether the classic format has a type for it. Integers past 32 bits are floats there, as long as
+ * these are as exact. */
+static bool is_classic(struct content *c, struct attr *a)
 {
-    enum dtype to = (enum dtype)a->dtype;
-    size_t in = dtype_size(a->dtype);
-    if (v && attr_is_like_elements(a->name) && !dtype_is_complex(v->dtype)) {
-        to = (enum dtype)v->dtype;
-    } else if (dtype_is_complex(to)) {
-        stop(WIRE_UNSUPPORTED, "the attribute '%s' is complex", a->name);
-    } else if (classic && dtype_is_integer(to)) {
-        to = DT_I32;
-        for (int64_t i = 0; i < a->n; i++) {
-            struct scalar s = {.dtype = (enum dtype)a->dtype}, wide, narrow;
-            memcpy(s.v.raw, (const char *)a->data + (size_t)i * in, in);
-            wide = scalar_cast(s, DT_F64);
-            narrow = scalar_cast(scalar_cast(s, DT_I32), DT_F64);
-            to = wide.v.f64 == narrow.v.f64 ? to : DT_F64;
-        }
-    }
-    size_t out = dtype_size(to);
-    _cleanup_free_ unsigned char *data = must_array((size_t)a->n + 1, out);
+    if (a->dtype == UNREAD)
+        return !a->list;
+    if (!dtype_is_integer((enum dtype)a->dtype) || dtype_size((enum dtype)a->dtype) < 8)
+        return true;
     for (int64_t i = 0; i < a->n; i++) {
-        struct scalar s = {.dtype = (enum dtype)a->dtype};
-        memcpy(s.v.raw, (const char *)a->data + (size_t)i * in, in);
-        s = scalar_cast(s, to);
-        memcpy(data + (size_t)i * out, s.v.raw, out);
+        const struct literal l = literal_from_scalar(attr_scalar(a, i));
+        if (l.i < -(1ll << 53) || l.i > 1ll << 53)
+            return false;
     }
-    check(nc_put_att(group, id, a->name, type_of(group, to), (size_t)a->n, data),
-          "writing the attribute", a->name);
+    return fit_attr(c, a, DT_F64);
 }
 
-static void put_attrs(int group, int id, const struct variable *v, const struct attrs *list,
-                      bool classic)
+static void put_text(int group, int id, const char *name, const char *text)
 {
-    for (const struct attr *a = list->first; a; a = a->next) {
-        if (a->dtype != UNREAD)
-            put_numbers(group, id, v, a, classic);
-        else if (!a->list)
-            check(nc_put_att_text(group, id, a->name, strlen(a->texts[0]), a->texts[0]),
-                  "writing the attribute", a->name);
-        else if (classic)
-            stop(WIRE_UNSUPPORTED,
-                 "the attribute '%s' is a list of texts, which NetCDF's classic "
-                 "format does not have",
-                 a->name);
-        else
+    check(nc_put_att_text(group, id, name, strlen(text), text), "writing the attribute", name);
+}
+
+/* What has no type in the file is its JSON text. */
+static void put_json(int group, int id, const struct attr *a)
+{
+    _cleanup_strb_ struct strb text = {0};
+    struct json_writer w = JSON_WRITER(&text);
+    attr_put(&w, a);
+    if (text.failed)
+        stop_oom();
+    put_text(group, id, a->name, text.data);
+}
+
+/* Whether a variable has an attribute. A fill value is one number of the elements' type; a number
+ * that no element can be marks none, and is left out. */
+static bool has_attr(const struct variable *v, const struct attr *a)
+{
+    if (!v || strcmp(a->name, "_FillValue") != 0 || (a->n == 1 && a->dtype == v->dtype))
+        return true;
+    if (a->n != 1 || a->dtype == UNREAD)
+        stop(WIRE_UNSUPPORTED,
+             "the attribute '_FillValue' of '%s' is not one number, as NetCDF wants it", v->name);
+    return false;
+}
+
+/* v: whose attributes they are, or NULL. */
+static void put_attrs(struct content *c, int group, int id, const struct variable *v,
+                      const struct attrs *list, bool classic)
+{
+    for (struct attr *a = list->first; a; a = a->next) {
+        if (!has_attr(v, a))
+            continue;
+        if (classic && !is_classic(c, a))
+            put_json(group, id, a);
+        else if (a->dtype == UNREAD && !a->list)
+            put_text(group, id, a->name, a->texts[0]);
+        else if (a->dtype == UNREAD)
             check(nc_put_att_string(group, id, a->name, (size_t)a->n, a->texts),
+                  "writing the attribute", a->name);
+        else
+            check(nc_put_att(group, id, a->name, type_of(group, (enum dtype)a->dtype), (size_t)a->n,
+                             a->data),
                   "writing the attribute", a->name);
     }
 }
@@ -192,7 +207,8 @@ struct place {
     int group, id;
 };
 
-static struct place define(int file, const struct variable *v, bool classic, int deflate)
+static struct place define(struct content *c, int file, const struct variable *v, bool classic,
+                           int deflate)
 {
     const char *name;
     struct place at;
@@ -211,7 +227,7 @@ static struct place define(int file, const struct variable *v, bool classic, int
         check(nc_def_var_chunking(at.group, at.id, NC_CHUNKED, chunks), "making", v->name);
         check(nc_def_var_deflate(at.group, at.id, 1, 1, deflate), "making", v->name);
     }
-    put_attrs(at.group, at.id, v, &v->attrs, classic);
+    put_attrs(c, at.group, at.id, v, &v->attrs, classic);
     return at;
 }
 
@@ -234,30 +250,58 @@ static void put_elements(struct place at, const struct variable *v)
     }
 }
 
+/* The type that elements have in the file. Neither format has halves or bool; the classic one has
+ * no integers but signed ones of up to 32 bits. */
+static enum dtype stored_as(const struct variable *v, bool classic)
+{
+    static const enum dtype of[] = {[DT_I64] = DT_I32, [DT_U8] = DT_I8,   [DT_U16] = DT_I16,
+                                    [DT_U32] = DT_I32, [DT_U64] = DT_I32, [DT_BOOL] = DT_I8};
+    const enum dtype t = (enum dtype)v->dtype;
+    if (classic && dtype_is_complex(t))
+        stop(WIRE_UNSUPPORTED, "'%s' is complex, which NetCDF's classic format does not have",
+             v->name);
+    if (dtype_is_half(t))
+        return DT_F32;
+    return t == DT_BOOL || (classic && (t == DT_I64 || dtype_kind(t) == KIND_UINT)) ? of[t] : t;
+}
+
+/* The classic format has one variable past 4 GiB, after all others: its number, or n. */
+static size_t find_large(const struct content *c)
+{
+    size_t large = c->n_variables;
+    for (size_t i = 0; i < c->n_variables; i++) {
+        if (c->variables[i]->nbytes <= CLASSIC_MOST)
+            continue;
+        if (large < c->n_variables)
+            stop(WIRE_UNSUPPORTED,
+                 "'%s' and '%s' have more than 4 GiB each, of which netcdf3 has one in a file; "
+                 "netcdf4 holds them",
+                 c->variables[large]->name, c->variables[i]->name);
+        large = i;
+    }
+    return large;
+}
+
 void netcdf_write(struct content *c, int deflate, bool classic)
 {
-    bool wide = false;
     for (size_t i = 0; i < c->n_variables; i++) {
-        struct variable *v = c->variables[i];
-        if (v->dtype == DT_BOOL)
-            write_as(c, v, DT_I8);
-        else if (dtype_is_half(v->dtype))
-            write_as(c, v, DT_F32);
-        if (classic && dtype_is_complex(v->dtype))
-            stop(WIRE_UNSUPPORTED, "'%s' is complex, which NetCDF's classic format does not have",
-                 v->name);
-        wide = wide || v->dtype == DT_I64 || dtype_kind(v->dtype) == KIND_UINT ||
-               v->nbytes > INT32_MAX;
+        const enum dtype t = stored_as(c->variables[i], classic);
+        if ((int)t != c->variables[i]->dtype)
+            write_as(c, c->variables[i], t);
     }
-    int file, mode = classic ? (wide ? NC_64BIT_DATA : NC_64BIT_OFFSET) : NC_NETCDF4, before;
+    const size_t large = classic ? find_large(c) : c->n_variables;
+    int file, mode = classic ? NC_64BIT_OFFSET : NC_NETCDF4, before;
     setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1); /* nobody else has the file */
     nc_set_chunk_cache(4 * WRITE_CHUNK, 521, 1.0f);
     check(nc_create(WIRE_PATH, NC_CLOBBER | mode, &file), "making the file", NULL);
     check(nc_set_fill(file, NC_NOFILL, &before), "making the file", NULL);
-    put_attrs(file, NC_GLOBAL, NULL, &c->attrs, classic);
+    put_attrs(c, file, NC_GLOBAL, NULL, &c->attrs, classic);
     struct place *places = must_array(c->n_variables + 1, sizeof *places);
     for (size_t i = 0; i < c->n_variables; i++)
-        places[i] = define(file, c->variables[i], classic, deflate);
+        if (i != large)
+            places[i] = define(c, file, c->variables[i], classic, deflate);
+    if (large < c->n_variables)
+        places[large] = define(c, file, c->variables[large], classic, deflate);
     check(nc_enddef(file), "writing the header", NULL);
     bool apart = !classic && deflate; /* by hdf5_write_elements, which compresses on all threads */
     for (size_t i = 0; i < c->n_variables && !apart; i++)

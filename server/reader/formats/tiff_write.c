@@ -43,11 +43,9 @@ static void put_attrs(TIFF *t, const struct attrs *list)
             continue;
         }
         _cleanup_free_ unsigned char *data = must_array((size_t)a->n, 8);
-        size_t out = dtype_size(tag->dtype), in = dtype_size(a->dtype);
+        size_t out = dtype_size(tag->dtype);
         for (int64_t k = 0; k < a->n; k++) {
-            struct scalar s = {.dtype = (enum dtype)a->dtype};
-            memcpy(s.v.raw, (const char *)a->data + (size_t)k * in, in);
-            s = scalar_cast(s, (enum dtype)tag->dtype);
+            struct scalar s = scalar_cast(attr_scalar(a, k), (enum dtype)tag->dtype);
             memcpy(data + (size_t)k * out, s.v.raw, out);
         }
         TIFFSetField(t, tag->tag, (int)a->n, data);
