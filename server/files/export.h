@@ -20,7 +20,7 @@ struct export_piece {
     struct array *array;
     struct labels *labels;
     struct json dims;            /* the names of its axes, or absent */
-    const char *names[MAX_RANK]; /* the same as the file's dimensions; NULL: it has none */
+    const char *names[MAX_RANK]; /* the same as the file's dimensions; NULL: it has no name */
     struct strb coordinates;     /* names of those that lie on other axes than their own name's */
     int64_t nbytes;
     struct download *download; /* NULL: it has no bytes, or they are in the file */

@@ -141,15 +141,38 @@ static enum err_code add_dimension(struct export_task *x, const struct export_pi
     return d->hh.tbl ? ERR_OK : err_oom(e);
 }
 
-/* An axis without a name, of an array that has some, is its own dimension. */
+/* Whether an axis before axis k has that name. */
+static bool is_named(const struct export_piece *p, int k, const char *name)
+{
+    for (int before = 0; before < k; before++)
+        if (p->names[before] && !strcmp(p->names[before], name))
+            return true;
+    return false;
+}
+
+/* The last part of a path, or all of it if another axis of the array is called like that. */
 static enum err_code name_axis(struct export_task *x, struct export_piece *p, int k, struct json d,
                                struct err *e)
 {
-    char made[320];
-    snprintf(made, sizeof made, "%.256s_dim_%d", p->name, k);
-    p->names[k] = json_kind(d) == JSON_STRING ? last_part(json_text(d, &(size_t){0}))
-                                              : arena_strndup(x->arena, made, strlen(made));
-    return p->names[k] ? add_dimension(x, p, k, p->names[k], e) : err_oom(e);
+    size_t n;
+    if (json_kind(d) != JSON_STRING)
+        return ERR_OK;
+    const char *path = json_text(d, &n), *name = last_part(path);
+    if (strchr(name, '/') || is_named(p, k, name)) {
+        char *flat = arena_strndup(x->arena, path, n);
+        if (!flat)
+            return err_oom(e);
+        for (char *s = strchr(flat, '/'); s; s = strchr(s, '/'))
+            *s = '_';
+        name = flat;
+    }
+    if (is_named(p, k, name)) {
+        char what[500];
+        snprintf(what, sizeof what, "'%.100s' would have two axes called '%.100s'", p->name, name);
+        return disagree(p, e, ERR_CONFLICT, what);
+    }
+    p->names[k] = name;
+    return add_dimension(x, p, k, name, e);
 }
 
 enum err_code export_dimensions(struct export_task *x, struct err *e)
@@ -337,7 +360,7 @@ enum err_code export_put_variable(const struct export_task *x, const struct expo
     json_put_key(w, "shape");
     json_put_i64_list(w, (size_t)rank, p->array->view.shape);
     json_put_key(w, "dims");
-    if (json_present(p->dims) && (!rank || p->names[0])) {
+    if (json_present(p->dims) && (int)json_count(p->dims) == rank) {
         json_open_list(w);
         for (int k = 0; k < rank; k++)
             json_put_string(w, p->names[k]);

@@ -12,6 +12,7 @@
 #include "server/config/config.h"
 #include "server/files/import.h"
 #include "server/labels/labels_read.h"
+#include "server/reader/wire.h"
 
 static const char *const grid_attr_names[] = {"ghost", "spacing", "boundary"};
 enum { ATTR_GHOST, N_GRID_ATTRS = 3 };
@@ -305,12 +306,25 @@ static void put_attrs(const struct import *x, const struct import_piece *p, stru
     }
 }
 
+/* Whether a library made a name up, for an axis that has none, and no coordinate lies on it. */
+static bool is_phony(const struct import *x, const struct import_piece *p, int r, const char *name)
+{
+    const size_t n = strlen(WIRE_PHONY_DIM);
+    bool phony = !strncmp(name, WIRE_PHONY_DIM, n) && name[n + strspn(name + n, "0123456789")] == 0;
+    for (size_t i = 0; i < p->n_coords; i++)
+        for (int j = 0; j < x->pieces[p->coords[i].piece].map.rank; j++)
+            phony &= p->coords[i].axes[j] != r;
+    return phony;
+}
+
 static void put_axes(const struct import *x, const struct import_piece *p, struct json_writer *w)
 {
     json_put_key(w, "dims");
     json_open_list(w);
-    for (int r = 0; r < p->map.rank; r++)
-        json_put_string(w, axis_name(p, r));
+    for (int r = 0; r < p->map.rank; r++) {
+        const char *name = axis_name(p, r);
+        json_put_string(w, name && is_phony(x, p, r, name) ? NULL : name);
+    }
     json_close_list(w);
     json_put_key(w, "coords");
     json_open_object(w);

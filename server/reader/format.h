@@ -53,6 +53,9 @@ void request_write(struct json request);
  * signed ones with "_Unsigned", and those of 64 bits int32; write_pull stops (UNSUPPORTED) at the
  * first that is not one. To be called before the first write_begin. */
 void write_as(struct content *c, struct variable *v, enum dtype dtype);
+/* Gives axes without a name one that no dimension has, or another such axis of this length: all of
+ * them, or those of variables that have axes with names. */
+void write_name_axes(struct content *c, bool all);
 /* The next variable. The first time it tells the daemon that the file can hold all of them. */
 void write_begin(const struct variable *v);
 /* Some of the next elements of the variable, of its dtype: *ret_n > 0, at most `most`, which is not

@@ -31,11 +31,11 @@
  *     of elements taken, steps ≥ 1. The elements come in C order, little-endian, in arrayd's
  * dtypes; a slab's bytes are whole elements.
  * {"do":"write","format":"netcdf4",…,"attrs":{…},"variables":[{"name","dtype","shape","dims":[…]|
- *     null,"attrs":{…}}],"deflate":0…9} → {"ready":true} once the file can hold it; then the daemon
- *     sends {"slab":i,"bytes":n} with the next bytes of the variables, one after the other without
- *     gaps (a slab may end anywhere), and the reader answers {"free":i}; at the end, when the file
- *     is closed and complete, {"done":true}. A variable that is called as one of its own dimensions
- *     and has no other is that dimension's coordinate. One write a process.
+ *     null (as each of them may be),"attrs":{…}}],"deflate":0…9} → {"ready":true} once the file can
+ * hold it; then the daemon sends {"slab":i,"bytes":n} with the next bytes of the variables, one
+ * after the other without gaps (a slab may end anywhere), and the reader answers {"free":i}; at the
+ * end, when the file is closed and complete, {"done":true}. A variable that is called as one of its
+ * own dimensions and has no other is that dimension's coordinate. One write a process.
  * {"error":{"code":…,"detail":"plain English"}} at any time, see enum wire_error. A library's crash
  * is bad_file, too, where the process can still say so; else it ends without a word. */
 #ifndef ARRAYD_READER_WIRE_H
@@ -53,6 +53,10 @@
 #define WIRE_SLAB_MIN  (64 << 10) /* of the limits' slab, a multiple of a page */
 #define WIRE_SLAB_MAX  (256 << 20)
 #define WIRE_SLABS_MAX 64
+
+/* What axes without a name are called in files whose axes must have names: this and a number, as in
+ * libnetcdf. */
+#define WIRE_PHONY_DIM "phony_dim_"
 
 /* Errors by their code on the wire. */
 #define WIRE_ERRORS(X)                                                                             \

@@ -17,6 +17,7 @@ static struct {
     bool begun;
     union value element; /* which began in one slab and ends in another */
     unsigned char widened[WIDENED * 8];
+    int phony_dims; /* names of dimensions that are tried, or taken */
 } self;
 
 static const char *const formats[] = {
@@ -35,10 +36,12 @@ static void parse_dims(struct content *c, struct variable *v, struct json dims)
     int d = 0;
     for (struct json name = json_first(dims); json_present(name); name = json_next(name), d++) {
         const char *text;
+        if (!json_given(name))
+            continue;
         if (json_get_string(name, &text, NULL, &e) != ERR_OK)
             stop(WIRE_BAD_REQUEST, "dims of '%s': %s", v->name, e.message);
         for (int before = 0; before < d; before++)
-            if (strcmp(v->dims[before], text) == 0)
+            if (v->dims[before] && strcmp(v->dims[before], text) == 0)
                 stop(WIRE_BAD_REQUEST, "'%s' has two axes called '%s'", v->name, text);
         struct dim *dim = content_find_dim(c, text);
         if (!dim)
@@ -127,6 +130,43 @@ void request_write(struct json request)
         write_begin(NULL);
     link_taken();
     link_done();
+}
+
+static bool has_axis(const struct variable *v, const char *name)
+{
+    for (int d = 0; d < v->rank; d++)
+        if (v->dims[d] && strcmp(v->dims[d], name) == 0)
+            return true;
+    return false;
+}
+
+static const char *phony_dim(struct content *c, const struct variable *v, int64_t length)
+{
+    const size_t n = strlen(WIRE_PHONY_DIM);
+    for (const struct dim *d = c->dims; d; d = d->next)
+        if (d->length == length && strncmp(d->name, WIRE_PHONY_DIM, n) == 0 &&
+            !has_axis(v, d->name))
+            return d->name;
+    for (;; self.phony_dims++) {
+        const char *name = content_printf(c, WIRE_PHONY_DIM "%d", self.phony_dims);
+        if (content_find_dim(c, name))
+            continue;
+        content_add_dim(c, name, length, false);
+        return name;
+    }
+}
+
+void write_name_axes(struct content *c, bool all)
+{
+    for (size_t i = 0; i < c->n_variables; i++) {
+        struct variable *v = c->variables[i];
+        bool any = all;
+        for (int d = 0; d < v->rank; d++)
+            any = any || v->dims[d];
+        for (int d = 0; d < v->rank && any; d++)
+            if (!v->dims[d])
+                v->dims[d] = phony_dim(c, v, v->shape[d]);
+    }
 }
 
 /* Whether values of one type are, bit by bit, those of the other. */

@@ -172,10 +172,8 @@ static void check_empty(int file, const struct variable *v, int d, const char *n
  * it where another dimension is called that. */
 static int dim_of(int file, const struct variable *v, int d, bool classic, const int *before)
 {
-    char made[64];
-    const char *path = v->dims[0] ? v->dims[d] : made, *name, *own;
+    const char *path = v->dims[d], *name, *own;
     _cleanup_free_ char *flat = NULL;
-    snprintf(made, sizeof made, "dim_%lld", (long long)v->shape[d]);
     if (classic && v->shape[d] == 0)
         check_empty(file, v, d, strrchr(path, '/') ? strrchr(path, '/') + 1 : path);
     bool moved = classic || !in_sight(path, v->name);
@@ -191,7 +189,7 @@ static int dim_of(int file, const struct variable *v, int d, bool classic, const
         check(nc_inq_dimlen(group, dim, &length), "reading the dimension", name);
         bool taken = false; /* by another axis, of another group's dimension */
         for (int k = 0; k < d; k++)
-            taken = taken || (v->dims[0] && before[k] == dim);
+            taken = taken || before[k] == dim;
         if (length == (size_t)v->shape[d] && !taken)
             return dim;
         if (!moved || flat)
@@ -289,6 +287,7 @@ void netcdf_write(struct content *c, int deflate, bool classic)
         if ((int)t != c->variables[i]->dtype)
             write_as(c, c->variables[i], t);
     }
+    write_name_axes(c, true);
     const size_t large = classic ? find_large(c) : c->n_variables;
     int file, mode = classic ? NC_64BIT_OFFSET : NC_NETCDF4, before;
     setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1); /* nobody else has the file */

@@ -55,6 +55,11 @@ static void put_attrs(TIFF *t, const struct attrs *list)
         TIFFSetField(t, TIFFTAG_IMAGEDESCRIPTION, text->texts[0]);
 }
 
+static bool is_band(const char *dim)
+{
+    return dim && strcmp(dim, "band") == 0;
+}
+
 void tiff_write(struct content *c, int deflate)
 {
     if (c->n_variables != 1)
@@ -64,11 +69,9 @@ void tiff_write(struct content *c, int deflate)
         write_as(c, v, DT_U8);
     else if (v->dtype == DT_BF16)
         write_as(c, v, DT_F32);
-    const char *first = v->rank == 3 && v->dims[0] ? v->dims[0] : "";
-    const char *last = v->rank == 3 && v->dims[0] ? v->dims[2] : "";
-    bool pixels = v->rank == 3 && strcmp(first, "band") != 0 &&
-                  (strcmp(last, "band") == 0 || v->shape[2] <= 4);
-    bool planes = v->rank == 3 && !pixels;
+    const bool several = v->rank == 3;
+    bool pixels = several && !is_band(v->dims[0]) && (is_band(v->dims[2]) || v->shape[2] <= 4);
+    bool planes = several && !pixels;
     int64_t height = v->rank < 2 ? 0 : v->shape[planes ? 1 : 0];
     int64_t width = v->rank < 2 ? 0 : v->shape[planes ? 2 : 1];
     int64_t samples = planes ? v->shape[0] : pixels ? v->shape[2] : 1;

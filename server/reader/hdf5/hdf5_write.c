@@ -232,6 +232,7 @@ void hdf5_write(struct content *c, int deflate)
     H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V110);
     hid_t file = hdf5_must(H5Fcreate(WIRE_PATH, H5F_ACC_TRUNC, without_times, access),
                            "making the file", NULL);
+    write_name_axes(c, false);
     write_attrs(file, &c->attrs);
     hid_t *datasets = must_array(c->n_variables + 1, sizeof *datasets);
     for (size_t i = 0; i < c->n_variables; i++) {
