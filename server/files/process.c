@@ -390,7 +390,7 @@ static void clean(char to[TEXT_MOST + 1], const char *from)
 }
 
 /* An answer that is an error. */
-static enum err_code answer_error(struct json error, struct err *e)
+static enum err_code answer_error(const struct file_process *p, struct json error, struct err *e)
 {
     const char *name, *detail;
     char text[TEXT_MOST + 1];
@@ -398,9 +398,11 @@ static enum err_code answer_error(struct json error, struct err *e)
     if (json_get_string(json_member(error, "code"), &name, NULL, &why) != ERR_OK ||
         json_get_string(json_member(error, "detail"), &detail, NULL, &why) != ERR_OK)
         return process_lies(e, "a malformed error");
-    const enum err_code code = error_code(name);
+    enum err_code code = error_code(name);
     if (code == ERR_OK)
         return process_lies(e, "an error of no known kind");
+    if (code == ERR_BAD_FILE && p->spec.write)
+        code = ERR_FILE_READER; /* the file is its own */
     clean(text, detail);
     return err_set(e, code, "%s", text);
 }
@@ -420,7 +422,7 @@ enum err_code process_hear(struct file_process *p, struct arena *arena, struct j
     if (code != ERR_OK || json_kind(*ret) != JSON_OBJECT)
         return process_lies(e, "a line that is no JSON object");
     const struct json error = json_member(*ret, "error");
-    return json_present(error) ? answer_error(error, e) : ERR_OK;
+    return json_present(error) ? answer_error(p, error, e) : ERR_OK;
 }
 
 /* It takes no more lines: for the reason that it may have told before, or it has just ended. */

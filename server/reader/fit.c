@@ -1,10 +1,13 @@
-/* Numbers are cast, and looked at again: what is not the same number has not fitted. */
+/* Numbers are cast, and looked at again: what is not the same number has not fitted. Names get
+ * underscores, until nothing else has them. */
 #include "server/reader/fit.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "server/reader/link.h"
+
+/* --- types --- */
 
 /* Whether a number is still itself after scalar_cast. Not even the nearest float is, where that is
  * an infinity. */
@@ -43,5 +46,92 @@ void fit_attrs(struct content *c, struct attrs *list, int elements)
             continue;
         if (dtype_is_integer((enum dtype)a->dtype))
             (void)fit_attr(c, a, DT_I32);
+    }
+}
+
+/* --- names --- */
+
+static bool is_taken(const char *name, int rules)
+{
+    static const char *const names[] = {"CLASS",
+                                        "NAME",
+                                        "DIMENSION_LIST",
+                                        "REFERENCE_LIST",
+                                        "DIMENSION_LABELS",
+                                        "_Netcdf4Dimid",
+                                        "_Netcdf4Coordinates",
+                                        "_nc3_strict",
+                                        "_NCProperties",
+                                        "_Format",
+                                        "_IsNetcdf4",
+                                        "_SuperblockVersion",
+                                        "_Codecs"};
+    for (size_t i = rules & FIT_SCALE ? 0 : 2; i < sizeof names / sizeof *names; i++)
+        if (rules & FIT_LIBRARY && strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+static bool is_word(unsigned char x)
+{
+    return x >= 0x80 || x == '_' || (x >= '0' && x <= '9') || ((x | 32) >= 'a' && (x | 32) <= 'z');
+}
+
+/* NetCDF's names begin with a letter, a digit or an underscore, do not end with a space, and have
+ * no
+ * '/'. */
+static char *netcdf_name(struct content *c, const char *name)
+{
+    const size_t n = strlen(name);
+    char *fit = content_text(c, name, n);
+    for (char *slash = strchr(fit, '/'); slash; slash = strchr(slash, '/'))
+        *slash = '_';
+    if (n && !is_word((unsigned char)fit[0]))
+        fit[0] = '_';
+    if (n && fit[n - 1] == ' ')
+        fit[n - 1] = '_';
+    return fit;
+}
+
+void fit_attr_names(struct content *c, struct attrs *list, int rules)
+{
+    for (struct attr *a = list->first; a; a = a->next) {
+        const char *name = rules & FIT_NETCDF ? netcdf_name(c, a->name) : a->name;
+        if (is_taken(name, rules))
+            name = content_printf(c, "%s_", name);
+        while (strcmp(name, a->name) != 0 && attr_find(list, name))
+            name = content_printf(c, "%s_", name);
+        a->name = name;
+    }
+}
+
+/* What was called as a dimension still is. */
+static void rename_dim(struct content *c, struct dim *dim, const char *name)
+{
+    for (size_t i = 0; i < c->n_variables; i++) {
+        struct variable *v = c->variables[i];
+        bool on = false;
+        for (int d = 0; d < v->rank; d++)
+            if (strcmp(v->dims[d], dim->name) == 0) {
+                v->dims[d] = name;
+                on = true;
+            }
+        if (on && strcmp(v->name, dim->name) == 0 && !content_find(c, name))
+            v->name = name;
+    }
+    dim->name = name;
+}
+
+void fit_dim_names(struct content *c)
+{
+    for (struct dim *dim = c->dims; dim; dim = dim->next) {
+        const char *slash = strrchr(dim->name, '/'), *last = slash ? slash + 1 : dim->name;
+        const char *name = netcdf_name(c, last);
+        if (strcmp(name, last) == 0)
+            continue;
+        name = content_printf(c, "%.*s%s", (int)(last - dim->name), dim->name, name);
+        while (content_find_dim(c, name))
+            name = content_printf(c, "%s_", name);
+        rename_dim(c, dim, name);
     }
 }

@@ -69,8 +69,8 @@ static void on_time(int number)
 static void on_crash(int number)
 {
     (void)number;
-    static const char line[] = "{\"error\":{\"code\":\"bad_file\",\"detail\":\"the library that "
-                               "reads this format crashed on the file\"}}\n";
+    static const char line[] = "{\"error\":{\"code\":\"bad_file\",\"detail\":\"the library of "
+                               "this format crashed on the file\"}}\n";
     last_words(line, sizeof line - 1);
 }
 

@@ -69,3 +69,51 @@ def test_axes_whose_paths_end_alike(files, suffix):
     assert dims_of(c, f"v.{suffix}")["v"][:2] == ["x", "b_x"]
     labelled(c, "w", A, dims=["b_x", "x", "b/x"])
     c.fails(409, "conflict", c.post("/v1/files/export", {"folder": "data", "path": f"w.{suffix}", "arrays": ["w"]}))
+
+
+@pytest.mark.parametrize("suffix", ["nc", "nc3", "h5"])
+def test_names_that_files_lack(files, suffix):
+    """Attributes and axes keep all that can be kept of them; no other one is lost for it."""
+    c, _ = files
+    attrs = {"a/b": 1, "a_b": 2, "name ": "n", " lead": 3, "-x": 5, "CLASS": "IMAGE", "NAME": 7, "DIMENSION_LIST": 8, "REFERENCE_LIST": "r", "_Netcdf4Dimid": 0, "ä": 9, "y" * 256: 10}
+    labelled(c, "x", A[0, 0], attrs=attrs)
+    labelled(c, "u", A, attrs=attrs, dims=["t ", "t_", "x"], coords={"x": "x", "t ": {"array": c.upload(A[:, 0, 0], "t")["id"], "dims": ["t "]}})
+    exported(c, f"u.{suffix}", ["u"], attrs={"CLASS": "file", " of": 1})
+    got = {v["name"]: v for v in looked(c, f"u.{suffix}")["variables"]}
+    for name in ("u", "x"):
+        found = got[name]["attrs"]
+        assert sorted(map(str, found.values())) == sorted(map(str, attrs.values()))
+        if suffix != "h5":
+            assert found["a_b"] == 2 and found["a_b_"] == 1 and found["name_"] == "n" and found["_lead"] == 3 and found["_x"] == 5
+    assert got["u"]["dims"] == (["t ", "t_", "x"] if suffix == "h5" else ["t__", "t_", "x"]) and got["u"]["dims"][0] in got
+    imported(c, f"u.{suffix}", variables=["u"], overwrite=True)
+    assert (c.download("u") == A).all() and (c.download(c.meta("u")["coords"][got["u"]["dims"][0]]["array"]) == A[:, 0, 0]).all()
+
+
+@pytest.mark.parametrize("suffix, name", [("nc", "."), ("nc3", "a "), ("h5", ".")])
+def test_variables_that_files_lack(files, suffix, name):
+    c, folder = files
+    c.upload(A, "u")
+    job = exported(c, f"u.{suffix}", [{"array": "u", "name": name}], "failed")
+    assert job["error"]["status"] == 422 and job["error"]["code"] == "unsupported_file" and f"'{name}'" in job["error"]["detail"]
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("suffix", ["nc", "nc3"])
+@pytest.mark.parametrize("value", [[1, 2], "abc", [], ["a"]])
+def test_fill_values_that_files_lack(files, suffix, value):
+    c, _ = files
+    labelled(c, "u", A, attrs={"_FillValue": value})
+    error = exported(c, f"u.{suffix}", ["u"], "failed")["error"]
+    assert error["status"] == 422 and "'_FillValue' of 'u'" in error["detail"] and '"labels": false' in error["detail"]
+    exported(c, f"u.{suffix}", ["u"], labels=False)
+    exported(c, "u.h5", ["u"])
+    assert looked(c, "u.h5")["variables"][0]["attrs"] == {"_FillValue": value if value != ["a"] else "a"}
+
+
+def test_lists_of_texts(files):
+    c, _ = files
+    labelled(c, "u", A, attrs={"several": ["a", "b"], "none": []})
+    exported(c, "u.nc3", ["u"], attrs={"several": ["a", "b"]})
+    got = looked(c, "u.nc3")
+    assert got["attrs"] == {"several": '["a","b"]'} and got["variables"][0]["attrs"] == {"several": '["a","b"]', "none": "[]"}

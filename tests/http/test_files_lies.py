@@ -63,6 +63,15 @@ def test_imports(request, at, deed):
     nothing_is_left(d, c, folder, ["good.nc", "lie.nc"])
 
 
+@pytest.mark.parametrize("at", WRITE[1:])
+def test_a_crash_while_writing(lied_to, at):
+    """The library's, as the program tells it: there is no file yet that could be bad."""
+    _, c, _ = lied_to
+    text = json.dumps({"error": {"code": "bad_file", "detail": "the library of this format crashed on the file"}})
+    error = exported(c, "crash.nc", ["kept"], "failed", attrs={"lie": json.dumps({"at": at, "deed": "tell", "text": text})})["error"]
+    assert error["code"] == "file_reader_failed" and error["status"] == 500 and "crashed" in error["detail"], error
+
+
 @pytest.mark.parametrize("deed", DEEDS)
 @pytest.mark.parametrize("at", WRITE)
 def test_exports(request, at, deed):

@@ -19,7 +19,10 @@ static void check(int status, const char *what, const char *name)
     if (status == NC_ENOMEM)
         stop_oom();
     if (status == NC_EBADNAME || status == NC_EMAXNAME)
-        stop(WIRE_UNSUPPORTED, "NetCDF allows no such name: '%s'", name ? name : "");
+        stop(WIRE_UNSUPPORTED,
+             "NetCDF allows no such name: '%s'; \"name\" gives a variable another, \"coords\": "
+             "false leaves coordinates out",
+             name ? name : "");
     static const int lacks[] = {NC_ENAMEINUSE, NC_EMAXDIMS, NC_EMAXATTS, NC_EMAXVARS, NC_EUNLIMPOS,
                                 NC_EUNLIMIT,   NC_EVARSIZE, NC_EDIMSIZE, NC_EBADTYPE, NC_ERANGE};
     for (size_t i = 0; i < sizeof lacks / sizeof *lacks; i++)
@@ -89,14 +92,17 @@ static bool has_attr(const struct variable *v, const struct attr *a)
         return true;
     if (a->n != 1 || a->dtype == UNREAD)
         stop(WIRE_UNSUPPORTED,
-             "the attribute '_FillValue' of '%s' is not one number, as NetCDF wants it", v->name);
+             "the attribute '_FillValue' of '%s' is not one number, as NetCDF wants it; "
+             "\"labels\": false leaves all attributes out",
+             v->name);
     return false;
 }
 
 /* v: whose attributes they are, or NULL. */
 static void put_attrs(struct content *c, int group, int id, const struct variable *v,
-                      const struct attrs *list, bool classic)
+                      struct attrs *list, bool classic)
 {
+    fit_attr_names(c, list, classic ? FIT_NETCDF : FIT_NETCDF | FIT_LIBRARY | FIT_SCALE);
     for (struct attr *a = list->first; a; a = a->next) {
         if (!has_attr(v, a))
             continue;
@@ -205,7 +211,7 @@ struct place {
     int group, id;
 };
 
-static struct place define(struct content *c, int file, const struct variable *v, bool classic,
+static struct place define(struct content *c, int file, struct variable *v, bool classic,
                            int deflate)
 {
     const char *name;
@@ -288,6 +294,7 @@ void netcdf_write(struct content *c, int deflate, bool classic)
             write_as(c, c->variables[i], t);
     }
     write_name_axes(c, true);
+    fit_dim_names(c);
     const size_t large = classic ? find_large(c) : c->n_variables;
     int file, mode = classic ? NC_64BIT_OFFSET : NC_NETCDF4, before;
     setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1); /* nobody else has the file */

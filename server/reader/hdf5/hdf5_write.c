@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
+#include "server/reader/fit.h"
 #include "server/reader/format.h"
 #include "server/reader/hdf5/hdf5_int.h"
 #include "server/reader/link.h"
@@ -43,8 +44,24 @@ static void write_attrs(hid_t object, const struct attrs *list)
     }
 }
 
-static hid_t create(hid_t file, const struct variable *v, int deflate)
+static bool is_coordinate(const struct variable *v)
 {
+    return v->rank == 1 && v->dims[0] && strcmp(v->dims[0], v->name) == 0;
+}
+
+/* A path in a file: "." is the group that it is in. */
+static void check_name(const char *path)
+{
+    for (size_t n; *path; path += n + (path[n] == '/')) {
+        n = strcspn(path, "/");
+        if (n == 0 || (n == 1 && *path == '.'))
+            stop(WIRE_UNSUPPORTED, "HDF5 allows no such name: '%s'", path);
+    }
+}
+
+static hid_t create(struct content *c, hid_t file, struct variable *v, int deflate)
+{
+    check_name(v->name);
     hsize_t shape[MAX_RANK], chunks[MAX_RANK];
     for (int d = 0; d < v->rank; d++)
         shape[d] = (hsize_t)v->shape[d];
@@ -70,13 +87,9 @@ static hid_t create(hid_t file, const struct variable *v, int deflate)
     H5Pclose(plist);
     H5Tclose(type);
     H5Sclose(space);
+    fit_attr_names(c, &v->attrs, FIT_LIBRARY | (is_coordinate(v) ? FIT_SCALE : 0));
     write_attrs(dataset, &v->attrs);
     return dataset;
-}
-
-static bool is_coordinate(const struct variable *v)
-{
-    return v->rank == 1 && v->dims[0] && strcmp(v->dims[0], v->name) == 0;
 }
 
 /* CLASS and NAME make a scale; DIMENSION_LIST of the others and REFERENCE_LIST of the scale are how
@@ -233,10 +246,11 @@ void hdf5_write(struct content *c, int deflate)
     hid_t file = hdf5_must(H5Fcreate(WIRE_PATH, H5F_ACC_TRUNC, without_times, access),
                            "making the file", NULL);
     write_name_axes(c, false);
+    fit_attr_names(c, &c->attrs, FIT_LIBRARY);
     write_attrs(file, &c->attrs);
     hid_t *datasets = must_array(c->n_variables + 1, sizeof *datasets);
     for (size_t i = 0; i < c->n_variables; i++) {
-        datasets[i] = create(file, c->variables[i], deflate);
+        datasets[i] = create(c, file, c->variables[i], deflate);
         if (is_coordinate(c->variables[i]))
             mark_scale(datasets[i], c->variables[i]->name);
     }
