@@ -85,7 +85,6 @@ static void run(struct file_task *task)
 {
     struct bundle *b = (struct bundle *)task;
     const enum err_code code = export_write(&b->x, &b->err);
-    new_file_alone(&b->x.file);
     if (code == ERR_DEADLINE && !file_task_goes_on(task))
         err_draining(&b->err); /* or nobody is there to read it */
     else if (code == ERR_DEADLINE)

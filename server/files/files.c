@@ -99,15 +99,17 @@ static double step_moves(void *user)
 enum err_code files_submit(struct files *f, enum file_lane lane, struct file_task *t, struct err *e)
 {
     struct lane *l = &f->lanes[lane];
-    if (!worker_start(&l->worker) && !l->worker.running)
-        return err_set(e, ERR_OVERLOADED, "a thread for files cannot be started");
+    bool runs = worker_start(&l->worker);
     pthread_mutex_lock(&f->lock);
-    t->next = NULL;
-    *l->last = t;
-    l->last = &t->next;
-    worker_wake(&l->worker);
+    runs |= l->worker.running > 0;
+    if (runs) {
+        t->next = NULL;
+        *l->last = t;
+        l->last = &t->next;
+        worker_wake(&l->worker);
+    }
     pthread_mutex_unlock(&f->lock);
-    return ERR_OK;
+    return runs ? ERR_OK : err_set(e, ERR_OVERLOADED, "a thread for files cannot be started");
 }
 
 enum err_code files_job(struct request *req, struct session *s, const char *kind, struct json body,

@@ -317,7 +317,7 @@ static enum err_code check_name(const struct new_file *n, bool overwrite, struct
     return S_ISREG(st.st_mode) ? ERR_OK : file_error(EEXIST, n->name, e);
 }
 
-void new_file_alone(struct new_file *n)
+static void drop_name(struct new_file *n)
 {
     if (n->own[0])
         unlinkat(n->folder, n->own, 0);
@@ -402,14 +402,16 @@ static bool is_kept(const struct new_file *n)
 
 static enum err_code create(struct new_file *n, mode_t mode, struct err *e)
 {
-    for (int left = 10;; left--) {
+    for (int left = 10; left; left--) {
         TRY(create_named(n, mode, e));
-        if (is_kept(n) || !left)
+        if (is_kept(n))
             return ERR_OK;
-        new_file_alone(n);
+        drop_name(n);
         close(n->fd);
         n->fd = -1;
     }
+    return err_set(e, ERR_FILE_IO, "%s: other processes lock or remove new files in this folder",
+                   n->name);
 }
 
 /* The folder can be read, too, and has nothing that a dead daemon has left. */
@@ -451,7 +453,8 @@ enum err_code spool_file(int folder, struct new_file *ret, struct err *e)
 {
     struct new_file n = {.fd = -1, .folder = fcntl(folder, F_DUPFD_CLOEXEC, 0)};
     snprintf(n.name, sizeof n.name, "file-spool");
-    enum err_code code = n.folder < 0 ? file_error(errno, n.name, e) : create(&n, 0600, e);
+    enum err_code code = n.folder < 0 ? file_error(errno, n.name, e) : create_named(&n, 0600, e);
+    drop_name(&n);
     if (code != ERR_OK)
         new_file_drop(&n);
     else
@@ -493,14 +496,14 @@ enum err_code new_file_publish(struct new_file *n, bool overwrite, struct err *e
     const int number = overwrite ? replace_name(n) : take_name(n);
     if (number)
         return file_error(number, n->name, e);
-    new_file_alone(n);
+    drop_name(n);
     (void)fsync(n->folder); /* it has its name: no error would be true */
     return ERR_OK;
 }
 
 void new_file_drop(struct new_file *n)
 {
-    new_file_alone(n);
+    drop_name(n);
     if (n->fd >= 0)
         close(n->fd);
     if (n->folder >= 0)

@@ -79,13 +79,11 @@ enum err_code folder_new_file(const struct folder *f, const char *user, const ch
                               bool overwrite, struct new_file *ret, struct err *e) must_check;
 /* Its contents are on the disk, and it has its name. ERR_CONFLICT: something has it by now. */
 enum err_code new_file_publish(struct new_file *n, bool overwrite, struct err *e) must_check;
-/* One that is to be nowhere, in an open folder, for the daemon's user alone: errors as above. It
- * has a name of our own, which libraries of formats ask for. */
+/* One that is nowhere, on the file system of an open folder, for the daemon's user alone: only its
+ * descriptor leads to it. Errors as above. */
 enum err_code spool_file(int folder, struct new_file *ret, struct err *e) must_check;
-/* Removes what a daemon has left in a spool that was killed. */
+/* Removes what a daemon has left in a spool that was killed while it made one. */
 void spool_sweep(int folder);
-/* It has no name any more: only its descriptor is needed. */
-void new_file_alone(struct new_file *n);
 /* Without that it never was. May be called twice. */
 void new_file_drop(struct new_file *n);
 

@@ -1,4 +1,5 @@
 """Files up and down: PUT and GET of arrays as npz, NetCDF and HDF5, and several arrays in one file."""
+import concurrent.futures
 import io
 import json
 import socket
@@ -301,6 +302,22 @@ def test_without_the_program(daemon_with, tmp_path):
     c.fails(501, "library_missing", put(c, "/v1/arrays/v", b"x"))
     c.fails(501, "library_missing", c.request("GET", "/v1/arrays/u/data", accept=HDF5))
     c.fails(501, "library_missing", c.post("/v1/files/bundle", {"arrays": ["u"], "format": "npz"}))
+
+
+def test_the_spool_has_no_names(daemon_with, nc, tmp_path):
+    """A daemon that is killed leaves nothing there, whatever was under way."""
+    spool = tmp_path / "own"
+    spool.mkdir()
+    d = daemon_with("--file-reader", READER, "--file-spool", spool)
+    c = d.client()
+    c.upload(A, "u")
+    slow = nc(a=A, lie={"at": "describe", "deed": "wait", "seconds": 2})
+    made = {"arrays": ["u"], "format": "npz", "attrs": {"lie": '{"at": "write", "deed": "wait", "seconds": 2}'}}
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        under_way = [pool.submit(put, c.clone(), "/v1/arrays/v", slow), pool.submit(c.clone().post, "/v1/files/bundle", made)]
+        until(lambda: len(children(d)) == 2)
+        assert list(spool.iterdir()) == []
+        assert [r.result().status for r in under_way] == [201, 200]
 
 
 def test_with_the_program(daemon_with):

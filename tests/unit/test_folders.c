@@ -205,6 +205,7 @@ static void what_is_left(void **state)
     struct folders *f = open_folder(false, ":shared");
     struct err e = ERR_INIT;
     struct new_file one, two;
+    struct stat st;
     char id[ID_SIZE], left[64], folder_like_it[64], full[PATH_MAX];
     id_make('f', id);
     snprintf(left, sizeof left, "in/sub/.arrayd-%s", id);
@@ -227,10 +228,11 @@ static void what_is_left(void **state)
     new_file_drop(&two);
     at(full, "in/sub");
     const int spool = open(full, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    assert_int_equal(spool_file(spool, &one, &e), ERR_OK);
     spool_sweep(spool);
     assert_false(there(left));
-    assert_int_equal(faccessat(spool, one.own, F_OK, 0), 0);
+    assert_int_equal(spool_file(spool, &one, &e), ERR_OK);
+    assert_int_equal(fstat(one.fd, &st), 0);
+    assert_int_equal(st.st_nlink, 0);
     new_file_drop(&one);
     close(spool);
     folders_free(f);
@@ -300,6 +302,33 @@ static void without_exclusive_renames(void **state)
     folders_free(f);
 }
 
+/* A file that another process has locked, whose sweep would remove it, is no file of ours. */
+static bool locked;
+int __real_fcntl64(int fd, int command, void *arg);
+int __wrap_fcntl64(int fd, int command, void *arg);
+int __wrap_fcntl64(int fd, int command, void *arg)
+{
+    if (!locked || command != F_OFD_SETLK)
+        return __real_fcntl64(fd, command, arg);
+    errno = EAGAIN;
+    return -1;
+}
+
+static void files_that_others_lock(void **state)
+{
+    (void)state;
+    struct folders *f = open_folder(false, "");
+    struct err e = ERR_INIT;
+    struct new_file file;
+    locked = true;
+    assert_int_equal(folder_new_file(folders_at(f, 0), "ann", "lost", false, &file, &e),
+                     ERR_FILE_IO);
+    locked = false;
+    assert_int_equal(folder_new_file(folders_at(f, 0), "ann", "lost", false, &file, &e), ERR_OK);
+    new_file_drop(&file);
+    folders_free(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -308,6 +337,7 @@ int main(void)
         cmocka_unit_test(what_is_left),
         cmocka_unit_test(several_at_once),
         cmocka_unit_test(without_exclusive_renames),
+        cmocka_unit_test(files_that_others_lock),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
