@@ -83,6 +83,10 @@ static enum err_code ask(struct export_task *x, struct err *e)
     else
         json_put_raw(&w, "{}", 2);
     json_put_member_i64(&w, "deflate", x->deflate);
+    if (json_given(x->unlimited)) {
+        json_put_key(&w, "unlimited");
+        json_put_value(&w, x->unlimited);
+    }
     json_put_key(&w, "variables");
     json_open_list(&w);
     for (size_t i = 0; i < x->n_pieces; i++)

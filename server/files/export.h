@@ -46,7 +46,7 @@ struct export_task {
     const char *path, *format;
     bool overwrite, coords, labels, ghosts;
     int64_t deflate;
-    struct json attrs; /* of the file; may be absent */
+    struct json attrs, unlimited; /* of the file; may be absent */
     struct arena *arena;
     struct bell bell;
     struct new_file file;

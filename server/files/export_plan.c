@@ -150,7 +150,7 @@ static enum err_code read_place(struct export_task *x, struct json body, struct 
     const char *folder;
     struct json v;
     TRY(JSON_MEMBERS(body, e, "folder", "path", "arrays", "format", "overwrite", "coords", "labels",
-                     "ghosts", "deflate", "attrs"));
+                     "ghosts", "deflate", "attrs", "unlimited"));
     TRY(json_require(body, "folder", &v, e));
     TRY(json_get_string(v, &folder, NULL, e));
     TRY(folders_find(x->server->files->folders, folder, &x->folder, e));
@@ -177,13 +177,37 @@ static bool holds_several(const char *format)
     return strcmp(format, "npy") != 0 && strcmp(format, "tiff") != 0 && strcmp(format, "png") != 0;
 }
 
+static bool has_dimensions(const char *format)
+{
+    return !strncmp(format, "netcdf", 6) || !strcmp(format, "hdf5");
+}
+
+static enum err_code read_unlimited(struct export_task *x, struct json v, struct err *e)
+{
+    const char *name;
+    struct export_dim *d;
+    if (!json_given(v))
+        return ERR_OK;
+    if (json_kind(v) != JSON_LIST || !has_dimensions(x->format))
+        return json_err(v, e, ERR_BAD_FIELD,
+                        "unlimited is a list of names of axes, for NetCDF and HDF5");
+    for (struct json y = json_first(v); json_present(y); y = json_next(y)) {
+        TRY(json_get_string(y, &name, NULL, e));
+        HASH_FIND_STR(x->dims, name, d);
+        if (!d)
+            return json_err(y, e, ERR_UNKNOWN_NAME, "no axis in the file is called '%.100s'", name);
+    }
+    x->unlimited = v;
+    return ERR_OK;
+}
+
 enum err_code export_read(struct export_task *x, struct request *req, struct session *s,
                           struct json body, struct err *e)
 {
     struct json v;
     if (x->most) /* a bundle */
         TRY(JSON_MEMBERS(body, e, "arrays", "format", "coords", "labels", "ghosts", "deflate",
-                         "attrs"));
+                         "attrs", "unlimited"));
     else
         TRY(read_place(x, body, e));
     TRY(find_format(x, body, e));
@@ -203,5 +227,6 @@ enum err_code export_read(struct export_task *x, struct request *req, struct ses
         TRY(read_array(x, req, s, y, e));
     if (x->coords)
         TRY(export_coordinates(x, req, s, x->n_pieces, e));
-    return export_dimensions(x, e);
+    TRY(export_dimensions(x, e));
+    return read_unlimited(x, json_member(body, "unlimited"), e);
 }

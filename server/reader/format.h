@@ -34,8 +34,7 @@ extern const struct format format_hdf5, format_netcdf, format_npz, format_npy, f
  * the other. `deflate` is 0 to 9. UNSUPPORTED for what the format cannot hold. */
 void hdf5_write(struct content *c, int deflate);
 void netcdf_write(struct content *c, int deflate, bool classic);
-/* The elements of a NetCDF-4 file that libnetcdf has made, closed, and put no elements into: those
- * that are deflated lie in the chunks of chunk_rows for WRITE_CHUNK, and are shuffled, too. */
+/* The elements of a NetCDF-4 file that libnetcdf has made, closed, and put no elements into. */
 void hdf5_write_elements(struct content *c, int deflate);
 void npz_write(struct content *c, int deflate);
 void npy_write(struct content *c);
@@ -56,6 +55,11 @@ void write_as(struct content *c, struct variable *v, enum dtype dtype);
 /* Gives axes without a name one that no dimension has, or another such axis of this length: all of
  * them, or those of variables that have axes with names. */
 void write_name_axes(struct content *c, bool all);
+/* Whether an axis lies on an unlimited dimension. */
+bool write_grows(const struct content *c, const struct variable *v, int d);
+/* Sets which variables are in chunks, and in which: whole rows, of about WRITE_CHUNK bytes. After
+ * write_as and write_name_axes. */
+void write_chunks(struct content *c, bool deflate);
 /* The next variable. The first time it tells the daemon that the file can hold all of them. */
 void write_begin(const struct variable *v);
 /* Some of the next elements of the variable, of its dtype: *ret_n > 0, at most `most`, which is not

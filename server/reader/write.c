@@ -7,7 +7,8 @@
 #include "server/reader/format.h"
 #include "server/reader/link.h"
 
-#define WIDENED 8192 /* elements that are converted at a time */
+#define WIDENED    8192 /* elements that are converted at a time */
+#define LINE_CHUNK 512  /* elements, at least, of a line that is to grow */
 
 static struct {
     const struct variable *v;
@@ -81,6 +82,19 @@ static void parse_variable(struct content *c, struct json request)
     fit_attrs(c, &v->attrs, v->dtype);
 }
 
+static void parse_unlimited(const struct content *c, struct json names)
+{
+    for (struct json name = json_first(names); json_present(name); name = json_next(name)) {
+        const char *text;
+        struct err e = ERR_INIT;
+        struct dim *dim =
+            json_get_string(name, &text, NULL, &e) == ERR_OK ? content_find_dim(c, text) : NULL;
+        if (!dim)
+            stop(WIRE_BAD_REQUEST, "no axis has the name of an unlimited dimension");
+        dim->unlimited = true;
+    }
+}
+
 void request_write(struct json request)
 {
     struct content *c = content_new();
@@ -96,6 +110,7 @@ void request_write(struct json request)
     struct json variables = json_member(request, "variables");
     for (struct json v = json_first(variables); json_present(v); v = json_next(v))
         parse_variable(c, v);
+    parse_unlimited(c, json_member(request, "unlimited"));
     int format = 0;
     while (format < WIRE_FORMAT_COUNT && strcmp(formats[format], name) != 0)
         format++;
@@ -166,6 +181,25 @@ void write_name_axes(struct content *c, bool all)
         for (int d = 0; d < v->rank && any; d++)
             if (!v->dims[d])
                 v->dims[d] = phony_dim(c, v, v->shape[d]);
+    }
+}
+
+bool write_grows(const struct content *c, const struct variable *v, int d)
+{
+    const struct dim *dim = v->dims[d] ? content_find_dim(c, v->dims[d]) : NULL;
+    return dim && dim->unlimited;
+}
+
+void write_chunks(struct content *c, bool deflate)
+{
+    for (size_t i = 0; i < c->n_variables; i++) {
+        struct variable *v = c->variables[i];
+        v->chunked = deflate && v->rank && v->nbytes;
+        for (int d = 0; d < v->rank; d++)
+            v->chunked = v->chunked || write_grows(c, v, d);
+        chunk_rows(v->rank, v->shape, (int64_t)dtype_size(v->dtype), WRITE_CHUNK, v->chunks);
+        if (v->rank == 1 && write_grows(c, v, 0) && v->chunks[0] < LINE_CHUNK)
+            v->chunks[0] = LINE_CHUNK;
     }
 }
 

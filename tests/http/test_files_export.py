@@ -117,3 +117,53 @@ def test_lists_of_texts(files):
     exported(c, "u.nc3", ["u"], attrs={"several": ["a", "b"]})
     got = looked(c, "u.nc3")
     assert got["attrs"] == {"several": '["a","b"]'} and got["variables"][0]["attrs"] == {"several": '["a","b"]', "none": "[]"}
+
+
+@pytest.mark.parametrize("deflate", [0, 4])
+@pytest.mark.parametrize("suffix", ["nc", "nc3", "h5"])
+def test_unlimited_dimensions(files, suffix, deflate):
+    """What netCDF4-python and h5py append to; the others stay as they are."""
+    import h5py
+    import netCDF4
+    c, folder = files
+    time, large = c.upload(np.arange(2.), "time")["id"], np.arange(600_000.).reshape(2, 300_000)
+    labelled(c, "u", A, dims=["time ", "y", "x"], coords={"time ": time})
+    labelled(c, "v", A[:, :, 0], dims=["time ", "y"])
+    labelled(c, "large", large, dims=["time ", "z"])
+    c.upload(np.arange(3), "fixed")
+    exported(c, f"u.{suffix}", ["u", "v", "large", "fixed"], unlimited=["time "], deflate=deflate)
+    own = "time " if suffix == "h5" else "time_"
+    dims = looked(c, f"u.{suffix}")["dims"]
+    assert dims[own] == {"length": 2, "unlimited": True} and not any(d["unlimited"] for name, d in dims.items() if name != own)
+    imported(c, f"u.{suffix}", variables=["u", "v", "large"], overwrite=True)
+    for name, a in (("u", A), ("v", A[:, :, 0]), ("large", large)):
+        assert (c.download(name) == a).all()
+    if suffix == "h5":
+        with h5py.File(folder / "u.h5", "a") as f:
+            assert f["u"].maxshape == (None, 3, 4) and f["fixed"].maxshape == (3,) and f[own].maxshape == (None,) and f[own].chunks == (512,)
+            assert (f["u"][:] == A).all() and (f[own][:] == [0, 1]).all() and (f["large"][1, -1] == 599_999)
+            f["u"].resize(3, 0)
+            assert f["u"].shape == (3, 3, 4)
+        return
+    with netCDF4.Dataset(folder / f"u.{suffix}", "a") as f:
+        assert f.dimensions["time_"].isunlimited() and not f.dimensions["y"].isunlimited() and len(f.dimensions["time_"]) == 2
+        f["u"][2] = 7
+        assert (f["u"][:2] == A).all() and (f["u"][2] == 7).all() and f["v"].shape == (3, 3) and f["time_"][:2].tolist() == [0, 1]
+
+
+def test_what_cannot_be_unlimited(files):
+    c, folder = files
+    labelled(c, "u", A, dims=["t", "y", "x"])
+    body = {"folder": "data", "path": "u.nc", "arrays": ["u"]}
+    c.fails(422, "unknown_name", c.post("/v1/files/export", {**body, "unlimited": ["t", "z"]}))
+    c.fails(422, "bad_field", c.post("/v1/files/export", {**body, "unlimited": "t"}, check=False))
+    c.fails(422, "bad_field", c.post("/v1/files/export", {**body, "path": "u.npz", "unlimited": ["t"]}))
+    for names in (["y"], ["t", "y"]):
+        assert "first axis" in exported(c, "u.nc3", ["u"], "failed", unlimited=names)["error"]["detail"]
+    exported(c, "u.nc", ["u"], unlimited=["t", "y"])
+    assert [d["unlimited"] for d in looked(c, "u.nc")["dims"].values()] == [True, True, False]
+    body = c.expect(200, c.post("/v1/files/bundle", {"arrays": ["u"], "format": "hdf5", "unlimited": ["x"]})).body
+    (folder / "b.h5").write_bytes(body)
+    import h5py
+    with h5py.File(folder / "b.h5") as f:
+        assert f["u"].maxshape == (2, 3, None) and (f["u"][:] == A).all()

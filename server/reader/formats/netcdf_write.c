@@ -160,28 +160,31 @@ static char *flat_name(const char *path)
     return name;
 }
 
-/* A length of 0 is an unlimited dimension, of which the classic format has one, as first axis. */
-static void check_empty(int file, const struct variable *v, int d, const char *name)
+/* A length of 0 is an unlimited dimension, too, of which the classic format has one, as first axis.
+ */
+static void check_record(int file, const struct variable *v, int d, const char *name)
 {
     int unlimited = -1, same = -1;
     check(nc_inq_unlimdim(file, &unlimited), "reading dimensions", NULL);
     if (d > 0 ||
         (unlimited >= 0 && (nc_inq_dimid(file, name, &same) != NC_NOERR || same != unlimited)))
         stop(WIRE_UNSUPPORTED,
-             "the axis %d of '%s' has no elements; NetCDF's classic format has such dimensions "
-             "only as first axis, and one in a file",
-             d, v->name);
+             "the axis %d of '%s' %s; NetCDF's classic format has such dimensions only as first "
+             "axis, and one in a file",
+             d, v->name, v->shape[d] ? "is unlimited" : "has no elements");
 }
 
 /* The dimension of an axis. One that was of a group that the variable is not in, as when the
  * variable came from there, is made beside the variable: by the last part of its name, or by all of
  * it where another dimension is called that. */
-static int dim_of(int file, const struct variable *v, int d, bool classic, const int *before)
+static int dim_of(const struct content *c, int file, const struct variable *v, int d, bool classic,
+                  const int *before)
 {
+    const bool grows = write_grows(c, v, d);
     const char *path = v->dims[d], *name, *own;
     _cleanup_free_ char *flat = NULL;
-    if (classic && v->shape[d] == 0)
-        check_empty(file, v, d, strrchr(path, '/') ? strrchr(path, '/') + 1 : path);
+    if (classic && (v->shape[d] == 0 || grows))
+        check_record(file, v, d, strrchr(path, '/') ? strrchr(path, '/') + 1 : path);
     bool moved = classic || !in_sight(path, v->name);
     int group =
         moved ? group_of(file, v->name, classic, &own) : group_of(file, path, classic, &name);
@@ -196,14 +199,15 @@ static int dim_of(int file, const struct variable *v, int d, bool classic, const
         bool taken = false; /* by another axis, of another group's dimension */
         for (int k = 0; k < d; k++)
             taken = taken || before[k] == dim;
-        if (length == (size_t)v->shape[d] && !taken)
+        if ((grows || length == (size_t)v->shape[d]) && !taken)
             return dim;
         if (!moved || flat)
             break;
         name = flat = flat_name(path);
     }
     /* a length of 0 would make it unlimited, which has no elements yet either */
-    check(nc_def_dim(group, name, (size_t)v->shape[d], &dim), "making the dimension", name);
+    check(nc_def_dim(group, name, grows ? NC_UNLIMITED : (size_t)v->shape[d], &dim),
+          "making the dimension", name);
     return dim;
 }
 
@@ -219,17 +223,16 @@ static struct place define(struct content *c, int file, struct variable *v, bool
     int dims[MAX_RANK];
     at.group = group_of(file, v->name, classic, &name);
     for (int d = 0; d < v->rank; d++)
-        dims[d] = dim_of(file, v, d, classic, dims);
+        dims[d] = dim_of(c, file, v, d, classic, dims);
     nc_type type = type_of(file, v->dtype);
     check(nc_def_var(at.group, name, type, v->rank, dims, &at.id), "making", v->name);
-    if (!classic && deflate && v->rank && v->nbytes) {
-        int64_t rows[MAX_RANK];
+    if (!classic && v->chunked) {
         size_t chunks[MAX_RANK];
-        chunk_rows(v->rank, v->shape, (int64_t)dtype_size(v->dtype), WRITE_CHUNK, rows);
         for (int d = 0; d < v->rank; d++)
-            chunks[d] = (size_t)rows[d];
+            chunks[d] = (size_t)v->chunks[d];
         check(nc_def_var_chunking(at.group, at.id, NC_CHUNKED, chunks), "making", v->name);
-        check(nc_def_var_deflate(at.group, at.id, 1, 1, deflate), "making", v->name);
+        if (deflate)
+            check(nc_def_var_deflate(at.group, at.id, 1, 1, deflate), "making", v->name);
     }
     put_attrs(c, at.group, at.id, v, &v->attrs, classic);
     return at;
@@ -269,18 +272,21 @@ static enum dtype stored_as(const struct variable *v, bool classic)
     return t == DT_BOOL || (classic && (t == DT_I64 || dtype_kind(t) == KIND_UINT)) ? of[t] : t;
 }
 
-/* The classic format has one variable past 4 GiB, after all others: its number, or n. */
+/* The classic format has one variable past 4 GiB, or that has as much in a record, after all
+ * others: its number, or n. */
 static size_t find_large(const struct content *c)
 {
     size_t large = c->n_variables;
     for (size_t i = 0; i < c->n_variables; i++) {
-        if (c->variables[i]->nbytes <= CLASSIC_MOST)
+        const struct variable *v = c->variables[i];
+        const bool records = v->rank && v->shape[0] && write_grows(c, v, 0);
+        if (v->nbytes / (records ? v->shape[0] : 1) <= CLASSIC_MOST)
             continue;
         if (large < c->n_variables)
             stop(WIRE_UNSUPPORTED,
                  "'%s' and '%s' have more than 4 GiB each, of which netcdf3 has one in a file; "
                  "netcdf4 holds them",
-                 c->variables[large]->name, c->variables[i]->name);
+                 c->variables[large]->name, v->name);
         large = i;
     }
     return large;
@@ -295,6 +301,7 @@ void netcdf_write(struct content *c, int deflate, bool classic)
     }
     write_name_axes(c, true);
     fit_dim_names(c);
+    write_chunks(c, deflate > 0);
     const size_t large = classic ? find_large(c) : c->n_variables;
     int file, mode = classic ? NC_64BIT_OFFSET : NC_NETCDF4, before;
     setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1); /* nobody else has the file */

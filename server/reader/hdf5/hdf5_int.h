@@ -54,7 +54,7 @@ void hdf5_read_box(hid_t dataset, const struct variable *v, const struct region 
 bool hdf5_read_chunks(hid_t dataset, const struct variable *v, const struct region *r, void *to,
                       const struct reader_limits *limits);
 
-/* All elements of a variable whose dataset is in the chunks of chunk_rows, shuffled (if they have
+/* All elements of a variable whose dataset is in the chunks of write_chunks, shuffled (if they have
  * several bytes) and deflated at this level: by the crew. */
 void hdf5_write_chunks(hid_t dataset, const struct variable *v, int level);
 

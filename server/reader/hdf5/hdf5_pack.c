@@ -1,5 +1,5 @@
 /* Elements to be written, in chunks that the crew shuffles and deflates: libhdf5, which does one
- * thing at a time, is given chunks as they are to lie in the file. They are those of chunk_rows,
+ * thing at a time, is given chunks as they are to lie in the file. They are those of write_chunks,
  * whose elements follow one another in C order, so that each has the next ones that come; where an
  * axis ends within one, its rest is zeros. */
 #include <string.h>
@@ -111,13 +111,11 @@ static void fill(struct slot *s, const struct variable *v, int64_t size, int64_t
 
 void hdf5_write_chunks(hid_t dataset, const struct variable *v, int level)
 {
-    int64_t chunks[MAX_RANK];
     self.size = dtype_size(v->dtype);
     self.level = level;
     self.elements = 1;
-    chunk_rows(v->rank, v->shape, (int64_t)self.size, WRITE_CHUNK, chunks);
     for (int d = 0; d < v->rank; d++)
-        self.elements *= chunks[d];
+        self.elements *= v->chunks[d];
     prepare();
     int n = 0;
     for (int64_t at = 0, size = v->nbytes / (int64_t)self.size; at < size;) {

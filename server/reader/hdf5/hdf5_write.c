@@ -62,22 +62,22 @@ static void check_name(const char *path)
 static hid_t create(struct content *c, hid_t file, struct variable *v, int deflate)
 {
     check_name(v->name);
-    hsize_t shape[MAX_RANK], chunks[MAX_RANK];
-    for (int d = 0; d < v->rank; d++)
+    hsize_t shape[MAX_RANK], most[MAX_RANK], chunks[MAX_RANK];
+    for (int d = 0; d < v->rank; d++) {
         shape[d] = (hsize_t)v->shape[d];
-    hid_t space = v->rank ? H5Screate_simple(v->rank, shape, NULL) : H5Screate(H5S_SCALAR);
+        most[d] = write_grows(c, v, d) ? H5S_UNLIMITED : shape[d];
+        chunks[d] = (hsize_t)v->chunks[d];
+    }
+    hid_t space = v->rank ? H5Screate_simple(v->rank, shape, most) : H5Screate(H5S_SCALAR);
     hid_t type = hdf5_type_of(v->dtype), plist = H5Pcreate(H5P_DATASET_CREATE);
     hid_t links = H5Pcreate(H5P_LINK_CREATE);
     H5Pset_create_intermediate_group(links, 1);
     H5Pset_char_encoding(links, H5T_CSET_UTF8);
     H5Pset_obj_track_times(plist, false);
     H5Pset_fill_time(plist, H5D_FILL_TIME_NEVER);
-    if (deflate && v->rank && v->nbytes) {
-        int64_t rows[MAX_RANK];
-        chunk_rows(v->rank, v->shape, (int64_t)dtype_size(v->dtype), WRITE_CHUNK, rows);
-        for (int d = 0; d < v->rank; d++)
-            chunks[d] = (hsize_t)rows[d];
+    if (v->chunked)
         H5Pset_chunk(plist, v->rank, chunks);
+    if (v->chunked && deflate) {
         H5Pset_shuffle(plist);
         H5Pset_deflate(plist, (unsigned)deflate);
     }
@@ -172,7 +172,7 @@ static void name_axes(hid_t file, struct content *c, const struct variable *v)
 static void write_elements(hid_t dataset, const struct variable *v, int deflate)
 {
     write_begin(v);
-    if (deflate && v->rank && v->nbytes) {
+    if (deflate && v->chunked) {
         hdf5_write_chunks(dataset, v, deflate);
         return;
     }
@@ -228,8 +228,14 @@ void hdf5_write_elements(struct content *c, int deflate)
     hid_t access = prepare();
     hid_t file = hdf5_must(H5Fopen(WIRE_PATH, H5F_ACC_RDWR, access), "opening the file", NULL);
     for (size_t i = 0; i < c->n_variables; i++) {
-        hid_t dataset = open_netcdf(c, file, c->variables[i]->name);
-        write_elements(dataset, c->variables[i], deflate);
+        const struct variable *v = c->variables[i];
+        hid_t dataset = open_netcdf(c, file, v->name);
+        hsize_t shape[MAX_RANK];
+        for (int d = 0; d < v->rank; d++)
+            shape[d] = (hsize_t)v->shape[d];
+        if (v->chunked && H5Dset_extent(dataset, shape) < 0) /* an unlimited one is 0 so far */
+            hdf5_stop("writing", v->name);
+        write_elements(dataset, v, deflate);
         H5Dclose(dataset);
     }
     H5Pclose(access);
@@ -246,6 +252,7 @@ void hdf5_write(struct content *c, int deflate)
     hid_t file = hdf5_must(H5Fcreate(WIRE_PATH, H5F_ACC_TRUNC, without_times, access),
                            "making the file", NULL);
     write_name_axes(c, false);
+    write_chunks(c, deflate > 0);
     fit_attr_names(c, &c->attrs, FIT_LIBRARY);
     write_attrs(file, &c->attrs);
     hid_t *datasets = must_array(c->n_variables + 1, sizeof *datasets);
