@@ -200,15 +200,6 @@ static enum err_code query_bool(struct request *req, const char *name, bool *ret
                : err_set(e, ERR_BAD_QUERY, "%s must be true or false", name);
 }
 
-enum err_code files_keeps_ghosts(struct request *req, bool *ret, struct err *e)
-{
-    const char *text = http_query(req, "ghosts");
-    *ret = text && !strcmp(text, "keep");
-    return !text || *ret || !strcmp(text, "leave")
-               ? ERR_OK
-               : err_set(e, ERR_BAD_QUERY, "ghosts must be keep or leave");
-}
-
 static enum err_code begin(struct body *b, struct session *s, struct err *e)
 {
     struct request *req = b->req;

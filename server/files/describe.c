@@ -357,6 +357,12 @@ const struct file_variable *describe_coordinate(const struct file_description *d
                : NULL;
 }
 
+const char *describe_last_part(const char *name)
+{
+    const char *slash = strrchr(name, '/');
+    return slash && slash[1] ? slash + 1 : name;
+}
+
 /* --- telling --- */
 
 static void put_member(struct json_writer *w, const char *name, struct json of)

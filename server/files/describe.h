@@ -61,6 +61,8 @@ bool describe_next(struct file_names *names, const char **ret, size_t *ret_n);
 /* The one that gives a dimension's coordinates; NULL if no readable variable does. */
 const struct file_variable *describe_coordinate(const struct file_description *d, const char *dim,
                                                 int64_t length);
+/* The last part of a path: what is in a group is called so in an array. */
+const char *describe_last_part(const char *name);
 /* Writes the members of a description into an open object. */
 void describe_put(const struct file_description *d, struct json_writer *w);
 

@@ -10,15 +10,9 @@
 #include "compute/base/mem.h"
 #include "server/body/grid_json.h"
 #include "server/body/request.h"
+#include "server/files/describe.h"
 #include "server/files/export.h"
 #include "server/labels/labels.h"
-
-/* Dimensions of groups are named with their path, where they were imported. */
-static const char *last_part(const char *name)
-{
-    const char *slash = strrchr(name, '/');
-    return slash && slash[1] ? slash + 1 : name;
-}
 
 static enum err_code disagree(const struct export_piece *p, struct err *e, enum err_code code,
                               const char *what)
@@ -88,7 +82,7 @@ static enum err_code add_coordinate(struct export_task *x, struct request *req, 
 static enum err_code read_coordinate(struct export_task *x, struct request *req, struct session *s,
                                      size_t i, struct json c, struct err *e)
 {
-    const char *name = last_part(json_key(c)), *id;
+    const char *name = describe_last_part(json_key(c)), *id;
     const struct json dims = json_member(c, "dims");
     _cleanup_handle_ struct handle h = {0};
     struct err why = ERR_INIT;
@@ -157,7 +151,7 @@ static enum err_code name_axis(struct export_task *x, struct export_piece *p, in
     size_t n;
     if (json_kind(d) != JSON_STRING)
         return ERR_OK;
-    const char *path = json_text(d, &n), *name = last_part(path);
+    const char *path = json_text(d, &n), *name = describe_last_part(path);
     if (strchr(name, '/') || is_named(p, k, name)) {
         char *flat = arena_strndup(x->arena, path, n);
         if (!flat)

@@ -138,12 +138,6 @@ static enum err_code read_array(struct export_task *x, struct request *req, stru
     return export_add(x, req, &h, name, v, e);
 }
 
-static enum err_code optional_bool(struct json of, const char *name, bool *ret, struct err *e)
-{
-    const struct json v = json_member(of, name);
-    return json_given(v) ? json_get_bool(v, ret, e) : ERR_OK;
-}
-
 /* Where the file is to be. */
 static enum err_code read_place(struct export_task *x, struct json body, struct err *e)
 {
@@ -160,15 +154,7 @@ static enum err_code read_place(struct export_task *x, struct json body, struct 
     TRY(json_get_string(v, &x->path, NULL, e));
     if (file_path_check(x->path, e) != ERR_OK)
         return err_prefix(e, "/path");
-    return optional_bool(body, "overwrite", &x->overwrite, e);
-}
-
-static enum err_code read_ghosts(struct json v, bool *ret, struct err *e)
-{
-    if (json_given(v) && !json_equals(v, "keep") && !json_equals(v, "leave"))
-        return json_err(v, e, ERR_BAD_FIELD, "ghosts must be \"keep\" or \"leave\"");
-    *ret = json_equals(v, "keep");
-    return ERR_OK;
+    return files_get_bool(body, "overwrite", &x->overwrite, e);
 }
 
 /* Other formats hold one array. */
@@ -211,9 +197,9 @@ enum err_code export_read(struct export_task *x, struct request *req, struct ses
     else
         TRY(read_place(x, body, e));
     TRY(find_format(x, body, e));
-    TRY(optional_bool(body, "coords", &x->coords, e));
-    TRY(optional_bool(body, "labels", &x->labels, e));
-    TRY(read_ghosts(json_member(body, "ghosts"), &x->ghosts, e));
+    TRY(files_get_bool(body, "coords", &x->coords, e));
+    TRY(files_get_bool(body, "labels", &x->labels, e));
+    TRY(files_get_ghosts(json_member(body, "ghosts"), &x->ghosts, e));
     x->coords &= x->labels && holds_several(x->format);
     v = json_member(body, "deflate");
     if (json_given(v))

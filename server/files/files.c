@@ -149,6 +149,39 @@ bool file_task_goes_on(const struct file_task *t)
                   : !http_cuts(t->req->server->http) && !http_client_left(t->req);
 }
 
+/* --- what requests say --- */
+
+enum err_code files_get_bool(struct json of, const char *name, bool *ret, struct err *e)
+{
+    const struct json v = json_member(of, name);
+    return json_given(v) ? json_get_bool(v, ret, e) : ERR_OK;
+}
+
+/* NULL: it is not said. */
+static bool read_ghosts(const char *text, bool *ret)
+{
+    *ret = text && !strcmp(text, "keep");
+    return !text || *ret || !strcmp(text, "leave");
+}
+
+enum err_code files_get_ghosts(struct json v, bool *ret, struct err *e)
+{
+    const char *text = NULL;
+    size_t n;
+    if (json_given(v))
+        text = json_kind(v) == JSON_STRING ? json_text(v, &n) : "";
+    return read_ghosts(text, ret)
+               ? ERR_OK
+               : json_err(v, e, ERR_BAD_FIELD, "ghosts must be \"keep\" or \"leave\"");
+}
+
+enum err_code files_keeps_ghosts(struct request *req, bool *ret, struct err *e)
+{
+    return read_ghosts(http_query(req, "ghosts"), ret)
+               ? ERR_OK
+               : err_set(e, ERR_BAD_QUERY, "ghosts must be keep or leave");
+}
+
 /* --- the program --- */
 
 /* Beside this one, unless the option says where. */

@@ -66,5 +66,9 @@ enum err_code files_too_large(struct err *e);
 /* What a process is started with, which is to move contents or only looks; the caller sets file,
  * write and goes_on. */
 struct process_spec files_process(const struct files *f, bool moves);
+/* The member of a body; *ret stays as it is without one. ERR_BAD_FIELD. */
+enum err_code files_get_bool(struct json of, const char *name, bool *ret, struct err *e) must_check;
+/* Whether "ghosts" of a body, which may be absent, is "keep". ERR_BAD_FIELD. */
+enum err_code files_get_ghosts(struct json v, bool *ret, struct err *e) must_check;
 
 #endif

@@ -130,7 +130,5 @@ enum err_code import_labels(const struct import *x, struct import_piece *p,
 bool import_is_whole(const struct import_piece *p);
 bool import_is_place(const struct import_piece *p, const char *name);
 void import_put_place(const struct import_piece *p, struct json_writer *w);
-/* The last part of a path: what is in a group is called so in the array. */
-const char *import_last_part(const char *name);
 
 #endif

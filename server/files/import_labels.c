@@ -99,10 +99,10 @@ static const char *axis_name(const struct import_piece *p, int r)
     for (int before = 0; name && before < r; before++) {
         const int other = p->map.axis[before];
         if (other >= 0 && p->variable->dims[other] &&
-            !strcmp(import_last_part(p->variable->dims[other]), import_last_part(name)))
+            !strcmp(describe_last_part(p->variable->dims[other]), describe_last_part(name)))
             return NULL;
     }
-    return name ? import_last_part(name) : NULL;
+    return name ? describe_last_part(name) : NULL;
 }
 
 /* The axis of the array that is axis k of the variable; −1: none. */
@@ -216,7 +216,7 @@ static enum err_code add_named(struct import *x, size_t i, const char *name, siz
         if (on[j] < 0)
             return ERR_OK;
     }
-    return add_coord(x, i, import_last_part(v->name), v, on, ret_added, e);
+    return add_coord(x, i, describe_last_part(v->name), v, on, ret_added, e);
 }
 
 /* *ret_all: all that the attribute names are coordinates now. */

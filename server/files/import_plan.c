@@ -10,12 +10,6 @@
 
 /* --- the body --- */
 
-static enum err_code optional_bool(struct json of, const char *name, bool *ret, struct err *e)
-{
-    const struct json v = json_member(of, name);
-    return json_given(v) ? json_get_bool(v, ret, e) : ERR_OK;
-}
-
 static enum err_code optional_text(struct json of, const char *name, const char **ret,
                                    struct err *e)
 {
@@ -33,7 +27,7 @@ static enum err_code read_item(struct json v, struct import_item *ret, struct er
     TRY(JSON_MEMBERS(v, e, "variable", "name", "index", "decode"));
     TRY(optional_text(v, "variable", &ret->variable, e));
     TRY(optional_text(v, "name", &ret->name, e));
-    TRY(optional_bool(v, "decode", &ret->decode, e));
+    TRY(files_get_bool(v, "decode", &ret->decode, e));
     TRY(optional_text(v, "index", &index, e));
     if (ret->name && name_check(ret->name, e) != ERR_OK)
         return json_err_member(v, "name", e, ERR_BAD_NAME,
@@ -58,14 +52,11 @@ enum err_code import_read(struct import *x, struct json body, struct err *e)
     TRY(json_get_string(v, &x->path, NULL, e));
     if (file_path_check(x->path, e) != ERR_OK)
         return err_prefix(e, "/path");
-    TRY(optional_bool(body, "overwrite", &x->overwrite, e));
-    TRY(optional_bool(body, "coords", &x->coords, e));
-    TRY(optional_bool(body, "labels", &x->labels, e));
+    TRY(files_get_bool(body, "overwrite", &x->overwrite, e));
+    TRY(files_get_bool(body, "coords", &x->coords, e));
+    TRY(files_get_bool(body, "labels", &x->labels, e));
     x->coords &= x->labels;
-    v = json_member(body, "ghosts");
-    if (json_given(v) && !json_equals(v, "keep") && !json_equals(v, "leave"))
-        return json_err(v, e, ERR_BAD_FIELD, "ghosts must be \"keep\" or \"leave\"");
-    x->ghosts = json_equals(v, "keep");
+    TRY(files_get_ghosts(json_member(body, "ghosts"), &x->ghosts, e));
     v = json_member(body, "variables");
     const bool all = json_given(v);
     if (all && (json_kind(v) != JSON_LIST || !json_count(v)))
@@ -134,12 +125,6 @@ enum err_code import_piece_add(struct import *x, struct import_piece *p, struct 
     return ERR_OK;
 }
 
-const char *import_last_part(const char *name)
-{
-    const char *slash = strrchr(name, '/');
-    return slash && slash[1] ? slash + 1 : name;
-}
-
 static enum err_code take_name(struct import *x, const char *name, struct err *e)
 {
     struct import_name *n;
@@ -158,7 +143,7 @@ static enum err_code take_name(struct import *x, const char *name, struct err *e
 static enum err_code name_piece(struct import *x, const struct import_item *item,
                                 struct import_piece *p, struct err *e)
 {
-    const char *name = item->name ? item->name : import_last_part(p->variable->name);
+    const char *name = item->name ? item->name : describe_last_part(p->variable->name);
     if (!item->name && name_check(name, NULL) != ERR_OK)
         return err_set(e, ERR_BAD_NAME,
                        "'%.100s' cannot be an array's name: give one for this variable", name);

@@ -62,6 +62,11 @@ int crew_size(void)
     return self.threads;
 }
 
+int crew_work(void)
+{
+    return self.threads < CREW_WORK / 2 ? 2 * self.threads : CREW_WORK;
+}
+
 bool crew_run(int n, bool (*job)(int i))
 {
     pthread_mutex_lock(&self.lock);

@@ -12,7 +12,6 @@
 #include "server/reader/hdf5/hdf5_int.h"
 #include "server/reader/link.h"
 
-#define SLOTS_MAX    64
 #define SMALL_CHUNKS (1 << 12) /* bytes: below, to wake a thread takes longer */
 
 struct slot {
@@ -27,7 +26,7 @@ struct slot {
 static struct {
     int slots;
     size_t raw_room, whole_room;
-    struct slot slot[SLOTS_MAX];
+    struct slot slot[CREW_WORK];
     /* the work at hand */
     const struct variable *v;
     const struct region *r;
@@ -102,12 +101,12 @@ static bool unpack(int i)
 /* Slots for chunks of these sizes; false if they would take more than `memory`. */
 static bool prepare(size_t raw, size_t whole, int64_t memory)
 {
-    int slots = crew_size() < SLOTS_MAX / 2 ? crew_size() * 2 : SLOTS_MAX;
+    int slots = crew_work();
     while (slots > 1 && (int64_t)(raw + whole) > memory / slots)
         slots--;
     if ((int64_t)(raw + whole) > memory / slots)
         return false;
-    for (int i = 0; i < SLOTS_MAX; i++) {
+    for (int i = 0; i < CREW_WORK; i++) {
         struct slot *s = &self.slot[i];
         if (i >= slots || raw > self.raw_room || whole != self.whole_room) {
             mem_free(s->raw);

@@ -11,8 +11,6 @@
 #include "server/reader/hdf5/hdf5_int.h"
 #include "server/reader/link.h"
 
-#define SLOTS_MAX 64
-
 struct slot {
     unsigned char *whole, *shuffled, *packed;
     uLongf n;       /* bytes of packed */
@@ -21,7 +19,7 @@ struct slot {
 };
 
 static struct {
-    struct slot slot[SLOTS_MAX];
+    struct slot slot[CREW_WORK];
     int slots, level;
     int64_t elements; /* of a chunk, */
     size_t size;      /* each of so many bytes */
@@ -77,7 +75,7 @@ static void pack_all(hid_t dataset, const struct variable *v, int n)
 static void prepare(void)
 {
     const size_t bytes = (size_t)self.elements * self.size;
-    self.slots = crew_size() < SLOTS_MAX / 2 ? crew_size() * 2 : SLOTS_MAX;
+    self.slots = crew_work();
     for (int i = 0; i < self.slots; i++) {
         self.slot[i].whole = must_alloc(bytes);
         self.slot[i].shuffled = must_alloc(bytes);
