@@ -31,12 +31,12 @@
  *     of elements taken, steps ≥ 1. The elements come in C order, little-endian, in arrayd's
  * dtypes; a slab's bytes are whole elements.
  * {"do":"write","format":"netcdf4",…,"attrs":{…},"variables":[{"name","dtype","shape","dims":[…]|
- *     null (as each of them may be),"attrs":{…}}],"deflate":0…9,"unlimited":["time"]} →
- * {"ready":true} once the file can hold it; then the daemon sends {"slab":i,"bytes":n} with the
- * next bytes of the variables, one after the other without gaps (a slab may end anywhere), and the
- * reader answers {"free":i}; at the end, when the file is closed and complete, {"done":true}. A
- * variable that is called as one of its own dimensions and has no other is that dimension's
- * coordinate. One write a process.
+ *     null,"attrs":{…}}],"deflate":0…9,"unlimited":["time"]} → {"ready":true} once the file can
+ *     hold it; then the daemon sends {"slab":i,"bytes":n} with the next bytes of the variables, one
+ *     after the other without gaps (a slab may end anywhere), and the reader answers {"free":i}; at
+ *     the end, when the file is closed and complete, {"done":true}. Each of a variable's dims may
+ *     be null. A variable that is called as one of its own dimensions and has no other is that
+ *     dimension's coordinate. One write a process.
  * {"error":{"code":…,"detail":"plain English"}} at any time, see enum wire_error. A library's crash
  * is bad_file, too, where the process can still say so; else it ends without a word. */
 #ifndef ARRAYD_READER_WIRE_H
