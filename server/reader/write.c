@@ -82,6 +82,24 @@ static void parse_variable(struct content *c, struct json request)
     fit_attrs(c, &v->attrs, v->dtype);
 }
 
+static bool has_axis(const struct variable *v, const char *name)
+{
+    for (int d = 0; d < v->rank; d++)
+        if (v->dims[d] && strcmp(v->dims[d], name) == 0)
+            return true;
+    return false;
+}
+
+/* An unlimited dimension of NetCDF is as long as what is written along it: one that only empty
+ * variables lie on keeps its length by having no other. */
+static bool can_grow(const struct content *c, const struct dim *dim)
+{
+    bool can = dim->length == 0;
+    for (size_t i = 0; i < c->n_variables; i++)
+        can = can || (c->variables[i]->nbytes && has_axis(c->variables[i], dim->name));
+    return can;
+}
+
 static void parse_unlimited(const struct content *c, struct json names)
 {
     for (struct json name = json_first(names); json_present(name); name = json_next(name)) {
@@ -91,7 +109,7 @@ static void parse_unlimited(const struct content *c, struct json names)
             json_get_string(name, &text, NULL, &e) == ERR_OK ? content_find_dim(c, text) : NULL;
         if (!dim)
             stop(WIRE_BAD_REQUEST, "no axis has the name of an unlimited dimension");
-        dim->unlimited = true;
+        dim->unlimited = can_grow(c, dim);
     }
 }
 
@@ -145,14 +163,6 @@ void request_write(struct json request)
         write_begin(NULL);
     link_taken();
     link_done();
-}
-
-static bool has_axis(const struct variable *v, const char *name)
-{
-    for (int d = 0; d < v->rank; d++)
-        if (v->dims[d] && strcmp(v->dims[d], name) == 0)
-            return true;
-    return false;
 }
 
 static const char *phony_dim(struct content *c, const struct variable *v, int64_t length)

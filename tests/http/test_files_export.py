@@ -162,6 +162,9 @@ def test_what_cannot_be_unlimited(files):
         assert "first axis" in exported(c, "u.nc3", ["u"], "failed", unlimited=names)["error"]["detail"]
     exported(c, "u.nc", ["u"], unlimited=["t", "y"])
     assert [d["unlimited"] for d in looked(c, "u.nc")["dims"].values()] == [True, True, False]
+    labelled(c, "none", np.zeros((2, 0, 4)), dims=["t", "y", "x"])
+    exported(c, "none.nc", ["none"], unlimited=["t", "y"])
+    assert looked(c, "none.nc")["variables"][0]["shape"] == [2, 0, 4]
     body = c.expect(200, c.post("/v1/files/bundle", {"arrays": ["u"], "format": "hdf5", "unlimited": ["x"]})).body
     (folder / "b.h5").write_bytes(body)
     import h5py
