@@ -223,6 +223,9 @@ def test_a_variable_that_has_a_dimensions_name(tmp_path):
         with netCDF4.Dataset(tmp_path / "f") as f:
             for name, array in arrays.items():
                 np.testing.assert_array_equal(f[name][...].filled(), array)
+        made(tmp_path / "f", "netcdf4", {"u": arrays["x"], "v": arrays["x"]}, dims={"v": ["u", "w"]}, deflate=deflate)  # before there is the dimension
+        with netCDF4.Dataset(tmp_path / "f") as f:
+            np.testing.assert_array_equal(f["u"][...].filled(), arrays["x"])
 
 
 def test_bfloat16(tmp_path):

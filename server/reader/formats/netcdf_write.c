@@ -211,6 +211,13 @@ static int dim_of(const struct content *c, int file, const struct variable *v, i
     return dim;
 }
 
+static void dims_of(const struct content *c, int file, const struct variable *v, bool classic,
+                    int *ret)
+{
+    for (int d = 0; d < v->rank; d++)
+        ret[d] = dim_of(c, file, v, d, classic, ret);
+}
+
 struct place {
     int group, id;
 };
@@ -222,8 +229,7 @@ static struct place define(struct content *c, int file, struct variable *v, bool
     struct place at;
     int dims[MAX_RANK];
     at.group = group_of(file, v->name, classic, &name);
-    for (int d = 0; d < v->rank; d++)
-        dims[d] = dim_of(c, file, v, d, classic, dims);
+    dims_of(c, file, v, classic, dims);
     nc_type type = type_of(file, v->dtype);
     check(nc_def_var(at.group, name, type, v->rank, dims, &at.id), "making", v->name);
     if (!classic && v->chunked) {
@@ -310,6 +316,9 @@ void netcdf_write(struct content *c, int deflate, bool classic)
     check(nc_set_fill(file, NC_NOFILL, &before), "making the file", NULL);
     put_attrs(c, file, NC_GLOBAL, NULL, &c->attrs, classic);
     struct place *places = must_array(c->n_variables + 1, sizeof *places);
+    int dims[MAX_RANK]; /* all before any variable, which may be called as another's */
+    for (size_t i = 0; i < c->n_variables; i++)
+        dims_of(c, file, c->variables[i], classic, dims);
     for (size_t i = 0; i < c->n_variables; i++)
         if (i != large)
             places[i] = define(c, file, c->variables[i], classic, deflate);

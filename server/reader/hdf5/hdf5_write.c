@@ -55,7 +55,10 @@ static void check_name(const char *path)
     for (size_t n; *path; path += n + (path[n] == '/')) {
         n = strcspn(path, "/");
         if (n == 0 || (n == 1 && *path == '.'))
-            stop(WIRE_UNSUPPORTED, "HDF5 allows no such name: '%s'", path);
+            stop(WIRE_UNSUPPORTED,
+                 "HDF5 allows no such name: '%s'; \"name\" gives a variable another, \"coords\": "
+                 "false leaves coordinates out",
+                 path);
     }
 }
 
