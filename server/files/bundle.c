@@ -92,18 +92,15 @@ static void run(struct file_task *task)
     wakeup_ring(&b->wakeup);
 }
 
-static enum media type_of(const char *format)
+static enum media type_of(enum wire_format f)
 {
-    static const struct {
-        const char *format;
-        enum media type;
-    } types[] = {{"netcdf4", MEDIA_NETCDF}, {"netcdf3", MEDIA_NETCDF}, {"hdf5", MEDIA_HDF5},
-                 {"npz", MEDIA_NPZ},        {"npy", MEDIA_NPY},        {"tiff", MEDIA_TIFF},
-                 {"png", MEDIA_PNG}};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (!strcmp(types[i].format, format))
-            return types[i].type;
-    return MEDIA_OCTETS;
+    static const enum media types[WIRE_FORMAT_COUNT] = {
+        [WIRE_FORMAT_NETCDF4] = MEDIA_NETCDF, [WIRE_FORMAT_NETCDF3] = MEDIA_NETCDF,
+        [WIRE_FORMAT_HDF5] = MEDIA_HDF5,      [WIRE_FORMAT_NPZ] = MEDIA_NPZ,
+        [WIRE_FORMAT_NPY] = MEDIA_NPY,        [WIRE_FORMAT_TIFF] = MEDIA_TIFF,
+        [WIRE_FORMAT_PNG] = MEDIA_PNG,
+    };
+    return types[f];
 }
 
 /* All pieces are there. */
@@ -199,7 +196,7 @@ static enum err_code tag(const struct export_task *x, char etag[ETAG_MAX], struc
         TRY(export_put_variable(x, p, &w, e));
     }
     json_close_list(&w);
-    json_put_string(&w, x->format);
+    json_put_string(&w, export_format_name(x->format));
     if (all.failed)
         return err_oom(e);
     etag_derived(first->array->dtype, &first->array->view, version_of(first), all.data, all.len,
@@ -246,7 +243,9 @@ static enum err_code add_one(struct bundle *b, struct session *s, const struct h
     /* a part has no grid */
     part.array = array_ref(array_same_elements(h->array, a) ? h->array : a);
     x->ghosts = ghosts;
-    x->format = b->type == MEDIA_NETCDF ? "netcdf4" : b->type == MEDIA_HDF5 ? "hdf5" : "npz";
+    x->format = b->type == MEDIA_NETCDF ? WIRE_FORMAT_NETCDF4
+                : b->type == MEDIA_HDF5 ? WIRE_FORMAT_HDF5
+                                        : WIRE_FORMAT_NPZ;
     const char *own = h->name[0] ? h->name : "array";
     const char *name = arena_strndup(x->arena, own, strlen(own));
     if (!name)

@@ -76,7 +76,7 @@ static enum err_code ask(struct export_task *x, struct err *e)
     struct json_writer w = JSON_WRITER(&line);
     json_open_object(&w);
     json_put_member_string(&w, "do", "write");
-    json_put_member_string(&w, "format", x->format);
+    json_put_member_string(&w, "format", export_format_name(x->format));
     json_put_key(&w, "attrs");
     if (json_given(x->attrs))
         json_put_value(&w, x->attrs);

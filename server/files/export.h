@@ -11,6 +11,7 @@
 #include "server/body/data.h"
 #include "server/files/bell.h"
 #include "server/files/files_int.h"
+#include "server/reader/wire.h"
 
 struct export_piece {
     const char *name; /* of the variable */
@@ -43,7 +44,8 @@ struct export_task {
     struct server *server;
     int64_t most; /* bytes that the file of a bundle may take; else 0 */
     const struct folder *folder;
-    const char *path, *format;
+    const char *path;
+    enum wire_format format;
     bool overwrite, coords, labels, ghosts;
     int64_t deflate;
     struct json attrs, unlimited; /* of the file; may be absent */
@@ -76,6 +78,7 @@ enum err_code export_write(struct export_task *x, struct err *e) must_check;
  * without members about a folder. */
 enum err_code export_read(struct export_task *x, struct request *req, struct session *s,
                           struct json body, struct err *e) must_check;
+const char *export_format_name(enum wire_format f);
 /* Its piece of that name; NULL: none. */
 struct export_piece *export_find(const struct export_task *x, const char *name);
 

@@ -8,26 +8,51 @@
 #include "server/files/export.h"
 #include "server/labels/labels.h"
 
+static const char *const names[WIRE_FORMAT_COUNT] = {
+#define X(id, name) name,
+    WIRE_FORMATS(X)
+#undef X
+};
+
 static const struct {
-    const char *suffix, *format;
+    const char *suffix;
+    enum wire_format format;
 } suffixes[] = {
-    {".nc", "netcdf4"}, {".nc4", "netcdf4"}, {".nc3", "netcdf3"}, {".cdf", "netcdf3"},
-    {".h5", "hdf5"},    {".hdf5", "hdf5"},   {".npz", "npz"},     {".npy", "npy"},
-    {".tif", "tiff"},   {".tiff", "tiff"},   {".png", "png"},
+    {".nc", WIRE_FORMAT_NETCDF4},  {".nc4", WIRE_FORMAT_NETCDF4}, {".nc3", WIRE_FORMAT_NETCDF3},
+    {".cdf", WIRE_FORMAT_NETCDF3}, {".h5", WIRE_FORMAT_HDF5},     {".hdf5", WIRE_FORMAT_HDF5},
+    {".npz", WIRE_FORMAT_NPZ},     {".npy", WIRE_FORMAT_NPY},     {".tif", WIRE_FORMAT_TIFF},
+    {".tiff", WIRE_FORMAT_TIFF},   {".png", WIRE_FORMAT_PNG},
 };
 #define N_SUFFIXES (sizeof suffixes / sizeof *suffixes)
+
+const char *export_format_name(enum wire_format f)
+{
+    return names[f];
+}
+
+static bool has_dimensions(enum wire_format f)
+{
+    return f == WIRE_FORMAT_NETCDF4 || f == WIRE_FORMAT_NETCDF3 || f == WIRE_FORMAT_HDF5;
+}
+
+static bool holds_several(enum wire_format f)
+{
+    return has_dimensions(f) || f == WIRE_FORMAT_NPZ;
+}
 
 static enum err_code find_format(struct export_task *x, struct json body, struct err *e)
 {
     const struct json v = json_member(body, "format");
     const size_t len = x->path ? strlen(x->path) : 0;
-    if (json_given(v)) {
-        TRY(json_get_string(v, &x->format, NULL, e));
-        for (size_t i = 0; i < N_SUFFIXES; i++)
-            if (!strcmp(suffixes[i].format, x->format))
-                return ERR_OK;
-    }
-    for (size_t i = 0; !json_given(v) && i < N_SUFFIXES; i++) {
+    const char *name = NULL;
+    if (json_given(v))
+        TRY(json_get_string(v, &name, NULL, e));
+    for (int f = 0; name && f < WIRE_FORMAT_COUNT; f++)
+        if (!strcmp(names[f], name)) {
+            x->format = f;
+            return ERR_OK;
+        }
+    for (size_t i = 0; !name && i < N_SUFFIXES; i++) {
         const size_t n = strlen(suffixes[i].suffix);
         if (len > n && !strcasecmp(x->path + len - n, suffixes[i].suffix)) {
             x->format = suffixes[i].format;
@@ -155,17 +180,6 @@ static enum err_code read_place(struct export_task *x, struct json body, struct 
     if (file_path_check(x->path, e) != ERR_OK)
         return err_prefix(e, "/path");
     return files_get_bool(body, "overwrite", &x->overwrite, e);
-}
-
-/* Other formats hold one array. */
-static bool holds_several(const char *format)
-{
-    return strcmp(format, "npy") != 0 && strcmp(format, "tiff") != 0 && strcmp(format, "png") != 0;
-}
-
-static bool has_dimensions(const char *format)
-{
-    return !strncmp(format, "netcdf", 6) || !strcmp(format, "hdf5");
 }
 
 static enum err_code read_unlimited(struct export_task *x, struct json v, struct err *e)
