@@ -50,7 +50,7 @@ struct variable {
     const char *stored, *why;
     int rank;
     int64_t shape[MAX_RANK];
-    const char *dims[MAX_RANK]; /* NULL: the axis has no name; one to be written has all or none */
+    const char *dims[MAX_RANK]; /* NULL: the axis has no name */
     int64_t chunks[MAX_RANK];
     bool chunked;
     bool scattered; /* small pieces take as long as large ones */

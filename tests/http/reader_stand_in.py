@@ -128,7 +128,7 @@ class Reader:
     def write(self, asked):
         lie = asked["attrs"].get("lie")
         self.lie = json.loads(lie) if lie else {}
-        head = {"format": asked["format"], "attrs": asked["attrs"], "deflate": asked["deflate"], "variables": asked["variables"]}
+        head = {"format": asked["format"], "attrs": asked["attrs"], "deflate": asked["deflate"], "unlimited": asked.get("unlimited"), "variables": asked["variables"]}
         left = sum(map(self.nbytes, asked["variables"]))
         os.write(FILE, json.dumps(head).encode() + b"\n")
         self.say("write", ready=True)

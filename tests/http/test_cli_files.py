@@ -133,6 +133,9 @@ def test_export(there):
     assert found.endswith(AIR.tobytes() + AIR[0].tobytes()) and b'"name": "w"' in found
     fails(run("export", "u", "data/a.nc"), 1, "--overwrite replaces it")
     ok(run("export", "u", "data/a.nc", "--overwrite", "--deflate", "4"))
+    c.expect(200, c.patch("/v1/arrays/u", {"dims": ["t", "y", "x"]}))
+    ok(run("export", "u", "data/a.nc", "--overwrite", "--unlimited", "t", "--unlimited", "x"))
+    assert b'"unlimited": ["t", "x"]' in (folder / "a.nc").read_bytes()
     for format in ("hdf5", "h5"):
         ok(run("export", "u", "data/a.bin", "--format", format, "--no-coords", "--overwrite"))
         assert b'"hdf5"' in (folder / "a.bin").read_bytes()

@@ -66,6 +66,8 @@ def test_what_is_no_file(xp, tmp_path):  # noqa: F811
         xp.save("a.txt", [1])
     with pytest.raises(TypeError, match="are for files"):
         xp.save("a", [1], deflate=3)
+    with pytest.raises(TypeError, match="unlimited are for files"):
+        xp.save("a", [1], unlimited=["t"])
     with pytest.raises(ValueError, match="xp.files"):
         xp.load(tmp_path / "a.png")
     with pytest.raises(ValueError, match="variables are those"):
@@ -287,6 +289,11 @@ def test_what_others_read(true, tmp_path):
         with xarray.open_dataset(path) as f:
             assert f["air"].dims == ("t", "y") and f["air"].units == "K" and f["y"].values.tolist() == [1, 2, 4] and f.attrs["title"] == "of air"
             assert np.array_equal(f["air"], np.asarray(x)) and f["n"].values.tolist() == [0, 1, 2, 3]
+    client.save(tmp_path / "b.nc", x, unlimited=["t"])
+    client.files["data"].save("b.nc", x, unlimited=("t",))
+    for path in (tmp_path / "b.nc", folder / "b.nc"):
+        with xarray.open_dataset(path) as f:
+            assert f.encoding["unlimited_dims"] == {"t"}
     client.save(tmp_path / "a.npz", {"air": x, "n": [1, 2]})
     with np.load(tmp_path / "a.npz") as f:
         assert np.array_equal(f["air"], np.asarray(x)) and f["n"].tolist() == [1, 2]

@@ -425,11 +425,11 @@ class AsyncClient(Calls):
         return await made.compute()
 
     async def save(self, name: File, x: Arrays, *, attrs: Optional[Mapping[str, Any]] = None, deflate: Optional[int] = None,
-                   coords: Optional[bool] = None, ghosts: Optional[str] = None) -> Any:
+                   coords: Optional[bool] = None, ghosts: Optional[str] = None, unlimited: Optional[Sequence[str]] = None) -> Any:
         """Stores values as an array with a name, or writes them to a file of this machine. See `Client.save`."""
         if is_file(name):
-            return await done(saving(self, name, x, {"attrs": attrs, "deflate": deflate, "coords": coords, "ghosts": ghosts}))
-        return await self._await(self._saving(name_alone(name, attrs, deflate, coords, ghosts), x))
+            return await done(saving(self, name, x, {"attrs": attrs, "deflate": deflate, "coords": coords, "ghosts": ghosts, "unlimited": unlimited}))
+        return await self._await(self._saving(name_alone(name, attrs, deflate, coords, ghosts, unlimited), x))
 
     async def delete(self, ref: Ref) -> None:
         """Deletes an array by name or id."""

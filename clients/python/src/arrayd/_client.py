@@ -261,17 +261,17 @@ class Client(Calls):
             yield from arrays
 
     def save(self, name: File, x: Arrays, *, attrs: Optional[Mapping[str, Any]] = None, deflate: Optional[int] = None,
-             coords: Optional[bool] = None, ghosts: Optional[str] = None) -> Any:
+             coords: Optional[bool] = None, ghosts: Optional[str] = None, unlimited: Optional[Sequence[str]] = None) -> Any:
         """Stores values as an array with a name, which is returned; an existing array with this name is replaced. Named arrays remain until they
         are deleted.
 
         With the path of a file: writes an array, or a dictionary of arrays by the names of variables, to a file of this machine, in the
         format that its suffix says (.npy, .npz, .nc, .h5, .tif, .png). The daemon makes it, with attributes, names of axes, units and coordinates
-        (not those with `coords=False`), and with `ghosts="keep"` the ghost cells of grids; `attrs` are the file's own, and `deflate` from 1 to 9
-        makes it smaller."""
+        (not those with `coords=False`), and with `ghosts="keep"` the ghost cells of grids; `attrs` are the file's own, `deflate` from 1 to 9
+        makes it smaller, and `unlimited` names axes that may grow in it."""
         if is_file(name):
-            return self._moved(saving(self, name, x, {"attrs": attrs, "deflate": deflate, "coords": coords, "ghosts": ghosts}))
-        return self._run(self._saving(name_alone(name, attrs, deflate, coords, ghosts), x))
+            return self._moved(saving(self, name, x, {"attrs": attrs, "deflate": deflate, "coords": coords, "ghosts": ghosts, "unlimited": unlimited}))
+        return self._run(self._saving(name_alone(name, attrs, deflate, coords, ghosts, unlimited), x))
 
     def delete(self, ref: Ref) -> None:
         """Deletes an array by name or id."""

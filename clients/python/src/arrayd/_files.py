@@ -41,7 +41,7 @@ def is_file(name: Any) -> bool:
 def name_alone(name: Any, *options: Any) -> str:
     """What an array is to be called, with none of what is said of files."""
     if any(v is not None for v in options):
-        raise TypeError(f"attrs, deflate, coords and ghosts are for files, with one of the suffixes {', '.join(FORMATS)}, not for an array's name, {name!r}")
+        raise TypeError(f"attrs, deflate, coords, ghosts and unlimited are for files, with one of the suffixes {', '.join(FORMATS)}, not for an array's name, {name!r}")
     if suffix_of(name):
         raise ValueError(f"{name!r} is neither an array's name nor that of a file with one of the suffixes {', '.join(FORMATS)}")
     return str(name)
@@ -292,13 +292,14 @@ class Folder:
         return dict(zip(wanted, made)) if several else made[0]
 
     def save(self, path: str, arrays: Arrays, *, format: Optional[str] = None, attrs: Optional[Mapping[str, Any]] = None,
-             deflate: Optional[int] = None, coords: bool = True, ghosts: Optional[str] = None, overwrite: bool = False, progress: bool = False) -> Any:
+             deflate: Optional[int] = None, coords: bool = True, ghosts: Optional[str] = None, unlimited: Optional[Sequence[str]] = None,
+             overwrite: bool = False, progress: bool = False) -> Any:
         """Writes a file: an array, several that have names, or a dictionary of arrays by the names of variables, with their attributes, names of
         axes and units, and (`coords`) their coordinates. The suffix says the format, or `format` does: netcdf4, netcdf3, hdf5, npz, npy, tiff or
-        png. `attrs` are the file's own, and `ghosts="keep"` writes the ghost cells of grids, too. Waits until the file is there as a whole, and
-        raises JobFailed if it cannot be, or there is one, unless `overwrite`."""
+        png. `attrs` are the file's own, `ghosts="keep"` writes the ghost cells of grids, too, and `unlimited` names axes that may grow in the file.
+        Waits until it is there as a whole, and raises JobFailed if it cannot be, or there is one, unless `overwrite`."""
         options = {"format": format and format_of(format), "attrs": attrs, "deflate": deflate, "coords": None if coords else False,
-                   "ghosts": ghosts, "overwrite": overwrite or None}
+                   "ghosts": ghosts, "unlimited": unlimited, "overwrite": overwrite or None}
         return self._client._moved(self._saving(path, arrays, options, progress))
 
     def _saving(self, path: str, arrays: Arrays, options: Dict[str, Any], progress: bool) -> Moves[None]:

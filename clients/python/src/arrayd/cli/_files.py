@@ -198,7 +198,7 @@ def export(context: Context) -> int:
         arrays.append(ref if name is None else {"array": ref, "name": name})
     alone = (args.format or FORMATS.get(suffix_of(path))) in OF_ONE
     body = {"folder": folder, "path": path, "arrays": arrays, "format": args.format, "deflate": args.deflate,
-            "coords": False if args.no_coords or alone else None, "ghosts": _ghosts(args), "overwrite": args.overwrite}
+            "coords": False if args.no_coords or alone else None, "ghosts": _ghosts(args), "unlimited": args.unlimited, "overwrite": args.overwrite}
     return _moved(context, "export", {k: v for k, v in body.items() if v is not None}, [f"{folder}/{path}"])
 
 
