@@ -51,6 +51,7 @@ void fit_attrs(struct content *c, struct attrs *list, int elements)
 
 /* --- names --- */
 
+/* By the libraries; the first two for scales. */
 static bool is_taken(const char *name, int rules)
 {
     static const char *const names[] = {"CLASS",
@@ -77,9 +78,8 @@ static bool is_word(unsigned char x)
     return x >= 0x80 || x == '_' || (x >= '0' && x <= '9') || ((x | 32) >= 'a' && (x | 32) <= 'z');
 }
 
-/* NetCDF's names begin with a letter, a digit or an underscore, do not end with a space, and have
- * no
- * '/'. */
+/* NetCDF's names begin with a letter, a digit or an underscore, have no '/', and do not end with a
+ * space. */
 static char *netcdf_name(struct content *c, const char *name)
 {
     const size_t n = strlen(name);
