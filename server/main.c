@@ -132,6 +132,7 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
     s->logins = logins_new(c->max_logins, c->max_links);
     if (s->logins)
         s->links = logins_keep(s->logins, s->writer);
+    limits.leases = s->leases;
     if (s->leases && s->shares) {
         leases_observe(s->leases, limits.observer);
         shares_observe(s->shares, limits.observer);

@@ -28,13 +28,6 @@ static enum err_code check_dtype(struct request *req, const struct array *a, str
     return ERR_OK;
 }
 
-#define N_OFFERS (sizeof data_offers / sizeof *data_offers)
-
-/* data_offers, and the formats of files. */
-static const enum media offers[] = {MEDIA_OCTETS, MEDIA_NPY,    MEDIA_JSON, MEDIA_PNG,
-                                    MEDIA_NPZ,    MEDIA_NETCDF, MEDIA_HDF5};
-#define N_ALL_OFFERS (sizeof offers / sizeof *offers)
-
 /* *ret_a: the selected elements of *ret_h. */
 static enum err_code prepare_get(struct request *req, struct session **ret_s, struct handle *ret_h,
                                  struct array **ret_a, struct err *e)
@@ -46,84 +39,78 @@ static enum err_code prepare_get(struct request *req, struct session **ret_s, st
     return *ret_a ? ERR_OK : err_oom(e);
 }
 
-/* What Accept asks for, which is no file, of what can be made of the array. A picture, the last
- * offer, has parameters of its own; where there can be none it is no offer, if another type would
- * do. */
-static enum err_code negotiate(struct request *req, enum media *ret_type, struct err *e)
+#define OFFERS(x) x, sizeof(x) / sizeof *(x)
+
+/* What Accept asks for, of what can be made of the array: where there can be no picture, it is no
+ * offer, if another type would do. */
+static enum err_code choose(struct request *req, enum media *ret, struct err *e)
 {
-    static const char *const allowed[] = {"index", "ghost", PICTURE_QUERY, NULL};
+    static const enum media offers[] = {MEDIA_OCTETS, MEDIA_NPY,    MEDIA_JSON, MEDIA_PNG,
+                                        MEDIA_NPZ,    MEDIA_NETCDF, MEDIA_HDF5};
+    static const enum media others[] = {MEDIA_OCTETS, MEDIA_NPY,    MEDIA_JSON,
+                                        MEDIA_NPZ,    MEDIA_NETCDF, MEDIA_HDF5};
     const char *accept = http_header(req, "Accept");
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0};
     _cleanup_array_ struct array *a = NULL;
     enum media other;
-    TRY(http_query_only(req, allowed, e));
-    TRY(media_negotiate(accept, offers, N_ALL_OFFERS, ret_type, e));
-    if (*ret_type == MEDIA_PNG &&
-        media_negotiate(accept, data_offers, N_OFFERS - 1, &other, NULL) == ERR_OK) {
-        TRY(prepare_get(req, &s, &h, &a, e));
-        if (!picture_is_possible(a))
-            *ret_type = other;
-    }
-    return picture_query(req, *ret_type, e);
+    TRY(media_negotiate(accept, OFFERS(offers), ret, e));
+    if (*ret != MEDIA_PNG || media_negotiate(accept, OFFERS(others), &other, NULL) != ERR_OK)
+        return ERR_OK;
+    TRY(prepare_get(req, &s, &h, &a, e));
+    if (!picture_is_possible(a))
+        *ret = other;
+    return ERR_OK;
 }
 
-/* Whether Accept asks for one of the formats of files rather than for what is offered else. */
-static bool asks_file(struct request *req, enum media *ret_type)
+static bool is_file(enum media type)
 {
-    struct err e = ERR_INIT;
-    return media_negotiate(http_header(req, "Accept"), offers, N_ALL_OFFERS, ret_type, &e) ==
-               ERR_OK &&
-           *ret_type >= MEDIA_NPZ;
+    return type >= MEDIA_NPZ;
 }
 
-/* The elements as a file of one variable. */
-static void get_file(struct request *req, enum media type)
+/* Each representation has parameters of its own. */
+static enum err_code read_query(struct request *req, enum media type, bool *ret_ghosts,
+                                struct err *e)
 {
-    static const char *const allowed[] = {"index", "ghost", "ghosts", NULL};
-    struct err e = ERR_INIT;
-    _cleanup_use_ struct lease_use use = lease_use_open(req->server->uses);
-    _cleanup_session_ struct session *s = NULL;
-    _cleanup_handle_ struct handle h = {0};
-    struct array *a = NULL;
-    bool ghosts;
-    enum err_code code = http_query_only(req, allowed, &e);
-    if (code == ERR_OK)
-        code = files_keeps_ghosts(req, &ghosts, &e);
-    if (code == ERR_OK && ghosts && (http_query(req, "index") || http_query(req, "ghost")))
-        code = err_set(&e, ERR_BAD_QUERY, "ghosts are kept of a whole array, without index");
-    if (code == ERR_OK)
-        code = prepare_get(req, &s, &h, &a, &e);
-    http_add_header(req, "Vary", "Accept");
-    if (code != ERR_OK)
-        http_reply_error(req, &e);
-    else
-        files_reply(req, s, &h, a, type, ghosts);
+    static const char *const allowed[] = {"index", "ghost", PICTURE_QUERY, NULL};
+    static const char *const of_file[] = {"index", "ghost", "ghosts", NULL};
+    *ret_ghosts = false;
+    TRY(http_query_only(req, is_file(type) ? of_file : allowed, e));
+    if (!is_file(type))
+        return picture_query(req, type, e);
+    TRY(files_keeps_ghosts(req, ret_ghosts, e));
+    return *ret_ghosts && (http_query(req, "index") || http_query(req, "ghost"))
+               ? err_set(e, ERR_BAD_QUERY, "ghosts are kept of a whole array, without index")
+               : ERR_OK;
 }
 
 void data_get(struct request *req)
 {
-    enum media file;
-    if (asks_file(req, &file)) {
-        get_file(req, file);
-        return;
-    }
     _cleanup_use_ struct lease_use use = lease_use_open(req->server->uses);
     struct err e = ERR_INIT;
     enum media type;
+    bool ghosts;
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0};
     struct array *a = NULL;
-    http_may_end(req, NULL);
-    enum err_code code = negotiate(req, &type, &e);
+    enum err_code code = choose(req, &type, &e);
+    const bool file = code == ERR_OK && is_file(type); /* which is not given up when it is begun */
+    if (!file)
+        http_may_end(req, NULL);
+    if (code == ERR_OK)
+        code = read_query(req, type, &ghosts, &e);
     if (code == ERR_OK && type == MEDIA_PNG) {
         picture_reply(req, data_get);
         return;
     }
     if (code == ERR_OK)
         code = prepare_get(req, &s, &h, &a, &e);
+    if (file)
+        http_add_header(req, "Vary", "Accept");
     if (code != ERR_OK)
         http_reply_error(req, &e);
+    else if (file)
+        files_reply(req, s, &h, a, type, ghosts);
     else
         data_reply(req, s->stream, a, type, &h);
 }

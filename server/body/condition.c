@@ -65,8 +65,7 @@ static bool is_star(const char *list)
     return *list == '*' && !list[1 + strspn(list + 1, " \t")];
 }
 
-/* Whether the list has a tag that begins with these n bytes, and, if they are `whole`, has no more.
- */
+/* Whether the list has a tag that begins with these n bytes or, if `whole`, one that is these. */
 static bool has(const char *list, const char *tag, size_t n, bool whole, bool strong)
 {
     if (is_star(list))

@@ -68,9 +68,6 @@ bool data_stage(struct data_staging *s, handler_fn *again);
 
 /* --- out (data_download.c) --- */
 
-/* The representations of array data, the default first. */
-extern const enum media data_offers[4];
-
 /* The number of elements in the JSON text, or for an empty array of innermost empty lists: (1000,
  * 0) has no element, but a thousand lists. */
 int64_t data_json_items(const struct view *v);
@@ -83,9 +80,9 @@ void data_error(const struct download *d, struct err *e);
 /* Sets the times of the contents for Server-Timing; `own` as in download_device_ms. */
 void data_times(struct request *req, const struct download *d, bool own);
 
-/* Replies 200 with the array's present contents in C order, as `type` (one of data_offers but
- * MEDIA_PNG). `of`: this is GET …/data of that handle, with ETag and Range, and the reply ends when
- * the array is no longer shared; NULL: a fresh result. Uses req->state. */
+/* Replies 200 with the array's present contents in C order, as `type` (MEDIA_OCTETS,
+ * MEDIA_NPY, MEDIA_JSON). `of`: this is GET …/data of that handle, with ETag and Range, and the
+ * reply ends when the array is no longer shared; NULL: a fresh result. Uses req->state. */
 void data_reply(struct request *req, struct engine_stream *stream, struct array *take_a,
                 enum media type, const struct handle *of);
 

@@ -29,8 +29,6 @@
 #define TEXT_BLOCK  32768 /* JSON text made at a time */
 #define PULL_MAX    (1 << 17)
 
-const enum media data_offers[4] = {MEDIA_OCTETS, MEDIA_NPY, MEDIA_JSON, MEDIA_PNG};
-
 /* Makes the JSON text of an array in C order from a window that slides over the download. */
 struct text_maker {
     struct numlist list;

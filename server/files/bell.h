@@ -19,7 +19,7 @@ struct bell {
 
 static inline void bell_init(struct bell *b)
 {
-    (void)sem_init(&b->rings, 0, 0); /* fails for values and sharing that are not these */
+    (void)sem_init(&b->rings, 0, 0); /* cannot fail */
 }
 
 static inline void bell_ring(void *user)

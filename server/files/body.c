@@ -134,7 +134,7 @@ static void run(struct file_task *task)
     if (code == ERR_OK && b->created)
         code = import_make(&b->x, b->x.pieces, &b->err);
     if (code == ERR_DEADLINE)
-        err_draining(&b->err);
+        files_why_not(task, &b->err);
     wakeup_ring(&b->wakeup);
 }
 

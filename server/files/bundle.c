@@ -86,7 +86,7 @@ static void run(struct file_task *task)
     struct bundle *b = (struct bundle *)task;
     const enum err_code code = export_write(&b->x, &b->err);
     if (code == ERR_DEADLINE && !file_task_goes_on(task))
-        err_draining(&b->err); /* or nobody is there to read it */
+        files_why_not(task, &b->err);
     else if (code == ERR_DEADLINE)
         process_lies(&b->err, "a file that is larger than its contents");
     wakeup_ring(&b->wakeup);
@@ -204,14 +204,22 @@ static enum err_code tag(const struct export_task *x, char etag[ETAG_MAX], struc
     return ERR_OK;
 }
 
-/* *ret_same: the client has the file already. */
-static enum err_code conditions(struct bundle *b, bool *ret_same, struct err *e)
+/* Holds the contents, unless the client has (*ret_same) the file already: asked again, since they
+ * may have changed before they were held. */
+static enum err_code hold_unless_same(struct bundle *b, struct session *s, bool *ret_same,
+                                      struct err *e)
 {
     char etag[ETAG_MAX];
     TRY(tag(&b->x, etag, e));
+    TRY(condition_read(b->req, etag, ret_same, e));
+    if (!*ret_same) {
+        TRY(hold(b, s, e));
+        TRY(tag(&b->x, etag, e));
+        TRY(condition_read(b->req, etag, ret_same, e));
+    }
     if (etag[0])
         http_add_header(b->req, "ETag", etag);
-    return condition_read(b->req, etag, ret_same, e);
+    return ERR_OK;
 }
 
 /* The labels of the elements that ?index= and ?ghost= name. */
@@ -257,9 +265,9 @@ static enum err_code add_one(struct bundle *b, struct session *s, const struct h
     return export_dimensions(x, e);
 }
 
-/* *ret_same, as in conditions(); else the file is being made. Coordinates that do not agree with
- * the array, or are leased, are no reason to keep the array back: then none are there. Members of
- * an .npz say nothing of each other, so that it has the array alone. */
+/* *ret_same, as in hold_unless_same(); else the file is being made. Coordinates that do not agree
+ * with the array, or are leased, are no reason to keep the array back: then none are there. Members
+ * of an .npz say nothing of each other, so that it has the array alone. */
 static enum err_code reply_one(struct bundle *b, struct session *s, const struct handle *h,
                                struct array *a, bool ghosts, bool *ret_same, struct err *e)
 {
@@ -270,8 +278,7 @@ static enum err_code reply_one(struct bundle *b, struct session *s, const struct
             return err_oom(e);
         TRY(add_one(b, s, h, a, ghosts, false, e));
     }
-    TRY(hold(b, s, e));
-    TRY(conditions(b, ret_same, e));
+    TRY(hold_unless_same(b, s, ret_same, e));
     return *ret_same ? ERR_OK : begin(b, e);
 }
 

@@ -236,8 +236,8 @@ void describe_names(const struct file_variable *of, const char *attr, struct fil
 bool describe_next(struct file_names *names, const char **ret, size_t *ret_n)
 {
     for (;;) {
-        const char *word = names->at + strspn(names->at, " ");
-        const size_t n = strcspn(word, " "), colon = n && word[n - 1] == ':';
+        const char *word = names->at + strspn(names->at, " \t\r\n");
+        const size_t n = strcspn(word, " \t\r\n"), colon = n && word[n - 1] == ':';
         names->at = word + n;
         *ret = word;
         *ret_n = n - colon;

@@ -188,7 +188,7 @@ static enum err_code read_unlimited(struct export_task *x, struct json v, struct
     struct export_dim *d;
     if (!json_given(v))
         return ERR_OK;
-    if (json_kind(v) != JSON_LIST || !has_dimensions(x->format))
+    if (json_kind(v) != JSON_LIST || (json_count(v) && !has_dimensions(x->format)))
         return json_err(v, e, ERR_BAD_FIELD,
                         "unlimited is a list of names of axes, for NetCDF and HDF5");
     for (struct json y = json_first(v); json_present(y); y = json_next(y)) {

@@ -143,6 +143,14 @@ enum err_code files_begin(struct files *f, struct file_task *t, struct user_job 
     return code;
 }
 
+void files_why_not(const struct file_task *t, struct err *e)
+{
+    if (http_cuts(t->req->server->http))
+        err_draining(e);
+    else
+        err_set(e, ERR_DEADLINE, "the client has closed the connection, or its side of it");
+}
+
 bool file_task_goes_on(const struct file_task *t)
 {
     return t->job ? job_transfer_goes_on(t->job)

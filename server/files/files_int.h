@@ -23,6 +23,8 @@ struct file_task {
 /* Whether the task is still wanted: its job was not cancelled, or its request's client is there and
  * the daemon's end leaves time for it. One that waits and is not is run soon, to end. */
 bool file_task_goes_on(const struct file_task *t);
+/* The error of one of a request's that does not. */
+void files_why_not(const struct file_task *t, struct err *e);
 /* Looks are short; bodies are a request's and may take long, as moves may, which are jobs. */
 enum file_lane { LANE_LOOKS, LANE_BODIES, LANE_MOVES, LANES };
 

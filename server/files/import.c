@@ -59,9 +59,10 @@ static bool goes_on(void *user)
     return file_task_goes_on(&x->task);
 }
 
-static enum err_code cancelled(struct err *e)
+enum err_code import_goes_on(const struct import *x, struct err *e)
 {
-    return err_set(e, ERR_DEADLINE, "the import was cancelled");
+    return file_task_goes_on(&x->task) ? ERR_OK
+                                       : err_set(e, ERR_DEADLINE, "the import was cancelled");
 }
 
 /* --- memory --- */
@@ -137,8 +138,8 @@ static enum err_code take_bytes(struct import *x, struct import_piece *p, const 
         const size_t took = push(p, from, n);
         if (!took)
             bell_wait(&x->bell);
-        if (!took && !goes_on(x))
-            return cancelled(e);
+        if (!took)
+            TRY(import_goes_on(x, e));
         from += took;
         n -= took;
     }
@@ -206,8 +207,7 @@ static void at_bytes(struct import *x, int64_t n)
 static enum err_code copy_piece(struct import *x, struct import_piece *p, int64_t at, struct err *e)
 {
     for (int64_t left = p->nbytes, n; left > 0; left -= n, at += n) {
-        if (!goes_on(x))
-            return cancelled(e);
+        TRY(import_goes_on(x, e));
         TRY(copy_some(x, p, at, left, &n, e));
         at_bytes(x, n);
     }
@@ -306,8 +306,7 @@ static enum err_code read_piece(struct import *x, struct import_piece *p, struct
     TRY(check_answer(p, answer, e));
     for (int64_t left = p->nbytes, n = 0; !done; left -= n) {
         n = 0;
-        if (!goes_on(x))
-            return cancelled(e);
+        TRY(import_goes_on(x, e));
         TRY(take_slab(x, p, left, &n, &done, e));
         at_bytes(x, n);
     }
@@ -407,7 +406,8 @@ static enum err_code may_publish(struct import *x, struct err *e)
 
 static enum err_code publish(struct import *x, struct err *e)
 {
-    return goes_on(x) ? for_all(x, handle_add_all, e) : cancelled(e);
+    TRY(import_goes_on(x, e));
+    return for_all(x, handle_add_all, e);
 }
 
 enum err_code import_take(struct import *x, int file, struct engine_stream *stream,
@@ -423,8 +423,10 @@ enum err_code import_take(struct import *x, int file, struct engine_stream *stre
     TRY(import_plan(x, e));
     if (x->task.job)
         job_transfer_at(x->task.job, 0, x->nbytes);
-    for (size_t i = 0; i < x->n_pieces; i++)
+    for (size_t i = 0; i < x->n_pieces; i++) {
+        TRY(import_goes_on(x, e));
         TRY(import_labels(x, &x->pieces[i], e));
+    }
     TRY(check(x, e));
     for (size_t i = 0; i < x->n_pieces; i++)
         TRY(reserve(x, &x->pieces[i], e));

@@ -48,7 +48,7 @@ struct import_piece {
     struct import_coord *coords;
     size_t n_coords, cap_coords;
     bool lists_coords; /* these are all that the attribute "coordinates" names */
-    bool of_part;      /* a coordinate of another piece that is not whole */
+    bool of_part;      /* a grid mapping that says where pixels lie, of a piece that is not whole */
     struct upload *upload;
     struct array *array; /* once it is there; with ghosts from the start */
     struct labels *labels;
@@ -60,6 +60,7 @@ struct import_place {
         const struct file_variable *variable;
         int64_t start[MAX_RANK], count[MAX_RANK], step[MAX_RANK];
         uint64_t kept; /* bits of the axes that are the array's */
+        uint64_t of_part;
     } key;
     size_t piece;
     UT_hash_handle hh;
@@ -106,13 +107,17 @@ enum err_code import_take(struct import *x, int file, struct engine_stream *stre
 /* The upload becomes piece->array. */
 enum err_code import_make(struct import *x, struct import_piece *p, struct err *e) must_check;
 
+/* ERR_DEADLINE once it is not wanted any more; asked between pieces of work. */
+enum err_code import_goes_on(const struct import *x, struct err *e) must_check;
+
 /* From the body, whose values live as long as the arena. ERR_BAD_FIELD and the like, with a place.
  */
 enum err_code import_read(struct import *x, struct json body, struct err *e) must_check;
 /* The pieces, from the description. ERR_UNKNOWN_NAME, ERR_UNSUPPORTED_FILE, ERR_BAD_INDEX,
  * ERR_BAD_NAME, ERR_CONFLICT. */
 enum err_code import_plan(struct import *x, struct err *e) must_check;
-/* Adds the piece that new_piece has made, with `map`, start, count and step as they are to be. */
+/* Adds the piece that import_piece_new has made, with `map`, start, count and step as they are to
+ * be. */
 struct import_piece *import_piece_new(struct import *x); /* NULL without memory */
 enum err_code import_piece_add(struct import *x, struct import_piece *p, struct err *e) must_check;
 

@@ -157,6 +157,7 @@ static const struct import_place *find_place(const struct import *x, const struc
     struct import_place wanted, *found;
     memset(&wanted, 0, sizeof wanted);
     wanted.key.variable = c->variable;
+    wanted.key.of_part = c->of_part;
     for (int k = 0; k < c->variable->rank; k++) {
         wanted.key.start[k] = c->start[k];
         wanted.key.count[k] = c->count[k];
@@ -188,6 +189,13 @@ static enum err_code add_coord(struct import *x, size_t i, const char *name,
         return err_oom(e);
     if (has_coord(p, name) || !place(p, v, on, c, &coord))
         return ERR_OK;
+    if (p->n_coords == LABEL_MEMBERS_MOST)
+        return err_set(
+            e, ERR_INLINE_TOO_LARGE,
+            "'%.100s' has more than %d coordinates; \"coords\": false leaves them in the "
+            "file",
+            p->variable->name, LABEL_MEMBERS_MOST);
+    c->of_part = !import_is_whole(p) && json_present(json_member(v->attrs, "GeoTransform"));
     if (arena_grow(x->arena, (void **)&p->coords, &p->cap_coords, p->n_coords, sizeof *p->coords))
         return err_oom(e);
     const struct import_place *old = find_place(x, c);
@@ -195,7 +203,6 @@ static enum err_code add_coord(struct import *x, size_t i, const char *name,
         coord.piece = old->piece;
     else
         TRY(import_piece_add(x, c, e));
-    x->pieces[coord.piece].of_part |= !import_is_whole(p);
     if (coord.piece != i)
         p->coords[p->n_coords++] = coord;
     *ret_added = coord.piece != i;
@@ -255,10 +262,11 @@ enum err_code import_coordinates(struct import *x, size_t i, struct err *e)
 
 /* --- labels --- */
 
-/* Names of other variables of a body say nothing of its one array. */
+/* Names of variables that do not come along: bounds never do, and of a body one array comes. */
 static bool is_left_behind(const struct import *x, const char *name)
 {
-    return !x->task.job && (!strcmp(name, "coordinates") || !strcmp(name, "grid_mapping"));
+    return (!x->task.job && (!strcmp(name, "coordinates") || !strcmp(name, "grid_mapping"))) ||
+           !strcmp(name, "bounds") || !strcmp(name, "climatology");
 }
 
 /* Attributes that say how values are stored: of decoded ones they are not true any more. */
@@ -272,6 +280,16 @@ static bool is_of_storage(const char *name)
     return false;
 }
 
+/* The range of the stored values, which scaled ones are not in. */
+static bool is_of_packed(const struct import_piece *p, const char *name)
+{
+    const struct json attrs = p->variable->attrs;
+    return (!strcmp(name, "valid_range") || !strcmp(name, "valid_min") ||
+            !strcmp(name, "valid_max")) &&
+           (json_present(json_member(attrs, "scale_factor")) ||
+            json_present(json_member(attrs, "add_offset")));
+}
+
 /* Whether something else says it of the array. */
 static bool is_said(const struct import *x, const struct import_piece *p, const char *name,
                     struct json value)
@@ -279,9 +297,9 @@ static bool is_said(const struct import *x, const struct import_piece *p, const 
     for (int i = 0; i < N_GRID_ATTRS; i++)
         if ((p->grid_attrs >> i & 1) && !strcmp(grid_attr_names[i], name))
             return true;
-    if (is_left_behind(x, name))
+    if (json_kind(value) == JSON_STRING && is_left_behind(x, name))
         return true;
-    return (p->decode && is_of_storage(name)) ||
+    return (p->decode && (is_of_storage(name) || is_of_packed(p, name))) ||
            (p->dtype == DT_BOOL && !strcmp(name, "dtype") && json_equals(value, "bool")) ||
            (x->coords && p->lists_coords && !strcmp(name, "coordinates")) ||
            import_is_place(p, name);

@@ -6,13 +6,11 @@
 #include <string.h>
 
 #include "server/files/import.h"
+#include "server/labels/labels.h"
 
 #define RASTER_TYPE    1025 /* a key of the GeoKeyDirectory: */
 #define PIXEL_IS_POINT 2
 #define TIE_POINTS_MAX 512 /* more are left out */
-
-static const char *const attr_names[] = {"ModelTiepoint", "ModelPixelScale", "ModelTransformation",
-                                         "GeoTransform"};
 
 /* What was at first + step·r is at r. */
 struct line {
@@ -28,12 +26,25 @@ bool import_is_whole(const struct import_piece *p)
     return whole;
 }
 
+/* Whether some axis that is neither of rows nor of columns is not whole: its names are others. */
+static bool lacks_bands(const struct import_piece *p)
+{
+    bool lacks = false;
+    for (int k = 0; k < p->variable->rank; k++) {
+        const char *name = p->variable->dims[k] ? p->variable->dims[k] : "";
+        const bool whole =
+            p->start[k] == 0 && p->count[k] == p->variable->shape[k] && p->step[k] == 1;
+        lacks |= name[0] != 'x' && name[0] != 'y' && !whole;
+    }
+    return lacks;
+}
+
 bool import_is_place(const struct import_piece *p, const char *name)
 {
-    bool found = false;
-    for (size_t i = 0; i < sizeof attr_names / sizeof *attr_names; i++)
-        found |= !strcmp(name, attr_names[i]);
-    return found && (p->of_part || !import_is_whole(p));
+    if (!strcmp(name, "GDAL_METADATA"))
+        return lacks_bands(p);
+    return (labels_is_place(name) || !strcmp(name, "GeoTransform")) &&
+           (p->of_part || !import_is_whole(p));
 }
 
 static bool pixels_are_points(struct json keys)

@@ -94,6 +94,7 @@ static enum err_code add_place(struct import *x, const struct import_piece *p, s
     memset(at, 0, sizeof *at);
     at->piece = x->n_pieces;
     at->key.variable = p->variable;
+    at->key.of_part = p->of_part;
     for (int k = 0; k < p->variable->rank; k++) {
         at->key.start[k] = p->start[k];
         at->key.count[k] = p->count[k];
@@ -184,7 +185,9 @@ enum err_code import_plan(struct import *x, struct err *e)
     for (size_t i = 0; i < x->n_items; i++)
         TRY(plan_item(x, &x->items[i], e));
     const size_t named = x->n_pieces;
-    for (size_t i = 0; x->coords && i < named; i++)
+    for (size_t i = 0; x->coords && i < named; i++) {
+        TRY(import_goes_on(x, e));
         TRY(import_coordinates(x, i, e));
+    }
     return ERR_OK;
 }

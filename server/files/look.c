@@ -92,7 +92,7 @@ static void run(struct file_task *task)
     if (fd >= 0)
         close(fd);
     if (code == ERR_DEADLINE)
-        err_draining(&t->err);
+        files_why_not(task, &t->err);
     wakeup_ring(&t->wakeup);
 }
 

@@ -130,15 +130,53 @@ static void put_coords(struct json_writer *w, struct json coords, const struct l
         w->out->len = from;
 }
 
+bool labels_is_place(const char *attr)
+{
+    static const char *const names[] = {"ModelTiepoint", "ModelPixelScale", "ModelTransformation"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(names[i], attr))
+            return true;
+    return false;
+}
+
+/* Whether the first two axes and whatever others are left are the array's own. */
+static bool keeps_pixels(const struct label_axes *axes)
+{
+    bool same = axes->n >= 2;
+    for (int r = 0; r < axes->n; r++)
+        same = same && axes->from[r] == r && axes->whole[r];
+    return same;
+}
+
+static void put_attrs(struct json_writer *w, struct json attrs)
+{
+    bool any = false;
+    const size_t from = w->out->len;
+    json_open_object(w);
+    for (struct json a = json_first(attrs); json_present(a); a = json_next(a)) {
+        if (labels_is_place(json_key(a)))
+            continue;
+        any = true;
+        json_put_key(w, json_key(a));
+        json_put_value(w, a);
+    }
+    json_close_object(w);
+    if (!any && !w->out->failed)
+        w->out->len = from;
+}
+
 enum err_code labels_follow(struct labels *l, const struct label_axes *axes, struct labels **ret,
                             struct err *e)
 {
+    const struct label_text *attrs = l ? &l->of[LABEL_ATTRS] : NULL;
+    const bool places =
+        attrs && attrs->n && memmem(attrs->text, attrs->n, "\"Model", 6) && !keeps_pixels(axes);
     *ret = NULL;
-    if (!l || (!l->of[LABEL_DIMS].n && !l->of[LABEL_COORDS].n)) {
+    if (!l || (!places && !l->of[LABEL_DIMS].n && !l->of[LABEL_COORDS].n)) {
         *ret = labels_ref(l);
         return ERR_OK;
     }
-    struct json dims, coords;
+    struct json dims, coords, said;
     struct label_dims names;
     struct label_text of[LABEL_COUNT];
     _cleanup_strb_ struct strb text = {0};
@@ -147,6 +185,7 @@ enum err_code labels_follow(struct labels *l, const struct label_axes *axes, str
         return err_oom(e);
     TRY(parse(arena, &l->of[LABEL_DIMS], &dims, e));
     TRY(parse(arena, &l->of[LABEL_COORDS], &coords, e));
+    TRY(parse(arena, &(struct label_text){attrs->text, places ? attrs->n : 0}, &said, e));
     memcpy(of, l->of, sizeof of);
     struct json_writer w = JSON_WRITER(&text);
     label_dims_read(&names, dims);
@@ -154,10 +193,16 @@ enum err_code labels_follow(struct labels *l, const struct label_axes *axes, str
     const size_t middle = text.len;
     w.comma = false;
     put_coords(&w, coords, &names, axes);
+    const size_t end = text.len;
+    w.comma = false;
+    if (places)
+        put_attrs(&w, said);
     if (text.failed)
         return err_oom(e);
     of[LABEL_DIMS] = (struct label_text){text.data, middle};
-    of[LABEL_COORDS] = (struct label_text){text.data + middle, text.len - middle};
+    of[LABEL_COORDS] = (struct label_text){text.data + middle, end - middle};
+    if (places)
+        of[LABEL_ATTRS] = (struct label_text){text.data + end, text.len - end};
     return labels_new(of, ret, e);
 }
 

@@ -57,8 +57,12 @@ size_t labels_size(const struct labels *l);
  * writes none. */
 void labels_put(struct json_writer *w, const struct labels *l, bool brief);
 
-/* The labels of an array whose axes are those of one with `l`: attrs and units stay, names go with
- * their axes, and coordinates stay whose axes are all there whole. */
+/* Whether the attribute says where the pixels of all of a picture lie (GeoTIFF's tags). */
+bool labels_is_place(const char *attr);
+
+/* The labels of an array whose axes are those of one with `l`: attrs and units stay, but for the
+ * places of pixels where axes are not whole or in another order; names go with their axes, and
+ * coordinates stay whose axes are all there whole. */
 enum err_code labels_follow(struct labels *l, const struct label_axes *axes, struct labels **ret,
                             struct err *e) must_check;
 

@@ -7,10 +7,9 @@
 
 #include "server/labels/label_dims.h"
 
-#define NAME_MOST    256  /* bytes, as in NetCDF files */
-#define DEPTH_MOST   64   /* of attrs */
-#define DIGITS_MOST  1000 /* of a number: Python reads none of more than 4,300 */
-#define MEMBERS_MOST 1000 /* of attrs, and of coords: each old one is looked for in the body */
+#define NAME_MOST   256  /* bytes, as in NetCDF files */
+#define DEPTH_MOST  64   /* of attrs */
+#define DIGITS_MOST 1000 /* of a number: Python reads none of more than 4,300 */
 
 struct label_coord {
     struct label_array array;
@@ -104,8 +103,8 @@ static enum err_code check_value(struct json v, int left, struct err *e)
 
 static enum err_code check_members(struct json v, size_t n, struct err *e)
 {
-    if (n > MEMBERS_MOST)
-        return json_err(v, e, ERR_INLINE_TOO_LARGE, "there may be at most %d", MEMBERS_MOST);
+    if (n > LABEL_MEMBERS_MOST)
+        return json_err(v, e, ERR_INLINE_TOO_LARGE, "there may be at most %d", LABEL_MEMBERS_MOST);
     return ERR_OK;
 }
 

@@ -11,6 +11,9 @@
 #include "server/labels/labels.h"
 #include "server/server.h"
 
+#define LABEL_MEMBERS_MOST                                                                         \
+    1000 /* of attrs, and of coords: each old one is looked for in the body */
+
 /* An array as a coordinate. */
 struct label_array {
     char id[ID_SIZE];

@@ -144,6 +144,7 @@ static enum err_code open_tables(struct auth *a, struct principal *p, struct err
     if (code == ERR_OK) {
         handles_observe(handles, &p->observer);
         handles_limit_labels(handles, a->limits.attrs_memory);
+        handles_keep_leased(handles, a->limits.leases);
         functions_observe(functions, &p->observer);
         code = sessions_new(a->engine, &a->limits, handles, p->account, &p->weight, &sessions, e);
     }

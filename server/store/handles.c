@@ -18,6 +18,7 @@
 #include "compute/base/mem.h"
 #include "server/labels/labels_read.h"
 #include "server/store/handles_int.h"
+#include "server/store/lease.h"
 
 /* --- tables --- */
 
@@ -221,7 +222,8 @@ static void is_unused(void *user, const char *id)
 {
     struct handles *t = user;
     struct entry *x = handles_find(t, id);
-    if (!x || !x->coordinate || x->read_only || x->unused)
+    if (!x || !x->coordinate || x->read_only || x->unused ||
+        (t->leases && lease_guard(t->leases, x->array, NULL) != ERR_OK))
         return;
     x->unused = true;
     DL_APPEND(t->unused, x);

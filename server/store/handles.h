@@ -28,6 +28,7 @@
 
 struct handles;
 struct handle_space;
+struct leases;       /* server/store/lease.h */
 struct labels;       /* server/labels/labels.h */
 struct labels_patch; /* server/labels/labels_read.h */
 
@@ -81,7 +82,9 @@ struct handle_spec {
     const char *view_of;              /* id of the array this one is a view of, or NULL */
     const struct handle_guard *guard; /* NULL: none */
     struct labels *labels;            /* a reference is taken; NULL: none */
-    bool coordinate; /* goes with the last handle whose labels have it, if it gets no name */
+    /* It goes with the last handle whose labels have it, unless it gets a name, or then is
+     * read-only or has a lease. */
+    bool coordinate;
 };
 
 struct handles *handles_new(uint32_t max_handles);                    /* NULL without memory */
@@ -92,6 +95,8 @@ void handles_set_max(struct handles *t, uint32_t max_handles); /* existing handl
 /* Most bytes of all handles' labels together; 0: any number. Before it is used. */
 void handles_limit_labels(struct handles *t, int64_t most);
 int64_t handles_labels(struct handles *t, int64_t *ret_most); /* their bytes now */
+/* Where the arrays' leases are (borrowed; NULL: there are none). Before it is used. */
+void handles_keep_leased(struct handles *t, struct leases *leases);
 int64_t handles_count(struct handles *t);
 
 /* The handles of session `session` (copied). NULL without memory. */

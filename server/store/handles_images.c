@@ -85,6 +85,11 @@ void handles_limit_labels(struct handles *t, int64_t most)
     t->most_labels = most;
 }
 
+void handles_keep_leased(struct handles *t, struct leases *leases)
+{
+    t->leases = leases;
+}
+
 int64_t handles_labels(struct handles *t, int64_t *ret_most)
 {
     pthread_mutex_lock(&t->lock);

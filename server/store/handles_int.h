@@ -45,6 +45,7 @@ struct handles {
     uint32_t max_handles;
     uint32_t count;
     int64_t labels, most_labels; /* bytes of all handles' */
+    struct leases *leases;       /* NULL: none */
     struct label_uses uses;
     struct entry *unused; /* coordinates that go with the lock: handles_unlock */
     struct observer_of observer;

@@ -34,6 +34,7 @@ struct session_limits {
     int64_t request_memory; /* host memory for a principal's requests, bytes; 0: no limit */
     struct meter *memory;   /* counts those of all principals together; NULL: none */
     struct sched *sched;    /* shares devices among sessions (scheduler.h); NULL: none */
+    struct leases *leases;  /* arrays that have one do not go by themselves; NULL: none have */
     const struct observer *observer; /* told of what changes (observer.h); NULL: nobody */
 };
 #define SESSION_LIMITS_DEFAULT                                                                     \

@@ -556,6 +556,18 @@ def test_coordinates_go_with_their_arrays(daemon_with, tmp_path, kept, ends):
         assert there() == left
 
 
+def test_a_coordinate_with_a_lease_stays(files):
+    c, folder, _ = files
+    air(folder / "air.nc")
+    imported(c, "air.nc", variables=["air"])
+    lat = c.meta("air")["coords"]["lat"]["array"]
+    token = c.expect(201, c.post(f"/v1/arrays/{lat}/lease", {"mode": "read", "ttl_s": 30})).json()["token"]
+    c.expect(204, c.delete("/v1/arrays/air"))
+    assert c.meta(lat)["coordinate"]
+    c.expect(204, c.delete(f"/v1/arrays/{lat}/lease", headers={"Arrayd-Lease": token}))
+    c.expect(204, c.delete(f"/v1/arrays/{lat}"))
+
+
 @pytest.mark.parametrize("quota, said", [(["--max-arrays", 2], "there are 1 arrays of at most 2 (quota arrays), too many for 2 more"), (["--attrs-memory", "1KiB"], "attrs-memory")])
 def test_quotas_come_before_contents(daemon_with, tmp_path, quota, said):
     """A reader that would hang is not asked for any."""

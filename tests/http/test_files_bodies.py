@@ -113,6 +113,8 @@ def test_down(c, kind):
     part = c.expect(200, c.request("GET", "/v1/arrays/u/data?index=1", accept=kind)).body
     assert part.endswith(A[1].tobytes())
     c.fails(404, "not_found", c.request("GET", "/v1/arrays/none/data", accept=kind))
+    c.create(name="line", shape=[3], dtype="float32")  # of which there is no picture
+    assert c.expect(200, c.request("GET", "/v1/arrays/line/data", accept=f"image/png, {kind};q=0.5")).headers["Content-Type"] == kind
     assert c.expect(200, c.request("GET", "/v1/arrays/u/data", accept="*/*")).headers["Content-Type"] == "application/octet-stream"
 
 
@@ -390,3 +392,15 @@ def test_nobody_waits_for_it(c, nc, what):
     until(lambda: no_reader(c.daemon))
     assert time.monotonic() - began < 10
     assert [a["name"] for a in c.expect(200, c.get("/v1/arrays")).json()["arrays"]] == ["held", "u"]
+
+
+def test_a_client_that_sends_no_more(c, nc):
+    """Whether it waits cannot be told; the reply, if there is still one, does not blame the daemon."""
+    body = nc(a=A, lie={"at": "read", "deed": "hang"})
+    s = socket.create_connection((c.daemon.host, c.daemon.port))
+    s.sendall(f"PUT /v1/arrays/u HTTP/1.1\r\nContent-Type: {NETCDF}\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+    s.shutdown(socket.SHUT_WR)
+    until(lambda: no_reader(c.daemon))
+    s.settimeout(10)
+    assert b"shutting down" not in s.recv(10000)
+    s.close()

@@ -158,6 +158,7 @@ def test_what_cannot_be_unlimited(files):
     c.fails(422, "unknown_name", c.post("/v1/files/export", {**body, "unlimited": ["t", "z"]}))
     c.fails(422, "bad_field", c.post("/v1/files/export", {**body, "unlimited": "t"}, check=False))
     c.fails(422, "bad_field", c.post("/v1/files/export", {**body, "path": "u.npz", "unlimited": ["t"]}))
+    c.expect(202, c.post("/v1/files/export", {**body, "path": "none.npz", "unlimited": []}))
     for names in (["y"], ["t", "y"]):
         assert "first axis" in exported(c, "u.nc3", ["u"], "failed", unlimited=names)["error"]["detail"]
     exported(c, "u.nc", ["u"], unlimited=["t", "y"])

@@ -147,6 +147,52 @@ def test_places_of_pictures_in_netcdf(files):
         x, y = c.download(c.meta("b")["coords"]["x"]["array"]), c.download(c.meta("b")["coords"]["y"]["array"])
         a = got.GetGeoTransform()
         assert (a[0], abs(a[1])) == (x[0] - 5, 10) and sorted([a[3], a[3] + a[5] * len(y)]) == [min(y) - 5, max(y) + 5]
+    imported(c, "f.nc", variables=[{"variable": "Band1", "name": "all"}, {"variable": "Band1", "name": "part", "index": "1:"}])
+    for name, whole in ("all", True), ("part", False):
+        assert ("GeoTransform" in c.meta(c.meta(name)["coords"]["transverse_mercator"]["array"])["attrs"]) == whole
+
+
+def test_names_of_coordinates_are_words(files):
+    """Between any white space."""
+    c, folder = files
+    with netCDF4.Dataset(folder / "f.nc", "w") as f:
+        f.createDimension("n", 2)
+        for name in "lat", "lon", "v":
+            f.createVariable(name, "f4", ("n",))[:] = 1
+        f["v"].coordinates = "lat\n\tlon"
+    imported(c, "f.nc")
+    assert set(c.meta("v")["coords"]) == {"lat", "lon"} and "attrs" not in c.meta("v")
+
+
+def test_what_is_not_true_of_decoded_values(files):
+    c, folder = files
+    with netCDF4.Dataset(folder / "f.nc", "w") as f:
+        f.createDimension("n", 2)
+        f.createDimension("bnds", 2)
+        for name in "packed", "plain":
+            v = f.createVariable(name, "i2", ("n",), fill_value=-1)
+            v.setncatts({"valid_range": np.int16([0, 200]), "valid_min": np.int16(0), "valid_max": np.int16(200), "bounds": "b", **({"scale_factor": 0.5} if name == "packed" else {})})
+            v.set_auto_maskandscale(False)
+            v[:] = [100, -1]
+        f.createVariable("b", "f4", ("n", "bnds"))[:] = 1
+    imported(c, "f.nc", variables=["packed", "plain", {"variable": "packed", "name": "raw", "decode": False}])
+    assert "attrs" not in c.meta("packed") and c.meta("plain")["attrs"] == {"valid_range": [0, 200], "valid_min": 0, "valid_max": 200}
+    assert c.meta("raw")["attrs"]["valid_range"] == [0, 200]
+    exported(c, "g.nc", ["packed"])
+    with netCDF4.Dataset(folder / "g.nc") as f:
+        assert np.array_equal(f["packed"][:].filled(np.nan), [50, np.nan], equal_nan=True)
+
+
+def test_more_coordinates_than_an_array_may_have(files):
+    c, folder = files
+    names = [f"c{i}" for i in range(1001)]
+    with netCDF4.Dataset(folder / "f.nc", "w", format="NETCDF3_CLASSIC") as f:
+        for name in [*names, "v"]:
+            f.createVariable(name, "f4", ())
+        f["v"].coordinates = " ".join(names)
+    error = imported(c, "f.nc", "failed", variables=["v"])["error"]
+    assert error["code"] == "too_large" and "coords" in error["detail"]
+    imported(c, "f.nc", variables=["v"], coords=False)
 
 
 def test_marks_of_bools_are_no_attributes(files):

@@ -182,6 +182,22 @@ def test_parts_lie_where_they_lay(daemon_with, tmp_path, place, kind, options):
             assert gdal.Open(str(tmp_path / "part.tif")).GetMetadataItem("AREA_OR_POINT") == kind
     imported(c, "all.tif", variables=[{"variable": "image", "name": "row", "index": "1" if not options else ":, 1"}])
     assert not [a for a in c.meta("row")["attrs"] if a.startswith("Model")]
+    imported(c, "all.tif", variables=[{"variable": "image", "name": "all"}], overwrite=True)
+    for path, view, keeps in (("views", {"index": "...", "name": "same"}, True), ("views", {"index": "1:", "name": "less"}, False), ("views", {"permute": [1, 0, 2], "name": "turned"}, False)):
+        attrs = c.expect(201, c.post(f"/v1/arrays/all/{path}", view)).json().get("attrs") or c.meta(view["name"])["attrs"]
+        assert bool([a for a in attrs if a.startswith("Model")]) == keeps and "GeoKeyDirectory" in attrs
+
+
+def test_names_of_bands(daemon_with, tmp_path):
+    """They are numbered, so that they are true of all bands alone."""
+    c = daemon_with("--files", f"data={tmp_path}").client()
+    f = gdal.GetDriverByName("GTiff").Create(str(tmp_path / "all.tif"), 6, 5, 3, gdal.GDT_Byte)
+    for k, name in enumerate(["red", "green", "blue"]):
+        f.GetRasterBand(k + 1).SetDescription(name)
+    del f
+    for index, kept in (":, 1:", True), (":, :, 1:", False), (":, :, ::-1", False), (":, :, 2", False):
+        imported(c, "all.tif", variables=[{"variable": "image", "name": "a", "index": index}], overwrite=True)
+        assert ("red" in c.meta("a").get("attrs", {}).get("GDAL_METADATA", "")) == kept, index
 
 
 def test_tie_points_of_parts(daemon_with, tmp_path):
