@@ -3,6 +3,7 @@
  * The arrays are those at the moment of the request: from then on downloads hold their contents,
  * and writers get other memory. The file has its name when all of it is on the disk; an export that
  * ends otherwise leaves nothing. */
+#include <string.h>
 #include <sys/stat.h>
 
 #include "compute/base/mem.h"
@@ -29,6 +30,15 @@ bool export_init(struct export_task *x, struct request *req)
     return x->arena;
 }
 
+static void end_comparison(struct export_twin *t)
+{
+    if (t->own)
+        download_free(t->own);
+    if (t->other)
+        download_free(t->other);
+    t->own = t->other = NULL;
+}
+
 void export_clear(struct export_task *x)
 {
     for (size_t i = 0; i < x->n_pieces; i++) {
@@ -38,6 +48,11 @@ void export_clear(struct export_task *x)
         labels_unref(x->pieces[i].labels);
         strb_free(&x->pieces[i].coordinates);
     }
+    for (struct export_twin *t = x->twins; t; t = t->next) {
+        end_comparison(t);
+        array_unref(t->array);
+    }
+    x->twins = NULL;
     HASH_CLEAR(hh, x->by_name);
     HASH_CLEAR(hh, x->dims);
     x->n_pieces = 0;
@@ -98,13 +113,13 @@ static enum err_code ask(struct export_task *x, struct err *e)
 
 /* --- the bytes --- */
 
-static enum err_code pull(struct export_task *x, struct export_piece *p, int64_t at,
-                          unsigned char *to, size_t n, struct err *e)
+static enum err_code pull(struct export_task *x, struct download *d, int64_t at, unsigned char *to,
+                          size_t n, struct err *e)
 {
     for (size_t have = 0; have < n;) {
-        const int64_t got = download_pull(p->download, at + (int64_t)have, to + have, n - have);
+        const int64_t got = download_pull(d, at + (int64_t)have, to + have, n - have);
         if (got < 0) {
-            data_error(p->download, e);
+            data_error(d, e);
             return e->code;
         }
         if (!got)
@@ -161,7 +176,7 @@ static enum err_code send_piece(struct export_task *x, struct export_piece *p, u
         n = p->nbytes - at < size ? p->nbytes - at : size;
         if (p->shared && !share_lasts(x->server->shares, p->id, x->task.who, false))
             return err_set(e, ERR_NOT_FOUND, "there is no array '%s'", p->id);
-        TRY(pull(x, p, at, process_slab(x->process, slab), (size_t)n, e));
+        TRY(pull(x, p->download, at, process_slab(x->process, slab), (size_t)n, e));
         TRY(send_slab(x, slab, (size_t)n, e));
         *used |= (uint64_t)1 << slab;
         x->done += n;
@@ -171,6 +186,20 @@ static enum err_code send_piece(struct export_task *x, struct export_piece *p, u
     if (p->download)
         download_free(p->download);
     p->download = NULL;
+    return ERR_OK;
+}
+
+static enum err_code compare(struct export_task *x, struct export_twin *t, struct err *e)
+{
+    unsigned char a[8192], b[sizeof a];
+    for (int64_t at = 0, n; at < t->nbytes; at += n) {
+        n = t->nbytes - at < (int64_t)sizeof a ? t->nbytes - at : (int64_t)sizeof a;
+        TRY(pull(x, t->own, at, a, (size_t)n, e));
+        TRY(pull(x, t->other, at, b, (size_t)n, e));
+        if (memcmp(a, b, (size_t)n) != 0)
+            return export_another_coordinate(x, t->with, x->pieces[t->of].name, e);
+    }
+    end_comparison(t);
     return ERR_OK;
 }
 
@@ -196,6 +225,8 @@ enum err_code export_write(struct export_task *x, struct err *e)
     spec.most = most_of(x);
     spec.goes_on = goes_on;
     spec.user = x;
+    for (struct export_twin *t = x->twins; t; t = t->next)
+        TRY(compare(x, t, e));
     TRY(process_start(&spec, &x->process, e));
     TRY(ask(x, e));
     TRY(process_hear(x->process, x->arena, &answer, e));
@@ -243,6 +274,12 @@ enum err_code export_hold(struct export_task *x, struct session *s, struct err *
         if (x->pieces[i].nbytes)
             TRY(download_new(s->stream, x->pieces[i].array, bell_ring, &x->bell,
                              &x->pieces[i].download, e));
+    for (struct export_twin *t = x->twins; t; t = t->next) {
+        if (!t->nbytes)
+            continue;
+        TRY(download_new(s->stream, t->array, bell_ring, &x->bell, &t->own, e));
+        TRY(download_new(s->stream, x->pieces[t->of].array, bell_ring, &x->bell, &t->other, e));
+    }
     return ERR_OK;
 }
 

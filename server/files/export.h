@@ -17,7 +17,8 @@ struct export_piece {
     const char *name; /* of the variable */
     struct json at;   /* where the body asks for it, or for an array that has it; may be absent */
     char id[ID_SIZE];
-    bool shared; /* another principal's */
+    bool shared;    /* another principal's */
+    bool asked_for; /* not only a coordinate of one that is */
     struct array *array;
     struct labels *labels;
     struct json dims;            /* the names of its axes, or absent */
@@ -25,6 +26,15 @@ struct export_piece {
     struct strb coordinates;     /* names of those that lie on other axes than their own name's */
     int64_t nbytes;
     struct download *download; /* NULL: it has no bytes, or they are in the file */
+};
+
+/* An array that is to have the contents of a piece, the same coordinate of another array. */
+struct export_twin {
+    size_t of, with; /* pieces: whose contents; which has it as a coordinate */
+    struct array *array;
+    int64_t nbytes;
+    struct download *own, *other; /* NULL: it has no bytes, or they have been compared */
+    struct export_twin *next;
 };
 
 /* Tables of what has which name in the file. */
@@ -55,6 +65,7 @@ struct export_task {
     struct file_process *process;
     struct export_piece *pieces;
     size_t n_pieces, cap_pieces;
+    struct export_twin *twins;
     struct export_name *by_name; /* of the pieces */
     struct export_dim *dims;
     int64_t nbytes, done, told; /* told: bytes of labels */
@@ -79,6 +90,9 @@ enum err_code export_write(struct export_task *x, struct err *e) must_check;
 enum err_code export_read(struct export_task *x, struct request *req, struct session *s,
                           struct json body, struct err *e) must_check;
 const char *export_format_name(enum wire_format f);
+/* ERR_CONFLICT: piece i has a coordinate of that name which is not the file's. */
+enum err_code export_another_coordinate(const struct export_task *x, size_t i, const char *name,
+                                        struct err *e);
 /* Its piece of that name; NULL: none. */
 struct export_piece *export_find(const struct export_task *x, const char *name);
 

@@ -58,7 +58,36 @@ static bool has_ghosts(const struct export_task *x, const struct export_piece *p
     return false;
 }
 
-/* The array as the variable of that name, unless it is there as the same. */
+enum err_code export_another_coordinate(const struct export_task *x, size_t i, const char *name,
+                                        struct err *e)
+{
+    static const char fmt[] = "'%.100s' has a coordinate '%.100s' that is another than the file's; "
+                              "\"coords\": false leaves coordinates out of the file";
+    const struct export_piece *p = &x->pieces[i];
+    return json_present(p->at) ? json_err(p->at, e, ERR_CONFLICT, fmt, p->name, name)
+                               : err_set(e, ERR_CONFLICT, fmt, p->name, name);
+}
+
+/* Whether they are the same is seen when the contents are read. */
+static enum err_code add_twin(struct export_task *x, struct request *req, struct handle *h,
+                              size_t of, size_t with, struct err *e)
+{
+    struct export_twin *t = arena_alloc(x->arena, sizeof *t);
+    if (!t)
+        return err_oom(e);
+    TRY(request_leased(req, h->array, LEASE_READ, e));
+    *t = (struct export_twin){.of = of,
+                              .with = with,
+                              .array = h->array,
+                              .nbytes = array_nbytes(h->array),
+                              .next = x->twins};
+    h->array = NULL;
+    x->twins = t;
+    return ERR_OK;
+}
+
+/* The array as the variable of that name, unless it is there as the same, or as one that may have
+ * the same contents. */
 static enum err_code add_coordinate(struct export_task *x, struct request *req, struct handle *h,
                                     const char *name, struct json dims, size_t i, struct err *e)
 {
@@ -66,17 +95,18 @@ static enum err_code add_coordinate(struct export_task *x, struct request *req, 
     if (!o) {
         TRY(export_add(x, req, h, name, x->pieces[i].at, e));
         x->pieces[x->n_pieces - 1].dims = dims;
+        x->pieces[x->n_pieces - 1].asked_for = false;
         return ERR_OK;
     }
     if (!json_present(o->dims))
         o->dims = dims;
-    if (!strcmp(o->id, h->id) && same_names(o->dims, dims))
+    const bool same = same_names(o->dims, dims);
+    if (same && !strcmp(o->id, h->id))
         return ERR_OK;
-    char what[400];
-    snprintf(what, sizeof what,
-             "'%.100s' has a coordinate '%.100s' that is another than the file's",
-             x->pieces[i].name, name);
-    return disagree(&x->pieces[i], e, ERR_CONFLICT, what);
+    if (same && !o->asked_for && o->array->dtype == h->array->dtype &&
+        view_same_shape(&o->array->view, &h->array->view))
+        return add_twin(x, req, h, (size_t)(o - x->pieces), i, e);
+    return export_another_coordinate(x, i, name, e);
 }
 
 static enum err_code read_coordinate(struct export_task *x, struct request *req, struct session *s,

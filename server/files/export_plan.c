@@ -119,7 +119,7 @@ enum err_code export_add(struct export_task *x, struct request *req, struct hand
         return err_oom(e);
     TRY(add_name(x, name, at, e));
     struct export_piece *p = &x->pieces[x->n_pieces];
-    *p = (struct export_piece){.name = name, .at = at, .shared = h->shared};
+    *p = (struct export_piece){.name = name, .at = at, .shared = h->shared, .asked_for = true};
     memcpy(p->id, h->id, ID_SIZE);
     p->array = h->array;
     p->labels = x->labels ? h->labels : NULL;

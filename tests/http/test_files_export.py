@@ -1,6 +1,7 @@
 """Exports of labelled arrays by the true arrayd-file: what files say, and what comes back of it."""
 import pathlib
 
+import netCDF4
 import numpy as np
 import pytest
 
@@ -171,3 +172,21 @@ def test_what_cannot_be_unlimited(files):
     import h5py
     with h5py.File(folder / "b.h5") as f:
         assert f["u"].maxshape == (2, 3, None) and (f["u"][:] == A).all()
+
+
+def test_coordinates_that_are_equal(files):
+    """As of two imports of one file: they are one in the next, if their contents are the same."""
+    c, folder = files
+    for name, x in (("one", [1., 2., np.nan]), ("two", [1., 2., np.nan]), ("three", [1., 2., 4.])):
+        with netCDF4.Dataset(folder / f"{name}.nc", "w") as f:
+            f.createDimension("x", 3)
+            f.createVariable("x", "f8", ("x",))[:] = x
+            f.createVariable(name, "f4", ("x",))[:] = 1
+        imported(c, f"{name}.nc", variables=[name])
+    exported(c, "both.nc", ["one", "two"])
+    assert {v["name"] for v in looked(c, "both.nc")["variables"]} == {"x", "one", "two"}
+    c.expect(200, c.post("/v1/files/bundle", {"arrays": ["one", "two"], "format": "hdf5"}))
+    error = exported(c, "no.nc", ["one", "three"], "failed")["error"]
+    assert error["code"] == "conflict" and "'three' has a coordinate 'x'" in error["detail"] and "coords" in error["detail"]
+    c.fails(409, "conflict", c.post("/v1/files/bundle", {"arrays": ["one", "two", "three"], "format": "hdf5"}))
+    exported(c, "no.nc", ["one", "three"], coords=False)
