@@ -2,6 +2,7 @@
 import asyncio
 import io
 import pathlib
+import pickle
 
 import numpy as np
 import pytest
@@ -162,6 +163,47 @@ def test_imports(there, capsys):
     del x, part, both, named, every
     client.release()
     assert names(client) == ["wind", "y"]  # the first one's coordinate has gone with it
+
+
+def test_a_coordinate_keeps_the_array_that_it_would_go_with(there):
+    client, folder, _ = there
+    air(folder / "air.nc")
+    data = client.files["data"]
+
+    def released():
+        client.release()
+        return names(client)
+
+    x = data.load("air.nc", "air")
+    lat = client.array(x.coords["lat"]["array"])
+    del x
+    assert released() == ["-", "-"] and np.asarray(lat).tolist() == [10, 20, 30, 40]
+    twice = lat * 2
+    del lat
+    assert released() == ["-", "-"] and np.asarray(twice).tolist() == [20, 40, 60, 80]
+    del twice
+    assert released() == []
+    y = data.load("air.nc", "air")
+    lat = client.array(client.metadata(y)["coords"]["lat"]["array"])
+    y = (y * 2).compute()
+    assert released() == ["-", "-", "-"] and np.asarray(lat).tolist() == [10, 20, 30, 40] and not y.coords
+    again = pickle.loads(pickle.dumps(lat))
+    del lat
+    assert released() == ["-", "-", "-"] and np.asarray(again).tolist() == [10, 20, 30, 40]
+    again.patch(name="lat")  # from now on it stays by itself
+    del y
+    assert released() == ["lat"]
+    z = client.asarray(AIR[:, :, 0], dims=("month", "lat"))
+    w = client.asarray(AIR[:, :, 0] + 1, dims=("month", "lat"))
+    x = data.load("air.nc", "air")
+    for other in (z, w):  # of several that have it, one that is still there
+        other.patch(coords=x.coords)
+        assert set(other.coords) == {"lat"}
+    del x, w, other
+    at = client.array(z.coords["lat"]["array"])
+    assert released() == ["-", "-", "lat"]
+    del z
+    assert released() == ["-", "-", "lat"] and np.asarray(at).tolist() == [10, 20, 30, 40]
 
 
 def test_imports_that_fail(there):

@@ -6,7 +6,7 @@ import re
 import time
 import weakref
 from collections import deque
-from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Deque, Dict, FrozenSet, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -45,6 +45,7 @@ class Engine:
         self.flow: Optional[Flow] = None  # of a client whose threads wait
         self.kept: "Deque[weakref.ref[Node]]" = deque()  # whose memory may have to go by computing others
         self._unwritten: "List[weakref.ref[Node]]" = []  # assignments to parts of arrays that have not been sent
+        self._coords: "weakref.WeakKeyDictionary[Handle, FrozenSet[str]]" = weakref.WeakKeyDictionary()  # ids by our arrays, last told last
 
     @property
     def loops(self) -> bool:
@@ -61,6 +62,23 @@ class Engine:
         """A handle that goes when its last user here goes, unless it has a name: then others may count on it."""
         name = metadata.get("name")
         return Handle(metadata["id"], name, None if name else self.releaser)
+
+    def note_coords(self, handle: Handle, metadata: Dict[str, Any]) -> None:
+        """The server deletes coordinates that an import made with the last array that has them: whoever refers to one keeps that array."""
+        if handle.ours and "coords" in metadata:
+            self._coords.pop(handle, None)
+            self._coords[handle] = frozenset(c["array"] for c in metadata["coords"].values())
+
+    def refer(self, id_: str, name: Optional[str] = None) -> Handle:
+        """A handle of an array that is not ours; with a name it goes with no other."""
+        handle = Handle(id_, name)
+        if name is None:
+            for ref in reversed(self._coords.keyrefs()):  # a list: other threads may note more meanwhile
+                of = ref()
+                if of is not None and id_ in self._coords.get(of, ()):
+                    handle.goes_with = of
+                    break
+        return handle
 
     def upload(self, value: "np.ndarray[Any, Any]", dtype: DType, name: Optional[str] = None) -> Steps[Dict[str, Any]]:
         """POST (or, with a name, PUT) of the array's bytes; the metadata."""

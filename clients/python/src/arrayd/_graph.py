@@ -49,13 +49,14 @@ if hasattr(os, "register_at_fork"):
 class Handle:
     """An array of the server, deleted when nobody refers to it any more (if it is ours)."""
 
-    __slots__ = ("id", "name", "lent", "writer", "stays", "_releases", "_forks", "__weakref__")
+    __slots__ = ("id", "name", "lent", "writer", "stays", "goes_with", "_releases", "_forks", "__weakref__")
 
     def __init__(self, id_: str, name: Optional[str] = None, releases: Optional[Releases] = None):
         self.id, self.name, self._releases = id_, name, releases
         self.lent = False  # to the server, which may write to it
         self.stays = False  # assignments are written to it: it has ghost cells, say, which other memory would not have
         self.writer: Any = None  # the array whose memory this process has, or has leased, and may write to
+        self.goes_with: Optional[Handle] = None  # of a coordinate: an array of ours with which the server would delete it
         self._forks = _forks
         if releases is not None:
             releases.watch(self, self._path)

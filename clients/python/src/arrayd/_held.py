@@ -148,7 +148,7 @@ class Held(Labels):
         assert handle is not None
         if "name" in changes:
             handle.keep()
-            handle.name, self._shared = changes["name"], True
+            handle.name, handle.goes_with, self._shared = changes["name"], None, True
         return self._anew()
 
     # --- who else may use it ---

@@ -49,7 +49,8 @@ class Labels:
 
     @property
     def coords(self) -> Any:
-        """By name `{"array": id, "dims": […]}`; `xp.array(id)` is that array. Set by `x.patch(coords={"lat": lat})`, with an array or what makes one."""
+        """By name `{"array": id, "dims": […]}`; `xp.array(id)` is that array, and keeps this one, with which the server may delete it. Set by
+        `x.patch(coords={"lat": lat})`, with an array or what makes one."""
         return self._client._carry(self._saying("coords"))
 
     def to_xarray(self) -> Any:
@@ -66,9 +67,11 @@ class Labels:
     def _said(self) -> Steps[Dict[str, Any]]:
         """Of what is only here, or an expression's, nothing is said; of a part what is said of the whole, as far as it holds."""
         base = self._base
-        if base._node.handle is None:
+        handle = base._node.handle
+        if handle is None:
             return {}
         m = (yield base._asked("GET")).json(LABELS)
+        self._client._engine.note_coords(handle, m)
         said = {k: m[k] for k in ("attrs", "coords", "dims", "units") if k in m}
         if self._view is not None:
             said.pop("coords", None)

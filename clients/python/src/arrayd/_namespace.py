@@ -19,7 +19,7 @@ from ._ns_inspection import Inspection
 from ._ns_own import Own
 from ._labels import of_xarray
 from ._numbers import unwired, wire
-from ._replies import ARRAY, ARRAYS, JOB, MADE, OBJECT, RESULT, SESSION
+from ._replies import ARRAY, ARRAYS, JOB, LABELS, MADE, RESULT, SESSION
 from ._requests import Response, Steps, segment
 from .numpy._protocols import Protocols
 
@@ -82,7 +82,7 @@ class Namespace(Own, Protocols, Inspection, Exchange):
     def _finding(self, ref: str) -> Steps[Array]:
         m = (yield from self._asking("GET", (yield from self._path(ref)))).json(ARRAY)
         shape, dtype = dt.described(m)
-        return self._wrap(stored(Handle(m["id"], m.get("name")), shape, dtype), shared=True)
+        return self._wrap(stored(self._engine.refer(m["id"], m.get("name")), shape, dtype), shared=True)
 
     def _page(self, after: str, shared: bool) -> Steps[Tuple[List[Dict[str, Any]], str]]:
         """Metadata of some arrays of the session, or of those that others share, and where the next page begins ("" behind the last)."""
@@ -117,7 +117,9 @@ class Namespace(Own, Protocols, Inspection, Exchange):
         yield self._engine.ask("DELETE", (yield from self._path(x)))
 
     def _describing(self, x: Ref) -> Steps[Dict[str, Any]]:
-        m: Dict[str, Any] = (yield self._engine.ask("GET", (yield from self._path(x)))).json(OBJECT)
+        m: Dict[str, Any] = (yield self._engine.ask("GET", (yield from self._path(x)))).json(LABELS)
+        if isinstance(x, Array) and x._node.handle is not None:
+            self._engine.note_coords(x._node.handle, m)
         return m
 
     # --- expressions as text ---
@@ -209,4 +211,4 @@ class Namespace(Own, Protocols, Inspection, Exchange):
         return corners([])
 
     def _by_reference(self, id_: str, shape: Any, dtype: str) -> Array:
-        return self._wrap(stored(Handle(id_), tuple(shape), dt.dtype_of(dtype)), shared=True)
+        return self._wrap(stored(self._engine.refer(id_), tuple(shape), dt.dtype_of(dtype)), shared=True)
