@@ -12,6 +12,7 @@ from stand_in import no_reader, options, write
 from test_client_python import arrayd, xp  # noqa: F401
 from test_client_python_async import run, url
 from test_files import AIR, air
+from arrayd import _files  # which test_client_python has made findable
 
 pytestmark = pytest.mark.release_only  # it is the client that is tested here
 
@@ -267,6 +268,50 @@ def test_whoever_stops_waiting_ends_it(there):
 
     run(steps())
     assert names(client) == []
+
+
+def test_nothing_is_left_of_an_import_whose_arrays_nobody_has_got(there, monkeypatch):
+    client, folder, d = there
+    write(folder / "three.nc", {"a": AIR, "b": AIR[0], "c": AIR})
+
+    def fails(of, name, after, error):
+        """`load`, where that function raises an error after so many calls; the wait, when the job has ended."""
+        whole, calls = getattr(of, name), []
+
+        def f(*args, **more):
+            calls.append(name)
+            if len(calls) <= after:
+                return whole(*args, **more)
+            if of is arrayd.Job:
+                whole(*args, **more)
+            raise error("stop") if error is KeyboardInterrupt else error(507, "out_of_memory", "stop")
+
+        with monkeypatch.context() as m, pytest.raises(error, match="stop"):
+            m.setattr(of, name, f)
+            client.files["data"].load("three.nc", ["a", "b", "c"], name={"c": "kept"})
+
+    for error in (KeyboardInterrupt, arrayd.OutOfMemory):
+        for of, name, after in ((arrayd.Job, "wait", 0), (_files, "_owned", 0), (_files, "_owned", 1)):
+            fails(of, name, after, error)
+            client.release()
+            assert names(client) == ["kept"]
+
+    async def steps():
+        async with arrayd.aconnect(url(d)) as axp:  # noqa: F811
+            whole = arrayd.AsyncJob.wait
+
+            async def wait(*args, **more):
+                await whole(*args, **more)
+                work.cancel()
+                await asyncio.sleep(1)
+
+            monkeypatch.setattr(arrayd.AsyncJob, "wait", wait)
+            work = asyncio.ensure_future(axp.files["data"].load("three.nc", "a"))
+            with pytest.raises(asyncio.CancelledError):
+                await work
+
+    run(steps())
+    assert names(client) == ["kept"]
 
 
 def test_with_asyncio(there, tmp_path):

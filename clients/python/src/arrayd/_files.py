@@ -5,6 +5,7 @@ What is asked is written as steps (see `_requests.py`). What also reads or write
 """
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 import os
@@ -17,7 +18,7 @@ import numpy as np
 from . import _dtypes as dt
 from ._array import Array
 from ._endpoint import Moves
-from ._errors import ArraydError
+from ._errors import ArraydError, NotFound
 from ._graph import Handle, stored
 from ._labels import plain
 from ._replies import ARRAY, FOLDERS, IN_FOLDER, JOB
@@ -285,10 +286,16 @@ class Folder:
                      "decode": None if decode else False}
             items.append({k: value for k, value in given.items() if value is not None})
         body = {"folder": self.name, "path": path, "variables": items, "overwrite": any(names), **rest}
-        yield from self._job("import", body, progress)
-        made = []
-        for item, called in zip(items, names):
-            made.append((yield c._carry, c._finding(called) if called else _owned(c, str(item["name"]))))
+        made: List[Any] = []
+        try:
+            yield from self._job("import", body, progress)
+            for item, called in zip(items, names):
+                made.append((yield c._carry, c._finding(called) if called else _owned(c, str(item["name"]))))
+        except BaseException:
+            left = [item["name"] for item, called in [*zip(items, names)][len(made):] if not called]
+            with contextlib.suppress(ArraydError):
+                yield c._carry, _deleted(c, left)
+            raise
         return dict(zip(wanted, made)) if several else made[0]
 
     def save(self, path: str, arrays: Arrays, *, format: Optional[str] = None, attrs: Optional[Mapping[str, Any]] = None,
@@ -334,6 +341,13 @@ def _names(variables: Sequence[Optional[str]], name: Union[None, str, Mapping[st
     if name is not None and several:
         raise ValueError("name: of several variables a dictionary of names by variables is wanted")
     return [name for _ in variables]
+
+
+def _deleted(c: Any, names: Sequence[Any]) -> Steps[None]:
+    """Arrays of an import that nobody here will have, if it has made them."""
+    for name in names:
+        with contextlib.suppress(NotFound):
+            yield c._engine.ask("DELETE", f"/v1/arrays/{name}")
 
 
 def _owned(c: Any, name: str) -> Steps[Any]:
