@@ -168,6 +168,13 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
     return code != ERR_OK ? code : jobs_new(&jobs, &s->jobs, e);
 }
 
+/* Of arrays that have not outlived the process before. */
+static void drop_coordinates(void *user, struct principal *p)
+{
+    (void)user;
+    handles_drop_coordinates(p->handles);
+}
+
 /* Before the first request. */
 static enum err_code open_state(struct server *s, struct err *e)
 {
@@ -178,7 +185,10 @@ static enum err_code open_state(struct server *s, struct err *e)
     jobs_go_on(s->jobs);
     if (s->state && taken_over)
         state_recovered(s->state);
-    return s->state && !taken_over ? state_restore(s->state, e) : ERR_OK;
+    if (s->state && !taken_over)
+        TRY(state_restore(s->state, e));
+    auth_each(s->auth, drop_coordinates, NULL);
+    return ERR_OK;
 }
 
 /* Called when no request and no job is left, or only those that do not end. An upgrade, of which

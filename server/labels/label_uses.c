@@ -90,6 +90,11 @@ void label_uses_add(struct label_uses *u, const struct labels *l)
         find(u, id)->arrays++;
 }
 
+bool label_uses_has(const struct label_uses *u, const char *id)
+{
+    return find(u, id);
+}
+
 void label_uses_drop(struct label_uses *u, const struct labels *l,
                      void (*unused)(void *user, const char *id), void *user)
 {

@@ -17,6 +17,7 @@ enum err_code label_uses_reserve(struct label_uses *u, const struct labels *l,
 /* Instead of what follows. */
 void label_uses_cancel(struct label_uses *u, const struct labels *l);
 void label_uses_add(struct label_uses *u, const struct labels *l);
+bool label_uses_has(const struct label_uses *u, const char *id); /* as an array's coordinate */
 /* Of labels that were added; unused() gets the ids that no array has as a coordinate any more. */
 void label_uses_drop(struct label_uses *u, const struct labels *l,
                      void (*unused)(void *user, const char *id), void *user);

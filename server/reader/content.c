@@ -66,6 +66,8 @@ void variable_unread(struct content *c, struct variable *v, const char *fmt, ...
     v->why = content_text(c, text, strlen(text));
 }
 
+#define SIZE_MOST (1ll << 53) /* numbers of JSON; no array is as large */
+
 void variable_shape(struct content *c, struct variable *v, int64_t rank, const int64_t *shape)
 {
     if (rank > MAX_RANK) {
@@ -77,13 +79,15 @@ void variable_shape(struct content *c, struct variable *v, int64_t rank, const i
     bool empty = false;
     v->rank = (int)rank;
     for (int d = 0; d < v->rank; d++) {
-        if (shape[d] < 0) {
+        if (shape[d] < 0 || shape[d] > SIZE_MOST) {
             variable_unread(c, v, "its shape is out of range");
             v->rank = 0;
             return;
         }
-        if (shape[d] && __builtin_mul_overflow(bytes, shape[d], &bytes))
-            variable_unread(c, v, "it has more than 2^63 bytes");
+        if (shape[d] && (__builtin_mul_overflow(bytes, shape[d], &bytes) || bytes > SIZE_MOST)) {
+            variable_unread(c, v, "it has more than 2^53 bytes");
+            bytes = SIZE_MOST;
+        }
         empty = empty || shape[d] == 0;
         v->shape[d] = shape[d];
     }

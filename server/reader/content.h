@@ -80,8 +80,8 @@ struct content *content_new(void);
 const char *content_name(struct content *c, const char *s);
 /* A new variable, zeroed but for its name (content_name): TOO_LARGE past VARIABLES_MAX. */
 struct variable *content_add(struct content *c, const char *name);
-/* Sets rank, shape and nbytes. A rank past MAX_RANK, an extent < 0 and sizes past 64 bits make it
- * UNREAD. */
+/* Sets rank, shape and nbytes. A rank past MAX_RANK, an extent < 0 or past 2^53, and more bytes
+ * than that make it UNREAD. */
 void variable_shape(struct content *c, struct variable *v, int64_t rank, const int64_t *shape);
 /* Makes it UNREAD. What was said first stays the reason. */
 void variable_unread(struct content *c, struct variable *v, const char *fmt, ...)

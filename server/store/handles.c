@@ -217,16 +217,21 @@ enum err_code handles_name(struct entry *x, const char *name, struct entry **ret
     return x->name ? ERR_OK : err_oom(e);
 }
 
-/* An array that nothing has as a coordinate any more. It goes later: see handles_unlock. */
-static void is_unused(void *user, const char *id)
+/* Its release would change tables that are being changed: see handles_unlock. */
+void handles_let_go(struct handles *t, const char *id)
 {
-    struct handles *t = user;
     struct entry *x = handles_find(t, id);
     if (!x || !x->coordinate || x->read_only || x->unused ||
         (t->leases && lease_guard(t->leases, x->array, NULL) != ERR_OK))
         return;
     x->unused = true;
     DL_APPEND(t->unused, x);
+}
+
+/* An array that nothing has as a coordinate any more. */
+static void is_unused(void *user, const char *id)
+{
+    handles_let_go(user, id);
 }
 
 /* Out of every table but that of the space's order. */

@@ -97,6 +97,8 @@ void handles_limit_labels(struct handles *t, int64_t most);
 int64_t handles_labels(struct handles *t, int64_t *ret_most); /* their bytes now */
 /* Where the arrays' leases are (borrowed; NULL: there are none). Before it is used. */
 void handles_keep_leased(struct handles *t, struct leases *leases);
+/* Once all are restored: ends those that go with others, and whose others are not there. */
+void handles_drop_coordinates(struct handles *t);
 int64_t handles_count(struct handles *t);
 
 /* The handles of session `session` (copied). NULL without memory. */

@@ -348,6 +348,16 @@ enum err_code handle_restore(struct handle_space *s, const struct handle_image *
     return code;
 }
 
+void handles_drop_coordinates(struct handles *t)
+{
+    struct entry *x, *tmp;
+    pthread_mutex_lock(&t->lock);
+    HASH_ITER (hh, t->by_id, x, tmp)
+        if (!label_uses_has(&t->uses, x->id))
+            handles_let_go(t, x->id);
+    handles_unlock(t);
+}
+
 /* --- for operators --- */
 
 enum err_code handle_end(struct handles *t, const char *id, struct handle *ret, struct err *e)

@@ -95,6 +95,8 @@ enum err_code handles_insert(struct handle_space *s, struct entry *x, const char
 size_t handles_after(const struct handle_space *s, uint64_t seq);
 void handles_snapshot(const struct entry *x, struct handle *ret);
 void handles_unlink(struct entry *x); /* from all tables; nobody is told */
+/* The array goes, if it is a coordinate that nothing keeps: see handle_spec. Not at once. */
+void handles_let_go(struct handles *t, const char *id);
 /* Ends a change of handles: coordinates that nothing has any more are released. */
 void handles_unlock(struct handles *t);
 void handles_entry_free(struct entry *x); /* without the lock; NULL allowed */

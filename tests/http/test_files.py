@@ -372,7 +372,7 @@ def test_jobs_that_wait_hold_no_descriptors(daemon_with, tmp_path):
         begun.append(c.expect(202, c.post("/v1/files/export", {"folder": "data", "path": f"{i}.nc", "arrays": ["held"]})).json()["id"])
     assert descriptors(d) < before + 20
     for job in begun:
-        c.expect(200, c.delete(f"/v1/jobs/{job}"))
+        assert c.delete(f"/v1/jobs/{job}").status in (200, 204)  # some may have had their turn meanwhile
 
 
 def test_jobs_that_wait(daemon_with, tmp_path):

@@ -55,17 +55,26 @@ def test_sizes_past_64_bits(tmp_path):
         f["good"] = np.arange(3)
         f.create_dataset("large", (2 ** 40, 2 ** 22), "f8", chunks=(2, 2))
         f.create_dataset("larger", (2 ** 40, 2 ** 22, 8), "u1", chunks=(2, 2, 2))
-        f.create_dataset("fits", (2 ** 40, 2 ** 22), "u1", chunks=(2, 2))
+        f.create_dataset("longer", (2 ** 60,), "u1", chunks=(2,))
+        f["longer"].make_scale("longer")
+        f.create_dataset("fits", (2 ** 40, 2 ** 13), "u1", chunks=(2, 2))
     with Reader(tmp_path / "f") as r:
         v = r.variables()
         for name in "large", "larger":
-            assert v[name]["dtype"] is None and "2^63" in v[name]["why"] and v[name]["shape"][0] == 2 ** 40
-        assert v["fits"]["dtype"] == "uint8"
+            assert v[name]["dtype"] is None and "2^53" in v[name]["why"] and v[name]["shape"][0] == 2 ** 40
+        assert v["fits"]["dtype"] == "uint8" and v["longer"]["dtype"] is None
         same(r, "good", np.arange(3))
         assert not r.read("fits", start=[2 ** 39, 7], count=[2, 3]).any()
         with pytest.raises(Refused) as e:
             r.read("large", start=[0, 0], count=[1, 1])
         assert e.value.code == "unsupported"
+
+
+def test_the_daemon_opens_such_files(files):
+    c, folder = files
+    test_sizes_past_64_bits(folder)
+    assert {v["name"] for v in looked(c, "f")["variables"]} == {"good", "large", "larger", "longer", "fits"}
+    imported(c, "f", variables=["good"])
 
 
 def test_enums_say_what_they_mean(tmp_path):

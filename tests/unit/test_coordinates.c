@@ -190,6 +190,13 @@ static void they_are_restored(void **state)
     assert_int_equal(handle_restore(s, &u, &e), ERR_OK);
     assert_int_equal(handle_restore(s, &x, &e), ERR_OK);
     labels_unref(u.labels);
+    struct handle_image y = {
+        .array = array, .coordinate = true, .seq = 3}; /* whose array is lost */
+    id_make('a', y.id);
+    assert_int_equal(handle_restore(s, &y, &e), ERR_OK);
+    handles_drop_coordinates(t);
+    assert_true(handle_exists(t, x.id));
+    assert_int_equal(handles_count(t), 2);
     removed(s, "u");
     assert_int_equal(handles_count(t), 0);
     end(t, s);
