@@ -19,7 +19,8 @@ enum { ATTR_GHOST, N_GRID_ATTRS = 3 };
 
 /* --- grids --- */
 
-/* *ret: {name: value}; a text is JSON. False: it is no such thing. */
+/* *ret: {name: value}; a text is JSON, and a number a list of one, which files do not tell apart.
+ * False: it is no such thing. */
 static bool as_member(const struct import *x, const char *name, struct json v, struct json *ret)
 {
     _cleanup_strb_ struct strb text = {0};
@@ -31,6 +32,10 @@ static bool as_member(const struct import *x, const char *name, struct json v, s
     if (json_kind(v) == JSON_STRING) {
         const char *inner = json_text(v, &n);
         json_put_raw(&w, inner, n);
+    } else if (json_kind(v) == JSON_NUMBER) {
+        json_open_list(&w);
+        json_put_value(&w, v);
+        json_close_list(&w);
     } else {
         json_put_value(&w, v);
     }

@@ -91,6 +91,26 @@ def test_names_that_files_lack(files, suffix):
     assert (c.download("u") == A).all() and (c.download(c.meta("u")["coords"][got["u"]["dims"][0]]["array"]) == A[:, 0, 0]).all()
 
 
+@pytest.mark.parametrize("suffix", ["nc", "nc3", "h5"])
+def test_a_grid_of_one_axis(files, suffix):
+    """Files do not tell a number from a list of one; of two axes a number is an attribute like others."""
+    c, _ = files
+    spec = {"shape": [6], "dtype": "float64", "ghost": [2], "spacing": [0.5], "boundary": ["periodic"]}
+    c.expect(201, c.post("/v1/arrays", {"name": "g", **spec, "fill": 3}))
+    exported(c, f"g.{suffix}", ["g"], ghosts="keep")
+    for ghosts, width in (("keep", [2]), ("leave", [0])):
+        imported(c, f"g.{suffix}", variables=[{"variable": "g", "name": "back"}], ghosts=ghosts, overwrite=True)
+        meta = c.meta("back")
+        assert {k: meta[k] for k in spec} == {**spec, "ghost": width} and "attrs" not in meta
+    if suffix == "nc":
+        body = c.expect(200, c.request("GET", "/v1/arrays/g/data", accept="application/x-netcdf")).body
+        assert c.expect(201, c.request("POST", "/v1/arrays?name=up", body, content_type="application/x-netcdf")).json()["spacing"] == [0.5]
+    labelled(c, "two", np.zeros((2, 2)), attrs={"spacing": [0.5], "ghost": 1})
+    exported(c, f"two.{suffix}", ["two"])
+    imported(c, f"two.{suffix}", overwrite=True)
+    assert c.meta("two")["attrs"] == {"spacing": 0.5, "ghost": 1} and c.meta("two")["spacing"] == [1, 1]
+
+
 @pytest.mark.parametrize("suffix, name", [("nc", "."), ("nc3", "a "), ("h5", ".")])
 def test_variables_that_files_lack(files, suffix, name):
     c, folder = files
