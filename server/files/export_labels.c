@@ -31,6 +31,18 @@ static enum err_code parse_label(const struct export_task *x, const struct expor
     return json_parse(x->arena, p->labels->of[which].text, p->labels->of[which].n, NULL, ret, e);
 }
 
+/* An underscore for each such character. */
+static enum err_code replace(struct export_task *x, const char **name, char what, struct err *e)
+{
+    char *copy = arena_strndup(x->arena, *name, strlen(*name));
+    if (!copy)
+        return err_oom(e);
+    for (char *s = strchr(copy, what); s; s = strchr(s, what))
+        *s = '_';
+    *name = copy;
+    return ERR_OK;
+}
+
 /* --- coordinates --- */
 
 static bool same_names(struct json a, struct json b)
@@ -114,16 +126,18 @@ static enum err_code read_coordinate(struct export_task *x, struct request *req,
 {
     const char *name = describe_last_part(json_key(c)), *id;
     const struct json dims = json_member(c, "dims");
+    const bool own = json_count(dims) == 1 && json_equals(json_first(dims), json_key(c));
     _cleanup_handle_ struct handle h = {0};
     struct err why = ERR_INIT;
     if (!export_is_name(name) || has_ghosts(x, &x->pieces[i], dims) ||
         json_get_string(json_member(c, "array"), &id, NULL, &why) != ERR_OK ||
         request_find(req, s, id, &h, &why) != ERR_OK || h.array->view.rank != (int)json_count(dims))
         return ERR_OK; /* only named, or changed since */
+    if (!own)
+        TRY(replace(x, &name, ' ', e)); /* between the names there are spaces */
     TRY(add_coordinate(x, req, &h, name, dims, i, e));
     struct strb *list = &x->pieces[i].coordinates;
-    if ((json_count(dims) != 1 || !json_equals(json_first(dims), json_key(c))) &&
-        !strchr(name, ' '))
+    if (!own)
         strb_addf(list, "%s%s", list->len ? " " : "", name);
     return list->failed ? err_oom(e) : ERR_OK;
 }
@@ -178,17 +192,12 @@ static bool is_named(const struct export_piece *p, int k, const char *name)
 static enum err_code name_axis(struct export_task *x, struct export_piece *p, int k, struct json d,
                                struct err *e)
 {
-    size_t n;
     if (json_kind(d) != JSON_STRING)
         return ERR_OK;
-    const char *path = json_text(d, &n), *name = describe_last_part(path);
+    const char *path = json_text(d, &(size_t){0}), *name = describe_last_part(path);
     if (strchr(name, '/') || is_named(p, k, name)) {
-        char *flat = arena_strndup(x->arena, path, n);
-        if (!flat)
-            return err_oom(e);
-        for (char *s = strchr(flat, '/'); s; s = strchr(s, '/'))
-            *s = '_';
-        name = flat;
+        name = path;
+        TRY(replace(x, &name, '/', e));
     }
     if (is_named(p, k, name)) {
         char what[500];

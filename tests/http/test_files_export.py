@@ -111,6 +111,20 @@ def test_a_grid_of_one_axis(files, suffix):
     assert c.meta("two")["attrs"] == {"spacing": 0.5, "ghost": 1} and c.meta("two")["spacing"] == [1, 1]
 
 
+@pytest.mark.parametrize("suffix", ["nc", "nc3", "h5"])
+def test_coordinates_with_spaces(files, suffix):
+    """The attribute "coordinates" is a list with spaces between; a coordinate of its own axis is not in it."""
+    c, _ = files
+    ids = [c.upload(a, name)["id"] for name, a in (("lat", A[0]), ("axis", A[0, 0]))]
+    labelled(c, "u", A, dims=["t", "y", "x x"], coords={"mean lat": {"array": ids[0], "dims": ["y", "x x"]}, "x x": ids[1]})
+    exported(c, f"u.{suffix}", ["u"])
+    found = {v["name"]: v["attrs"] for v in looked(c, f"u.{suffix}")["variables"]}
+    assert set(found) == {"u", "mean_lat", "x x"} and found["u"] == {"coordinates": "mean_lat"}
+    imported(c, f"u.{suffix}", overwrite=True)
+    coords = c.meta("u")["coords"]
+    assert set(coords) == {"x x", "mean_lat"} and (c.download(coords["mean_lat"]["array"]) == A[0]).all()
+
+
 @pytest.mark.parametrize("suffix, name", [("nc", "."), ("nc3", "a "), ("h5", ".")])
 def test_variables_that_files_lack(files, suffix, name):
     c, folder = files
