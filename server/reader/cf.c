@@ -6,6 +6,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "server/reader/fit.h"
+
 static bool text_is(const struct attr *a, const char *s)
 {
     return a && a->dtype == UNREAD && a->n == 1 && strcmp(a->texts[0], s) == 0;
@@ -51,10 +53,7 @@ static bool as_fill(const struct attr *a, int64_t i, enum dtype raw, struct scal
     *ret = scalar_cast(s, raw);
     if (dtype_is_integer(raw) && dtype_is_integer(s.dtype) && dtype_size(raw) == size)
         return true;
-    struct scalar wide = scalar_cast(*ret, DT_F64), wanted = scalar_cast(s, DT_F64);
-    if (dtype_is_real_float(raw)) /* 1e20 as a double means the float32 next to it */
-        return true;
-    return wide.v.f64 == wanted.v.f64;
+    return fit_is_same(s, *ret);
 }
 
 /* Adds the fill values of an attribute. *masks: one of them is a number, whether or not an element

@@ -1,33 +1,64 @@
-/* Numbers are cast, and looked at again: what is not the same number has not fitted. Names get
- * underscores, until nothing else has them. */
+/* Numbers are cast, and looked at again: what is not the same number has not fitted. Of a float the
+ * nearest will do, but in fill values, which would mark other elements then. Names get underscores,
+ * until nothing else has them. */
 #include "server/reader/fit.h"
 
+#include <float.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "server/reader/link.h"
 
 /* --- types --- */
 
-/* Whether a number is still itself after scalar_cast. Not even the nearest float is, where that is
- * an infinity. */
-static bool survives(struct scalar from, struct scalar to)
+/* Whether a float is what a number means that has gone through decimal text: one of its own texts,
+ * of however many digits, says that number. 1e20 is the float32 next to it, and so is what it is
+ * exactly, but 16777217 is none, nor is 1e-60. */
+static bool says(double number, double as_float)
+{
+    char text[32];
+    bool same = number == as_float || (isnan(number) && isnan(as_float));
+    for (int digits = 1; digits <= DBL_DECIMAL_DIG && !same; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, as_float);
+        same = strtod(text, NULL) == number;
+    }
+    return same;
+}
+
+bool fit_is_same(struct scalar from, struct scalar to)
 {
     const struct literal a = literal_from_scalar(from), b = literal_from_scalar(to);
+    if (b.kind == LIT_FLOAT && a.kind == LIT_FLOAT)
+        return says(a.re, b.re);
     if (b.kind == LIT_FLOAT)
-        return !isinf(b.re) || (a.kind == LIT_FLOAT && isinf(a.re));
+        return (__int128)(double)a.i == a.i && says((double)a.i, b.re);
     if (a.kind == LIT_FLOAT) /* saturated, if it is larger than any integer here */
         return fabs(a.re) < 0x1p65 && (double)(__int128)a.re == a.re && (__int128)a.re == b.i;
     return a.i == b.i;
 }
 
+/* Whether a number can be the float nearest to it, which it cannot where that is an infinity. */
+static bool is_near(struct scalar from, struct scalar to)
+{
+    const struct literal a = literal_from_scalar(from), b = literal_from_scalar(to);
+    return !isinf(b.re) || (a.kind == LIT_FLOAT && isinf(a.re));
+}
+
+static bool is_fill(const struct attr *a)
+{
+    return strcmp(a->name, "_FillValue") == 0 || strcmp(a->name, "missing_value") == 0;
+}
+
 bool fit_attr(struct content *c, struct attr *a, enum dtype t)
 {
     const size_t size = dtype_size(t);
+    const bool near = dtype_is_real_float(t) && !is_fill(a);
     unsigned char *data = must(arena_alloc(c->arena, (size_t)a->n * size + 1));
     for (int64_t i = 0; i < a->n; i++) {
         const struct scalar from = attr_scalar(a, i), to = scalar_cast(from, t);
-        if (!survives(from, to))
+        if (!(near ? is_near : fit_is_same)(from, to))
             return false;
         memcpy(data + (size_t)i * size, to.v.raw, size);
     }
@@ -51,8 +82,7 @@ void fit_attrs(struct content *c, struct attrs *list, int elements)
 
 /* --- names --- */
 
-/* By the libraries; the first two for scales. */
-static bool is_taken(const char *name, int rules)
+bool fit_is_taken(const char *name, int rules)
 {
     static const char *const names[] = {"CLASS",
                                         "NAME",
@@ -67,6 +97,7 @@ static bool is_taken(const char *name, int rules)
                                         "_IsNetcdf4",
                                         "_SuperblockVersion",
                                         "_Codecs"};
+    /* the first two are for scales */
     for (size_t i = rules & FIT_SCALE ? 0 : 2; i < sizeof names / sizeof *names; i++)
         if (rules & FIT_LIBRARY && strcmp(names[i], name) == 0)
             return true;
@@ -97,7 +128,7 @@ void fit_attr_names(struct content *c, struct attrs *list, int rules)
 {
     for (struct attr *a = list->first; a; a = a->next) {
         const char *name = rules & FIT_NETCDF ? netcdf_name(c, a->name) : a->name;
-        if (is_taken(name, rules))
+        if (fit_is_taken(name, rules))
             name = content_printf(c, "%s_", name);
         while (strcmp(name, a->name) != 0 && attr_find(list, name))
             name = content_printf(c, "%s_", name);

@@ -125,6 +125,26 @@ def test_coordinates_with_spaces(files, suffix):
     assert set(coords) == {"x x", "mean_lat"} and (c.download(coords["mean_lat"]["array"]) == A[0]).all()
 
 
+@pytest.mark.parametrize("suffix", ["nc", "nc3", "h5"])
+@pytest.mark.parametrize("t, name, value, near, is_one", [
+    ("float32", "_FillValue", 1e-60, 0, False),
+    ("float32", "missing_value", 16777217, 16777216, False),
+    ("float32", "missing_value", 16777217.0, 16777216, False),
+    ("float32", "_FillValue", -999.9, -999.9, True),
+    ("float32", "_FillValue", 9.96921e36, 9.96921e36, True),
+    ("float32", "missing_value", [1e20, 3.40282346638529e38], 3.4028235e38, True),  # GDAL's text
+    ("float64", "missing_value", 2 ** 53 + 1, 2 ** 53, False),
+    ("float16", "_FillValue", 1e-9, 0, False),
+    ("float16", "_FillValue", 0.3333, 0.3333, True)])
+def test_fill_values_are_elements(files, suffix, t, name, value, near, is_one):
+    """The elements that a fill value marks are those it names, not those that a cast makes of it."""
+    c, _ = files
+    labelled(c, "u", np.array([near, 1], t), attrs={name: value})
+    exported(c, f"u.{suffix}", ["u"])
+    imported(c, f"u.{suffix}", overwrite=True)
+    assert np.isnan(c.download("u")).tolist() == [is_one, False]
+
+
 @pytest.mark.parametrize("suffix, name", [("nc", "."), ("nc3", "a "), ("h5", ".")])
 def test_variables_that_files_lack(files, suffix, name):
     c, folder = files

@@ -2,19 +2,9 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
+#include "server/reader/fit.h"
 #include "server/reader/hdf5/hdf5_int.h"
 #include "server/reader/link.h"
-
-static bool marks_dimensions(const char *name)
-{
-    static const char *const names[] = {"DIMENSION_LIST", "REFERENCE_LIST",      "DIMENSION_LABELS",
-                                        "_Netcdf4Dimid",  "_Netcdf4Coordinates", "_nc3_strict",
-                                        "_NCProperties"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(name, names[i]) == 0)
-            return true;
-    return false;
-}
 
 static void add_texts(struct content *c, hid_t a, hid_t type, hid_t space, const char *name,
                       bool list, int64_t n, struct attrs *ret)
@@ -53,8 +43,7 @@ static herr_t add(hid_t object, const char *name, const H5A_info_t *info, void *
 {
     struct adding *to = data;
     (void)info;
-    if (marks_dimensions(name) ||
-        (to->scale && (strcmp(name, "CLASS") == 0 || strcmp(name, "NAME") == 0)))
+    if (fit_is_taken(name, to->scale ? FIT_LIBRARY | FIT_SCALE : FIT_LIBRARY))
         return 0;
     hid_t a = H5Aopen(object, name, H5P_DEFAULT);
     if (a < 0)
