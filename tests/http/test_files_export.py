@@ -206,6 +206,35 @@ def test_unlimited_dimensions(files, suffix, deflate):
         assert (f["u"][:2] == A).all() and (f["u"][2] == 7).all() and f["v"].shape == (3, 3) and f["time_"][:2].tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("deflate", [0, 4])
+def test_what_was_not_appended_is_missing(files, deflate):
+    import h5py
+    import netCDF4
+    c, folder = files
+    axes = {"dims": ["t", "y", "x"]}
+    labelled(c, "u", A, **axes)
+    labelled(c, "v", A, **axes)
+    labelled(c, "f", A, **axes, attrs={"_FillValue": -5})
+    labelled(c, "i", A.astype("int16"), **axes)
+    labelled(c, "z", A.astype("complex64"), **axes)
+    labelled(c, "none", np.zeros((0, 5)))
+    names = ["u", "v", "f", "i", "z", "none"]
+    exported(c, "u.nc", names, unlimited=["t"], deflate=deflate)
+    with netCDF4.Dataset(folder / "u.nc", "a") as f:
+        f["u"][3] = 7
+    with netCDF4.Dataset(folder / "u.nc") as f:
+        assert (f["u"][3] == 7).all() and f["u"][2].mask.all()
+        for name in ("v", "f", "i"):
+            assert (f[name][:2] == A).all() and f[name][2:].mask.all() and f[name].shape == (4, 3, 4)
+        assert f["f"][2:].data.tolist() == np.full((2, 3, 4), -5).tolist()
+    exported(c, "u.h5", names, unlimited=["t"], deflate=deflate)
+    with h5py.File(folder / "u.h5", "a") as f:
+        for name, value in (("u", 0), ("f", -5), ("z", 0)):
+            f[name].resize(600, 0)
+            f[name][599, 0, 0] = 7
+            assert (f[name][:2] == A).all() and (f[name][2:599] == value).all() and (f[name][599, 1:] == value).all()
+
+
 def test_what_cannot_be_unlimited(files):
     c, folder = files
     labelled(c, "u", A, dims=["t", "y", "x"])

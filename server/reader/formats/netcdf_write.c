@@ -222,6 +222,15 @@ struct place {
     int group, id;
 };
 
+/* Whether others may append to it: a length of 0 is an unlimited dimension, too. */
+static bool grows(const struct content *c, const struct variable *v)
+{
+    bool any = false;
+    for (int d = 0; d < v->rank; d++)
+        any = any || v->shape[d] == 0 || write_grows(c, v, d);
+    return any;
+}
+
 static struct place define(struct content *c, int file, struct variable *v, bool classic,
                            int deflate)
 {
@@ -240,6 +249,8 @@ static struct place define(struct content *c, int file, struct variable *v, bool
         if (deflate)
             check(nc_def_var_deflate(at.group, at.id, 1, 1, deflate), "making", v->name);
     }
+    if (!classic && grows(c, v)) /* what is not appended to it is missing then */
+        check(nc_def_var_fill(at.group, at.id, NC_FILL, NULL), "making", v->name);
     put_attrs(c, at.group, at.id, v, &v->attrs, classic);
     return at;
 }

@@ -66,7 +66,9 @@ static hid_t create(struct content *c, hid_t file, struct variable *v, int defla
 {
     check_name(v->name);
     hsize_t shape[MAX_RANK], most[MAX_RANK], chunks[MAX_RANK];
+    bool grows = false;
     for (int d = 0; d < v->rank; d++) {
+        grows = grows || write_grows(c, v, d);
         shape[d] = (hsize_t)v->shape[d];
         most[d] = write_grows(c, v, d) ? H5S_UNLIMITED : shape[d];
         chunks[d] = (hsize_t)v->chunks[d];
@@ -77,7 +79,11 @@ static hid_t create(struct content *c, hid_t file, struct variable *v, int defla
     H5Pset_create_intermediate_group(links, 1);
     H5Pset_char_encoding(links, H5T_CSET_UTF8);
     H5Pset_obj_track_times(plist, false);
-    H5Pset_fill_time(plist, H5D_FILL_TIME_NEVER);
+    const struct attr *fill = attr_find(&v->attrs, "_FillValue");
+    if (!grows)
+        H5Pset_fill_time(plist, H5D_FILL_TIME_NEVER);
+    else if (fill && fill->n == 1 && fill->dtype == v->dtype)
+        H5Pset_fill_value(plist, type, fill->data);
     if (v->chunked)
         H5Pset_chunk(plist, v->rank, chunks);
     if (v->chunked && deflate) {
