@@ -213,11 +213,12 @@ void write_chunks(struct content *c, bool deflate)
     }
 }
 
-/* Whether values of one type are, bit by bit, those of the other. */
-static bool same_bits(int a, int b)
+/* The type whose bits are written as those of `dtype`: an unsigned one's are a signed one's. */
+static enum dtype bits_of(const struct variable *v, enum dtype dtype)
 {
-    return a == b || (dtype_is_integer((enum dtype)a) && dtype_is_integer((enum dtype)b) &&
-                      dtype_size((enum dtype)a) == dtype_size((enum dtype)b));
+    const bool as_signed =
+        dtype_kind((enum dtype)v->from) == KIND_UINT && dtype_kind(dtype) == KIND_INT;
+    return as_signed ? dtype + (DT_U8 - DT_I8) : dtype;
 }
 
 static void cast_attrs(struct content *c, struct variable *v, enum dtype dtype)
@@ -225,7 +226,7 @@ static void cast_attrs(struct content *c, struct variable *v, enum dtype dtype)
     for (struct attr *a = v->attrs.first; a; a = a->next) {
         if (a->dtype == UNREAD || !attr_is_like_elements(a->name))
             continue;
-        if (a->dtype == v->from && same_bits(v->from, (int)dtype))
+        if (fit_attr(c, a, bits_of(v, dtype)))
             a->dtype = (int)dtype;
         else
             (void)fit_attr(c, a, dtype);
@@ -239,7 +240,7 @@ void write_as(struct content *c, struct variable *v, enum dtype dtype)
     set_shape(c, v, v->rank, v->shape);
     if (v->from == DT_BOOL && !attr_find(&v->attrs, "dtype"))
         attr_add_text(c, &v->attrs, "dtype", "bool", 4);
-    if (v->from != v->dtype && same_bits(v->from, v->dtype) && !attr_find(&v->attrs, "_Unsigned"))
+    if (bits_of(v, dtype) != dtype && !attr_find(&v->attrs, "_Unsigned"))
         attr_add_text(c, &v->attrs, "_Unsigned", "true", 4);
 }
 
@@ -288,7 +289,7 @@ static void check_narrow(const unsigned char *p)
 {
     int64_t x;
     memcpy(&x, p, sizeof x);
-    if (x == (int32_t)x && (self.v->from == DT_I64 || x >= 0))
+    if (self.v->from == DT_I64 ? x == (int32_t)x : x == (uint32_t)x)
         return;
     char text[32];
     snprintf(text, sizeof text, self.v->from == DT_I64 ? "%lld" : "%llu", (long long)x);
@@ -299,7 +300,8 @@ static void check_narrow(const unsigned char *p)
 
 const unsigned char *write_pull(int64_t most, int64_t *ret_n)
 {
-    bool same = same_bits(self.v->from, self.v->dtype);
+    const enum dtype as = bits_of(self.v, (enum dtype)self.v->dtype);
+    bool same = (int)as == self.v->from;
     const unsigned char *p = pull_whole(same || most < WIDENED ? most : WIDENED, ret_n);
     self.left -= *ret_n;
     if (same)
@@ -311,7 +313,7 @@ const unsigned char *write_pull(int64_t most, int64_t *ret_n)
             check_narrow(p + (size_t)i * in);
         struct scalar s = {.dtype = (enum dtype)self.v->from};
         memcpy(s.v.raw, p + (size_t)i * in, in);
-        s = scalar_cast(s, (enum dtype)self.v->dtype);
+        s = scalar_cast(s, as);
         memcpy(self.widened + (size_t)i * out, s.v.raw, out);
     }
     return self.widened;

@@ -29,7 +29,7 @@ def arrays_of(format):
 
 def as_read(format, array):
     """What a format lacks is another type in its files; "_Unsigned" and "dtype" say what the smaller ones were."""
-    other = {"f2": "f4"} if format == "netcdf4" else {"f2": "f4", "i8": "i4", "u8": "i4"} if format == "netcdf3" else {}
+    other = {"f2": "f4"} if format == "netcdf4" else {"f2": "f4", "i8": "i4", "u8": "u4"} if format == "netcdf3" else {}
     return array.astype(other.get(array.dtype.str[1:], array.dtype))
 
 
@@ -112,14 +112,15 @@ def test_dimensions_coordinates_and_attributes(tmp_path, format):
 def test_the_classic_format_is_what_everything_reads(tmp_path):
     """CDF-2, whatever the types are: integers of 64 bits become int32 if they fit, and unsigned ones "_Unsigned"."""
     arrays = {"time": np.array([0, 6, 12]), "least": np.array([0, 6, -2 ** 31]), "count": np.array([2 ** 31 - 1, 0, 7], "u8"), "bytes": np.array([0, 128, 255], "u1"), "words": np.array([0, 40000, 65535], "u2"),
-              "longs": np.array([0, 3 * 10 ** 9, 7], "u4")}
-    attrs = {"time": {"units": "hours since 2000-01-01"}, "bytes": {"_FillValue": 255, "valid_max": 300}, "words": {"missing_value": 65535}, "count": {"_FillValue": 2 ** 64 - 1}}
+              "longs": np.array([0, 3 * 10 ** 9, 7], "u4"), "wide": np.array([0, 1, 2 ** 32 - 1], "u8")}
+    attrs = {"time": {"units": "hours since 2000-01-01"}, "bytes": {"_FillValue": 255, "valid_max": 300}, "words": {"missing_value": 65535}, "count": {"_FillValue": 2 ** 64 - 1}, "wide": {"missing_value": 2 ** 32 - 1, "valid_max": 5}}
     made(tmp_path / "f", "netcdf3", arrays, dims={name: ["time"] for name in arrays}, variable_attrs=attrs)
     assert (tmp_path / "f").read_bytes()[:4] == b"CDF\2"
     with netCDF4.Dataset(tmp_path / "f") as f:
         assert f["words"][:].mask.tolist() == [False, False, True]
         f.set_auto_mask(False)
-        assert {name: f[name][:].dtype.name for name in arrays} == {"time": "int32", "least": "int32", "count": "int32", "bytes": "uint8", "words": "uint16", "longs": "uint32"}
+        assert {name: f[name][:].dtype.name for name in arrays} == {"time": "int32", "least": "int32", "count": "uint32", "bytes": "uint8", "words": "uint16", "longs": "uint32", "wide": "uint32"}
+        assert f["wide"].missing_value == -1 and f["wide"].missing_value.dtype == f["wide"].valid_max.dtype == "i4" and f["wide"]._Unsigned == "true"
         for name, array in arrays.items():
             np.testing.assert_array_equal(f[name][:], array)
         assert "_FillValue" not in f["count"].ncattrs()  # no element can be that
@@ -129,11 +130,12 @@ def test_the_classic_format_is_what_everything_reads(tmp_path):
     with Reader(tmp_path / "f") as r:
         same(r, "longs", arrays["longs"])
         same(r, "words", np.array([0, 40000, np.nan], "f4"))
+        same(r, "wide", np.array([0, 1, np.nan]))
     made(tmp_path / "g", "netcdf3", {"a": values((30, 40), "u2")})
     assert gdal.Open(f"NETCDF:{tmp_path}/g:a").ReadAsArray()[::-1].tolist() == values((30, 40), "u2").tolist()
 
 
-@pytest.mark.parametrize("array", [np.array([1, 2 ** 31]), np.array([-2 ** 31 - 1]), np.array([2 ** 64 - 1], "u8"), np.array([2 ** 31], "u8")])
+@pytest.mark.parametrize("array", [np.array([1, 2 ** 31]), np.array([-2 ** 31 - 1]), np.array([2 ** 64 - 1], "u8"), np.array([2 ** 32], "u8")])
 def test_integers_that_the_classic_format_lacks(tmp_path, array):
     with pytest.raises(Refused) as refused:
         made(tmp_path / "f", "netcdf3", {"a": array})
