@@ -5,7 +5,6 @@
  * interrupts anything. SIGHUP reads accounts and certificate again. A first SIGTERM or SIGINT
  * drains, a second cuts connections, a third ends the process. SIGUSR2, from the keeper, ends it
  * for another process, which takes over. */
-#include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
@@ -168,13 +167,6 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
     return code != ERR_OK ? code : jobs_new(&jobs, &s->jobs, e);
 }
 
-/* Of arrays that have not outlived the process before. */
-static void drop_coordinates(void *user, struct principal *p)
-{
-    (void)user;
-    handles_drop_coordinates(p->handles);
-}
-
 /* Before the first request. */
 static enum err_code open_state(struct server *s, struct err *e)
 {
@@ -187,7 +179,7 @@ static enum err_code open_state(struct server *s, struct err *e)
         state_recovered(s->state);
     if (s->state && !taken_over)
         TRY(state_restore(s->state, e));
-    auth_each(s->auth, drop_coordinates, NULL);
+    auth_restored(s->auth);
     return ERR_OK;
 }
 
@@ -290,14 +282,6 @@ static void keep_heap(int bytes)
 #ifdef M_TRIM_THRESHOLD
     mallopt(M_TRIM_THRESHOLD, bytes);
 #endif
-}
-
-/* Else the log would go to whatever else gets the number of standard error. */
-static void open_standard(void)
-{
-    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
-        if (fcntl(fd, F_GETFD) < 0)
-            (void)!open("/dev/null", O_RDWR);
 }
 
 /* Each connection needs a descriptor. */
@@ -574,7 +558,7 @@ static const struct {
 
 int main(int argc, char **argv)
 {
-    open_standard();
+    log_open_standard();
     for (size_t i = 0; argc > 1 && i < sizeof commands / sizeof *commands; i++)
         if (!strcmp(argv[1], commands[i].name))
             return commands[i].main(argc - 1, argv + 1);

@@ -3,6 +3,7 @@
  * member that does not fit is left out. Invalid UTF-8 is replaced. */
 #include "compute/base/log.h"
 
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -72,6 +73,13 @@ static bool plain(const char *s)
             utf8_length(s, 4) == 0)
             return false;
     return true;
+}
+
+void log_open_standard(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)!open("/dev/null", O_RDWR);
 }
 
 void log_set_level(enum log_level level)

@@ -8,6 +8,9 @@
 
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 
+/* Opens those of standard input, output and error that are closed: else the log would go to
+ * whatever else gets the number. */
+void log_open_standard(void);
 void log_set_level(enum log_level level); /* default LOG_INFO */
 void log_set_json(bool on);
 bool log_enabled(enum log_level level);

@@ -575,6 +575,17 @@ void auth_changes(struct auth *a, const struct principal *p, struct user *ret_fi
     pthread_rwlock_unlock(&a->lock);
 }
 
+static void restored(void *user, struct principal *p)
+{
+    (void)user;
+    handles_drop_coordinates(p->handles);
+}
+
+void auth_restored(struct auth *a)
+{
+    auth_each(a, restored, NULL);
+}
+
 void auth_each(struct auth *a, void (*visit)(void *user, struct principal *p), void *user)
 {
     pthread_rwlock_rdlock(&a->lock);

@@ -132,6 +132,9 @@ void auth_restore_changes(struct auth *a, struct principal *p, const struct sett
 void auth_changes(struct auth *a, const struct principal *p, struct user *ret_file,
                   struct setting_changes *ret);
 
+/* Once all is there that outlives a process. */
+void auth_restored(struct auth *a);
+
 /* Visits the principals that have used the daemon; none is removed meanwhile, and visit must not
  * call this module. */
 void auth_each(struct auth *a, void (*visit)(void *user, struct principal *p), void *user);
