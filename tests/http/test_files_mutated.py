@@ -5,6 +5,7 @@ the seed; the libraries' own are not ours to mend, so that a few of them are let
 many of each format, and from which seed: "100000@7".
 """
 import os
+import pathlib
 import random
 import resource
 import time
@@ -194,3 +195,15 @@ def test_cut_off(tmp_path, name):
     for length in [len(whole) - 4, len(whole) - 20, *(rng.randrange(1, len(whole)) for _ in range(COUNT // 10))]:
         (tmp_path / "f").write_bytes(whole[:length])
         assert try_file(tmp_path / "f") in ("bad_file", "crashed"), f"the first {length} bytes of {name}"
+
+
+@pytest.mark.skipif("ARRAYD_FILES" not in os.environ, reason="ARRAYD_FILES names no folder")
+def test_files_of_others():
+    """Whatever is below a folder: collections of files that have crashed libraries, say."""
+    outcomes = {}
+    for path in sorted(p for p in pathlib.Path(os.environ["ARRAYD_FILES"]).rglob("*") if p.is_file() and not p.is_symlink()):
+        outcome = try_file(path)
+        outcomes[outcome] = outcomes.get(outcome, 0) + 1
+        assert isinstance(outcome, str), f"{path} ends the reader with status {outcome}"
+    print(outcomes)
+    assert outcomes
