@@ -177,3 +177,22 @@ def test_a_property_s_own_error_remains(xp, monkeypatch):  # noqa: F811
     monkeypatch.setattr(type(xp), "url", property(lambda self: self._transport.nothing))
     with pytest.raises(AttributeError, match="'Transport' object has no attribute 'nothing'"):
         xp.url
+
+
+def test_masked_values_are_no_data(xp):  # noqa: F811
+    """What is under a mask, a fill value of 1e20 as NetCDF files have it, must not be computed with unasked."""
+    m = np.ma.masked_greater(np.array([[1.0, 1e20], [3.0, 4.0]]), 1e19)
+    z = xp.zeros((2, 2))
+    for wrong in (lambda: xp.asarray(m), lambda: xp.asarray([m[0], m[1]]), lambda: z + m, lambda: np.add(z, m),
+                  lambda: xp.where(z > 1, m, z), lambda: z.__setitem__(..., m), lambda: z.__setitem__((0, 1), m[0, 1]), lambda: xp.from_dlpack(m),
+                  lambda: xp.full((2, 2), m), lambda: xp.full(2, np.ma.masked), lambda: xp.evaluate("m + 1", m=m), lambda: xp.save("masked", m),
+                  lambda: xp.asarray([1.0, 2.0], dims="x", coords={"x": m[0]})):
+        with pytest.raises(ValueError, match=r"[12] of [124] elements (are|is) masked.*m\.filled\(numpy\.nan\)"):
+            wrong()
+    with pytest.raises(ValueError, match=r"m\.astype\(float\)\.filled\(numpy\.nan\), or m\.filled\(0\)"):
+        xp.asarray(np.ma.array([1, 2], mask=[False, True]))
+    with pytest.raises(ValueError, match=r"m\.filled\(False\)"):
+        z[m > 2]
+    assert not z.numpy().any()
+    assert xp.asarray(np.ma.array([1.0, 2.0])).tolist() == [1, 2] == xp.asarray(np.ma.array([1.0, 2.0], mask=False)).tolist()
+    assert (z + np.ma.array([1.0, 2.0])).tolist() == [[1, 2]] * 2 and np.isnan(xp.asarray(m.filled(np.nan))).sum() == 1

@@ -52,7 +52,7 @@ class Base:
 
     def _from_host(self, value: Any, dtype: Optional[dt.DType] = None) -> Array:
         """Values of this process; it is uploaded when the server needs it."""
-        v = np.asarray(value)
+        v = dt.taken(value)
         t = dtype or dt.dtype_of(v.dtype)
         return self._wrap(host(dt.cast(v, t) if v.dtype != t else v if v.flags.owndata and v.flags.writeable else v.copy(), t))
 
@@ -88,7 +88,7 @@ class Base:
         if isinstance(x, (np.ndarray, np.generic, list, tuple, *PLAIN)):
             return self.asarray(x)
         if isinstance(x, range) or hasattr(x, "__array__"):
-            return self.asarray(np.asarray(x))
+            return self.asarray(dt.taken(x))
         raise TypeError(f"an array is wanted, not {type(x).__name__}")
 
     def _into(self, out: Any, r: Any, casting: str = "same_kind") -> Array:
@@ -124,7 +124,7 @@ class Base:
         if isinstance(value, (bool, int, float, complex)):
             return self._number(value, dt.scalar_with(value, beside))
         if isinstance(value, (np.ndarray, list, tuple)):
-            v = np.asarray(value)
+            v = dt.taken(value)
             return self._given(v, dt.dtype_of(v.dtype))._node
         raise TypeError(f"an array or a number is wanted, not {type(value).__name__}")
 
@@ -188,7 +188,7 @@ class Base:
         else:
             if one is not None:
                 return [self._operand(x, one) for x in given]
-        given = tuple(np.asarray(x) if isinstance(x, (list, tuple)) else x for x in given)
+        given = tuple(dt.taken(x) if isinstance(x, (list, tuple)) else x for x in given)
         typed = [x.dtype if isinstance(x, Array) else dt.dtype_of(x.dtype) for x in given
                  if isinstance(x, (Array, np.ndarray, np.generic)) and not isinstance(x, np.bool_)]
         beside = dt.result_type(typed, [] if typed else [*given])

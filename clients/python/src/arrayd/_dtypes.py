@@ -112,6 +112,25 @@ def _narrowed(value: Any) -> Any:
     return bits.astype(np.uint16).view(bfloat16).reshape(np.shape(value))
 
 
+def taken(value: Any) -> "np.ndarray[Any, Any]":
+    """An array of NumPy's, of what somebody gives as values: of a subclass only the elements. ValueError for masked ones: what is under a mask
+    (often 1e20) is no data, and arrays on the server have no mask."""
+    _check_masks(value)
+    return np.asarray(value)
+
+
+def _check_masks(value: Any) -> None:
+    if isinstance(value, (list, tuple)):
+        for v in value:
+            if isinstance(v, (list, tuple, np.ndarray)):
+                _check_masks(v)
+    elif isinstance(value, np.ndarray) and type(value) is not np.ndarray and isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        masked = int(np.count_nonzero(np.ma.getmaskarray(value)))
+        fill = {"f": "m.filled(numpy.nan)", "c": "m.filled(numpy.nan)", "b": "m.filled(False)"}.get(
+            value.dtype.kind, "m.astype(float).filled(numpy.nan), or m.filled(0)")
+        raise ValueError(f"{masked} of {value.size} elements {'is' if masked == 1 else 'are'} masked, and arrays on the server have no mask: {fill} is an array without one")
+
+
 def cast(value: Any, t: DType) -> "np.ndarray[Any, Any]":
     """NumPy's cast, also to and from bfloat16's stand-in; a new array only where it must be."""
     v = np.asarray(value)

@@ -57,7 +57,7 @@ class Creation(Base):
         """Values of this process as NumPy's, in memory of theirs where that has them already, and their dtype: t, or their own."""
         if _holds_arrays(obj):
             obj = _fetched(obj)
-        value = np.asarray(obj)
+        value = dt.taken(obj)
         if t is not None and value.dtype.kind == "c" and not dt.is_complex(t) and t != dt.BOOL:
             raise TypeError("complex numbers cannot be cast to real ones: use real(x) or imag(x)")
         if t is not None and t.kind in "iu" and value.dtype.kind == "f" and not isinstance(obj, (np.ndarray, float)):
@@ -86,7 +86,7 @@ class Creation(Base):
         if dtype is None and isinstance(fill_value, (Array, np.generic, np.ndarray)):
             dtype = fill_value.dtype
         if isinstance(fill_value, (Array, np.generic, np.ndarray)):
-            fill_value = fill_value.item()
+            fill_value = (fill_value if isinstance(fill_value, Array) else dt.taken(fill_value)).item()
         t = dt.default_of(fill_value) if dtype is None else dt.dtype_of(dtype)
         s = self._shape(shape)
         node = self._number(fill_value, t)

@@ -60,7 +60,7 @@ class Exchange(Manipulation):
         if not hasattr(x, "__dlpack__") or not hasattr(x, "__dlpack_device__"):
             raise TypeError(f"{type(x).__name__} has no __dlpack__")
         if isinstance(x, np.ndarray):  # NumPy's own gives no read-only ones before 2.1
-            return self._from_host(np.array(x))
+            return self._from_host(dt.taken(x).copy())
         return self._made(self._taking(x, self._waits))
 
     def _taking(self, x: Any, waits: bool) -> Moves[Array]:

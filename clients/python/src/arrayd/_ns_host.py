@@ -137,7 +137,7 @@ class Host(Base):
         """The bool array that a key is, or None."""
         if isinstance(key, tuple) and len(key) == 1:
             key = key[0]
-        if isinstance(key, (bool, np.bool_, np.ndarray, list)) and (there := np.asarray(key)).dtype == np.bool_:
+        if isinstance(key, (bool, np.bool_, np.ndarray, list)) and (there := dt.taken(key)).dtype == np.bool_:
             key = self._given(there, dt.BOOL)
         if not isinstance(key, Array) or key.dtype != dt.BOOL:
             return None
@@ -157,7 +157,7 @@ class Host(Base):
             if k is Ellipsis:
                 axis = x.ndim - sum(takes[i:])
             elif m:
-                mask = k._values() if isinstance(k, Array) else np.asarray(k)
+                mask = k._values() if isinstance(k, Array) else dt.taken(k)
                 if mask.shape != x.shape[axis:axis + mask.ndim]:
                     raise IndexError(f"a mask of shape {mask.shape} does not fit the axes from {axis} of an array of shape {x.shape}")
                 out += mask.nonzero()

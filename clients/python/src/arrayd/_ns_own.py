@@ -20,7 +20,7 @@ class Own(Base):
         as deep as a has axes: the sum of v[j]*a[i + j - n//2], where n are the extents of v."""
         if boundary is None:
             return self._hosted("correlate", np.correlate)(a, v, mode)
-        x, w = self._taken(a), np.asarray(v)
+        x, w = self._taken(a), dt.taken(v)
         if w.ndim != x.ndim or not w.size:
             raise ValueError(f"correlate: weights are nested as deep as x has axes, {x.ndim}, not of shape {w.shape}")
         if w.dtype.kind not in ONE:
