@@ -271,6 +271,10 @@ def test_shares(two):
         bob.sync()
     assert [(m["id"], m["owner"], m["read_only"]) for m in bob.arrays(shared=True)] == [(x.id, "ann", True)]
     assert list(bob.arrays()) == list(ann.arrays(shared=True)) == []
+    x.patch(units="K", dims="x")
+    part = bob.save("part", theirs[1:])  # of others' arrays there are no views on the server, which would keep what is said of them
+    assert part.tolist() == [0, 0] and part.units is None
+    bob.delete("part")
     ann.share(x, "b.o@b", "write")
     theirs[1] = 6.0
     assert x.numpy().tolist() == [5, 6, 0]

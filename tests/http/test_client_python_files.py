@@ -389,3 +389,44 @@ def test_what_others_read(true, tmp_path):
         client.files["data"].save(f"a{suffix}", x)
         assert (tmp_path / "a.tif").read_bytes()[:2] == (folder / "a.tif").read_bytes()[:2] == b"II"
     assert np.array_equal(np.load(folder / "a.npy"), np.asarray(x))
+
+
+def test_parts_are_saved_with_what_is_said_of_them(true, tmp_path):
+    client, folder = true
+    xarray = pytest.importorskip("xarray")
+    t = client.asarray([0.0, 6.0, 12.0, 18.0], units="hours since 2026-01-01")
+    x = client.asarray(np.arange(24.0).reshape(4, 2, 3), dims=("time", "y", "x"), units="K", attrs={"long_name": "air"},
+                       coords={"time": t, "y": [1.0, 2.0], "h": (("time", "x"), np.arange(12.0).reshape(4, 3))})
+    n = len(names(client))
+    for part, like in ((x[1:3], np.s_[1:3]), (x[::-1][:2, :, 1:], np.s_[3:1:-1, :, 1:]), (x[2], np.s_[2]), (x[...], np.s_[...]), (x[1:][1, 0], np.s_[2, 0])):
+        client.save(tmp_path / "p.nc", {"air": part})
+        client.files["data"].save("p.nc", {"air": part}, overwrite=True)
+        wanted = x.to_xarray()[like]
+        for path in (tmp_path / "p.nc", folder / "p.nc"):
+            with xarray.open_dataset(path) as f:
+                xarray.testing.assert_identical(f["air"].drop_vars(list(f["air"].coords)), wanted.drop_vars(list(wanted.coords)).rename("air"))
+                assert set(f.variables) == {"air", "time", "y", "h"}
+                for name in ("time", "y", "h"):
+                    assert f[name].dims == wanted[name].dims and np.array_equal(f[name], wanted[name])
+    client.release()
+    assert len(names(client)) == n  # the views have gone
+    client.save(tmp_path / "p.nc", {"air": x[1:3].T, "twice": x[1:3] * 2})
+    with xarray.open_dataset(tmp_path / "p.nc") as f:
+        assert not f["twice"].attrs and not f["air"].attrs and f["air"].shape == (3, 2, 2)
+    placed = client.asarray(np.ones((3, 4)), dims=("y", "x"), attrs={"ModelTiepoint": [0.0, 0, 0, 500, 900, 0], "a": 1})
+    assert dict(client.save("placed", placed[1:]).attrs) == {"a": 1}  # it lies elsewhere
+    client.delete("placed")
+
+
+def test_a_part_keeps_under_a_name_what_is_said_of_it(xp):  # noqa: F811
+    x = xp.asarray(np.zeros((4, 2)), dims=("t", "y"), units="K", attrs={"a": 1}, coords={"y": [1.0, 2.0], "t": np.arange(4)})
+    n = len(names(xp))
+    kept = xp.save("part", x[1:3])
+    assert kept.dims == ("t", "y") and kept.units == "K" and dict(kept.attrs) == {"a": 1} and set(kept.coords) == {"y"}
+    x[:] = 1.0
+    assert not kept.numpy().any()  # it is a copy
+    xp.release()
+    assert len(names(xp)) == n + 1
+    xp.delete("part")
+    for c in x.coords.values():
+        xp.delete(c["array"])

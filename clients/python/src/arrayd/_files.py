@@ -20,7 +20,7 @@ from ._array import Array
 from ._endpoint import Moves
 from ._errors import ArraydError, NotFound
 from ._graph import Handle, stored
-from ._labels import plain
+from ._labels import part_of, plain
 from ._replies import ARRAY, FOLDERS, IN_FOLDER, JOB
 from ._requests import FILES, FORMATS, OF_ONE, Request, Steps, format_of, segment, variables_of
 
@@ -149,7 +149,7 @@ def saving(c: Any, file: Any, x: Arrays, options: Dict[str, Any]) -> Moves[None]
 
 
 def _bundling(c: Any, format_: str, x: Arrays, options: Dict[str, Any]) -> Steps[bytes]:
-    held: List[Array] = []  # until the daemon has what is in them
+    held: List[Any] = []  # until the daemon has what is in them
     body = {**(yield from _arrays(c, x, held)), **_options(options, format_), "format": format_}
     return bytes((yield c._engine.ask("POST", "/v1/files/bundle", body)).body)
 
@@ -163,7 +163,7 @@ def _options(options: Dict[str, Any], format_: Optional[str]) -> Dict[str, Any]:
     return given
 
 
-def _arrays(c: Any, x: Arrays, held: List[Array]) -> Steps[Dict[str, Any]]:
+def _arrays(c: Any, x: Arrays, held: List[Any]) -> Steps[Dict[str, Any]]:
     """What there is to be in a file: arrays by the names of variables, several that have names, or one."""
     if isinstance(x, Mapping):
         named = [*x.items()]
@@ -179,7 +179,8 @@ def _arrays(c: Any, x: Arrays, held: List[Array]) -> Steps[Dict[str, Any]]:
             v = c.asarray(v)
         if isinstance(v, Array):
             held.append(c._check(v))
-            id_ = (yield from c._engine.place(v._node)).id
+            part = (yield from part_of(c, v, held, coords=True)) if v._view is not None else None
+            id_ = part["id"] if part is not None else (yield from c._engine.place(v._node)).id
             name = name or (v._node.handle.name if v._node.handle is not None else None) or "array"
         else:
             id_ = segment(v, "is neither an array's name nor its id")
@@ -311,7 +312,7 @@ class Folder:
 
     def _saving(self, path: str, arrays: Arrays, options: Dict[str, Any], progress: bool) -> Moves[None]:
         c = self._client
-        held: List[Array] = []
+        held: List[Any] = []
         members = yield c._carry, _arrays(c, arrays, held)
         format_ = options["format"] or FORMATS.get(suffix_of(path))
         yield from self._job("export", {"folder": self.name, "path": path, **members, **_options(options, format_)}, progress)

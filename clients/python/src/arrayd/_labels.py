@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
-from ._errors import ArraydError, NotFound
+from ._errors import ArraydError, Denied, NotFound
 from ._numbers import wire
-from ._replies import LABELS
+from ._replies import LABELLED, LABELS
 from ._requests import Steps
 
 NONE: Mapping[str, Any] = types.MappingProxyType({})
@@ -182,6 +182,47 @@ class Labels:
         x._node.share()
         x._shared = True
         return str(handle.id)
+
+
+def part_of(c: Any, x: Any, held: List[Any], coords: bool = False) -> Steps[Optional[Dict[str, Any]]]:
+    """The metadata of an array that something may be said of; of a part of one, that of a view on the server, which keeps what is true of the
+    part, with `coords` also those parts of coordinates that belong to it. The view goes with what is added to `held`. None: nothing is said."""
+    view, handle = x._view, x._node.handle
+    if view is None:
+        return (yield c._engine.ask("GET", f"/v1/arrays/{handle.id}")).json(LABELLED) if handle is not None and x._stays else None
+    of = (yield from part_of(c, view.parent, held, coords)) if view.index is not None else None
+    if of is None or view.index.is_all:
+        return of
+    try:
+        made = yield from _viewed(c, of["id"], view.index.text, held)
+    except (Denied, NotFound):  # another user's, of whose arrays there are no views
+        return None
+    cut = (yield from _cut(c, of, made, view.index.text, held)) if coords else {}
+    return (yield c._engine.ask("PATCH", f"/v1/arrays/{made['id']}", {"coords": cut})).json(LABELLED) if cut else made
+
+
+def _viewed(c: Any, of: str, index: str, held: List[Any]) -> Steps[Dict[str, Any]]:
+    made: Dict[str, Any] = (yield c._engine.ask("POST", f"/v1/arrays/{of}/views", {"index": index})).json(LABELLED)
+    held.append(c._engine.own(made))
+    return made
+
+
+def _cut(c: Any, of: Dict[str, Any], made: Dict[str, Any], index: str, held: List[Any]) -> Steps[Dict[str, Any]]:
+    """The coordinates of a part along axes of which it has not all: the server's view has only those that are whole."""
+    names = of.get("dims", [])
+    extents, at = dict(zip(names, of["shape"])), dict(zip(names, (k for k in index.split(", ") if k != "None")))
+    cut = {}
+    for name, its in of.get("coords", {}).items():
+        if name in made.get("coords", {}):
+            continue
+        try:
+            whole = yield from c._finding(its["array"])
+            if [*whole._node.shape] == [extents[d] for d in its["dims"]]:  # else it has been resized
+                part = yield from _viewed(c, its["array"], ", ".join(at[d] for d in its["dims"]), held)
+                cut[name] = {"array": part["id"], "dims": [d for d in its["dims"] if ":" in at[d]]}
+        except (Denied, NotFound):  # it has been deleted, or is not shared
+            continue
+    return cut
 
 
 def plain(v: Any) -> Any:

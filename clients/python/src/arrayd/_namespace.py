@@ -17,7 +17,7 @@ from ._ns_exchange import Exchange
 from ._ns_host import Host
 from ._ns_inspection import Inspection
 from ._ns_own import Own
-from ._labels import of_xarray
+from ._labels import of_xarray, part_of
 from ._numbers import unwired, wire
 from ._replies import ARRAY, ARRAYS, JOB, LABELS, MADE, RESULT, SESSION
 from ._requests import Response, Steps, segment
@@ -95,7 +95,9 @@ class Namespace(Own, Protocols, Inspection, Exchange):
             x = self.asarray(x)
         segment(name)
         node = self._check(x)._node
-        said = (yield from x._said()) if x._stays else {}
+        held: List[Any] = []
+        part = yield from part_of(self, x, held)
+        said = {k: part[k] for k in LABELS if k in part} if part is not None else {}
         if node.handle is None and node.value is not None:
             m = yield from self._engine.upload(node.value, node.dtype, name)
         else:

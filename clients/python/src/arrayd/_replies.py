@@ -74,6 +74,7 @@ SHARE = {"principal": TEXT, "access": TEXT}
 SHARES = {"shares": [SHARE]}
 PLACE = {"location": TEXT}
 LABELS = {"attrs": Maybe(OBJECT), "dims": Maybe([(TEXT, NULL)]), "units": Maybe(TEXT), "coords": Maybe(Each({"array": ID, "dims": [TEXT]}))}
+LABELLED = {**ARRAY, **LABELS}
 SUMMARY = {"count": COUNT, "finite": COUNT, "nan": COUNT, "inf": COUNT, "minus_inf": COUNT, "min": (FLAG, NUMBER, NULL), "max": (FLAG, NUMBER, NULL),
            "mean": (NUMBER, NULL), "std": (NUMBER, NULL),
            "histogram": {"lo": NUMBER, "hi": NUMBER, "below": COUNT, "above": COUNT, "counts": [COUNT]},
