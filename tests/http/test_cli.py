@@ -289,10 +289,10 @@ def test_lists(run, api, monkeypatch):
     assert "float32" in ok(run("info", "beta")).out and "read only   yes" in run("info", "beta").out
     assert [m["id"] for m in json.loads(run("info", "beta", id_, "--json").out)] == [api.meta("beta")["id"], id_]
     fails(run("info", "nobody"), 1, "nobody")
-    api.patch("/v1/arrays/alpha", {"dims": ["é"], "units": "m\u202e s-1 µ", "attrs": {"title": "\x1b[31m", "n": [1.5]}, "coords": {"é": "alpha"}})
+    api.patch("/v1/arrays/alpha", {"dims": ["é"], "units": "m\u202e s-1 µ", "attrs": {"title": "\x1b[31m", "n": [1.5], "name": "température 'm'", "of": ["é\u202e"]}, "coords": {"é": "alpha"}})
     text = ok(run("info", "alpha")).out
-    assert re.search(r"^dims +\\u00e9$", text, re.M) and re.search(r"^units +m\\u202e s-1 µ$", text, re.M) and "\x1b" not in text
-    assert re.search(r"^attrs\n  title +\\u001b\[31m\n  n +\[1.5\]\ncoords\n  \\u00e9 +a-\w+ \(\\u00e9\)$", text, re.M)
+    assert re.search(r"^dims +é$", text, re.M) and re.search(r"^units +m\\u202e s-1 µ$", text, re.M) and "\x1b" not in text
+    assert re.search(r"^attrs\n  title +\\x1b\[31m\n  n +\[1.5\]\n  name +température 'm'\n  of +\[.é\\u202e.\]\ncoords\n  é +a-\w+ \(é\)$", text, re.M)
     api.patch("/v1/arrays/beta", {"read_only": False})
     done = run("rm", "tail", "nobody", "beta")
     assert done.status == 1 and done.err == "arrayd-cli: nobody: there is no array 'nobody'\n"

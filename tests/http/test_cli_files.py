@@ -132,6 +132,12 @@ def test_export(there):
     found = (folder / "a.nc").read_bytes()
     assert found.endswith(AIR.tobytes() + AIR[0].tobytes()) and b'"name": "w"' in found
     fails(run("export", "u", "data/a.nc"), 1, "--overwrite replaces it")
+    for name, a in (("p", AIR[0]), ("q", AIR[0, :2])):
+        c.upload(a, name)
+        c.expect(200, c.patch(f"/v1/arrays/{name}", {"dims": ["y", "x"], "units": "K"}))
+    fails(run("export", "p", "q", "data/b.nc"), 1, "; --no-labels leaves all of that out of the file")
+    ok(run("export", "p", "q", "data/b.nc", "--no-labels"))
+    assert b'"units"' not in (folder / "b.nc").read_bytes()
     ok(run("export", "u", "data/a.nc", "--overwrite", "--deflate", "4"))
     c.expect(200, c.patch("/v1/arrays/u", {"dims": ["t", "y", "x"]}))
     ok(run("export", "u", "data/a.nc", "--overwrite", "--unlimited", "t", "--unlimited", "x"))

@@ -241,7 +241,7 @@ def test_mistakes(run, api, u, tmp_path, monkeypatch):
         assert done.status == status and said in done.err and not done.out and "Traceback" not in done.err, (words, done)
     assert run("show", "v", "--slice", "0, 0").status == 0
     api.expect(200, api.patch("/v1/arrays/u", {"units": "\u202ex", "dims": ["é", None]}))  # what turns a terminal's line around is not written to it
-    assert run("show", "u").out.splitlines()[-1] == "u: 30×40 (\\u00e9, -) float64, -3.5 … 9 \\u202ex"
+    assert run("show", "u").out.splitlines()[-1] == "u: 30×40 (é, -) float64, -3.5 … 9 \\u202ex"
 
 
 def test_an_encoding_without_blocks(env, u):

@@ -13,7 +13,7 @@ from .._bar import count, human
 from .._errors import ArraydError
 from .._replies import ABOUT, ARRAY, JOB, LABELS, LISTED, OBJECT
 from .._requests import FILES, OCTETS, Request, Response
-from ._context import Context, Failure, complain, device_text, kept_text, table
+from ._context import Context, Failure, complain, device_text, kept_text, shown, table
 from ._files import SCHEME, get_file, ls_files, put_file
 from ._formats import GOT, KNOWN, WRITTEN, members, read_csv, suffix_of, write_csv
 from ._streams import NPY, Output, download, itemsize, read_head, upload
@@ -285,27 +285,27 @@ def _described(m: Dict[str, Any]) -> str:
     lines = []
     for key, value in m.items():
         if key in ("attrs", "coords") and isinstance(value, dict):
-            lines += [(key, "")] + [("  " + json.dumps(k)[1:-1], _said(v)) for k, v in value.items()]
+            lines += [(key, "")] + [("  " + shown(k), _said(v)) for k, v in value.items()]
             continue
         if key == "dims" and isinstance(value, list):
-            value = ", ".join("-" if name is None else json.dumps(name)[1:-1] for name in value)
+            value = ", ".join("-" if name is None else shown(name) for name in value)
         if value is None or value == [] or key in ("size", "offset") and not value:
             continue
         if key == "nbytes":
             value = f"{value} ({human(value)})"
         elif key == "units":  # others' words, too
-            value = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(value))
+            value = shown(value)
         elif isinstance(value, bool):
             value = "yes" if value else "no"
         elif isinstance(value, (list, dict)):
-            value = json.dumps(value)
+            value = shown(value)
         lines.append((key.replace("_", " "), str(value)))
     width = max(len(k) for k, _ in lines) + 2
     return "\n".join((k.ljust(width) + v).rstrip() for k, v in lines)
 
 
 def _said(v: Any) -> str:
-    """An attribute, or a coordinate, on one line: what others have written must not move the cursor."""
+    """An attribute, or a coordinate."""
     if isinstance(v, dict) and set(v) == {"array", "dims"}:
-        return f"{v['array']} ({', '.join(json.dumps(name)[1:-1] for name in v['dims'])})"
-    return json.dumps(v)[1:-1] if isinstance(v, str) else json.dumps(v)
+        return f"{v['array']} ({', '.join(shown(name) for name in v['dims'])})"
+    return shown(v)

@@ -5,6 +5,7 @@ Results go to standard output, everything else to standard error.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import ssl
 import sys
@@ -165,6 +166,11 @@ class Context:
 
 
 Command = Callable[[Context], int]
+
+
+def shown(v: Any) -> str:
+    """What others have written, on one line: it must not move the cursor. What is no text is shown as JSON."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in (v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)))
 
 
 def device_text(d: Dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from .._errors import ArraydError, failed_at, failure_of
 from .._jobs import Job, JobFailed
 from .._replies import FOLDERS, IN_FOLDER, JOB, MADE, parsed
 from .._requests import FILES, FORMATS, OF_ONE, OF_OTHERS, Request, variables_of
-from ._context import Context, Failure, complain, table
+from ._context import Context, Failure, complain, shown, table
 from ._formats import GOT, suffix_of
 from ._streams import Body, download, send
 from ._values import NAME, explained, path_of
@@ -85,7 +85,7 @@ def ls_files(context: Context) -> int:
         return 0
     for place, told in zip(args.pattern, found):
         if len(found) > 1:
-            print(f"{_plain(place)}:")
+            print(f"{shown(place)}:")
         rows = _rows(told, args.sort)
         if args.long and len(rows) > 1:
             print("\n".join(table(rows, right=str(rows[0].index("SIZE")) if "SIZE" in rows[0] else "")))
@@ -95,7 +95,7 @@ def ls_files(context: Context) -> int:
         if told.get("folders") == []:
             complain("the daemon has no folders with files: its operator names them, with --files")
         if told.get("more"):
-            complain(f"{_plain(place)} has more than {len(told['entries'])} entries, which are not listed")
+            complain(f"{shown(place)} has more than {len(told['entries'])} entries, which are not listed")
     return 0
 
 
@@ -127,22 +127,17 @@ def _rows(told: Dict[str, Any], sort: str) -> List[List[str]]:
                                              for f in told["folders"]]
     if told["kind"] == "folder":
         entries = sorted(told["entries"], key=lambda e: -int(e.get("size", 0))) if sort == "size" else told["entries"]
-        return [["NAME", "SIZE", "MODIFIED"]] + [[_plain(e["name"]) + ("/" if e["kind"] == "folder" else ""), human(e["size"]) if "size" in e else "-",
+        return [["NAME", "SIZE", "MODIFIED"]] + [[shown(e["name"]) + ("/" if e["kind"] == "folder" else ""), human(e["size"]) if "size" in e else "-",
                                                   str(e["modified"])[:19].replace("T", " ")] for e in entries]
     return [["VARIABLE", "DTYPE", "SHAPE", "UNITS", ""]] + [
-        [_plain(v["name"]), _plain(v["dtype"] or "-"), _shape(v), _plain(str((v.get("attrs") or {}).get("units", "-"))),
-         _plain(str((v.get("attrs") or {}).get("long_name", "") if v["dtype"] else v.get("why", "")))] for v in told["variables"]]
+        [shown(v["name"]), shown(v["dtype"] or "-"), _shape(v), shown(str((v.get("attrs") or {}).get("units", "-"))),
+         shown(str((v.get("attrs") or {}).get("long_name", "") if v["dtype"] else v.get("why", "")))] for v in told["variables"]]
 
 
 def _shape(v: Dict[str, Any]) -> str:
     """With the names of axes, where there are any: month 12 × lat 4."""
     names = v.get("dims") or [None] * len(v["shape"])
-    return " × ".join(f"{_plain(name)} {n}" if name else str(n) for name, n in zip(names, v["shape"])) or "()"
-
-
-def _plain(text: str) -> str:
-    """On one line: what others have written must not move the cursor."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return " × ".join(f"{shown(name)} {n}" if name else str(n) for name, n in zip(names, v["shape"])) or "()"
 
 
 def _place(command: str, text: str) -> Tuple[str, str]:
@@ -180,7 +175,7 @@ def _unnamed(context: Context, given: str, folder: str, path: str) -> List[Tuple
         raise Failure(f"import: {given} is a folder: ls {SCHEME}{given} lists what is in it", 2)
     all_ = variables_of(told) if context.args.all else variables_of(told, OF_OTHERS)
     if not all_ or (len(all_) > 1 and not context.args.all):
-        several = f"several variables: {', '.join(map(_plain, all_))}: name those that are wanted, or --all"
+        several = f"several variables: {', '.join(map(shown, all_))}: name those that are wanted, or --all"
         raise Failure(f"import: {given} has {several if all_ else 'no variables that can be imported'}", 2)
     if len(all_) > 1 or told["format"] not in OF_ONE:
         return [(None, v) for v in all_]
@@ -198,8 +193,15 @@ def export(context: Context) -> int:
         arrays.append(ref if name is None else {"array": ref, "name": name})
     alone = (args.format or FORMATS.get(suffix_of(path))) in OF_ONE
     body = {"folder": folder, "path": path, "arrays": arrays, "format": args.format, "deflate": args.deflate,
-            "coords": False if args.no_coords or alone else None, "ghosts": _ghosts(args), "unlimited": args.unlimited, "overwrite": args.overwrite}
+            "coords": False if args.no_coords or alone else None, "labels": False if args.no_labels else None, "ghosts": _ghosts(args), "unlimited": args.unlimited, "overwrite": args.overwrite}
     return _moved(context, "export", {k: v for k, v in body.items() if v is not None}, [f"{folder}/{path}"])
+
+
+def _worded(e: ArraydError) -> ArraydError:
+    """With the options of this program in place of the request's members."""
+    for member, option in (('"overwrite": true', "--overwrite"), ('"labels": false', "--no-labels")):
+        e.detail = e.detail.replace(member, option)
+    return e
 
 
 def _cancelled(job: Job, kind: str) -> None:
@@ -216,7 +218,10 @@ def _cancelled(job: Job, kind: str) -> None:
 def _moved(context: Context, kind: str, body: Dict[str, Any], made: List[str]) -> int:
     """The job to its end, or, where the user does not want to wait, to where he has ended it."""
     args = context.args
-    job = Job(context.client, context.ask("POST", f"/v1/files/{kind}", JOB, body), [])
+    try:
+        job = Job(context.client, context.ask("POST", f"/v1/files/{kind}", JOB, body), [])
+    except ArraydError as e:
+        raise _worded(e)
     if args.detach:
         print(json.dumps(job.status) if args.json else job.id)
         return 0
@@ -245,7 +250,6 @@ def _moved(context: Context, kind: str, body: Dict[str, Any], made: List[str]) -
     if job.state == "cancelled":
         complain(f"{job.id} was cancelled by another client")
     else:
-        e = failure_of(job.status)
-        e.detail = e.detail.replace('"overwrite": true', "--overwrite")
+        e = _worded(failure_of(job.status))
         complain(explained(e, f"{body['folder']}/{body['path']}: {failed_at(job.status)}" if job.step else f"{body['folder']}/{body['path']}"))
     return 1

@@ -190,6 +190,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add(p, "--format", type=format_of, choices=sorted({*FORMATS.values()}), metavar="FORMAT", help="where the suffix does not say it: netcdf4 or nc, hdf5 or h5, …")
     _add(p, "--deflate", metavar="N", type=int, choices=range(10), help="0 to 9: how much is done to make the file small, where the format can be")
     _add(p, "--no-coords", action="store_true", help="leave coordinates out")
+    _add(p, "--no-labels", action="store_true", help="leave attributes, names of axes and coordinates out")
     _add(p, "--keep-ghosts", action="store_true", help="write the ghost cells of grids, too")
     _add(p, "--unlimited", metavar="AXIS", action="append", help="an axis that may grow in the file; in NetCDF and HDF5, more than once")
     _add(p, "--overwrite", action="store_true", help="replace a file that is there")

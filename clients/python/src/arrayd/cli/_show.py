@@ -1,7 +1,6 @@
 """show: an array, or an expression's value, as a picture on the terminal or in a file."""
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -9,7 +8,7 @@ from .._bar import at_terminal
 from .._errors import ArraydError, Denied
 from .._replies import OBJECT, RESULT
 from ._arrays import picture, picture_options, save_picture, shape_text
-from ._context import Context, Failure
+from ._context import Context, Failure, shown
 from ._eval import located, requested
 from ._formats import suffix_of
 from ._pixels import blocks, decoded, kitty, sixel
@@ -124,11 +123,10 @@ def _drawn(where: Screen, png: bytes) -> str:
 
 
 def _line(title: str, m: Dict[str, Any], ends: List[str]) -> str:
-    """What it is; what others have written must not move the cursor."""
     shape = shape_text(m["shape"])
     if m.get("dims"):
-        shape += " (" + ", ".join("-" if name is None else json.dumps(name)[1:-1] for name in m["dims"]) + ")"
+        shape += " (" + ", ".join("-" if name is None else shown(name) for name in m["dims"]) + ")"
     text = f"{title}: {shape} {m['dtype']}"
     if len(ends) == 2:
         text += f", {float(ends[0]):.6g} … {float(ends[1]):.6g}"
-    return text + (f" {json.dumps(m['units'])[1:-1]}" if m.get("units") else "")
+    return text + (f" {shown(m['units'])}" if m.get("units") else "")

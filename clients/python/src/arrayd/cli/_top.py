@@ -18,7 +18,7 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 from .._bar import Bar, at_terminal, count, duration, human
 from .._errors import ENDED, ArraydError
 from .._replies import INFO
-from ._context import Context, device_text, table
+from ._context import Context, device_text, shown, table
 from ._sample import Sample, Watch, public
 from ._values import explained
 
@@ -75,7 +75,7 @@ def _does(job: Dict[str, Any]) -> str:
     """How a job's statements begin, or which file it is about."""
     for kind in ("import", "export"):
         if kind in job:
-            return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in f"{kind} {job[kind]['folder']}/{job[kind]['path']}")
+            return shown(f"{kind} {job[kind]['folder']}/{job[kind]['path']}")
     return " ".join("; ".join(job.get("program", {}).get("body", ["-"])).split())
 
 
