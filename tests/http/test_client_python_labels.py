@@ -172,10 +172,42 @@ def test_times_of_xarray(xp):  # noqa: F811
     x = xp.from_xarray(a)
     time = xp.array(x.coords["time"]["array"])
     assert set(x.coords) == {"time"} and time.tolist() == [0, 30, 96] and time.units == "hours since 2026-01-01"
+    assert set(time.attrs) == {"long_name", "calendar"}  # and no fill value, which whole numbers do not need, and others are NaN
     xarray.testing.assert_identical(x.to_xarray(), a.drop_vars("s"))
     time.patch(units="fortnights since then")
     assert x.to_xarray()["time"].values.tolist() == [0, 30, 96]
     xp.delete(time)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_durations_of_xarray(xp):  # noqa: F811
+    """Come back as such, and days that are plain numbers do not; what is not known remains so."""
+    xarray = pytest.importorskip("xarray")
+    nat, hours = np.datetime64("NaT"), np.array([1, 2, 30], "m8[h]").astype("m8[ns]")
+    a = xarray.DataArray([1.0, 2.0, 3.0], dims=("x",), coords={"wait": ("x", hours, {"long_name": "lag"}), "odd": ("x", np.array([1, 2, "NaT"], "m8[ns]")),
+                                                               "days": ("x", [1, 2, 3], {"units": "days"}), "then": ("x", np.array(["2026-01-01", nat, "2026-01-05"], "M8[ns]"))})
+    x = xp.from_xarray(a)
+    xarray.testing.assert_identical(x.to_xarray(), a)
+    for c in x.coords.values():
+        assert "_FillValue" not in xp.array(c["array"]).attrs
+        xp.delete(c["array"])
+
+
+def test_results_of_xarray_stay_on_the_server(xp):  # noqa: F811
+    xarray = pytest.importorskip("xarray")
+    x = xp.asarray(np.arange(6.0).reshape(2, 3), dims=("y", "x"), units="K")
+    a = xarray.DataArray(x, dims=x.dims, coords={"y": [1.0, 2.0]}, attrs={"units": "K"})
+    with arrayd.config(transfers="forbid", above="0 B"):
+        mean, same = xp.from_xarray(a.mean("x", keep_attrs=True)), xp.from_xarray(a)
+    assert mean.dims == ("y",) and mean.units == "K" and list(mean.coords) == ["y"] and mean.tolist() == [1, 4]
+    same[...] = 0.0
+    same.patch(units="m")
+    assert x.units == "K" and not x.coords and x.numpy()[1, 2] == 5  # it is a copy
+    for y in (mean, same):
+        xp.delete(y.coords["y"]["array"])
+    for wrong, why in ((xarray.Dataset({"a": a}), r"one DataArray, not a Dataset: ds\[name\] is one"), (np.zeros(2), "one DataArray, not a ndarray")):
+        with pytest.raises(TypeError, match=why):
+            xp.from_xarray(wrong)
 
 
 def test_coordinates_that_fit_no_more(xp, monkeypatch):  # noqa: F811

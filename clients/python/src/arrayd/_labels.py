@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
+from ._dtypes import name_of
 from ._errors import ArraydError, Denied, NotFound
 from ._numbers import wire
 from ._replies import LABELLED, LABELS
 from ._requests import Steps
 
 NONE: Mapping[str, Any] = types.MappingProxyType({})
+OF_DURATIONS = "dtype"  # the attribute that says of numbers that they are durations, as xarray writes it to files
 SAME: Any = ...  # of a change: it stays as it is; None removes it
 
 
@@ -256,29 +258,41 @@ def _xarray_attrs(said: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _decoded(name: str, xarray: Any, dims: Any, values: Any, attrs: Dict[str, Any]) -> Any:
-    """A coordinate; one of times, numbers with a unit as files have them ("hours since 1900-01-01"), as xarray has these."""
-    if " since " in str(attrs.get("units")):
+    """A coordinate; one of times or durations, numbers with a unit as files have them ("hours since 1900-01-01"), as xarray has these."""
+    lasts = str(attrs.get(OF_DURATIONS)).startswith("timedelta64")
+    if lasts or " since " in str(attrs.get("units")):
         try:
-            return xarray.conventions.decode_cf_variable(name, xarray.Variable(dims, values, attrs), mask_and_scale=False)
+            of = xarray.conventions.decode_cf_variable(name, xarray.Variable(dims, values, attrs), mask_and_scale=False, decode_timedelta=lasts)
+            if lasts:
+                of.attrs.pop(OF_DURATIONS, None)
+            return of
         except (ValueError, OverflowError, ImportError):  # of no calendar that is known here
             pass
     return dims, values, attrs
 
 
 def _encoded(c: Any) -> Any:
-    """A coordinate of times as numbers with a unit."""
+    """A coordinate of times or durations as numbers with a unit. Those that are not known are NaN, which needs no fill value."""
     if c.dtype.kind not in "mMO":
         return c
     import xarray
 
+    times = c.variable.copy(deep=False)
+    times.encoding = {k: v for k, v in times.encoding.items() if k in ("units", "calendar")}
     try:
-        return xarray.conventions.encode_cf_variable(c.variable)
+        of = xarray.conventions.encode_cf_variable(times)
     except (TypeError, ValueError, AttributeError):  # others of Python's objects
         return c
+    of.attrs.pop("_FillValue", None)
+    if c.dtype.kind == "m":
+        of.attrs[OF_DURATIONS] = str(c.dtype)
+    return of
 
 
 def of_xarray(client: Any, a: Any, name: Optional[str]) -> Steps[Any]:
     """An array of the daemon's with all that an `xarray.DataArray` has, its coordinates as arrays of their own."""
+    if hasattr(a, "data_vars") or not hasattr(a, "coords"):
+        raise TypeError(f"from_xarray takes one DataArray, not a {type(a).__name__}" + (": ds[name] is one" if hasattr(a, "data_vars") else ""))
     x = yield from _labelled(client, a)
     coords = {}
     for key, of in a.coords.items():
@@ -290,7 +304,12 @@ def of_xarray(client: Any, a: Any, name: Optional[str]) -> Steps[Any]:
 
 
 def _labelled(client: Any, a: Any) -> Steps[Any]:
-    x = client.asarray(a.values)
+    of = a.data
+    if isinstance(of, Labels) and of._client is client:  # a copy that is made there: what is said of the array itself stays
+        node = of._node
+        x = client._array("astype", (node,), node.shape, node.dtype, dtype=name_of(node.dtype))
+    else:
+        x = client.asarray(of if isinstance(of, np.ndarray) else a.values)
     attrs = dict(a.attrs)
     units = attrs.pop("units", SAME)
     return (yield from x._labelling(attrs or SAME, tuple(map(str, a.dims)) or SAME, units))
