@@ -250,6 +250,6 @@ def _moved(context: Context, kind: str, body: Dict[str, Any], made: List[str]) -
     if job.state == "cancelled":
         complain(f"{job.id} was cancelled by another client")
     else:
-        e = _worded(failure_of(job.status))
-        complain(explained(e, f"{body['folder']}/{body['path']}: {failed_at(job.status)}" if job.step else f"{body['folder']}/{body['path']}"))
+        failure = _worded(failure_of(job.status))
+        complain(explained(failure, f"{body['folder']}/{body['path']}: {failed_at(job.status)}" if job.step else f"{body['folder']}/{body['path']}"))
     return 1
