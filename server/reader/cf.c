@@ -43,22 +43,22 @@ static enum dtype promote(enum dtype t)
     return dtype_size(t) <= 2 ? DT_F32 : DT_F64;
 }
 
-/* A fill value as an element; of the other sign with _Unsigned, whose fill values may be of either.
+/* A fill value as an element, of `other` sign than in the file: such fill values may be of either.
  * False: no element has this value. */
-static bool as_fill(const struct attr *a, int64_t i, enum dtype raw, struct scalar *ret)
+static bool as_fill(const struct attr *a, int64_t i, enum dtype raw, bool other, struct scalar *ret)
 {
     struct scalar s = {.dtype = (enum dtype)a->dtype};
     size_t size = dtype_size(s.dtype);
     memcpy(s.v.raw, (const char *)a->data + (size_t)i * size, size);
     *ret = scalar_cast(s, raw);
-    if (dtype_is_integer(raw) && dtype_is_integer(s.dtype) && dtype_size(raw) == size)
+    if (other && dtype_is_integer(s.dtype) && dtype_size(raw) == size)
         return true;
     return fit_is_same(s, *ret);
 }
 
 /* Adds the fill values of an attribute. *masks: one of them is a number, whether or not an element
  * can be that. */
-static void add_fills(const struct attr *a, struct cf *ret, bool *masks)
+static void add_fills(const struct variable *v, const struct attr *a, struct cf *ret, bool *masks)
 {
     double x;
     if (!a || a->dtype == UNREAD || dtype_is_complex(a->dtype))
@@ -66,7 +66,8 @@ static void add_fills(const struct attr *a, struct cf *ret, bool *masks)
     for (int64_t i = 0; attr_double(a, i, &x); i++) {
         *masks |= !isnan(x);
         if (ret->n_fills < FILLS_MAX)
-            ret->n_fills += as_fill(a, i, ret->raw, &ret->fills[ret->n_fills]);
+            ret->n_fills +=
+                as_fill(a, i, ret->raw, (int)ret->raw != v->dtype, &ret->fills[ret->n_fills]);
     }
 }
 
@@ -84,8 +85,8 @@ bool cf_plan(const struct variable *v, struct cf *ret)
     ret->has_scale = attr_double(scale, 0, &ret->scale);
     ret->has_offset = attr_double(offset, 0, &ret->offset);
     bool packed = ret->has_scale || ret->has_offset, masks = false;
-    add_fills(attr_find(&v->attrs, "_FillValue"), ret, &masks);
-    add_fills(attr_find(&v->attrs, "missing_value"), ret, &masks);
+    add_fills(v, attr_find(&v->attrs, "_FillValue"), ret, &masks);
+    add_fills(v, attr_find(&v->attrs, "missing_value"), ret, &masks);
     for (int f = 0; f < ret->n_fills && dtype_is_real_float(ret->raw); f++)
         if (scalar_cast(ret->fills[f], DT_F64).v.f64 == 0) {
             ret->zero_is_fill = true;

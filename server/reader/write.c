@@ -221,15 +221,50 @@ static enum dtype bits_of(const struct variable *v, enum dtype dtype)
     return as_signed ? dtype + (DT_U8 - DT_I8) : dtype;
 }
 
+/* Leaves of a list the numbers that are still the same in type t. */
+static void keep_those_of(struct attr *a, enum dtype t)
+{
+    const size_t size = dtype_size((enum dtype)a->dtype);
+    int64_t kept = 0;
+    for (int64_t i = 0; i < a->n; i++) {
+        const struct scalar s = attr_scalar(a, i);
+        if (fit_is_same(s, scalar_cast(s, t)))
+            memcpy((unsigned char *)a->data + (size_t)kept++ * size, s.v.raw, size);
+    }
+    a->n = kept;
+}
+
+/* Gives an attribute the type of the elements in the file. False: no element can be that number,
+ * but among those in the file it would be taken for another one, or for a fill value. */
+static bool cast_attr(struct content *c, const struct variable *v, struct attr *a, enum dtype dtype)
+{
+    const enum dtype of = v->from == DT_BOOL ? DT_BOOL : bits_of(v, dtype);
+    if (of == dtype || a->n == 0) {
+        (void)fit_attr(c, a, dtype);
+        return true;
+    }
+    if (strcmp(a->name, "missing_value") == 0)
+        keep_those_of(a, of);
+    if (a->n && fit_attr(c, a, of)) {
+        a->dtype = (int)dtype; /* of the same bits */
+        return true;
+    }
+    return a->n && !fit_attr(c, a, dtype);
+}
+
 static void cast_attrs(struct content *c, struct variable *v, enum dtype dtype)
 {
-    for (struct attr *a = v->attrs.first; a; a = a->next) {
-        if (a->dtype == UNREAD || !attr_is_like_elements(a->name))
-            continue;
-        if (fit_attr(c, a, bits_of(v, dtype)))
-            a->dtype = (int)dtype;
-        else
-            (void)fit_attr(c, a, dtype);
+    struct attr *next;
+    const struct attrs all = v->attrs;
+    v->attrs = (struct attrs){.end = &v->attrs.first};
+    for (struct attr *a = all.first; a; a = next) {
+        next = a->next;
+        if (a->dtype == UNREAD || !attr_is_like_elements(a->name) || cast_attr(c, v, a, dtype)) {
+            a->next = NULL;
+            *v->attrs.end = a;
+            v->attrs.end = &a->next;
+            v->attrs.n++;
+        }
     }
 }
 

@@ -135,6 +135,40 @@ def test_the_classic_format_is_what_everything_reads(tmp_path):
     assert gdal.Open(f"NETCDF:{tmp_path}/g:a").ReadAsArray()[::-1].tolist() == values((30, 40), "u2").tolist()
 
 
+@pytest.mark.parametrize("attrs, kept", [
+    ({"_FillValue": -1}, {}), ({"_FillValue": -56}, {}), ({"_FillValue": 200}, {"_FillValue": -56}),
+    ({"missing_value": -1}, {}), ({"missing_value": [255, -2]}, {"missing_value": -1}), ({"missing_value": [-1, -2]}, {}),
+    ({"valid_min": -5}, {}), ({"valid_range": [-1, 10]}, {}), ({"valid_range": [1, 200]}, {"valid_range": [1, -56]}),
+    ({"valid_max": 300}, {"valid_max": 300}), ({"actual_range": [0.5, 9.25]}, {"actual_range": [0.5, 9.25]}), ({"flag_values": [0, 255]}, {"flag_values": [0, -1]})])
+def test_labels_of_unsigned_elements(tmp_path, attrs, kept):
+    """A number that no unsigned element can be would be another one's bits in the classic format."""
+    made(tmp_path / "f", "netcdf3", {"a": np.array([255, 200, 1, 254], "u1")}, variable_attrs={"a": attrs})
+    with netCDF4.Dataset(tmp_path / "f") as f:
+        assert {k: np.asarray(f["a"].getncattr(k)).tolist() for k in f["a"].ncattrs()} == {**kept, "_Unsigned": "true"}
+
+
+@pytest.mark.parametrize("format", ["netcdf4", "hdf5"])
+@pytest.mark.parametrize("name", ["_FillValue", "missing_value"])
+def test_fill_values_of_the_other_sign(tmp_path, format, name):
+    """They are of the same size, but not the same number."""
+    array = np.array([2 ** 32 - 1, 5], "u4")
+    made(tmp_path / "f", format, {"a": array}, variable_attrs={"a": {name: -1}})
+    with Reader(tmp_path / "f") as r:
+        got = r.read("a")
+        assert np.asarray(got).tolist() == array.tolist()
+
+
+@pytest.mark.parametrize("format", ["netcdf4", "netcdf3"])
+@pytest.mark.parametrize("name", ["_FillValue", "missing_value"])
+@pytest.mark.parametrize("value", [-1, 300])
+def test_fill_values_that_no_bool_can_be(tmp_path, format, name, value):
+    array = np.array([True, False])
+    made(tmp_path / "f", format, {"a": array}, variable_attrs={"a": {name: value}})
+    with Reader(tmp_path / "f") as r:
+        assert r.variables()["a"]["attrs"] == {"dtype": "bool"}
+        same(r, "a", array)
+
+
 @pytest.mark.parametrize("array", [np.array([1, 2 ** 31]), np.array([-2 ** 31 - 1]), np.array([2 ** 64 - 1], "u8"), np.array([2 ** 32], "u8")])
 def test_integers_that_the_classic_format_lacks(tmp_path, array):
     with pytest.raises(Refused) as refused:
