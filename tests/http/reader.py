@@ -158,8 +158,8 @@ class Reader:
         assert len(data) == head["nbytes"]
         return np.frombuffer(bytes(data), numpy_dtype(head["dtype"])).reshape(head["shape"])
 
-    def write(self, format, arrays, attrs=None, dims=None, variable_attrs=None, deflate=0, dtypes=None, piece=None):
-        self.send({"do": "write", "format": format, "attrs": attrs or {}, "deflate": deflate, "variables": [
+    def write(self, format, arrays, attrs=None, dims=None, variable_attrs=None, deflate=0, dtypes=None, piece=None, unlimited=()):
+        self.send({"do": "write", "format": format, "attrs": attrs or {}, "deflate": deflate, "unlimited": list(unlimited), "variables": [
             {"name": name, "dtype": (dtypes or {}).get(name, a.dtype.name), "shape": list(a.shape), "dims": (dims or {}).get(name),
              "attrs": (variable_attrs or {}).get(name, {})} for name, a in arrays.items()]})
         assert self.line() == {"ready": True}

@@ -205,6 +205,29 @@ def test_types_of_attributes(tmp_path, format):
         assert r.variables()["a"]["attrs"] == attrs and r.describe()["attrs"] == {"n": -5, "large": 2 ** 40, "half": 0.5}
 
 
+@pytest.mark.parametrize("deflate, unlimited", [(0, []), (5, []), (0, ["x"])])
+def test_axes_of_hdf5_of_which_some_have_scales(tmp_path, deflate, unlimited):
+    """libnetcdf wants scales of all axes of a variable, or of none."""
+    arrays = {"t": np.arange(3.), "a": values((3, 4), "f4"), "b": values((4, 3), "f8"), "bare": values((2, 4), "f4"),
+              "y": values((3, 2), "f4"), "taken": values((3, 2), "f4"), "g/in": np.arange(2.), "group": values((3, 2), "f4")}
+    dims = {"t": ["t"], "a": ["t", "x"], "b": ["x", "t"], "bare": ["z", "w"], "y": ["t", None], "taken": ["t", "y"], "group": ["t", "g"]}
+    made(tmp_path / "f", "hdf5", arrays, dims=dims, deflate=deflate, unlimited=unlimited)
+    run("ncdump", "-h", str(tmp_path / "f"))
+    with netCDF4.Dataset(tmp_path / "f") as f:
+        assert f["a"].dimensions == ("t", "x") and f["b"].dimensions == ("x", "t") and "x" not in f.variables
+        assert f.dimensions["x"].size == 4 and f.dimensions["x"].isunlimited() == bool(unlimited)
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(f[name][:], array)
+    with h5py.File(tmp_path / "f") as f:
+        assert f["a"].dims[1][0] == f["x"] and f["x"].attrs["NAME"] == b"This is a netCDF dimension but not a netCDF variable.         4"
+        assert h5py.h5ds.is_scale(f["x"].id) and f["x"].shape == (4,) and f["x"].id.get_storage_size() == 0
+    with Reader(tmp_path / "f") as r:
+        found = {v["name"]: v["dims"] for v in r.describe()["variables"]}
+        assert found == {**dims, "g/in": None, "y": ["t", "phony_dim_0"]}
+        for name, array in arrays.items():
+            same(r, name, array)
+
+
 def test_groups(tmp_path):
     arrays = {"a": values((3, 4), "f4"), "in/a": values((3, 4), "f4", 1), "in/most/b": values((4,), "i8")}
     for format in ("netcdf4", "hdf5"):

@@ -7,8 +7,7 @@
 #include "server/reader/hdf5/hdf5_int.h"
 #include "server/reader/link.h"
 
-#define NO_VARIABLE "This is a netCDF dimension but not a netCDF variable"
-#define RENAMED     "_nc4_non_coord_" /* a variable called as a dimension that is not its own */
+#define RENAMED "_nc4_non_coord_" /* a variable called as a dimension that is not its own */
 
 /* Whether the attribute holds a list for each axis (or any axis), whose type is as it should be. */
 static bool axis_lists(hid_t dataset, const char *name, int rank, H5T_class_t element, hid_t *ret_a,
@@ -134,9 +133,9 @@ static void dims_from_numbers(struct content *c, struct variable *v, hid_t datas
 static void add_scale(struct content *c, struct variable *v, hid_t dataset)
 {
     struct hdf5_variable *own = v->own;
-    char name[sizeof NO_VARIABLE] = "";
+    char name[sizeof HDF5_NO_VARIABLE] = "";
     own->alone =
-        hdf5_attr_text(dataset, "NAME", name, sizeof name) && strcmp(name, NO_VARIABLE) == 0;
+        hdf5_attr_text(dataset, "NAME", name, sizeof name) && strcmp(name, HDF5_NO_VARIABLE) == 0;
     own->number = -1;
     hid_t a = H5Aexists(dataset, "_Netcdf4Dimid") > 0
                   ? H5Aopen(dataset, "_Netcdf4Dimid", H5P_DEFAULT)

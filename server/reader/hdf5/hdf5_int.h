@@ -10,6 +10,9 @@
 #include "server/reader/content.h"
 #include "server/reader/format.h"
 
+/* How the NAME of a scale begins that stands for a dimension alone, as libnetcdf writes it. */
+#define HDF5_NO_VARIABLE "This is a netCDF dimension but not a netCDF variable"
+
 /* A variable's own part. */
 struct hdf5_variable {
     const char *path; /* in the file */

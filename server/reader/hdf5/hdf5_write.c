@@ -1,6 +1,8 @@
 /* Files of HDF5 as h5py would write them: dimensions that have a variable of their name are scales
- * attached to the axes, others are labels. Elements come in C order, so that chunks are whole rows:
- * each is complete, and compressed, before the next one begins. */
+ * attached to the axes, others are labels. libnetcdf opens no file where some axes of a variable
+ * have scales and others none: the others get scales without elements then. Elements come in C
+ * order, so that chunks are whole rows: each is complete, and compressed, before the next one
+ * begins. */
 #include <string.h>
 
 #include "compute/base/mem.h"
@@ -47,6 +49,61 @@ static void write_attrs(hid_t object, const struct attrs *list)
 static bool is_coordinate(const struct variable *v)
 {
     return v->rank == 1 && v->dims[0] && strcmp(v->dims[0], v->name) == 0;
+}
+
+/* The scale of an axis, or NULL. */
+static const struct variable *scale_of(const struct content *c, const struct variable *v, int d)
+{
+    const struct variable *scale = v->dims[d] ? content_find(c, v->dims[d]) : NULL;
+    return scale && is_coordinate(scale) ? scale : NULL;
+}
+
+static int count_scales(const struct content *c, const struct variable *v)
+{
+    int n = 0;
+    for (int d = 0; d < v->rank; d++)
+        n += scale_of(c, v, d) != NULL;
+    return n;
+}
+
+/* Whether its axes have scales: all or none. */
+static bool is_scaled(const struct content *c, const struct variable *v)
+{
+    return v->rank > 0 && !is_coordinate(v) && count_scales(c, v) == v->rank;
+}
+
+/* Whether a scale can have that name beside the variables, in the root. */
+static bool is_free(const struct content *c, const char *name)
+{
+    const size_t n = strlen(name);
+    bool is = n && !strchr(name, '/') && strcmp(name, ".") != 0;
+    for (size_t i = 0; i < c->n_variables && is; i++) {
+        const char *other = c->variables[i]->name;
+        is = strncmp(other, name, n) != 0 || (other[n] && other[n] != '/');
+    }
+    return is;
+}
+
+/* Adds scales for the axes that have none of variables of which others have one: `own` is set in
+ * them. Where a name is taken, the variable is left without. */
+static void add_scales(struct content *c)
+{
+    const size_t n = c->n_variables;
+    for (size_t i = 0; i < n; i++) {
+        const struct variable *v = c->variables[i];
+        bool can = count_scales(c, v) > 0;
+        for (int d = 0; d < v->rank && can; d++)
+            can = scale_of(c, v, d) || is_free(c, v->dims[d]);
+        for (int d = 0; d < v->rank && can; d++) {
+            if (scale_of(c, v, d))
+                continue;
+            struct variable *scale = content_add(c, v->dims[d]);
+            scale->dtype = scale->from = DT_F32;
+            variable_shape(c, scale, 1, &v->shape[d]);
+            scale->dims[0] = v->dims[d];
+            scale->own = scale;
+        }
+    }
 }
 
 /* A path in a file: "." is the group that it is in. */
@@ -103,8 +160,10 @@ static hid_t create(struct content *c, hid_t file, struct variable *v, int defla
 
 /* CLASS and NAME make a scale; DIMENSION_LIST of the others and REFERENCE_LIST of the scale are how
  * both find each other. */
-static void mark_scale(hid_t dataset, const char *name)
+static void mark_scale(struct content *c, hid_t dataset, const struct variable *v)
 {
+    const char *name =
+        v->own ? content_printf(c, HDF5_NO_VARIABLE ".%10lld", (long long)v->shape[0]) : v->name;
     hid_t space = H5Screate(H5S_SCALAR), type = text_type(16), other = text_type(strlen(name) + 1);
     H5Tset_cset(type, H5T_CSET_ASCII);
     write_attr(dataset, "CLASS", type, space, "DIMENSION_SCALE");
@@ -126,7 +185,7 @@ static void list_users(hid_t file, struct content *c, const struct variable *sca
     for (size_t i = 0; i < c->n_variables; i++) {
         const struct variable *v = c->variables[i];
         for (int d = 0; d < v->rank && v->dims[0]; d++) {
-            if (is_coordinate(v) || strcmp(v->dims[d], scale->name) != 0)
+            if (strcmp(v->dims[d], scale->name) != 0 || !is_scaled(c, v))
                 continue;
             users[n].axis = d;
             if (H5Rcreate(&users[n++].dataset, file, v->name, H5R_OBJECT, -1) < 0)
@@ -155,16 +214,12 @@ static void name_axes(hid_t file, struct content *c, const struct variable *v)
     hvl_t lists[MAX_RANK] = {{0}};
     hobj_ref_t refs[MAX_RANK];
     const char *labels[MAX_RANK];
-    bool scaled = false;
+    const bool scaled = is_scaled(c, v);
     for (int d = 0; d < v->rank; d++) {
-        const struct variable *scale = content_find(c, v->dims[d]);
         labels[d] = v->dims[d];
-        if (!scale || !is_coordinate(scale))
-            continue;
-        if (H5Rcreate(&refs[d], file, scale->name, H5R_OBJECT, -1) < 0)
+        if (scaled && H5Rcreate(&refs[d], file, v->dims[d], H5R_OBJECT, -1) < 0)
             hdf5_stop("naming the axes of", v->name);
         lists[d] = (hvl_t){1, &refs[d]};
-        scaled = true;
     }
     hsize_t n = (hsize_t)v->rank;
     hid_t space = H5Screate_simple(1, &n, NULL), text = text_type(H5T_VARIABLE);
@@ -261,6 +316,7 @@ void hdf5_write(struct content *c, int deflate)
     hid_t file = hdf5_must(H5Fcreate(WIRE_PATH, H5F_ACC_TRUNC, without_times, access),
                            "making the file", NULL);
     write_name_axes(c, false);
+    add_scales(c);
     write_chunks(c, deflate > 0);
     fit_attr_names(c, &c->attrs, FIT_LIBRARY);
     write_attrs(file, &c->attrs);
@@ -268,7 +324,7 @@ void hdf5_write(struct content *c, int deflate)
     for (size_t i = 0; i < c->n_variables; i++) {
         datasets[i] = create(c, file, c->variables[i], deflate);
         if (is_coordinate(c->variables[i]))
-            mark_scale(datasets[i], c->variables[i]->name);
+            mark_scale(c, datasets[i], c->variables[i]);
     }
     for (size_t i = 0; i < c->n_variables; i++) {
         name_axes(file, c, c->variables[i]);
@@ -276,7 +332,8 @@ void hdf5_write(struct content *c, int deflate)
             list_users(file, c, c->variables[i]);
     }
     for (size_t i = 0; i < c->n_variables; i++) {
-        write_elements(datasets[i], c->variables[i], deflate);
+        if (!c->variables[i]->own)
+            write_elements(datasets[i], c->variables[i], deflate);
         H5Dclose(datasets[i]);
     }
     mem_free(datasets);
