@@ -98,7 +98,7 @@ static bool read_decoded(struct json d, struct file_variable *v)
            json_get_dtype(json_member(d, "dtype"), &v->decoded, NULL) == ERR_OK &&
            or_null(json_member(d, "scale"), is_number(json_member(d, "scale"))) &&
            or_null(json_member(d, "offset"), is_number(json_member(d, "offset"))) &&
-           is_value(json_member(d, "fill"), VALUE_DEPTH);
+           is_value(json_member(d, "fill"), VALUE_DEPTH) && is_attrs(json_member(d, "attrs"));
 }
 
 /* What is told as it is: lists and texts of the right kinds. */

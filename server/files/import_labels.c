@@ -314,13 +314,20 @@ static void put_attrs(const struct import *x, const struct import_piece *p, stru
 {
     const struct json units = json_member(p->variable->attrs, "units");
     const bool has_units = json_kind(units) == JSON_STRING;
+    /* those that read otherwise of decoded elements, in the same order */
+    struct json other = json_member(json_member(p->variable->all, "decoded"), "attrs");
+    other = p->decode ? json_first(other) : (struct json){0};
     json_put_key(w, "attrs");
     json_open_object(w);
-    for (struct json a = json_first(p->variable->attrs); json_present(a); a = json_next(a))
+    for (struct json a = json_first(p->variable->attrs); json_present(a); a = json_next(a)) {
+        const bool is_other = json_present(other) && !strcmp(json_key(other), json_key(a));
         if (!is_said(x, p, json_key(a), a) && !(has_units && !strcmp(json_key(a), "units"))) {
             json_put_key(w, json_key(a));
-            json_put_value(w, a);
+            json_put_value(w, is_other ? other : a);
         }
+        if (is_other)
+            other = json_next(other);
+    }
     import_put_place(p, w);
     json_close_object(w);
     if (has_units) {

@@ -217,7 +217,23 @@ void cf_decode(const struct cf *cf, int64_t n, const void *from, void *to)
     decode_slowly(cf, n, p, q);
 }
 
-void cf_describe(struct json_writer *w, const struct cf *cf)
+/* Attributes that have the stored elements' type: of the sign that the elements get. */
+static void describe_attrs(struct json_writer *w, const struct variable *v, enum dtype raw)
+{
+    json_put_key(w, "attrs");
+    json_open_object(w);
+    for (const struct attr *a = v->attrs.first; a; a = a->next) {
+        struct attr other = *a;
+        other.dtype = (int)raw;
+        if (a->dtype != v->dtype || !attr_is_like_elements(a->name))
+            continue;
+        json_put_key(w, a->name);
+        attr_put(w, &other);
+    }
+    json_close_object(w);
+}
+
+void cf_describe(struct json_writer *w, const struct variable *v, const struct cf *cf)
 {
     json_put_key(w, "decoded");
     json_open_object(w);
@@ -233,5 +249,7 @@ void cf_describe(struct json_writer *w, const struct cf *cf)
             json_put_scalar(w, &cf->fills[f]);
         json_close_list(w);
     }
+    if ((int)cf->raw != v->dtype)
+        describe_attrs(w, v, cf->raw);
     json_close_object(w);
 }

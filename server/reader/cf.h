@@ -33,6 +33,6 @@ bool cf_plan(const struct variable *v, struct cf *ret);
 void cf_decode(const struct cf *cf, int64_t n, const void *from, void *to);
 
 /* The member "decoded". */
-void cf_describe(struct json_writer *w, const struct cf *cf);
+void cf_describe(struct json_writer *w, const struct variable *v, const struct cf *cf);
 
 #endif

@@ -382,7 +382,7 @@ static void describe_variable(struct json_writer *w, const struct variable *v)
     attrs_write(w, &v->attrs);
     struct cf cf;
     if (cf_plan(v, &cf))
-        cf_describe(w, &cf);
+        cf_describe(w, v, &cf);
     json_put_member_i64(w, "nbytes", v->nbytes);
     if (v->at && v->dtype != UNREAD)
         json_put_member_i64(w, "at", v->at);

@@ -19,8 +19,9 @@
  *     "unlimited":true}},"variables":[{"name":"group/t2m","dtype":"int16"|null,"stored":"int16
  *     big-endian","why":"…" (only with dtype null),"shape":[…],"dims":["time","lat"]|null,
  *     "chunks":[…]|null,"filters":["shuffle","deflate 4"],"attrs":{…},"decoded":{"dtype":"float32",
- *     "scale":…,"offset":…,"fill":[…]} (only if decoding changes values),"nbytes":n}]}
- *     `dims` of a variable are keys of `dims` of the file, null where an axis has no name.
+ *     "scale":…,"offset":…,"fill":[…],"attrs":{…}} (only if decoding changes values),"nbytes":n}]}
+ *     `dims` of a variable are keys of `dims` of the file, null where an axis has no name. `attrs`
+ *     of what is decoded has those that read otherwise then.
  *     `nbytes` is of the elements as they are stored, −1 with dtype null and no fixed size. "at":n
  *     is there if the file has, from its byte n on, just what reading the variable without decoding
  *     gives: the daemon, which has the file, may copy that itself.

@@ -192,6 +192,29 @@ def test_what_is_not_true_of_decoded_values(files):
         assert np.array_equal(f["packed"][:].filled(np.nan), [50, np.nan], equal_nan=True)
 
 
+@pytest.mark.parametrize("suffix", ["nc3", "nc"])
+def test_labels_of_unsigned_elements(files, suffix):
+    """They are stored as the elements are, with a sign, and have none again where the elements have none."""
+    c, folder = files
+    attrs = {"valid_range": [0, 200], "valid_max": 255, "flag_values": [0, 200], "flag_masks": [128], "actual_range": [0, 200], "n": -1, "odd": [0.5, -1.5]}
+    c.upload(np.array([0, 100, 200], "u1"), "u")
+    c.expect(200, c.patch("/v1/arrays/u", {"attrs": attrs}))
+    exported(c, f"u.{suffix}", ["u"])
+    imported(c, f"u.{suffix}", variables=["u", {"variable": "u", "name": "raw", "decode": False}], overwrite=True)
+    back = c.meta("u")
+    assert back["dtype"] == "uint8" and back["attrs"] == {**attrs, "flag_masks": 128}
+    if suffix == "nc3":
+        assert c.meta("raw")["attrs"] == {**attrs, "valid_range": [0, -56], "valid_max": -1, "flag_values": [0, -56], "flag_masks": -128, "actual_range": [0, -56], "_Unsigned": "true"}
+    with netCDF4.Dataset(folder / "f.nc", "w") as f:
+        f.createDimension("x", 2)
+        v = f.createVariable("v", "i2", "x", fill_value=np.int16(-1))
+        v.set_auto_maskandscale(False)
+        v.setncatts({"_Unsigned": "true", "scale_factor": 0.5, "flag_values": np.int16([1, -2]), "valid_max": np.int16(-2)})
+        v[:] = [1, -2]
+    imported(c, "f.nc")
+    assert c.download("v").tolist() == [0.5, 32767] and c.meta("v")["attrs"] == {"flag_values": [1, 65534]}
+
+
 def test_more_coordinates_than_an_array_may_have(files):
     c, folder = files
     names = [f"c{i}" for i in range(1001)]
