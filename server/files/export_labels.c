@@ -2,8 +2,8 @@
  *
  * Names of axes become dimensions, and units an attribute. Coordinates become variables; those that
  * lie on other axes than the one of their own name are named by the attribute "coordinates", as CF
- * has it. Of a grid there are "spacing", "boundary" and, if ghosts are kept, "ghost". Whatever of
- * "attrs" no file can hold as it is becomes its JSON text. */
+ * has it, if "grid_mapping" does not name them. Of a grid there are "spacing", "boundary" and, if
+ * ghosts are kept, "ghost". Whatever of "attrs" no file can hold as it is becomes its JSON text. */
 #include <stdio.h>
 #include <string.h>
 
@@ -121,8 +121,23 @@ static enum err_code add_coordinate(struct export_task *x, struct request *req, 
     return export_another_coordinate(x, i, name, e);
 }
 
+/* Whether it is a grid mapping, which CF has in its own attribute alone; an import finds it there.
+ */
+static bool is_mapping(struct json attrs, const char *name)
+{
+    const struct file_variable v = {.attrs = attrs};
+    struct file_names names;
+    const char *word;
+    size_t n;
+    describe_names(&v, "grid_mapping", &names);
+    while (describe_next(&names, &word, &n))
+        if (n == strlen(name) && !memcmp(word, name, n))
+            return true;
+    return false;
+}
+
 static enum err_code read_coordinate(struct export_task *x, struct request *req, struct session *s,
-                                     size_t i, struct json c, struct err *e)
+                                     size_t i, struct json c, struct json attrs, struct err *e)
 {
     const char *name = describe_last_part(json_key(c)), *id;
     const struct json dims = json_member(c, "dims");
@@ -137,7 +152,7 @@ static enum err_code read_coordinate(struct export_task *x, struct request *req,
         TRY(replace(x, &name, ' ', e)); /* between the names there are spaces */
     TRY(add_coordinate(x, req, &h, name, dims, i, e));
     struct strb *list = &x->pieces[i].coordinates;
-    if (!own)
+    if (!own && !is_mapping(attrs, name))
         strb_addf(list, "%s%s", list->len ? " " : "", name);
     return list->failed ? err_oom(e) : ERR_OK;
 }
@@ -146,10 +161,11 @@ enum err_code export_coordinates(struct export_task *x, struct request *req, str
                                  size_t n, struct err *e)
 {
     for (size_t i = 0; i < n; i++) {
-        struct json coords;
+        struct json coords, attrs;
         TRY(parse_label(x, &x->pieces[i], LABEL_COORDS, &coords, e));
+        TRY(parse_label(x, &x->pieces[i], LABEL_ATTRS, &attrs, e));
         for (struct json c = json_first(coords); json_present(c); c = json_next(c))
-            TRY(read_coordinate(x, req, s, i, c, e));
+            TRY(read_coordinate(x, req, s, i, c, attrs, e));
     }
     return ERR_OK;
 }

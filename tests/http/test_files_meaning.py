@@ -134,6 +134,9 @@ def test_grid_mappings(files, format, mapping):
     exported(c, "out.nc", ["t"])
     with netCDF4.Dataset(folder / "out.nc") as f:
         assert f["t"].grid_mapping == mapping and f["crs"].grid_mapping_name == "latitude_longitude" and f["crs"].shape == ()
+        assert "coordinates" not in f["t"].ncattrs()
+    imported(c, "out.nc", variables=[{"variable": "t", "name": "again"}])
+    assert list(c.meta("again")["coords"]) == ["crs"] and c.meta("again")["attrs"] == {"grid_mapping": mapping}
     imported(c, "f.nc", variables=[{"variable": "t", "name": "bare"}], coords=False)
     assert "coords" not in c.meta("bare")
 
