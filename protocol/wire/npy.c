@@ -200,7 +200,8 @@ static enum err_code read_text(const struct npy_reader *r, struct npy_header *re
     for (int d = 0; d < h.rank; d++) {
         if (h.shape[d] && __builtin_mul_overflow(nonzero, h.shape[d], &nonzero))
             return err_set(e, ERR_BAD_NPY,
-                           "the .npy shape is too large: its size in bytes exceeds 64 bits");
+                           "the .npy shape is too large: its size in bytes, not counting "
+                           "extents of 0, exceeds 64 bits");
         h.size = h.shape[d] ? h.size * h.shape[d] : 0;
     }
     h.nbytes = h.size * (int64_t)dtype_size(h.dtype);

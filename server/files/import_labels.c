@@ -305,7 +305,8 @@ static bool is_said(const struct import *x, const struct import_piece *p, const 
     if (json_kind(value) == JSON_STRING && is_left_behind(x, name))
         return true;
     return (p->decode && (is_of_storage(name) || is_of_packed(p, name))) ||
-           (p->dtype == DT_BOOL && !strcmp(name, "dtype") && json_equals(value, "bool")) ||
+           ((p->dtype == DT_BOOL || p->dtype != p->variable->dtype) && !strcmp(name, "dtype") &&
+            json_equals(value, "bool")) ||
            (x->coords && p->lists_coords && !strcmp(name, "coordinates")) ||
            import_is_place(p, name);
 }

@@ -240,6 +240,10 @@ def test_marks_of_bools_are_no_attributes(files):
     imported(c, "f.nc", variables=["v", {"variable": "v", "name": "raw", "decode": False}])
     assert c.meta("v")["dtype"] == "bool" and c.meta("v")["attrs"] == {"long_name": "it is so"}
     assert c.meta("raw")["attrs"] == {"dtype": "bool", "long_name": "it is so"}
+    with netCDF4.Dataset(folder / "f.nc", "a") as f:
+        f["v"].missing_value = np.int8(1)
+    imported(c, "f.nc", overwrite=True)
+    assert np.isnan(c.download("v")).tolist() == [False, True, True] and c.meta("v")["attrs"] == {"long_name": "it is so"}
 
 
 def test_paths_from_the_root(files):

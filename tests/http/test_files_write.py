@@ -348,6 +348,23 @@ def test_what_a_format_cannot_hold(tmp_path, format, arrays, why):
     assert refused.value.code == "unsupported" and why in refused.value.detail
 
 
+def test_pictures_that_are_too_large(tmp_path):
+    """The text says what is too large, and not that something is 0."""
+    for shape in ([2 ** 33, 2], [2, 2 ** 33], [2 ** 17, 2, 8]):
+        with Reader(tmp_path / "f", write=True) as r:
+            r.send({"do": "write", "format": "tiff", "attrs": {}, "variables": [{"name": "a", "dtype": "uint8", "shape": shape, "dims": ["band", "y", "x"] if len(shape) == 3 else None, "attrs": {}}]})
+            with pytest.raises(Refused, match=f"at most 2147483647 rows and columns.* {max(shape)} ") as refused:
+                r.line()
+        assert refused.value.code == "unsupported"
+
+
+@pytest.mark.parametrize("format", ["netcdf4", "netcdf3"])
+def test_names_of_netcdf_are_in_nfc(tmp_path, format):
+    made(tmp_path / "f", format, {"e\u0301": np.arange(3)})
+    with netCDF4.Dataset(tmp_path / "f") as f:
+        assert list(f.variables) == ["\u00e9"]
+
+
 def test_the_same_is_the_same_later(tmp_path):
     """No times are in a file: a tag that says it is unchanged is true of its bytes."""
     arrays = {"u": values((5, 6), "f4"), "x": np.arange(6.0)}

@@ -130,7 +130,14 @@ static void hostile_headers_are_refused(void **state)
         if (feed(buf, n, n, true, &h, &used, &done) != ERR_BAD_NPY)
             fail_msg("%s", texts[i]);
     }
-    size_t n = make(buf, 1, "{'descr': '<V2', 'fortran_order': False, 'shape': (2,)}");
+    struct npy_reader r = {0};
+    struct err e = ERR_INIT;
+    size_t n =
+        make(buf, 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 4611686018427387904)}");
+    assert_int_equal(npy_feed(&r, buf, n, &used, &done, &h, &e), ERR_BAD_NPY);
+    assert_non_null(strstr(e.message, "not counting extents of 0"));
+    npy_reader_free(&r);
+    n = make(buf, 1, "{'descr': '<V2', 'fortran_order': False, 'shape': (2,)}");
     assert_int_equal(feed(buf, n, n, false, &h, &used, &done), ERR_BAD_NPY);
     assert_int_equal(feed("\x93NUMPX\1\0aaaa", 12, 12, true, &h, &used, &done), ERR_BAD_NPY);
     assert_int_equal(feed("\x93NUMPY\4\0aaaa", 12, 12, true, &h, &used, &done), ERR_BAD_NPY);

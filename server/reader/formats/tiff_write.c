@@ -75,10 +75,14 @@ void tiff_write(struct content *c, int deflate)
     int64_t height = v->rank < 2 ? 0 : v->shape[planes ? 1 : 0];
     int64_t width = v->rank < 2 ? 0 : v->shape[planes ? 2 : 1];
     int64_t samples = planes ? v->shape[0] : pixels ? v->shape[2] : 1;
-    if (v->rank < 2 || v->rank > 3 || v->nbytes == 0 || height > INT32_MAX || width > INT32_MAX ||
-        samples > 65535)
+    if (v->rank < 2 || v->rank > 3 || v->nbytes == 0)
         stop(WIRE_UNSUPPORTED, "a TIFF file holds [rows, columns], [rows, columns, bands] or "
                                "[bands, rows, columns], none of them 0");
+    if (height > INT32_MAX || width > INT32_MAX || samples > UINT16_MAX)
+        stop(WIRE_UNSUPPORTED,
+             "a TIFF file holds at most %d rows and columns, and %d bands; this would have %lld "
+             "rows, %lld columns and %lld bands",
+             INT32_MAX, UINT16_MAX, (long long)height, (long long)width, (long long)samples);
     size_t size = dtype_size(v->dtype);
     int64_t row = width * (planes ? 1 : samples) * (int64_t)size;
     int64_t rows = row > STRIP_BYTES ? 1 : STRIP_BYTES / row;
