@@ -199,7 +199,7 @@ def export(context: Context) -> int:
 
 def _worded(e: ArraydError) -> ArraydError:
     """With the options of this program in place of the request's members."""
-    for member, option in (('"overwrite": true', "--overwrite"), ('"labels": false', "--no-labels")):
+    for member, option in (('"overwrite": true', "--overwrite"), ('"labels": false', "--no-labels"), ('"coords": false', "--no-coords")):
         e.detail = e.detail.replace(member, option)
     return e
 
