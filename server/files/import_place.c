@@ -1,5 +1,6 @@
-/* Where the pixels of a picture lie on the earth, by the attributes of GeoTIFF's tags: see
- * import.h. Of a part they are said anew, so that each of its pixels lies where it lay.
+/* Where the pixels of a picture lie on the earth, by the attributes of GeoTIFF's tags, and whether
+ * the names of its bands are still true: see import.h. Of a part they are said anew, so that each
+ * of its pixels lies where it lay.
  *
  * Tie points and scale, or a matrix, go from the picture's columns and rows to coordinates. Whole
  * numbers are corners of pixels, or with GTRasterTypeGeoKey their centres. */
@@ -17,12 +18,17 @@ struct line {
     double first, step;
 };
 
+static bool is_whole_axis(const struct import_piece *p, int k)
+{
+    return p->start[k] == 0 && p->count[k] == p->variable->shape[k] &&
+           (p->step[k] == 1 || p->count[k] <= 1);
+}
+
 bool import_is_whole(const struct import_piece *p)
 {
     bool whole = true;
     for (int k = 0; k < p->variable->rank; k++)
-        whole &= p->start[k] == 0 && p->count[k] == p->variable->shape[k] &&
-                 (p->step[k] == 1 || p->count[k] <= 1);
+        whole &= is_whole_axis(p, k);
     return whole;
 }
 
@@ -32,9 +38,7 @@ static bool lacks_bands(const struct import_piece *p)
     bool lacks = false;
     for (int k = 0; k < p->variable->rank; k++) {
         const char *name = p->variable->dims[k] ? p->variable->dims[k] : "";
-        const bool whole =
-            p->start[k] == 0 && p->count[k] == p->variable->shape[k] && p->step[k] == 1;
-        lacks |= name[0] != 'x' && name[0] != 'y' && !whole;
+        lacks |= name[0] != 'x' && name[0] != 'y' && !is_whole_axis(p, k);
     }
     return lacks;
 }

@@ -12,7 +12,7 @@ struct label_use {
     UT_hash_handle hh;
 };
 
-/* The id of the next coordinate after *at (NULL: the first) is copied; false: there is none. In
+/* Copies the id of the coordinate after *at (NULL: of the first); false after the last one. In
  * strings of JSON a quote has a backslash before it, so what is looked for is an object's member.
  */
 static bool next_id(const struct labels *l, const char **at, char ret[ID_SIZE])

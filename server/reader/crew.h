@@ -2,9 +2,8 @@
  * no further ones.
  *
  * Started by sandbox_enter, given work by hdf5_chunks and hdf5_pack. There is one crew, whose work
- * one thread gives out at a time. Its threads must not end the process: mistakes are told by the
- * one who waits.
- */
+ * one thread gives out at a time. Its threads must not end the process: the thread that waits for
+ * the work reports their mistakes. */
 #ifndef ARRAYD_READER_CREW_H
 #define ARRAYD_READER_CREW_H
 

@@ -13,9 +13,9 @@
 
 /* --- types --- */
 
-/* Whether a float is what a number means that has gone through decimal text: one of its own texts,
- * of however many digits, says that number. 1e20 is the float32 next to it, and so is what it is
- * exactly, but 16777217 is none, nor is 1e-60. */
+/* Whether a number that has gone through decimal text means this float: that is so if the float,
+ * printed with some number of digits, reads as that number. 1e20 means the float32 next to it; no
+ * float32 is meant by 16777217 or 1e-60. */
 static bool says(double number, double as_float)
 {
     char text[32];
