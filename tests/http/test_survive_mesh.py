@@ -1,4 +1,5 @@
 """Arrays of several GPUs as one outlive the daemon, too: on fake meshes. An array has a descriptor for each GPU that it lies on."""
+import contextlib
 import os
 import re
 import resource
@@ -6,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -63,7 +65,11 @@ def copies(c):
 
 
 def held(d):
-    return sum("fake-gpu" in os.readlink(f"/proc/{d.proc.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{d.proc.pid}/fd"))
+    found = 0
+    for fd in Path(f"/proc/{d.proc.pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it may be closed meanwhile
+            found += "fake-gpu" in os.readlink(fd)
+    return found
 
 
 def contents(devices):
