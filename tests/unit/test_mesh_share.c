@@ -243,7 +243,7 @@ static void every_call_of_an_import_fails_once(void **state)
     for (size_t i = 0; i < 3; i++) {
         int failures = 0;
         bool struck = true;
-        for (int nth = 1; struck; nth++) {
+        for (int nth = 1; struck;) {
             void *small;
             fake_cuda_reset();
             /* enters the mesh: a context that cannot be entered is a device that is lost */
@@ -251,9 +251,10 @@ static void every_call_of_an_import_fails_once(void **state)
             b->ops->free(b, MESH, small, 8);
             fake_cuda_fail(nth, codes[i]);
             const enum err_code code = import(b, fds, GPUS, GPUS * PART, &block);
-            struck = fake_cuda_failed(); /* perhaps another thread's call, and this went well */
+            struck = fake_cuda_failed();
             fake_cuda_fail(0, 0);
             failures += code != ERR_OK;
+            nth += code != ERR_OK; /* else another thread's call was struck: once more */
             if (code == ERR_OK) {
                 shows(&block);
                 b->ops->share_free(b, MESH, &block);
