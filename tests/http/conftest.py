@@ -416,7 +416,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "alone: looks at times, and wants the machine for itself")
     config.addinivalue_line("markers", "release_only: too much for the short run under sanitizers")
     config.addinivalue_line("markers", "slow: only in the long run (ARRAYD_LONG=1)")
-    config.addinivalue_line("markers", "in_turn: takes seconds, so that a check takes a third of these, others each time (ARRAYD_SLICE)")
+    config.addinivalue_line("markers", "in_turn: takes seconds, so that a check takes a fifth of these, others each time (ARRAYD_SLICE)")
 
 
 # ARRAYD_RUN names a folder, empty at first, that the processes of one run share. Each takes the next
@@ -519,10 +519,10 @@ def leave_out(config, items, left):
 def pytest_collection_modifyitems(config, items):
     if seed := os.environ.get("ARRAYD_SLICE"):  # which of a function's many cases, and of the tests that take seconds
         left = choose_cases(items, seed)
-        left.update(item for item in items if item.get_closest_marker("in_turn") and not is_taken(item, seed, 3))
+        left.update(item for item in items if item.get_closest_marker("in_turn") and not is_taken(item, seed, 5))
         leave_out(config, items, left)
     if seed := os.environ.get("ARRAYD_PART"):  # which of all tests
-        leave_out(config, items, {item for item in items if not is_taken(item, seed, 5)})
+        leave_out(config, items, {item for item in items if not is_taken(item, seed, 8)})
     items.sort(key=lambda item: item.get_closest_marker("last") is not None)
     for item in items:
         if item.get_closest_marker("slow") and not os.environ.get("ARRAYD_LONG"):

@@ -209,6 +209,7 @@ def test_many_ranges(victim):
         assert s.recv(65536).startswith(b"HTTP/1.1 200 ")
 
 
+@pytest.mark.in_turn
 def test_a_patient_reader_is_left_alone(victim):
     """It pauses, but takes enough."""
     with connect(victim.daemon) as s:

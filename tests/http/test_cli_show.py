@@ -279,6 +279,7 @@ def test_a_terminal_that_has_sixels(env, api, u):
     assert shown(env, "u", "--as", "sixel", answer=NEITHER)[0] == 0
 
 
+@pytest.mark.in_turn
 def test_other_terminals(env, api, u):
     for answer, more in ((NEITHER, {}), ("", {}), ("\x1b[?1", {}), (None, {"term": "linux"}), (None, {"term": "dumb"}), (None, {"term": "screen.xterm"}),
                          (None, {"TERM_PROGRAM": "Apple_Terminal"}), (NEITHER, {"term": "screen-256color", "TMUX": "x"})):

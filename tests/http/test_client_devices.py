@@ -209,6 +209,7 @@ print(b.device, round(float(np.abs(b).max()), 3), np.ones(3).device, np.random.d
 """
 
 
+@pytest.mark.in_turn
 def test_a_numpy_program(pair):
     for device, name in (("mesh", "mesh"), ("1", "cuda:1"), ("", "cuda:0")):
         done = subprocess.run([sys.executable, "-c", NUMPY], capture_output=True, text=True, timeout=120,

@@ -498,6 +498,7 @@ def test_pages(page, count, daemon_with, tmp_path, monkeypatch):
     names["xp"].close()
 
 
+@pytest.mark.in_turn
 def test_a_wheel_is_built(tmp_path):
     shutil.copytree(PACKAGE, tmp_path / "python", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "build"))
     stale = tmp_path / "python" / "build" / "lib" / "arrayd" / "_gone.py"  # of an earlier build

@@ -117,6 +117,7 @@ def test_the_image_s_kernels(tmp_path):
     assert len(files) >= 8 and all(f.stat().st_mode & 0o077 == 0o044 for f in files)  # a pack and three machines for each
 
 
+@pytest.mark.in_turn
 def test_the_image_has_what_the_daemon_is_linked_with():
     release = dict(re.findall(r'^(\w+)="?([^"\n]*)', pathlib.Path("/etc/os-release").read_text(), re.M))
     if release.get("VERSION_CODENAME") not in stages()["cpu"][0]:

@@ -66,6 +66,7 @@ def look_at(line, build, tmp_path):
     return True
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)])
 def test_commands(page, daemon_with, tmp_path):
     build = pathlib.Path(find_binary()).resolve().parents[1]

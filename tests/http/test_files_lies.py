@@ -215,6 +215,7 @@ def test_it_gets_nothing_else(daemon_with, tmp_path):
     assert int(signals["SigBlk:"], 16) == 0 and int(signals["SigIgn:"], 16) & ~0x180000000 == 0  # libc's own two
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGKILL, signal.SIGUSR2])
 def test_the_daemon_ends_meanwhile(daemon_with, tmp_path, sig):
     """An import under way ends with it, whether in order, by death, or by another that takes over; nothing is left."""

@@ -24,7 +24,7 @@ import play  # noqa: E402
 import run  # noqa: E402
 
 SEED = int(os.environ.get("ARRAYD_SEED") or time.time())
-TIMES = 20 if os.environ.get("ARRAYD_LONG") else 0.3 if os.environ.get("ARRAYD_SUBSET") else 0.6 if os.environ.get("ARRAYD_SLICE") else 1
+TIMES = 20 if os.environ.get("ARRAYD_LONG") else 0.3 if os.environ.get("ARRAYD_SUBSET") else 0.4 if os.environ.get("ARRAYD_SLICE") else 1
 KEPT = json.loads((REPO / "tests/generated/kept.json").read_text())
 
 

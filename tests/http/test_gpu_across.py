@@ -26,6 +26,7 @@ def device_of(api):
     return api.expect(200, api.get(f"/v1/sessions/{api.session}")).json()["device"]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("order", ["", "adverse", "adverse-down"])
 def test_every_way(gpu_with, order):
     _, clients = on_each(gpu_with, ARRAYD_FAKE_ORDER=order)
@@ -51,6 +52,7 @@ def test_every_way(gpu_with, order):
 VIEWS = ["100:290", "::-1", ":, 5:8000:3", "7, 20:", "::2, ::-4"]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("order", ["adverse", "adverse-down"])
 def test_views(gpu_with, order):
     _, clients = on_each(gpu_with, ARRAYD_FAKE_ORDER=order)
@@ -90,6 +92,7 @@ def test_ghosts_and_labels(gpu_with):
             api.expect(204, api.delete("/v1/arrays/g"))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("order", ["", "adverse", "adverse-down"])
 def test_it_is_what_the_array_is_at_that_moment(gpu_with, order):
     """After all that was sent before, which is under way; what comes later waits for the copy."""

@@ -35,6 +35,7 @@ def device_s(api):
     return api.info()["principal"]["device_s"]
 
 
+@pytest.mark.in_turn
 def test_whichever_the_session_works_on(house):
     _, here, there = house
     ref = there.meta("a")["id"]

@@ -286,6 +286,7 @@ def test_memory_comes_back(gpu_with):
     until(lambda: all(a >= b - (8 << 20) for a, b in zip(free(), before)))  # a thread gives it back
 
 
+@pytest.mark.in_turn
 def test_arrays_of_the_mesh_and_of_its_gpus_make_room_for_each_other(gpu_with):
     _, one, mesh = sides(gpu_with, "--memory-limit", "64MiB", "--evict", devices="2")
     second = one.clone(session=one.expect(201, one.post("/v1/sessions", {"device": 1})).json()["id"])

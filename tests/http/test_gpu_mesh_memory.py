@@ -41,6 +41,7 @@ def live(api):
 # --- where the first GPU has no room ---
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("keeper", [[], ["--no-keeper"]], ids=["keeper", "alone"])
 def test_small_arrays_use_all_gpus(gpu_with, keeper):
     d, one, mesh = mesh_of(gpu_with, "--memory-limit", "64MiB", "--evict", "--reuse-time", 1, *keeper, devices=4)
@@ -214,6 +215,7 @@ def start(gpu_with, state, *args, devices=2):
     return gpu_with("--state-dir", state, "--memory-limit", "64MiB", *args, environment={"ARRAYD_FAKE_DEVICES": str(devices)})
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("sizes", [(3, 3, 3), (35, 35)], ids=["fits", "does-not"])
 def test_a_session_of_the_mesh_goes_back(gpu_with, tmp_path, sizes):
     state = tmp_path / "state"

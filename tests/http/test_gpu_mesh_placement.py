@@ -167,6 +167,7 @@ def test_an_array_divided_moves_with_that(mesh, parts):
     divided(mesh.expect(200, mesh.patch("/v1/arrays/h", {"location": "device"})).json(), parts)
 
 
+@pytest.mark.in_turn
 def test_what_is_no_placement(mesh, parts):
     large = {"shape": [8 * parts, MIB // 4], "dtype": "float32"}
     for wish in ([1, parts], [parts + 1, 1], [parts], [parts, 1, 1], [1, 1, 1], [parts, parts], []):

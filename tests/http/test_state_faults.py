@@ -236,6 +236,7 @@ def test_no_folder(daemon_with, tmp_path):
     assert "No such file" in refused(tmp_path / "none" / "state")
 
 
+@pytest.mark.in_turn
 def test_killed_at_any_moment(kept, folder):
     """Every restart has a snapshot that was complete: all arrays of one generation or a later one, each whole.
     a2 has a file of its own, which is linked into every second snapshot."""

@@ -300,6 +300,7 @@ def test_a_long_chain(ab, form):
     np.testing.assert_array_equal(got(ab, r["t250"]), t)
 
 
+@pytest.mark.in_turn
 def test_large_statements_made_anew(daemon_with):
     """Somebody writes to an array that the statements assign while workers plan them: they are made of what it has
     then, or refused."""

@@ -68,6 +68,7 @@ def test_what_a_fault_changes_is_found(gpu_with, how):
     assert re.search("are not what they were; their contents are lost arrays=2", d.log())
 
 
+@pytest.mark.in_turn
 def test_sums_take_no_memory_while_they_rest(gpu_with):
     """After a pass that took seconds they rest for many times that."""
     d = gpu_with("--keep-arrays", environment={"ARRAYD_FAKE_DELAY": "200000"})

@@ -496,6 +496,7 @@ def test_what_cannot_be_mapped_now(daemon_with, tmp_path, contract):
     assert p.returncode == 0, said
 
 
+@pytest.mark.in_turn
 def test_what_happened_is_told(gpu_with):
     """By the error of an array whose contents are lost, also if another process ended since; until it is written as a whole."""
     d = gpu_with("--keep-arrays", "--restart-limit", 1000)

@@ -354,6 +354,7 @@ def test_arrays_that_only_jobs_have(daemon_with, how):
     api.close()
 
 
+@pytest.mark.in_turn
 def test_deaths_while_it_takes_over(daemon_with):
     """Of the daemon that is about to go on with it, again and again."""
     d = keeping(daemon_with)
