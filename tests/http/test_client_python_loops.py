@@ -116,7 +116,6 @@ def test_one_program(xp, api):  # noqa: F811
     assert u.explain() == "nothing is to be computed"
 
 
-@pytest.mark.in_turn
 def test_programs_that_people_write(xp, api, daemon, monkeypatch, capsys):  # noqa: F811
     """examples/fields.py: NumPy's values, and few requests for hundreds of steps."""
     fields = runpy.run_path(str(PACKAGE / "examples" / "fields.py"))
@@ -330,7 +329,6 @@ def test_random_numbers_differ_each_step(xp):  # noqa: F811
     assert 25 < float(xp.mean(u)) < 35 and float(xp.std(u)) > 1.5  # 60 equal ones would be at 17
 
 
-@pytest.mark.in_turn
 def test_a_graph_does_not_grow_without_end(xp):  # noqa: F811
     gc.collect()
     u, want = heat(xp, xp.asarray(field(8)), 6000), heat(np, field(8), 6000)
@@ -352,7 +350,6 @@ def slow(daemon_with):
     return daemon_with("--backend", "cpu", "--threads", 1)
 
 
-@pytest.mark.in_turn
 def test_a_job_that_somebody_ends(slow, monkeypatch):
     """The error says so, and the arrays are those of the step that it came to: asked for again, the rest is computed."""
     monkeypatch.setattr(arrayd._flow, "WORTH", 1 << 60)  # nothing is sent before it is asked for
