@@ -17,14 +17,14 @@
 #include "compute/base/table.h"
 #include "compute/engine/engine.h"
 #include "server/config/config.h"
+#include "server/exports/export.h"
+#include "server/exports/export_socket.h"
 #include "server/jobs/jobs.h"
 #include "server/keeper/hold.h"
 #include "server/kept/held_chunks.h"
 #include "server/kept/journal_writer.h"
 #include "server/kept/recover.h"
 #include "server/server.h"
-#include "server/store/export.h"
-#include "server/store/export_socket.h"
 
 /* The check before an upgrade looks at the journal's version alone. It covers the names here, too:
  * another form of them is another version. */

@@ -9,8 +9,8 @@
 #include "server/admin/ends.h"
 
 #include "compute/base/mem.h"
+#include "server/exports/export.h"
 #include "server/jobs/jobs.h"
-#include "server/store/export.h"
 #include "server/store/lease.h"
 #include "server/store/share.h"
 

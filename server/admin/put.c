@@ -7,8 +7,8 @@
 #include "compute/base/clock.h"
 #include "server/body/meta.h"
 #include "server/config/config.h"
+#include "server/exports/export.h"
 #include "server/jobs/jobs.h"
-#include "server/store/export.h"
 #include "server/store/lease.h"
 #include "server/store/share.h"
 

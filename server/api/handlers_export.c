@@ -8,11 +8,11 @@
 #include "server/body/meta.h"
 #include "server/body/request.h"
 #include "server/config/config.h"
+#include "server/exports/export.h"
+#include "server/exports/export_socket.h"
 #include "server/http/wakeup.h"
 #include "server/jobs/jobs.h"
 #include "server/server.h"
-#include "server/store/export.h"
-#include "server/store/export_socket.h"
 
 #define EXPORT_JSON_MAX 8192 /* paths and 2 × MAX_RANK numbers */
 

@@ -12,13 +12,13 @@
 #include "compute/culprit/culprit.h"
 #include "compute/engine/engine.h"
 #include "server/api/handlers.h"
+#include "server/exports/export.h"
 #include "server/keeper/hold.h"
 #include "server/kept/journal_writer.h"
 #include "server/login/logins.h"
 #include "server/server.h"
 #include "server/state/state.h"
 #include "server/store/auth.h"
-#include "server/store/export.h"
 
 static const short statuses[] = {200, 201, 202, 204, 206, 304, 400, 401, 403, 404,
                                  405, 406, 408, 409, 411, 413, 414, 415, 416, 417,

@@ -6,9 +6,9 @@
 
 #include "compute/culprit/culprit.h"
 #include "server/api/metrics.h"
+#include "server/exports/export.h"
 #include "server/server.h"
 #include "server/store/auth.h"
-#include "server/store/export.h"
 #include "server/store/handles.h"
 #include "server/work/scheduler.h"
 

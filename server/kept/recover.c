@@ -12,9 +12,9 @@
 
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
+#include "server/exports/export.h"
 #include "server/kept/member.h"
 #include "server/server.h"
-#include "server/store/export.h"
 #include "server/store/share.h"
 
 /* --- what is passed over --- */

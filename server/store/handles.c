@@ -13,10 +13,9 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "compute/base/clock.h"
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
-#include "server/labels/labels_read.h"
+#include "server/labels/labels.h"
 #include "server/store/handles_int.h"
 #include "server/store/lease.h"
 
@@ -73,8 +72,8 @@ static struct entry *find(struct handle_space *s, const char *ref)
     return x ? x->entry : NULL;
 }
 
-static enum err_code find_or_fail(struct handle_space *s, const char *ref, struct entry **ret,
-                                  struct err *e)
+enum err_code handles_find_ref(struct handle_space *s, const char *ref, struct entry **ret,
+                               struct err *e)
 {
     *ret = find(s, ref);
     return *ret ? ERR_OK : err_set(e, ERR_NOT_FOUND, "there is no array '%.80s'", ref);
@@ -82,7 +81,7 @@ static enum err_code find_or_fail(struct handle_space *s, const char *ref, struc
 
 /* Marked itself, or a view of a marked array: the mark would protect nothing if a view bypassed
  * it. */
-static bool is_protected(const struct entry *x)
+bool handles_protected(const struct entry *x)
 {
     lock_held(&x->space->table->lock);
     if (x->read_only || !x->view_of[0])
@@ -95,7 +94,7 @@ static bool is_protected(const struct entry *x)
 void handles_snapshot(const struct entry *x, struct handle *ret)
 {
     lock_held(&x->space->table->lock);
-    *ret = (struct handle){.read_only = is_protected(x),
+    *ret = (struct handle){.read_only = handles_protected(x),
                            .coordinate = x->coordinate,
                            .created_us = x->created_us,
                            .restored_us = x->restored_us,
@@ -308,8 +307,7 @@ size_t handles_growth(size_t was, size_t is)
     return is > was ? is - was : 0;
 }
 
-/* Before a handle is written down. */
-static enum err_code check_space(const struct handles *t, struct err *e)
+enum err_code handles_check_space(const struct handles *t, struct err *e)
 {
     return observer_check_space(t->observer.to, t->observer.principal, OBSERVER_RECORD, e);
 }
@@ -407,7 +405,7 @@ enum err_code handle_get(struct handle_space *s, const char *ref, struct handle 
 {
     struct entry *x;
     pthread_mutex_lock(&s->table->lock);
-    enum err_code code = find_or_fail(s, ref, &x, e);
+    enum err_code code = handles_find_ref(s, ref, &x, e);
     if (code == ERR_OK)
         handles_snapshot(x, ret);
     pthread_mutex_unlock(&s->table->lock);
@@ -421,12 +419,12 @@ enum err_code handle_check_name(struct handle_space *s, const char *name, enum n
     pthread_mutex_lock(&s->table->lock);
     enum err_code code = handles_check_name(s, name, policy, e);
     if (code == ERR_OK)
-        code = check_space(s->table, e);
+        code = handles_check_space(s->table, e);
     pthread_mutex_unlock(&s->table->lock);
     return code;
 }
 
-static enum err_code rename_entry(struct entry *x, const char *name, struct err *e)
+enum err_code handles_rename(struct entry *x, const char *name, struct err *e)
 {
     lock_held(&x->space->table->lock);
     struct handle_space *s = x->space;
@@ -451,9 +449,7 @@ static enum err_code rename_entry(struct entry *x, const char *name, struct err 
     return ERR_OK;
 }
 
-/* The entry gets the labels, which have their reservation, instead of its own, which the caller
- * releases after the lock. */
-static struct labels *relabel(struct entry *x, struct labels *take_labels)
+struct labels *handles_relabel(struct entry *x, struct labels *take_labels)
 {
     struct handles *t = x->space->table;
     lock_held(&t->lock);
@@ -465,115 +461,12 @@ static struct labels *relabel(struct entry *x, struct labels *take_labels)
     return old;
 }
 
-/* The labels that the entry is to get. */
-static enum err_code make_labels(const struct entry *x, const struct labels_patch *p,
-                                 struct labels **ret, struct err *e)
-{
-    lock_held(&x->space->table->lock);
-    const struct handles *t = x->space->table;
-    TRY(labels_make(x->labels, p, &x->array->view, ret, e));
-    return handles_check_labels(t, (int64_t)labels_size(*ret) - (int64_t)labels_size(x->labels), e);
-}
-
-/* Whether what the entry's record grows by has room; whatever makes it smaller has. */
-static enum err_code check_growth(const struct entry *x, const struct handle_change *change,
-                                  const struct labels *labels, struct err *e)
-{
-    lock_held(&x->space->table->lock);
-    const struct observer_of *o = &x->space->table->observer;
-    const char *was = x->name ? x->name->key.name : "";
-    const bool longer = change->name && strlen(change->name) > strlen(was);
-    size_t n = change->array || longer ? OBSERVER_RECORD : 0; /* it may have its first grid */
-    if (change->labels)
-        n += handles_growth(labels_size(x->labels), labels_size(labels));
-    return n ? observer_check_space(o->to, o->principal, n, e) : ERR_OK;
-}
-
-enum err_code handle_update(struct handle_space *s, const char *ref,
-                            const struct handle_change *change, const struct handle_guard *guard,
-                            struct handle *ret, struct err *e)
-{
-    struct entry *x;
-    struct array *gone = NULL;
-    _cleanup_labels_ struct labels *labels = NULL;
-    const char *name = change->name;
-    if (name && name[0])
-        TRY(name_check(name, e));
-    pthread_mutex_lock(&s->table->lock);
-    enum err_code code = find_or_fail(s, ref, &x, e);
-    if (code == ERR_OK)
-        code = handles_ask(guard, x, e);
-    if (code == ERR_OK && change->array && x->array != change->old)
-        code = handle_changed(e);
-    if (code == ERR_OK && change->labels)
-        code = make_labels(x, change->labels, &labels, e);
-    if (code == ERR_OK)
-        code = check_growth(x, change, labels, e);
-    if (code == ERR_OK)
-        code = label_uses_reserve(&s->table->uses, labels, e);
-    if (code == ERR_OK && name) {
-        code = rename_entry(x, name, e);
-        if (code != ERR_OK)
-            label_uses_cancel(&s->table->uses, labels);
-    }
-    if (code == ERR_OK) {
-        if (change->read_only >= 0)
-            x->read_only = change->read_only;
-        if (change->array) {
-            gone = x->array;
-            x->array = array_ref(change->array);
-        }
-        if (change->labels)
-            labels = relabel(x, labels);
-        handles_tell(s->table, x, NULL);
-        handles_snapshot(x, ret);
-    }
-    handles_unlock(s->table);
-    array_unref(gone);
-    return code;
-}
-
-enum err_code handle_set_array(struct handle_space *s, const char *id, const struct array *old,
-                               struct array *array, const struct handle_guard *guard,
-                               struct handle *ret, struct err *e)
-{
-    struct entry *x;
-    struct array *gone = NULL;
-    _cleanup_labels_ struct labels *labels = NULL;
-    pthread_mutex_lock(&s->table->lock);
-    enum err_code code = find_or_fail(s, id, &x, e);
-    if (code == ERR_OK && x->space->seals)
-        code = err_set(e, ERR_NOT_FOUND, "the session was deleted");
-    else if (code == ERR_OK && is_protected(x))
-        code = err_set(e, ERR_READ_ONLY, "the array is read-only");
-    else if (code == ERR_OK && x->array != old)
-        code = handle_changed(e);
-    else if (code == ERR_OK)
-        code = handles_ask(guard, x, e);
-    if (code == ERR_OK)
-        code = check_space(s->table, e);
-    if (code == ERR_OK)
-        code = labels_resize(x->labels, &x->array->view, &array->view, &labels, e);
-    if (code == ERR_OK)
-        code = label_uses_reserve(&s->table->uses, labels, e);
-    if (code == ERR_OK) {
-        gone = x->array;
-        x->array = array_ref(array);
-        labels = relabel(x, labels);
-        handles_tell(s->table, x, NULL);
-        handles_snapshot(x, ret);
-    }
-    handles_unlock(s->table);
-    array_unref(gone);
-    return code;
-}
-
 enum err_code handle_remove(struct handle_space *s, const char *ref,
                             const struct handle_guard *guard, struct err *e)
 {
     struct entry *x;
     pthread_mutex_lock(&s->table->lock);
-    enum err_code code = find_or_fail(s, ref, &x, e);
+    enum err_code code = handles_find_ref(s, ref, &x, e);
     if (code == ERR_OK && x->read_only)
         code = err_set(e, ERR_READ_ONLY, "the array is read-only");
     if (code == ERR_OK)

@@ -1,14 +1,7 @@
 /* Handles as others keep and see them: saving and restoring them, telling of their changes, pages
- * of them, and what operators see and end of them.
- *
- * How new ones are added, and the creation and syntax of ids and names, are here, too, for want of
- * room: this folder has as many files as one may have. */
-#include <nettle/base16.h>
-#include <nettle/sha2.h>
+ * of them, and what operators see and end of them. */
 #include <string.h>
-#include <sys/random.h>
 
-#include "compute/base/clock.h"
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
 #include "compute/memory/export.h"
@@ -129,180 +122,9 @@ enum err_code handles_images(struct handles *t, struct handle_image **ret, size_
     return ERR_OK;
 }
 
-/* --- new handles ---
- *
- * Whatever can refuse is asked before the first table is changed. What can lack memory (places in
- * the tables, names that are new) comes before what cannot (names that change hands), so that of
- * several handles all are added or none, and nobody has lost a name. */
-
-/* What new handles need beside what there is, or in place of others. */
-struct needs {
-    uint32_t handles;
-    int64_t labels;
-    size_t record;
-};
-
-static enum err_code check_needs(const struct handles *t, const struct needs *n, struct err *e)
-{
-    lock_held(&t->lock);
-    TRY(handles_check_labels(t, n->labels, e));
-    if (n->handles && (t->count >= t->max_handles || n->handles > t->max_handles - t->count))
-        return err_set(e, ERR_QUOTA,
-                       "there are %u arrays of at most %u (quota arrays), too many for %u more",
-                       t->count, t->max_handles, n->handles);
-    return observer_check_space(t->observer.to, t->observer.principal, n->record, e);
-}
-
-/* Whether all may be added. */
-static enum err_code check_all(struct handle_space *s, const struct handle_new *list, size_t n,
-                               struct err *e)
-{
-    struct needs needs = {0};
-    for (size_t i = 0; i < n; i++) {
-        const struct handle_spec *spec = &list[i].spec;
-        TRY(handles_check_name(s, spec->name, spec->policy, e));
-        const struct name_node *node = spec->name ? handles_find_name(s, spec->name) : NULL;
-        const struct entry *old = node ? node->entry : NULL;
-        const size_t was = old ? labels_size(old->labels) : 0, is = labels_size(spec->labels);
-        TRY(handles_ask(spec->guard, old, e));
-        needs.handles += !old;
-        needs.labels += (int64_t)is - (int64_t)was;
-        needs.record += OBSERVER_RECORD + handles_growth(was, is);
-    }
-    return check_needs(s->table, &needs, e);
-}
-
-static struct entry *entry_new(struct handle_space *s, const struct handle_new *new)
-{
-    const struct handle_spec *spec = &new->spec;
-    struct entry *x = mem_calloc(1, sizeof *x);
-    if (!x)
-        return NULL;
-    x->array = array_ref(new->array);
-    x->labels = labels_ref(spec->labels);
-    x->space = s;
-    x->created_us = clock_date_us();
-    if (spec->id)
-        memcpy(x->id, spec->id, ID_SIZE);
-    else
-        id_make('a', x->id);
-    x->coordinate = spec->coordinate && !spec->name;
-    if (spec->view_of)
-        strncpy(x->view_of, spec->view_of, ID_SIZE - 1);
-    return x;
-}
-
-/* With the lock held. */
-static void find_base(struct entry *x)
-{
-    const struct handles *t = x->space->table;
-    lock_held(&t->lock);
-    const struct entry *parent = x->view_of[0] ? handles_find(x->space->table, x->view_of) : NULL;
-    memcpy(x->base, parent && parent->base[0] ? parent->base : x->view_of, ID_SIZE);
-}
-
-/* All that can fail: entries[0…n−1] have their places and those names that are new. Else none has.
- */
-static enum err_code place_all(struct handle_space *s, const struct handle_new *list,
-                               struct entry **entries, size_t n, struct err *e)
-{
-    enum err_code code = ERR_OK;
-    struct entry *none;
-    size_t placed = 0;
-    for (; placed < n && code == ERR_OK; placed += code == ERR_OK) {
-        find_base(entries[placed]);
-        code = handles_place(s, entries[placed], e);
-    }
-    for (size_t i = 0; i < n && code == ERR_OK; i++) {
-        const char *name = list[i].spec.name;
-        if (name && !handles_find_name(s, name))
-            code = handles_name(entries[i], name, &none, e);
-    }
-    for (size_t i = 0; i < placed && code != ERR_OK; i++)
-        handles_unlink(entries[i]);
-    return code;
-}
-
-/* The rest, in the order of the list. olds[i]: the entry that is no more, or NULL. */
-static void name_all(struct handle_space *s, const struct handle_new *list, struct entry **entries,
-                     struct entry **olds, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        struct err never = ERR_INIT;
-        if (list[i].spec.name && !entries[i]->name)
-            (void)!handles_name(entries[i], list[i].spec.name, &olds[i], &never);
-        handles_tell(s->table, entries[i], olds[i] ? olds[i]->id : NULL);
-    }
-}
-
-/* ret_first: the first one's snapshot, if it is not NULL. */
-static enum err_code add(struct handle_space *s, const struct handle_new *list,
-                         struct entry **entries, struct entry **olds, size_t n,
-                         struct handle *ret_first, struct err *e)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (list[i].spec.name)
-            TRY(name_check(list[i].spec.name, e));
-        entries[i] = entry_new(s, &list[i]);
-        if (!entries[i])
-            return err_oom(e);
-    }
-    pthread_mutex_lock(&s->table->lock);
-    enum err_code code = check_all(s, list, n, e);
-    if (code == ERR_OK)
-        code = place_all(s, list, entries, n, e);
-    if (code == ERR_OK) {
-        name_all(s, list, entries, olds, n);
-        if (ret_first)
-            handles_snapshot(entries[0], ret_first);
-    }
-    handles_unlock(s->table);
-    return code;
-}
-
-/* What is in no table: the old ones, or the new ones where they could not be added. */
-static void free_all(struct entry **entries, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        handles_entry_free(entries[i]);
-}
-
-enum err_code handle_add(struct handle_space *s, struct array *array,
-                         const struct handle_spec *spec, struct handle *ret, bool *ret_replaced,
-                         struct err *e)
-{
-    const struct handle_new new = {array, *spec};
-    struct entry *x = NULL, *old = NULL;
-    const enum err_code code = add(s, &new, &x, &old, 1, ret, e);
-    if (code == ERR_OK && ret_replaced)
-        *ret_replaced = old != NULL;
-    free_all(code == ERR_OK ? &old : &x, 1);
-    return code;
-}
-
-enum err_code handle_add_all(struct handle_space *s, const struct handle_new *list, size_t n,
-                             struct err *e)
-{
-    struct entry **entries = mem_calloc(2 * n + 1, sizeof *entries), **olds = entries + n;
-    if (!entries)
-        return err_oom(e);
-    const enum err_code code = add(s, list, entries, olds, n, NULL, e);
-    free_all(code == ERR_OK ? olds : entries, n);
-    mem_free(entries);
-    return code;
-}
-
-enum err_code handle_check_all(struct handle_space *s, const struct handle_new *list, size_t n,
-                               struct err *e)
-{
-    pthread_mutex_lock(&s->table->lock);
-    const enum err_code code = check_all(s, list, n, e);
-    pthread_mutex_unlock(&s->table->lock);
-    return code;
-}
-
-enum err_code handles_insert(struct handle_space *s, struct entry *x, const char *name,
-                             struct entry **ret_old, struct err *e)
+/* In all tables, and tells: name NULL for none. */
+static enum err_code insert(struct handle_space *s, struct entry *x, const char *name,
+                            struct entry **ret_old, struct err *e)
 {
     lock_held(&s->table->lock);
     *ret_old = NULL;
@@ -340,7 +162,7 @@ enum err_code handle_restore(struct handle_space *s, const struct handle_image *
     if (code == ERR_OK) {
         if (t->next_seq < image->seq)
             t->next_seq = image->seq;
-        code = handles_insert(s, x, name, &old, e);
+        code = insert(s, x, name, &old, e);
     }
     handles_unlock(t);
     if (code != ERR_OK)
@@ -501,61 +323,4 @@ enum err_code handle_writable(const struct handle *h, struct err *e)
                        "the array belongs to %s and is shared with you for reading only",
                        h->reads_of);
     return err_set(e, ERR_READ_ONLY, "the array '%s' is read-only", h->name[0] ? h->name : h->id);
-}
-
-/* --- ids --- */
-
-void id_make(char prefix, char ret[ID_SIZE])
-{
-    static const char digit[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    unsigned __int128 v = 0;
-    unsigned char *p = (unsigned char *)&v;
-    for (size_t got = 0; got < sizeof v;) {
-        ssize_t n = getrandom(p + got, sizeof v - got, 0);
-        if (n > 0) /* fails only when a signal comes before the kernel's pool is ready */
-            got += (size_t)n;
-    }
-    ret[0] = prefix;
-    ret[1] = '-';
-    for (int i = 2; i < ID_SIZE - 1; i++, v /= 62)
-        ret[i] = digit[v % 62];
-    ret[ID_SIZE - 1] = '\0';
-}
-
-static bool is_alnum(char c)
-{
-    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
-}
-
-bool id_is(char prefix, const char *s)
-{
-    if (s[0] != prefix || s[1] != '-')
-        return false;
-    for (int i = 2; i < ID_SIZE - 1; i++)
-        if (!is_alnum(s[i]))
-            return false;
-    return s[ID_SIZE - 1] == '\0';
-}
-
-void id_digest(const char id[ID_SIZE], char ret[ID_DIGEST])
-{
-    struct sha256_ctx sum;
-    uint8_t bytes[ID_DIGEST / 2];
-    sha256_init(&sum);
-    sha256_update(&sum, ID_SIZE, (const uint8_t *)id);
-    sha256_digest(&sum, sizeof bytes, bytes);
-    base16_encode_update(ret, sizeof bytes, bytes);
-    ret[ID_DIGEST - 1] = '\0';
-}
-
-enum err_code name_check(const char *name, struct err *e)
-{
-    size_t n = 0;
-    while ((is_alnum(name[n]) || name[n] == '_') && n <= NAME_MAX_LEN)
-        n++;
-    if (n == 0 || n > NAME_MAX_LEN || name[n] || (name[0] >= '0' && name[0] <= '9'))
-        return err_set(e, ERR_BAD_NAME,
-                       "a name must be a letter or _, followed by up to %d letters, digits or _",
-                       NAME_MAX_LEN - 1);
-    return ERR_OK;
 }

@@ -1,5 +1,5 @@
-/* What handles.c and handles_images.c share: the tables behind the handles. The lock
- * of struct handles guards everything; the callers of these functions hold it. */
+/* What the files of handles share: the tables behind them. The lock of struct handles guards
+ * everything; the callers of these functions hold it. */
 #ifndef ARRAYD_SERVER_HANDLES_INT_H
 #define ARRAYD_SERVER_HANDLES_INT_H
 
@@ -67,6 +67,18 @@ struct handle_space {
 };
 
 struct entry *handles_find(struct handles *t, const char *id); /* NULL: no such handle */
+/* By id or name: ERR_NOT_FOUND. */
+enum err_code handles_find_ref(struct handle_space *s, const char *ref, struct entry **ret,
+                               struct err *e) must_check;
+/* Marked read-only itself, or a view of a marked array. */
+bool handles_protected(const struct entry *x);
+/* Before a handle is written down. */
+enum err_code handles_check_space(const struct handles *t, struct err *e) must_check;
+/* "": it has no name any more. ERR_CONFLICT, ERR_OUT_OF_MEMORY. */
+enum err_code handles_rename(struct entry *x, const char *name, struct err *e) must_check;
+/* The entry gets the labels, which have their reservation, instead of its own, which the caller
+ * releases after the lock. */
+struct labels *handles_relabel(struct entry *x, struct labels *take_labels);
 /* ERR_NOT_FOUND for a closed space, and the policy's error for a name in use (NULL: none). */
 enum err_code handles_check_name(struct handle_space *s, const char *name, enum name_policy policy,
                                  struct err *e) must_check;
@@ -88,9 +100,6 @@ enum err_code handles_place(struct handle_space *s, struct entry *x, struct err 
  * this cannot fail. Else ERR_OUT_OF_MEMORY. */
 enum err_code handles_name(struct entry *x, const char *name, struct entry **ret_old,
                            struct err *e) must_check;
-/* Both, and tells: name NULL for none. */
-enum err_code handles_insert(struct handle_space *s, struct entry *x, const char *name,
-                             struct entry **ret_old, struct err *e) must_check;
 /* The first item of the space's order numbered above `seq`. */
 size_t handles_after(const struct handle_space *s, uint64_t seq);
 void handles_snapshot(const struct entry *x, struct handle *ret);

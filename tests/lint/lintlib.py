@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROOMS = ("compute", "protocol", "server", "clients", "tests")
 SKIPPED = 77
 # The house from top to bottom: a room may call those below it, never one above.
-FLOORS = ("server", "server/commands", "server/config", "server/api", "server/live", "server/page", "server/login", "server/admin", "server/state", "server/files", "server/jobs", "server/kept", "server/look", "server/body", "server/store", "server/labels", "server/keeper", "server/journal", "server/work", "server/http", "server/reader/hdf5", "server/reader/formats", "server/reader",
+FLOORS = ("server", "server/commands", "server/config", "server/api", "server/live", "server/page", "server/login", "server/admin", "server/state", "server/files", "server/jobs", "server/kept", "server/look", "server/body", "server/exports", "server/store", "server/labels", "server/keeper", "server/journal", "server/work", "server/http", "server/reader/hdf5", "server/reader/formats", "server/reader",
           "protocol/text", "protocol/wire", "protocol/json", "protocol/number",
           "compute/program", "compute/engine", "compute/memory", "compute/backends.c", "compute/cpu", "compute/cpu/interp",
           "compute/cpu/loops", "compute/gpu/cuda", "compute/gpu/transfer", "compute/gpu/device", "compute/gpu/code", "compute/gpu/interp", "compute/gpu/text", "compute/gpu/api", "compute/backend",

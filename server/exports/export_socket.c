@@ -13,7 +13,7 @@
  * No client is trusted to read or to send: nothing here blocks, the few bytes of an answer fit into
  * any socket buffer, and input after the token ends the connection. Past the limit, a new
  * connection replaces the oldest one without a token. */
-#include "server/store/export_socket.h"
+#include "server/exports/export_socket.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -32,67 +32,12 @@
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
 #include "compute/base/worker.h"
-#include "protocol/json/json_writer.h"
-#include "protocol/wire/problem.h"
+#include "server/exports/export_socket_int.h"
 #include "server/http/unix_socket.h"
 #include "server/keeper/hold.h"
-#include "server/keeper/link.h"
-#include "server/keeper/rights.h"
-#include "server/store/export.h"
 #include "server/store/lease.h"
 
-#define LINGER_S       5.0
-#define ACCEPT_PAUSE_S 0.1 /* when out of descriptors */
-#define LINE_MAX_BYTES 64
-
-enum conn_state { SILENT, HELD, LINGERING };
-
-struct conn {
-    int fd;
-    enum conn_state state;
-    double until; /* SILENT, LINGERING: monotonic seconds */
-    char line[LINE_MAX_BYTES];
-    size_t n;
-    struct offer *offer;
-    bool cuda_writer; /* holds a GPU's memory for writing */
-    int process;      /* the client's pidfd, or -1 */
-    bool told;        /* the client was sent ERR_DRAINING */
-    bool held;        /* the keeper has it */
-};
-
-struct listening {
-    int fd;
-    char *beside, *path, *absolute;
-};
-
-struct export_socket {
-    struct export_socket_config config;
-    struct exports *exports;
-    struct listening *listeners;
-    size_t n_listeners;
-    int wake; /* eventfd */
-    pthread_t thread;
-    bool started;
-    _Atomic bool draining, stopping;
-    bool leaving; /* what is open stays so, for another process */
-    /* private to the thread */
-    struct conn *conns;
-    struct pollfd *polled;
-    size_t n_conns, cap_conns;
-    double accept_after;
-    bool starved; /* the last accept failed, which was logged */
-};
-
-/* --- what the keeper holds --- */
-
-static void keep(struct export_socket *s, const char *name, int fd)
-{
-    struct err e = ERR_INIT;
-    if (!s->config.hold || hold_add(s->config.hold, name, fd, &e) == ERR_OK)
-        return;
-    log_event(LOG_WARN, "an export socket or connection will not outlive this process", "reason",
-              e.message, NULL);
-}
+/* --- start --- */
 
 /* False: it is no name that can be held. */
 static bool name_listener(const char *path, char ret[LINK_NAME + 1])
@@ -100,16 +45,6 @@ static bool name_listener(const char *path, char ret[LINK_NAME + 1])
     size_t n = (size_t)snprintf(ret, LINK_NAME + 1, "export-listen.%s", path);
     return n <= LINK_NAME && link_name_ok(ret);
 }
-
-/* Names are no secrets, but the lease's token is one. */
-static void name_conn(const char *lease, char ret[LINK_NAME + 1])
-{
-    char digest[ID_DIGEST];
-    id_digest(lease, digest);
-    snprintf(ret, LINK_NAME + 1, "export.%s", digest);
-}
-
-/* --- start --- */
 
 /* The socket of the previous process, if it can still be reached; or a new one. */
 static enum err_code open_listener(struct export_socket *s, struct listening *l, struct err *e)
@@ -126,7 +61,7 @@ static enum err_code open_listener(struct export_socket *s, struct listening *l,
         close(left);
     TRY(unix_listen(l->path, s->config.mode, &l->fd, e));
     if (fits)
-        keep(s, name, l->fd);
+        export_conn_keep(s, name, l->fd);
     return ERR_OK;
 }
 
@@ -214,207 +149,24 @@ void export_socket_wake(void *user)
         ; /* full: the thread wakes anyway */
 }
 
-/* --- connections --- */
-
-/* The message is short and the first on its socket: it fits, or the client does not read. */
-static bool send_line(int fd, struct strb *line, int descriptor)
-{
-    strb_addc(line, '\n');
-    struct iovec iov = {line->data, line->len};
-    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
-    return !line->failed && rights_send(fd, &m, descriptor, MSG_DONTWAIT) == (ssize_t)line->len;
-}
-
-static void send_problem(int fd, enum err_code code, const char *why)
-{
-    _cleanup_strb_ struct strb line = {0};
-    struct err e = ERR_INIT;
-    err_set(&e, code, "%s", why);
-    problem_write(&e, &line);
-    (void)send_line(fd, &line, -1);
-}
-
-static void close_conn(struct export_socket *s, struct conn *c)
-{
-    char name[LINK_NAME + 1];
-    if (c->process >= 0)
-        close(c->process);
-    if (c->held) {
-        name_conn(offer_lease(c->offer), name);
-        hold_drop(s->config.hold, name);
-    }
-    offer_close(c->offer);
-    if (c->fd >= 0) { /* last: a client that sees the end finds nothing left */
-        shutdown(c->fd, SHUT_RDWR);
-        close(c->fd);
-    }
-    *c = s->conns[--s->n_conns];
-}
-
-static void hold_conn(struct export_socket *s, struct conn *c, bool adopted)
-{
-    char name[LINK_NAME + 1];
-    c->state = HELD;
-    if (c->cuda_writer)
-        c->process = unix_peer(c->fd);
-    c->held = s->config.hold && s->config.exports_stay;
-    if (!c->held || adopted)
-        return;
-    name_conn(offer_lease(c->offer), name);
-    keep(s, name, c->fd);
-}
-
-/* The token opens an export, or the connection ends. */
-static void present(struct export_socket *s, struct conn *c)
-{
-    struct exported memory;
-    struct ucred peer;
-    socklen_t n = sizeof peer;
-    if (getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) == 0)
-        c->offer = exports_take(s->exports, c->line, peer.uid, &memory);
-    if (!c->offer) {
-        send_problem(c->fd, ERR_NOT_FOUND, "there is no export with this token");
-        close_conn(s, c);
-        return;
-    }
-    _cleanup_strb_ struct strb line = {0};
-    struct json_writer w = JSON_WRITER(&line);
-    json_open_object(&w);
-    json_put_member_string(&w, "kind", memory.cuda ? "cuda" : "memfd");
-    json_put_member_i64(&w, "size", memory.size);
-    json_close_object(&w);
-    c->cuda_writer = memory.cuda && offer_writes(c->offer);
-    hold_conn(s, c, false);
-    bool sent = send_line(c->fd, &line, memory.fd);
-    close(memory.fd);
-    if (!sent) {
-        offer_end(c->offer, OFFER_LOST);
-        close_conn(s, c);
-    }
-}
-
-/* Reads what has arrived of the token's line. */
-static void listen_to(struct export_socket *s, struct conn *c)
-{
-    ssize_t got = recv(c->fd, c->line + c->n, sizeof c->line - c->n, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    if (got <= 0) {
-        close_conn(s, c);
-        return;
-    }
-    c->n += (size_t)got;
-    char *end = memchr(c->line, '\n', c->n);
-    if (end && end + 1 == c->line + c->n && !memchr(c->line, '\0', c->n)) {
-        *end = '\0';
-        present(s, c);
-    } else if (end || c->n == sizeof c->line) {
-        send_problem(c->fd, ERR_BAD_REQUEST, "expected a single line with an export's token");
-        close_conn(s, c);
-    }
-}
-
-/* Whether both ends of the connection are closed. */
-static bool is_gone(int fd)
-{
-    struct pollfd p = {.fd = fd};
-    return poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLERR);
-}
-
-static void hear_holder(struct export_socket *s, struct conn *c)
-{
-    char byte;
-    ssize_t got = recv(c->fd, &byte, 1, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    if (got == 0 && !is_gone(c->fd)) {
-        offer_end(c->offer, OFFER_RELEASED);
-        close_conn(s, c);
-    } else if (c->cuda_writer) {
-        c->state = LINGERING;
-        c->until = clock_s() + LINGER_S;
-        close(c->fd);
-        c->fd = -1;
-    } else {
-        offer_end(c->offer, OFFER_LOST);
-        close_conn(s, c);
-    }
-}
-
-/* For one connection more; false: no memory. */
-static bool reserve(struct export_socket *s)
-{
-    if (s->n_conns < s->cap_conns)
-        return true;
-    size_t cap = s->cap_conns ? 2 * s->cap_conns : 16;
-    struct conn *conns = mem_reallocarray(s->conns, cap, sizeof *conns);
-    s->conns = conns ? conns : s->conns;
-    struct pollfd *polled =
-        conns ? mem_reallocarray(s->polled, cap + s->n_listeners + 1, sizeof *polled) : NULL;
-    s->polled = polled ? polled : s->polled;
-    s->cap_conns = polled ? cap : s->cap_conns;
-    return polled;
-}
-
-static void take_conn(struct export_socket *s, int fd)
-{
-    size_t oldest = SIZE_MAX;
-    if (s->n_conns >= s->config.max_connections) {
-        for (size_t i = 0; i < s->n_conns; i++)
-            if (s->conns[i].state == SILENT &&
-                (oldest == SIZE_MAX || s->conns[i].until < s->conns[oldest].until))
-                oldest = i;
-        if (oldest != SIZE_MAX)
-            close_conn(s, &s->conns[oldest]);
-    }
-    if (s->n_conns >= s->config.max_connections || !reserve(s)) {
-        send_problem(fd, ERR_OVERLOADED, "too many connections");
-        close(fd);
-        return;
-    }
-    struct conn *c = &s->conns[s->n_conns++];
-    *c = (struct conn){.fd = fd, .until = clock_s() + s->config.timeout, .process = -1};
-    listen_to(s, c); /* usually the token has arrived already */
-}
-
-static void accept_all(struct export_socket *s, int listener)
-{
-    for (int i = 0; i < 64; i++) { /* then let the other sockets be served */
-        int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd >= 0) {
-            s->starved = false;
-            take_conn(s, fd);
-        } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-            if (!s->starved)
-                log_event(LOG_WARN, "cannot accept a connection on an export socket", "reason",
-                          strerror(errno), NULL);
-            s->starved = true;
-            s->accept_after = clock_s() + ACCEPT_PAUSE_S;
-            return;
-        } else if (errno != EINTR && errno != ECONNABORTED) {
-            return;
-        }
-    }
-}
-
 /* --- the thread --- */
 
 /* Handles a connection's timeouts, ended offer and draining; false: it has been closed. */
 static bool look_at(struct export_socket *s, struct conn *c, double now)
 {
     if (c->state == SILENT && c->until <= now) {
-        close_conn(s, c);
+        export_conn_close(s, c);
         return false;
     }
     if (c->state == LINGERING && c->until <= now)
         offer_end(c->offer, OFFER_LOST);
     if (c->state != SILENT && offer_is_over(c->offer)) {
-        close_conn(s, c);
+        export_conn_close(s, c);
         return false;
     }
     if (c->state == HELD && !c->told && atomic_load(&s->draining)) {
         c->told = true;
-        send_problem(c->fd, ERR_DRAINING, "the daemon is shutting down; end the export");
+        export_conn_refuse(c->fd, ERR_DRAINING, "the daemon is shutting down; end the export");
     }
     return true;
 }
@@ -439,17 +191,17 @@ static void serve_ready(struct export_socket *s, size_t n_polled)
         if (!of_conns[i].revents)
             continue;
         if (c->state == SILENT) {
-            listen_to(s, c);
+            export_conn_listen(s, c);
         } else if (c->state == HELD) {
-            hear_holder(s, c);
+            export_conn_hear(s, c);
         } else {
             offer_end(c->offer, OFFER_LOST);
-            close_conn(s, c);
+            export_conn_close(s, c);
         }
     }
     for (size_t i = 0; i < s->n_listeners; i++)
         if (s->polled[1 + i].revents)
-            accept_all(s, s->listeners[i].fd);
+            export_conn_accept(s, s->listeners[i].fd);
 }
 
 static void *serve(void *arg)
@@ -477,7 +229,7 @@ static void *serve(void *arg)
         serve_ready(s, n);
     }
     while (s->n_conns && !s->leaving)
-        close_conn(s, &s->conns[0]);
+        export_conn_close(s, &s->conns[0]);
     return NULL;
 }
 
@@ -487,11 +239,11 @@ bool export_socket_adopt(struct export_socket *s, struct exports *exports,
     char name[LINK_NAME + 1];
     struct err e = ERR_INIT;
     struct conn c = {.process = -1};
-    name_conn(lease->lease.token, name);
+    export_conn_name(lease->lease.token, name);
     c.fd = hold_take(s->config.hold, name);
     if (c.fd < 0)
         return false;
-    enum err_code code = reserve(s) ? ERR_OK : err_oom(&e);
+    enum err_code code = export_conn_reserve(s) ? ERR_OK : err_oom(&e);
     if (code == ERR_OK)
         code = exports_adopt(exports, lease, a, &c.offer, &c.cuda_writer, &e);
     if (code != ERR_OK) {
@@ -503,7 +255,7 @@ bool export_socket_adopt(struct export_socket *s, struct exports *exports,
         return false;
     }
     c.cuda_writer &= offer_writes(c.offer);
-    hold_conn(s, &c, true);
+    export_conn_hold(s, &c, true);
     s->conns[s->n_conns++] = c;
     return true;
 }
@@ -511,12 +263,12 @@ bool export_socket_adopt(struct export_socket *s, struct exports *exports,
 enum err_code export_socket_start(struct export_socket *s, struct exports *exports, struct err *e)
 {
     s->exports = exports;
-    if (!reserve(s))
+    if (!export_conn_reserve(s))
         return err_oom(e);
     for (size_t i = s->n_conns; i-- > 0;) { /* clients may have ended while nobody looked */
         struct pollfd p = {.fd = s->conns[i].fd, .events = POLLIN};
         if (poll(&p, 1, 0) > 0)
-            hear_holder(s, &s->conns[i]);
+            export_conn_hear(s, &s->conns[i]);
     }
     if (!thread_start(&s->thread, "arrayd-exports", serve, s))
         return err_set(e, ERR_INTERNAL, "cannot start a thread for exports");

@@ -9,7 +9,7 @@
  *
  * References: the list's until the offer is over, the request's, the connection's; and the
  * engine's, until it has answered. */
-#include "server/store/export.h"
+#include "server/exports/export.h"
 
 #include <assert.h>
 #include <nettle/memops.h>
