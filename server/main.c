@@ -284,13 +284,19 @@ static void keep_heap(int bytes)
 #endif
 }
 
-/* Each connection needs a descriptor. */
-static void raise_descriptors(void)
+/* Each connection needs a descriptor: there are as many as may be, or fewer connections. */
+static void fit_descriptors(struct config *c)
 {
     struct rlimit r;
-    if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < r.rlim_max) {
-        r.rlim_cur = r.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &r);
+    char most[24];
+    if (getrlimit(RLIMIT_NOFILE, &r) != 0)
+        return;
+    (void)!setrlimit(RLIMIT_NOFILE, &(struct rlimit){r.rlim_max, r.rlim_max});
+    (void)!getrlimit(RLIMIT_NOFILE, &r);
+    if (r.rlim_cur < INT64_MAX && config_fit(c, (int64_t)r.rlim_cur)) {
+        snprintf(most, sizeof most, "%lld", (long long)c->max_connections);
+        log_event(LOG_WARN, "fewer connections than configured: the limit of descriptors is low",
+                  "max_connections", most, NULL);
     }
 }
 
@@ -584,7 +590,7 @@ int main(int argc, char **argv)
         if (!config.no_keeper && !hold_expected())
             return keep(&config, argv);
         config_fill(&config);
-        raise_descriptors();
+        fit_descriptors(&config);
         signal(SIGXFSZ, SIG_IGN); /* a file over the size limit is an error, like a full disk */
         keep_heap(4 << 20);
         status = run(&config);

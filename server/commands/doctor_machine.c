@@ -17,7 +17,6 @@
 #include "server/config/config.h"
 
 #define GIB          ((double)(1 << 30))
-#define OTHER_FILES  128 /* descriptors besides connections: libraries, devices, logs */
 #define CGROUP_DEPTH 16
 #define PATH_SIZE    1024
 
@@ -144,11 +143,12 @@ void doctor_limits(struct doctor *d, const struct config *c)
 {
     struct rlimit r;
     char text[256];
-    long long need = c->max_connections + OTHER_FILES;
     if (getrlimit(RLIMIT_NOFILE, &r) == 0) {
-        bool enough = r.rlim_max == RLIM_INFINITY || r.rlim_max >= (rlim_t)need;
-        snprintf(text, sizeof text, "%llu descriptors at most, %lld for max-connections = %lld",
-                 (unsigned long long)r.rlim_max, need, (long long)c->max_connections);
+        const int64_t most = r.rlim_max < INT64_MAX ? (int64_t)r.rlim_max : INT64_MAX;
+        const int64_t need = c->max_connections + config_other_files(c, most);
+        const bool enough = most >= need;
+        snprintf(text, sizeof text, "%lld descriptors at most, %lld for max-connections = %lld",
+                 (long long)most, (long long)need, (long long)c->max_connections);
         doctor_say(d, enough ? FINDING_OK : FINDING_WARN, "descriptors", text,
                    enough ? ""
                           : "raise the limit (LimitNOFILE= of the unit, --ulimit nofile= of the "

@@ -14,6 +14,12 @@
 #define LEAST_WORKERS 2
 #define MOST_WORKERS  8
 
+/* Descriptors: of the reserve of connections (http_impl.h) and what has no limit of its own; and of
+ * each address of admin-listen. */
+#define OTHER_FILES       (64 + 96)
+#define ADMIN_FILES       INT64_C(128)
+#define LEAST_CONNECTIONS 8
+
 static void fill(int64_t *value, int64_t most, int64_t of_it)
 {
     if (!*value)
@@ -35,4 +41,21 @@ void config_fill(struct config *c)
     fill(&c->total_request_memory, INT64_MAX, mem_machine() / 4);
     fill(&c->request_memory, USER_WORK, c->total_request_memory / 2);
     fill(&c->max_request_memory, REQUEST_WORK, c->request_memory / 5 * 4);
+}
+
+int64_t config_other_files(const struct config *c, int64_t descriptors)
+{
+    const int64_t fourth = descriptors / 4; /* the most that exports take (export_socket.c) */
+    const int64_t exports = c->max_export_connections < fourth ? c->max_export_connections : fourth;
+    return OTHER_FILES + ADMIN_FILES * (int64_t)c->admin_listen.n + (c->allow_export ? exports : 0);
+}
+
+bool config_fit(struct config *c, int64_t descriptors)
+{
+    const int64_t rest = descriptors - config_other_files(c, descriptors);
+    const int64_t most = rest > LEAST_CONNECTIONS ? rest : LEAST_CONNECTIONS;
+    if (c->max_connections <= most)
+        return false;
+    c->max_connections = most;
+    return true;
 }

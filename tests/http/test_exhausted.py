@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from client import NPY, OCTETS, npy_bytes
-from conftest import settle
+from conftest import find_binary, settle, until
 
 
 def limit(d, what, soft):
@@ -24,6 +24,45 @@ def status_of(d, field):
         return next(int(line.split()[1]) for line in f if line.startswith(field + ":"))
 
 
+@pytest.mark.parametrize("exports, most", [(False, 96), (True, 32)])
+def test_few_descriptors(daemon_with, tmp_path, exports, most):
+    """Fewer than max-connections: it says so, and refuses whom it has none for instead of leaving everybody waiting."""
+    few = tmp_path / "few"
+    few.write_text(f'#!/bin/sh\nulimit -n 256\nexec "{find_binary()}" "$@"\n')
+    few.chmod(0o755)
+    d = daemon_with("--backend", "cpu", *(["--allow-export", "--listen", "127.0.0.1:0", "--listen", f"unix:{tmp_path}/s"] if exports else []), binary=str(few))
+    assert f"the limit of descriptors is low max_connections={most}" in d.log()
+    c = d.client()
+    assert c.expect(200, c.get("/v1/info")).json()["limits"]["max_connections"] == most
+    crowd = []
+    for _ in range(100 if exports else 0):  # silent, on the socket of exports
+        crowd.append(socket.socket(socket.AF_UNIX))
+        crowd[-1].connect(f"{tmp_path}/s.fd")
+    for _ in range(most + 55):
+        crowd.append(socket.create_connection((d.host, d.port), timeout=5))
+        crowd[-1].sendall(b"GET /healthz HTTP/1.1\r\nHost:")
+    began = time.monotonic()
+    until(lambda: len(os.listdir(f"/proc/{d.pid}/fd")) > most + 55 + 64 * exports)
+    other = d.client()
+    assert other.get("/v1/info").status == 503
+    other.close()
+    c.expect(200, c.get("/v1/info"))
+    assert len(os.listdir(f"/proc/{d.pid}/fd")) < 250
+    for s in crowd:
+        s.close()
+    until(lambda: answers(d))
+    assert time.monotonic() - began < 5
+    c.close()
+
+
+def answers(d):
+    c = d.client()
+    status = c.get("/v1/info").status
+    c.close()
+    return status == 200
+
+
+@pytest.mark.in_turn
 def test_no_descriptors(daemon_with, tmp_path):
     d = daemon_with("--state-dir", tmp_path / "state", "--backend", "cpu")
     c = d.client()

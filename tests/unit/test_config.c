@@ -325,6 +325,27 @@ static void the_rest_is_filled_in(void **state)
     config_free(&c);
 }
 
+static void connections_have_descriptors(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t descriptors, connections;
+    } cases[] = {{1 << 20, 1000}, {1160, 1000}, {1159, 999}, {256, 96}, {128, 8}, {0, 8}};
+    char *const argv[] = {"arrayd", NULL};
+    struct config c;
+    struct err e = ERR_INIT;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(load(argv, &c, &e), ERR_OK);
+        assert_int_equal(config_fit(&c, cases[i].descriptors), cases[i].connections < 1000);
+        assert_int_equal(c.max_connections, cases[i].connections);
+        config_free(&c);
+    }
+    assert_int_equal(load(ARGS("--allow-export", "--admin-listen", "127.0.0.1:1"), &c, &e), ERR_OK);
+    assert_true(config_fit(&c, 1024));
+    assert_int_equal(c.max_connections, 1024 - 160 - 128 - 256);
+    config_free(&c);
+}
+
 static void survives_memory_failures(void **state)
 {
     (void)state;
@@ -361,6 +382,7 @@ int main(void)
         cmocka_unit_test(every_option_of_the_help_is_taken),
         cmocka_unit_test(limits_are_listed),
         cmocka_unit_test(the_rest_is_filled_in),
+        cmocka_unit_test(connections_have_descriptors),
         cmocka_unit_test(survives_memory_failures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
