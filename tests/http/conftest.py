@@ -517,11 +517,13 @@ def leave_out(config, items, left):
 
 @pytest.hookimpl(trylast=True)  # after -m and -k
 def pytest_collection_modifyitems(config, items):
+    part = os.environ.get("ARRAYD_PART")
     if seed := os.environ.get("ARRAYD_SLICE"):  # which of a function's many cases, and of the tests that take seconds
         left = choose_cases(items, seed)
-        left.update(item for item in items if item.get_closest_marker("in_turn") and not is_taken(item, seed, 5))
+        if not part:
+            left.update(item for item in items if item.get_closest_marker("in_turn") and not is_taken(item, seed, 5))
         leave_out(config, items, left)
-    if seed := os.environ.get("ARRAYD_PART"):  # which of all tests
+    if seed := part:  # which of all tests
         leave_out(config, items, {item for item in items if not is_taken(item, seed, 8)})
     items.sort(key=lambda item: item.get_closest_marker("last") is not None)
     for item in items:

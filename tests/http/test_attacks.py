@@ -192,12 +192,14 @@ def test_slow_bodies(victim):
            b"a", 0.1)
 
 
+@pytest.mark.in_turn
 def test_slow_reading(victim):
     """Of replies far larger than the sockets' buffers; several asked for at once, as slowhttptest does."""
     get = request(b"GET /v1/arrays/big/data HTTP/1.1", b"Host: localhost")
     attack(victim, COUNT // 2, get * 3, b"", 0.2, read=16, seconds=15)
 
 
+@pytest.mark.in_turn
 def test_many_ranges(victim):
     """Apache's killer: one range at most is sent."""
     ranges = b"Range: bytes=0-," + b",".join(b"5-%d" % i for i in range(1300))
@@ -305,6 +307,7 @@ def test_clients_that_drop(daemon_with):
     c.close()
 
 
+@pytest.mark.in_turn
 def test_clients_that_drop_over_tls(daemon_with, files):  # noqa: F811
     """In the handshake, too."""
     d = daemon_with("--admin-listen", "127.0.0.1:0", *options(files))

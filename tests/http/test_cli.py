@@ -361,6 +361,7 @@ def test_most_commands_do_without_numpy(run, api):
     assert set(DTYPES) == set(BY_NAME) and all(itemsize(d) == BY_NAME[d].itemsize for d in DTYPES)
 
 
+@pytest.mark.in_turn
 def test_values(run, api, tmp_path):
     a = np.random.default_rng(2).random((4, 5))
     np.save(tmp_path / "a.npy", a)

@@ -29,6 +29,7 @@ def there(daemon_with, tmp_path, monkeypatch):
     until(lambda: no_reader(d))
 
 
+@pytest.mark.in_turn
 def test_put_and_get(there):
     run, _, d = there
     c = d.client()
@@ -85,6 +86,7 @@ def test_ls(there):
     fails(run("ls", "files:data", "u"), 2, "one at a time")
 
 
+@pytest.mark.in_turn
 def test_import(there):
     run, folder, d = there
     c = d.client()

@@ -133,6 +133,7 @@ def test_brackets_and_quotes_in_a_program():
     assert p.body["body"] == ["a = f('#(', [1,\n\n 2])", 'b = "]\\"["'] and [w for w, _ in p.places.values()] == ["p:1", "p:5"]
 
 
+@pytest.mark.in_turn
 def test_interrupted(api, env, tmp_path):
     """Ctrl-C, a signal, and somebody else: the program is cancelled, and it is said where."""
     api.create(name="u", shape=[16])
@@ -160,6 +161,7 @@ def test_interrupted(api, env, tmp_path):
     assert "was cancelled by another client" in p.communicate(timeout=20)[1] and p.returncode == 1
 
 
+@pytest.mark.in_turn
 def test_the_bar(api, env, tmp_path):
     """On a terminal: one line that never wraps, records above it, wiped away at the end."""
     api.create(name="u", shape=[200, 200])
@@ -235,6 +237,7 @@ def test_top_says_what_it_may_not_see(accounts, daemon_with):
     assert "not shown: other users" in text and "USER" not in text and "you: ann (user" in text
 
 
+@pytest.mark.in_turn
 def test_top_shows_operators_everybody(accounts, daemon_with):
     accounts.add("ann")
     accounts.add("olga", role="operator")

@@ -269,6 +269,7 @@ def test_a_terminal_that_knows_kittys_protocol(env, api, u):
         assert of_kitty(seen) == png(api, "cmap=viridis&width=560&height=420")
 
 
+@pytest.mark.in_turn
 def test_a_terminal_that_has_sixels(env, api, u):
     want = read_png(png(api, "cmap=viridis&width=440&height=330"))
     status, seen = shown(env, "u", answer=SIXEL)  # which says how large a cell is
@@ -293,6 +294,7 @@ def test_other_terminals(env, api, u):
     assert status == 1 and "101 pixels across, and the terminal 100 columns" in seen
 
 
+@pytest.mark.in_turn
 def test_modes_are_as_they_were(env, u):
     """Also where nothing is answered, and after Ctrl-C; and in the background nobody is asked."""
     env = {**env, "TERM": "xterm"}

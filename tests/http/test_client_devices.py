@@ -174,6 +174,7 @@ def test_a_session_of_that_name_elsewhere_is_not_meant(pair):
         assert m.device == "mesh" and sorted(s["device"] for s in xp.sessions() if s["name"] == "mesh") == [1, 2]
 
 
+@pytest.mark.in_turn
 def test_of_the_environment(pair, monkeypatch):
     url = url_of(pair)
     monkeypatch.setenv("ARRAYD_DEVICE", "mesh")
@@ -260,6 +261,7 @@ def m_sessions(d):
         return xp.sessions()
 
 
+@pytest.mark.in_turn
 def test_new_session_of_the_page(visit, pair, gpu_with):
     p = visit(pair, "#sessions")
     p.button("New session")

@@ -45,6 +45,7 @@ def test_the_module_against_a_daemon(daemon_with, accounts):
     c.close()
 
 
+@pytest.mark.in_turn
 @pytest.mark.release_only  # no daemon takes part
 def test_the_declarations():
     if not shutil.which("tsc"):

@@ -481,6 +481,7 @@ def test_the_same_numbers(xp, daemon, monkeypatch, capsys):
 # --- the package ---
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("page, count", [(PACKAGE / "README.md", 10), (REPO / "docs" / "python.md", 4)], ids=["README", "docs"])
 def test_pages(page, count, daemon_with, tmp_path, monkeypatch):
     """Their examples, one after the other."""

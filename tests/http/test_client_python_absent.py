@@ -55,6 +55,7 @@ def began(xp):
     return xp.program(["u += 1"], steps=STEPS, u=xp.zeros(30_000), record={"x": "u[0]"}, record_every=1000)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("progress", [False, True])
 def test_wait(d, progress):
     with arrayd.connect(url(d)) as xp:
@@ -66,6 +67,7 @@ def test_wait(d, progress):
         assert restarts(d) == 2 and job.state == "done" and job.records["x"] == [1000.0 * (k + 1) for k in range(STEPS // 1000)]
 
 
+@pytest.mark.in_turn
 def test_events(d):
     """They go on with the one after the last, in both clients."""
     values = []
@@ -80,6 +82,7 @@ def test_events(d):
         assert restarts(d) == 2 and job.state == "done" and values == job.records["x"]
 
 
+@pytest.mark.in_turn
 def test_async(d):
     async def both():
         async with arrayd.aconnect(url(d)) as xp:
@@ -110,6 +113,7 @@ def test_said_once():
     assert str(lost(Gone("the daemon closed the connection"))).count("closed the connection") == 1
 
 
+@pytest.mark.in_turn
 def test_the_command(d, tmp_path):
     text = tmp_path / "program"
     text.write_text("u += 1\n")

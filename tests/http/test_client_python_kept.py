@@ -426,6 +426,7 @@ def test_what_nobody_has_makes_room(daemon_with, monkeypatch):
         assert float(kept.min()) >= 0
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("shape", [(8,), (2, 4)])
 def test_parts_of_small_arrays_travel_together(xp, api, shape):  # noqa: F811
     """Values of this process' that are each used once, as the columns of a small array are in a loop over pairs of them."""

@@ -467,6 +467,7 @@ def test_every_function_of_numpys():
         assert not {n for n in names - {"test"} if not hasattr(getattr(arrayd.numpy, part), n)}
 
 
+@pytest.mark.in_turn
 def test_its_modules_and_names(xp, monkeypatch):  # noqa: F811
     """As programs import them; nothing is connected to for that."""
     monkeypatch.setattr(arrayd.numpy, "_default", None)

@@ -191,6 +191,7 @@ def script(text, *args, ok=True):
     return r.stdout
 
 
+@pytest.mark.in_turn
 def test_the_end_of_a_script(xp, api, daemon):
     others = xp.arange(4).compute()
     pickled = script(SCRIPT, url(daemon), others.id).strip()

@@ -82,6 +82,7 @@ def same(ours, theirs):
                 assert np.array_equal(v.encoding[key], w.encoding[key], equal_nan=key in ("_FillValue", "missing_value")), (name, key)
 
 
+@pytest.mark.in_turn
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("engine", OWN)
 @pytest.mark.parametrize("how", [{}, {"mask_and_scale": False}, {"decode_cf": False}, {"decode_times": False}, {"decode_coords": "all"}, {"drop_variables": "air"}],

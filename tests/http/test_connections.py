@@ -143,6 +143,7 @@ def wakes(d):
     return found
 
 
+@pytest.mark.in_turn
 def test_who_only_stays_connected_wakes_nobody(daemon_with):
     """No thread looks oftener than some times a second at connections without a request, not even after one that waited."""
     d = daemon_with()

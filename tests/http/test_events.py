@@ -68,6 +68,7 @@ def test_a_frame_is_the_picture(api):
         assert png(data) == r.body and data["range"] == [float(x) for x in r.headers["Arrayd-Range"].split()]
 
 
+@pytest.mark.in_turn
 def test_while_a_program_runs(api):
     """Frames come by themselves, each another; no more of them than the interval allows."""
     hold(api, "u", np.random.default_rng(2).normal(size=(64, 64)))
@@ -126,6 +127,7 @@ def test_bad_requests(api):
         assert api.expect(200, api.request("HEAD", path)).body == b""
 
 
+@pytest.mark.in_turn
 def test_a_frame_that_cannot_be_made(api):
     """Is said once; when it can be made again it comes."""
     api.upload(np.ones((6, 8)), "u")
@@ -260,6 +262,7 @@ def test_lists_that_do_not_fit(daemon_with):
     api.close()
 
 
+@pytest.mark.in_turn
 def test_the_lists(api):
     """All there is at first; then what is made, renamed, written, deleted, begun and ended, and nothing else."""
     hold(api, "old", np.ones(3))

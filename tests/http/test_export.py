@@ -149,6 +149,7 @@ def test_work_on_its_way_is_waited_for(c):
         s.close()
 
 
+@pytest.mark.in_turn
 def test_nobody_writes_who_looked_before(daemon_with, tmp_path):
     """Requests that found no lease and are still being planned have sent their work when an export is handed out."""
     d = daemon_with("--backend", "cpu", "--allow-export", "--listen", f"unix:{tmp_path}/s")
@@ -226,6 +227,7 @@ def test_memory_is_given_back_and_cleared(c, d):
 
 # --- the lease ---
 
+@pytest.mark.in_turn
 def test_many_small_arrays_one_after_the_other(c, d):
     """What was theirs for an export they leave when it ends, where there is much of the kind."""
     before = descriptors(d.pid)

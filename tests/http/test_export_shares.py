@@ -132,6 +132,7 @@ def test_what_another_keeps_exported_is_left_at_his_end(ann, bob, d, accounts):
     eve.close()
 
 
+@pytest.mark.in_turn
 def test_an_expired_sessions_memory_goes(ann, bob):
     """Who reads does not keep another's memory for ever."""
     before = settle(ann, -1, 0.1)

@@ -72,6 +72,7 @@ def test_a_crash_while_writing(lied_to, at):
     assert error["code"] == "file_reader_failed" and error["status"] == 500 and "crashed" in error["detail"], error
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("deed", DEEDS)
 @pytest.mark.parametrize("at", WRITE)
 def test_exports(request, at, deed):

@@ -138,6 +138,7 @@ def test_gdal_png(tmp_path, bands, t):
         same(r, "image", array[0] if bands == 1 else np.moveaxis(array, 0, 2))
 
 
+@pytest.mark.in_turn
 def test_png_rows_larger_than_slabs(tmp_path):
     """A row is decoded once, not all rows before it again for each slab."""
     picture = np.random.default_rng(1).integers(0, 255, (400, 40000), "u2")

@@ -96,6 +96,7 @@ def test_it_ends_with_its_parent(tmp_path):
         os.close(slabs)
 
 
+@pytest.mark.in_turn
 def test_buffers_are_as_large_as_chunks_demand(tmp_path):
     """To decode takes no more than some chunks, not half of what is allowed."""
     a = np.arange(16 << 20, dtype="i4").reshape(4096, 4096)

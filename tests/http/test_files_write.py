@@ -248,6 +248,7 @@ def test_without_names_of_dimensions(tmp_path):
                 same(r, name, array)
 
 
+@pytest.mark.in_turn
 def test_larger_than_the_slabs(tmp_path):
     arrays = {"a": values((300, 401, 7), "f8"), "b": values((1000001,), "u1")}
     for format in FORMATS:
@@ -258,6 +259,7 @@ def test_larger_than_the_slabs(tmp_path):
                     np.testing.assert_array_equal(r.read(name), array)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("format", ["netcdf4", "hdf5"])
 def test_chunks_that_are_cut(tmp_path, format):
     """Axes end within chunks of whole rows, of parts of rows, and of whole planes; the last chunks are few."""
@@ -329,6 +331,7 @@ def test_png(tmp_path, deflate):
             np.testing.assert_array_equal(read if read.ndim == 2 else np.moveaxis(read, 0, 2), np.squeeze(expected))
 
 
+@pytest.mark.in_turn
 def test_npy(tmp_path):
     for t in [*NUMBERS, "f2", "c8", "c16", "b1"]:
         for shape in ((), (3,), (4, 5), (0, 2)):
@@ -365,6 +368,7 @@ def test_names_of_netcdf_are_in_nfc(tmp_path, format):
         assert list(f.variables) == ["\u00e9"]
 
 
+@pytest.mark.in_turn
 def test_the_same_is_the_same_later(tmp_path):
     """No times are in a file: a tag that says it is unchanged is true of its bytes."""
     arrays = {"u": values((5, 6), "f4"), "x": np.arange(6.0)}

@@ -331,6 +331,7 @@ def test_indices_out_of_range_in_a_body(api, fn):
 MANY = 400  # terms, some 2,500 nodes
 
 
+@pytest.mark.in_turn
 def test_a_plan_made_elsewhere_is_the_same(api, fn):
     """What is put off for its nodes, and what is not: values, targets, names, mistakes, repetitions."""
     api.upload(np.arange(8.0), "a")
@@ -356,6 +357,7 @@ def test_a_plan_made_elsewhere_is_the_same(api, fn):
         assert x["result"] == {"dtype": "float64", "shape": [8]}
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("name,n", [("many", MANY), ("some", 5)])
 def test_statements_planned_elsewhere_are_the_same(api, fn, name, n):
     api.upload(np.arange(8.0), "a")

@@ -112,6 +112,7 @@ def test_several_rows_of_vectors_on_a_device(gpu_with):
     tables.print(sys.stdout)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("case", KEPT, ids=[case["from"] for case in KEPT])
 def test_kept(daemon, gpu_with, case):
     for d in (daemon, gpu_with()):
@@ -148,6 +149,7 @@ def test_what_a_mistake_looks_like(daemon):
         x.close()
 
 
+@pytest.mark.in_turn
 def test_what_is_told_of_it(daemon_with):
     """With the seed, as lines for a shell; where the daemon goes down, too."""
     d = daemon_with("--listen", "127.0.0.1:0")

@@ -306,6 +306,7 @@ def test_rows_that_warps_share_are_written_once(gpu_with):
     api.close()
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("expr", ["u*11 + {}", "shift(u, [1], 'wrap')*11 + {}"])
 def test_an_array_that_failed_work_was_to_write_stays(gpu_with, expr):
     """Directly, and by way of new memory: old contents are read, and the log says what happened."""
@@ -406,6 +407,7 @@ def test_a_loss_that_no_request_meets(gpu_with):
     wait_for_end(d, began)
 
 
+@pytest.mark.in_turn
 def test_what_waits_hears_of_it(gpu_with):
     """A kernel that is being compiled, and the work behind it, when the device goes."""
     d = gpu_with("--no-keeper")

@@ -239,6 +239,7 @@ def test_programs_begin_with_it(gpu_with, kernels):
     api.close()
 
 
+@pytest.mark.in_turn
 def test_what_is_large_is_compiled_at_once(gpu_with, kernels):
     api = gpu_with("--kernel-cache", kernels).client()
     loaded(api)

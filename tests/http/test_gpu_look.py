@@ -76,6 +76,7 @@ def test_by_a_link_and_a_share(house):
     c.close()
 
 
+@pytest.mark.in_turn
 def test_what_goes_with_the_session(house):
     """Memory that a look takes is given back, and the stream for it goes when the session does."""
     _, here, there = house

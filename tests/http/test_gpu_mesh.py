@@ -176,6 +176,7 @@ def test_programs_are_those_of_one_gpu(gpu_with, order):
     assert got[0] == got[1]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("order", ["adverse", "adverse-down"])
 def test_who_needs_nothing_of_others_does_not_wait(gpu_with, order):
     """And who does, because views of one kernel begin where those of another do not, waits."""
@@ -309,6 +310,7 @@ def test_arrays_of_the_mesh_and_of_its_gpus_make_room_for_each_other(gpu_with):
     assert (where(mesh, "small"), where(mesh, "big")) == ("device", "host")
 
 
+@pytest.mark.in_turn
 def test_the_mesh_is_named_where_there_is_room(gpu_with):
     d = gpu_with("--mesh", "all", "--memory-limit", "64MiB", environment={"ARRAYD_FAKE_DEVICES": "2"})
     one = d.client()
@@ -364,6 +366,7 @@ def test_a_fault_names_who_had_work_on_any_of_its_gpus(gpu_with, accounts, tmp_p
     lost(d)
 
 
+@pytest.mark.in_turn
 def test_sessions_and_arrays_come_back_to_the_mesh(gpu_with, tmp_path):
     a = np.arange(3 << 20, dtype="f4")
     d, one, mesh = sides(gpu_with, "--state-dir", tmp_path / "state", devices="2")

@@ -89,6 +89,7 @@ def test_work_on_small_arrays_elsewhere(gpu_with, order):
     assert mesh.download("a1").tobytes() == x.tobytes() and mesh.download("a8").tobytes() == z.tobytes()
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("keeper", [[], ["--no-keeper"]], ids=["keeper", "alone"])
 def test_small_arrays_make_room_where_they_are(gpu_with, keeper):
     _, one, mesh = mesh_of(gpu_with, "--memory-limit", "64MiB", "--evict", *keeper)
@@ -103,6 +104,7 @@ def test_small_arrays_make_room_where_they_are(gpu_with, keeper):
     assert [float(value(mesh, f"max(a{i})")) for i in range(3)] == [0, 1, 2]
 
 
+@pytest.mark.in_turn
 def test_scratch_makes_room_where_it_is_missing(gpu_with):
     """Of all members, one has none for a kernel's intermediate results: arrays of the others stay where they are."""
     _, one, mesh = mesh_of(gpu_with, "--memory-limit", "64MiB", "--evict", "--mesh-least", "64KiB", "--no-keeper")
@@ -259,6 +261,7 @@ def test_a_session_of_the_mesh_goes_back(gpu_with, tmp_path, sizes):
     d.stop()
 
 
+@pytest.mark.in_turn
 def test_a_crash_without_the_mesh_changes_no_device(gpu_with, tmp_path):
     """The arrays are where they were, so the session has to be there, too, whichever GPU has most room then."""
     state = tmp_path / "state"

@@ -117,6 +117,7 @@ def test_rows_that_registers_do_not_hold(gpu, length, dtype):
     assert np.allclose(got, softmax(x.astype(np.float64)), rtol=2e-6 if dtype == "float32" else 2e-3, atol=1e-7)
 
 
+@pytest.mark.in_turn
 def test_long_rows_made_of_indices(gpu):
     """They hold nothing in shared memory: what registers do not keep is computed again."""
     x = np.random.default_rng(3).standard_normal((128, 1)).astype(np.float32)

@@ -509,6 +509,7 @@ def test_requests_under_way_are_finished(daemon_with):
     d.stop()
 
 
+@pytest.mark.in_turn
 def test_long_work_does_not_hold_up_the_end(daemon_with):
     """After drain-timeout nobody waits for the result, so it is not computed to its end."""
     d = daemon_with("--backend", "cpu", "--drain-timeout", "0.5")

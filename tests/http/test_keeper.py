@@ -339,6 +339,7 @@ def test_an_upgrade_and_the_state(daemon_with, tmp_path, holds):
     c.close()
 
 
+@pytest.mark.in_turn
 def test_an_end_during_an_upgrade_that_fails(daemon_with, tmp_path):
     """The old program is started once more, since nothing has written the state."""
     config, path = tmp_path / "config", tmp_path / "s"
@@ -513,6 +514,7 @@ def test_a_lost_device(gpu_with, tmp_path, keeps):
     local.close()
 
 
+@pytest.mark.in_turn
 def test_only_the_keeper_asks_the_daemon_to_leave(daemon_with):
     d = daemon_with("--keep-arrays")
     c = d.client()

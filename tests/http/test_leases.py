@@ -250,6 +250,7 @@ def test_a_session_does_not_go_with_what_others_lease(u):
     assert u.get("/v1/sessions/default").json()["id"] != before
 
 
+@pytest.mark.in_turn
 def test_a_session_that_expires_takes_what_is_leased_along(u):
     s = u.expect(201, u.post("/v1/sessions", {"ttl_s": 2})).json()["id"]
     inside = u.clone(session=s)

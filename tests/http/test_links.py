@@ -171,6 +171,7 @@ def test_a_link_can_do_nothing_else(ann, opened, contract, whole):
     assert before[:4] == after[:4] and [p["name"] for p in after[4]["principals"]] == [p["name"] for p in before[4]["principals"]]
 
 
+@pytest.mark.in_turn
 def test_a_visitor_keeps_no_session_alive(ann, opened):
     def session():
         return ann.expect(201, ann.post("/v1/sessions", {"ttl_s": 1.5})).json()["id"]

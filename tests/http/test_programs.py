@@ -535,6 +535,7 @@ def test_ghost_cells_written_meanwhile(both):
     both.expect(200, both.delete(f"/v1/jobs/{ref}"))
 
 
+@pytest.mark.in_turn
 def test_an_ended_job_keeps_no_session(api):
     """A session with a time to live expires, whatever has ended in it, and what has goes with it."""
     s = api.expect(201, api.post("/v1/sessions", {"ttl_s": 1})).json()["id"]

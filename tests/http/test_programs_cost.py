@@ -25,6 +25,7 @@ def done(c, **program):
     return j
 
 
+@pytest.mark.in_turn
 def test_an_expectation(both):
     """From the memory's speed at first, then from what the same kernels took; and never more than it says."""
     if both.get("/v1/arrays/u").status == 200:

@@ -49,6 +49,7 @@ def test_stop_on_nan(both):
     np.testing.assert_array_equal(both.download("k"), np.arange(3) + good)
 
 
+@pytest.mark.in_turn
 def test_what_ends_it_is_found_in_the_midst_of_a_slice(both):
     """Thousands of steps are run at once: the arrays are those of the step that ends it all the same."""
     for every in (1, 7):

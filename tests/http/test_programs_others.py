@@ -43,6 +43,7 @@ def test_short_programs_beside_a_long_one_on_the_same_array(both):  # noqa: F811
     assert r["state"] == "cancelled" and both.download("u")[[0, -1]].tolist() == [40, 40]
 
 
+@pytest.mark.in_turn
 def test_two_jobs_on_one_array(both):  # noqa: F811
     """Both count on the same array, requests add to it, and it is exchanged with another."""
     c, rng, added = both, random.Random(1), 0
@@ -192,6 +193,7 @@ def test_a_resized_array_ends_it(both):  # noqa: F811
     until(lambda: job(both, ref)["state"] == "failed")
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("said", ["define AR_T ", "out1_;"])
 def test_kernels_that_cannot_be_compiled(gpu_with, tmp_path, said):
     """Those of several steps, or of several statements: the statements run by themselves then."""

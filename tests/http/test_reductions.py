@@ -381,6 +381,7 @@ LONG_SCANS = [((300_000,), 0), ((3, 150_000), 1), ((100_000, 3), 0), ((2, 50_000
         ((40_000, 2, 2), 0), ((1, 9, 30_000), 2), ((20_000, 16), 0), ((9_000, 17), 0), ((3, 5_000, 40), 1)]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("shape,axis", LONG_SCANS)
 def test_long_scans(both, shape, axis):
     """Rows and columns that are cut: exact for whole numbers, and to a few units for floats."""
@@ -522,6 +523,7 @@ def test_a_variance_far_from_zero(api, axis):
     np.testing.assert_allclose(r["data"] if axis is not None else r["value"], wanted, rtol=2e-7)
 
 
+@pytest.mark.in_turn
 def test_a_large_float32_sum(api):
     """10^8 uniform numbers to 1e-6, and the same bits each time."""
     r = api.expect(201, api.post("/v1/arrays", {"name": "u", "shape": [100_000_000], "dtype": "float32",

@@ -157,6 +157,7 @@ def snapshot(c):
         clean_bytes(f"snapshot {f.name}", f.read_bytes())
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("way", [makers, expressions, failures, moves])
 def test_nothing_of_anothers(two, way):
     ann, bob = two

@@ -118,6 +118,7 @@ def test_views_ghosts_and_marks(kept, backend):
     assert gone["id"] not in everything(c)[0]
 
 
+@pytest.mark.in_turn
 def test_sessions(kept):
     d, c = kept("--session-memory", "1MiB")
     default = c.get("/v1/sessions/default").json()
@@ -300,6 +301,7 @@ def test_jobs_end_first(kept):
     c.close()
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_what_has_not_changed_is_not_written_again(kept, tmp_path, backend):
     """Large memories of unchanged contents are linked into the next snapshot, over restarts too; whatever

@@ -219,6 +219,7 @@ def test_put_aside_again(sound, folder, kept):
     assert len(list(folder.glob("refused-*"))) == 3 and len({p.read_bytes() for p in folder.glob("current*")}) == 4
 
 
+@pytest.mark.in_turn
 def test_one_process_at_a_time(kept, folder):
     d, c = kept()
     assert "another process" in refused(folder, status=2)

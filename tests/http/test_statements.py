@@ -262,6 +262,7 @@ def test_explain(both):  # noqa: F811
     assert both.download("u").all() and len(both.list_all("/v1/arrays", "arrays")) == 2
 
 
+@pytest.mark.in_turn
 def test_a_device_that_fails(gpu_with):
     """Whichever piece of work it is: all or nothing, and the next request goes through."""
     d = gpu_with("--no-keeper")

@@ -34,6 +34,7 @@ def change(d, a, at):
     assert False, "the array's memory was not found"
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("how", ["fault", "kill"])
 def test_what_a_fault_changes_is_found(gpu_with, how):
     """After a fault, kernels that are still running may write anywhere: here the test does."""

@@ -298,6 +298,7 @@ def test_that_no_more_arrays_are_kept_is_told(daemon_with, option, size, most):
     c.close()
 
 
+@pytest.mark.in_turn
 def test_memory_that_was_let_go(daemon_with):
     """It is kept for the next array of its size, within limits of its amount and time."""
     d = daemon_with("--keep-arrays", "--reuse-memory", "20MiB", "--reuse-time", "2")
@@ -318,6 +319,7 @@ def test_memory_that_was_let_go(daemon_with):
     c.close()
 
 
+@pytest.mark.in_turn
 def test_what_only_the_state_has(daemon_with, tmp_path):
     """An array that does not outlive the daemon is there as the last snapshot has it; once deleted it stays so."""
     d = keeping(daemon_with, "--max-kept-arrays", 2, "--state-dir", tmp_path / "state")

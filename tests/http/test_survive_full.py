@@ -170,6 +170,7 @@ def test_one_line_says_what_is_gone(daemon_with, tmp_path, state):
     c.close()
 
 
+@pytest.mark.in_turn
 def test_a_write_that_is_refused(daemon_with):
     """A download reads the only memory that outlives the daemon: a write neither disturbs it nor goes elsewhere."""
     d = keeping(daemon_with, "--max-chunks", 1)
@@ -190,6 +191,7 @@ def test_a_write_that_is_refused(daemon_with):
 # --- small arrays, few of which hold much memory ---
 
 
+@pytest.mark.in_turn
 def test_small_arrays_move_together(start):
     """Many come and most go: what they leave can be had, also by memory that work takes for itself; and what stays survives."""
     d = start("--memory-limit", "40MiB")

@@ -276,6 +276,7 @@ def test_views(daemon_with):
     api.close()
 
 
+@pytest.mark.in_turn
 def test_an_upgrade(daemon_with):
     """In the midst of a program: who waits for it gets it as it is, events go on where they were."""
     d = keeping(daemon_with)
@@ -517,6 +518,7 @@ def test_an_array_that_others_were_writing(daemon_with):
     api.close()
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("steps, body", [
     (60_001, ["fill_ghost(u)", "u += 0.001*laplacian(u, boundary='ghost')"]), (60_001, ["u += 0.001*laplacian(u, boundary='ghost')"]),
     (6001, ["b = ~b", "c = conj(c)*0.5 + z", "h = h*0.5 + take(i, k)", "k = (k + 1) % 5", "u[2:4] = u[2:4]*0.999"])])

@@ -243,6 +243,7 @@ def test_another_mesh(gpu_with, tmp_path):
     mesh.close(), one.close()
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("listed, devices, order", [("1,0", [1, 0], "adverse"), ("all", [0, 1, 2], "adverse-down")])
 def test_what_was_taken_over_makes_room(gpu_with, tmp_path, listed, devices, order):
     """It is moved out for a single GPU that it lies on, and work on it there and on what is divided otherwise comes to the same."""
@@ -269,6 +270,7 @@ def test_what_was_taken_over_makes_room(gpu_with, tmp_path, listed, devices, ord
     mesh.close(), one.close()
 
 
+@pytest.mark.in_turn
 def test_what_has_lost_a_part(gpu_with, tmp_path):
     """With a part of an array's memory missing in what a service manager stored, the array is gone, and the rest is not."""
     fake = fake_gpu() or pytest.skip("no fake driver in this build, or no g++")

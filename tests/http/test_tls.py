@@ -60,6 +60,7 @@ def start(request, daemon_with):
     return request.getfixturevalue("gpu_with")
 
 
+@pytest.mark.in_turn
 def test_it_serves(start, files):
     """Bodies of many records both ways, with waits in between, several at once."""
     d = start(*options(files), "--slab-memory", "5MiB")
@@ -151,6 +152,7 @@ def test_a_new_certificate(daemon_with, files, tmp_path):
         again.close()
 
 
+@pytest.mark.in_turn
 @pytest.mark.release_only  # a sanitizer keeps what was freed for a while
 def test_the_same_certificate_again(daemon_with, files):
     """SIGHUP comes for the accounts, too: a certificate that is as it was takes no more memory."""

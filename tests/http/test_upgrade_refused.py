@@ -93,6 +93,7 @@ def test_encryption_from_now_on(daemon_with, tmp_path):
     until(lambda: "the daemon was upgraded" in d.log())
 
 
+@pytest.mark.in_turn
 def test_what_is_no_mesh(gpu_with, tmp_path):
     config = tmp_path / "config"
     config.write_text("mesh = all\n")

@@ -171,6 +171,7 @@ def test_a_stream_of_events(daemon_with):
     kept.close()
 
 
+@pytest.mark.in_turn
 def test_streams_that_break_off_behind_an_idle_connection(daemon_with):
     """An older connection on which nothing happens keeps nobody's place taken."""
     d = daemon_with("--admin-listen", "127.0.0.1:0")
@@ -253,6 +254,7 @@ def test_evaluations_of_closed_clients(slow):
     assert settle(slow, slow.held, 20) == slow.held
 
 
+@pytest.mark.in_turn
 def test_work_in_small_pieces_is_given_up(slow):
     """Sums of one term each: no piece of this work is long enough to look whether it is wanted."""
     slow.create(shape=[1, 100000], fill=0.3, dtype="float64", name="y")
@@ -366,6 +368,7 @@ def test_evaluations_are_late(slow):
     assert settle(slow, slow.held, 20) == slow.held
 
 
+@pytest.mark.in_turn
 def test_the_most(daemon_with):
     d = daemon_with("--max-wait", "1")
     c = started(d)

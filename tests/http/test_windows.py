@@ -99,6 +99,7 @@ def test_random_windows(cpu, gpu, mode, rank):
     assert served >= 2
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("extents, shape", [((21, 21), (300, 400)), ((1, 45), (90, 3000)), ((3, 34), (70, 600)), ((12, 13), (40, 50))])
 @pytest.mark.parametrize("mode", ("self", "wrap"))
 def test_wide_windows(cpu, mode, extents, shape):
@@ -127,6 +128,7 @@ def test_what_is_summed_and_what_is_done_with_the_sum(cpu, gpu, mode):
         assert forms(gpu, expr) == ["window"], expr
 
 
+@pytest.mark.in_turn
 def test_layouts(cpu, gpu):
     """Views that are strided, turned or broadcast; batches of windows; axes in another order in memory."""
     for c in (cpu, gpu):
