@@ -41,6 +41,8 @@ export interface ArrayMeta {
     created: string;
     restored_from?: string;
     read_only: boolean;
+    /** It goes with the last array that has it among its `coords`. */
+    coordinate?: true;
     location: "device" | "host";
     device: number;
     /** Of an array that is divided among several GPUs: how many along each axis, the first row on each, and their numbers. */

@@ -218,7 +218,7 @@ static enum err_code copy(struct request *req, struct err *e)
     TRY(session_on(s, array_device(h.array), &there, e));
     TRY(engine_copy_across(s->stream, there->stream, s->account, h.array, &a, e));
     spec.labels = h.labels;
-    return meta_reply_added(req, s, a, &spec, e);
+    return meta_reply_added(req, s, &(struct handle_new){a, spec}, 1, e);
 }
 
 void array_copy(struct request *req)

@@ -109,30 +109,6 @@ static void target_clear(struct target *t)
     t->session = NULL;
 }
 
-/* Gives the array its handle and replies with the metadata, or with the error. Takes the caller's
- * reference to the array and clears the target. */
-static void reply(struct request *req, struct target *take_t, const struct labels_patch *said,
-                  struct labels *of_file, struct array *take_array)
-{
-    struct err e = ERR_INIT;
-    _cleanup_labels_ struct labels *labels = labels_given(said) ? NULL : labels_ref(of_file);
-    enum err_code code =
-        labels_given(said) ? labels_make(of_file, said, &take_array->view, &labels, &e) : ERR_OK;
-    struct handle_guard guard = {may_replace, take_t};
-    struct handle_spec spec = {.name = take_t->name[0] ? take_t->name : NULL,
-                               .policy = take_t->put ? NAME_REPLACE : NAME_NEW,
-                               .guard = take_t->put ? &guard : NULL,
-                               .labels = labels};
-    if (code == ERR_OK)
-        code = meta_reply_added(req, take_t->session, take_array, &spec, &e);
-    else if (said->from_query)
-        e.pointer[0] = '\0';
-    if (code != ERR_OK)
-        http_reply_error(req, &e);
-    array_unref(take_array);
-    target_clear(take_t);
-}
-
 /* --- the body --- */
 
 struct create {
@@ -144,27 +120,72 @@ struct create {
     struct err err;
     struct create_spec spec;
     struct labels_patch labels;
-    struct labels *of_file;      /* a reference */
     struct json_array_data data; /* .data is the creation's until it is uploaded */
     struct data_staging staging;
     struct upload *upload;
-    struct array *made; /* without ghosts at first; then what is placed, and moves to host memory */
+    /* What is made, without ghosts at first; then it is placed, and moves to host memory. */
+    struct array *made;
+    struct handle_new *of_file; /* behind its coordinates, as the file has them; NULL: of no file */
+    size_t n_of_file;
     struct meta_placement placement;
     int host; /* 1: it moves there */
     struct request_move move;
     struct wakeup wakeup; /* of the upload */
 };
 
+/* What it refers to besides memory of its own; may be called twice. */
+static void create_clear(struct create *c)
+{
+    array_unref(c->made);
+    c->made = NULL;
+    for (size_t i = 0; i < c->n_of_file; i++) {
+        array_unref(c->of_file[i].array);
+        labels_unref(c->of_file[i].spec.labels);
+    }
+    c->n_of_file = 0;
+    target_clear(&c->target);
+}
+
 static void create_free(void *state)
 {
     struct create *c = state;
     if (c->upload)
         upload_abort(c->upload);
-    array_unref(c->made);
-    labels_unref(c->of_file);
+    create_clear(c);
     json_body_free(c->body);
     mem_free(c->data.data);
-    target_clear(&c->target);
+}
+
+/* Gives the array its handle, and its coordinates theirs, and replies with the metadata, or with
+ * the error. */
+static void reply(struct request *req, struct create *c)
+{
+    struct err e = ERR_INIT;
+    struct target *t = &c->target;
+    const size_t n = c->of_file ? c->n_of_file : 1;
+    struct handle_new *list = arena_alloc_array(req->arena, n, sizeof *list);
+    struct labels *had = c->of_file ? c->of_file[n - 1].spec.labels : NULL;
+    _cleanup_labels_ struct labels *labels = labels_given(&c->labels) ? NULL : labels_ref(had);
+    struct handle_guard guard = {may_replace, t};
+    enum err_code code = list ? ERR_OK : err_oom(&e);
+    if (code == ERR_OK && labels_given(&c->labels)) {
+        code = labels_make(had, &c->labels, &c->made->view, &labels, &e);
+        if (code != ERR_OK && c->labels.from_query)
+            e.pointer[0] = '\0';
+    }
+    if (code == ERR_OK) {
+        if (c->of_file)
+            memcpy(list, c->of_file, n * sizeof *list);
+        list[n - 1] = (struct handle_new){c->made,
+                                          {.name = t->name[0] ? t->name : NULL,
+                                           .policy = t->put ? NAME_REPLACE : NAME_NEW,
+                                           .guard = t->put ? &guard : NULL,
+                                           .labels = labels}};
+        code = meta_reply_added(req, t->session, list, n, &e);
+    }
+    if (code != ERR_OK)
+        http_reply_error(req, &e);
+    create_clear(c); /* the client goes on, perhaps with the same memory */
 }
 
 /* --- an array for host memory: made on the device, then moved, before it has a handle --- */
@@ -173,13 +194,10 @@ static void moved(struct request *req)
 {
     struct create *c = req->state;
     struct err e = ERR_INIT;
-    struct array *a = c->made;
-    if (request_moved(req, &c->move, &e) != ERR_OK) {
+    if (request_moved(req, &c->move, &e) != ERR_OK)
         http_reply_error(req, &e);
-        return;
-    }
-    c->made = NULL;
-    reply(req, &c->target, &c->labels, c->of_file, a);
+    else
+        reply(req, c);
 }
 
 static void begin_move(struct request *req)
@@ -194,8 +212,7 @@ static void place(struct request *req)
 {
     struct create *c = req->state;
     struct err e = ERR_INIT;
-    struct array *a = c->made;
-    if (meta_place(&c->placement, c->target.session, a, &e) != ERR_OK) {
+    if (meta_place(&c->placement, c->target.session, c->made, &e) != ERR_OK) {
         if (!memory_pressure_retry(req, &e, place))
             http_reply_error(req, &e);
         return;
@@ -204,8 +221,7 @@ static void place(struct request *req)
         http_offload_long(req, begin_move); /* slow: the move pins memory */
         return;
     }
-    c->made = NULL;
-    reply(req, &c->target, &c->labels, c->of_file, a);
+    reply(req, c);
 }
 
 /* Also called by data_publish.c, when bytes have become an array. */
@@ -217,11 +233,12 @@ static void finish(struct request *req, struct array *take_array)
 }
 
 /* Called by server/files: what the file says of the array counts unless the query says more. */
-static void finish_file(struct request *req, struct array *take_array, struct labels *take_labels)
+static void finish_file(struct request *req, struct handle_new *take, size_t n)
 {
     struct create *c = req->state;
-    c->of_file = take_labels;
-    finish(req, take_array);
+    c->of_file = take;
+    c->n_of_file = n;
+    finish(req, array_ref(take[n - 1].array));
 }
 
 /* Gives the elements the ghosts that the body specifies. */

@@ -44,6 +44,7 @@ struct patch {
     struct handle handle; /* before the change */
     const char *name;
     int read_only, host; /* 0, 1; -1: unchanged */
+    bool coordinate, has_coordinate;
     struct array *changed;
     struct labels_patch labels;
     enum lease_access access;
@@ -63,25 +64,24 @@ static enum err_code read_labels(struct request *req, struct json body, struct p
     return labels_make(p->handle.labels, &p->labels, &p->handle.array->view, &made, e);
 }
 
-/* ret_read_only, ret_host: 0, 1, or unchanged. */
-static enum err_code read_patch(struct json body, const char **ret_name, int *ret_read_only,
-                                int *ret_host, struct err *e)
+static enum err_code read_patch(struct json body, struct patch *p, struct err *e)
 {
-    struct json v = json_member(body, "read_only");
+    struct json v = json_member(body, "read_only"), coordinate = json_member(body, "coordinate");
     bool read_only;
-    *ret_name = NULL;
-    *ret_read_only = -1;
     TRY(JSON_MEMBERS(body, e, "name", "read_only", "location", "boundary", "spacing", "attrs",
-                     "coords", "dims", "units"));
+                     "coordinate", "coords", "dims", "units"));
     if (json_kind(json_member(body, "name")) == JSON_NULL)
-        *ret_name = "";
+        p->name = "";
     else
-        TRY(meta_name(body, ret_name, e));
+        TRY(meta_name(body, &p->name, e));
     if (json_present(v)) {
         TRY(json_get_bool(v, &read_only, e));
-        *ret_read_only = read_only;
+        p->read_only = read_only;
     }
-    return meta_location(body, ret_host, e);
+    p->has_coordinate = json_present(coordinate);
+    if (p->has_coordinate)
+        TRY(json_get_bool(coordinate, &p->coordinate, e));
+    return meta_location(body, &p->host, e);
 }
 
 /* But for a move: renaming concerns the session alone; everything else affects the users of the
@@ -144,12 +144,11 @@ static void apply(struct request *req)
                                    .read_only = p->read_only,
                                    .old = p->handle.array,
                                    .array = p->changed,
-                                   .labels = labels_given(&p->labels) ? &p->labels : NULL};
+                                   .labels = labels_given(&p->labels) ? &p->labels : NULL,
+                                   .coordinate = p->has_coordinate ? &p->coordinate : NULL};
     _cleanup_handle_ struct handle after = {0};
     enum err_code code =
         handle_update(p->session->handles, p->handle.id, &change, &guard, &after, &e);
-    if (code == ERR_CONFLICT && p->name)
-        err_prefix(&e, "/name");
     if (code != ERR_OK) {
         patch_failed(req, &e);
         return;
@@ -216,13 +215,15 @@ static enum err_code check(struct request *req, struct patch *p, struct err *e)
     TRY(request_plain(req, e));
     TRY(request_own_array(req, LEASE_LOOK, &p->session, &p->handle, e));
     TRY(request_body(req, false, &body, e));
-    TRY(read_patch(body, &p->name, &p->read_only, &p->host, e));
+    TRY(read_patch(body, p, e));
     p->access = access_of(body);
     TRY(request_leased(req, p->handle.array, p->host < 0 ? p->access : LEASE_PLACE, e));
     TRY(read_grid(body, p->handle.array, &p->changed, e));
     TRY(read_labels(req, body, p, e));
     TRY(condition_guard(&condition, p->handle.array, e));
     TRY(may_rename(p->session, &p->handle, p->name, e));
+    if (p->coordinate)
+        TRY(handle_check_coordinate(p->session->handles, p->handle.id, p->name, e));
     const size_t more = labels_given(&p->labels) ? (size_t)req->server->config->max_attrs : 0;
     return meta_reserve(&p->meta, labels_size(p->handle.labels) + more, e);
 }

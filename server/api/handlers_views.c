@@ -178,7 +178,7 @@ static enum err_code post(struct request *req, struct err *e)
     TRY(meta_name(body, &spec.name, e));
     spec.view_of = h.id;
     spec.labels = labels;
-    enum err_code code = meta_reply_added(req, s, a, &spec, e);
+    enum err_code code = meta_reply_added(req, s, &(struct handle_new){a, spec}, 1, e);
     return code == ERR_CONFLICT ? err_prefix(e, "/name") : code;
 }
 

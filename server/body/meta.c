@@ -121,14 +121,14 @@ void meta_reply_reserved(struct request *req, int status, const struct handle *h
     http_reply_json(req, status, take);
 }
 
-enum err_code meta_reply_added(struct request *req, struct session *s, struct array *a,
-                               const struct handle_spec *spec, struct err *e)
+enum err_code meta_reply_added(struct request *req, struct session *s,
+                               const struct handle_new *list, size_t n, struct err *e)
 {
     bool replaced = false;
     _cleanup_handle_ struct handle h = {0};
     _cleanup_strb_ struct strb meta = {0};
-    TRY(meta_reserve(&meta, labels_size(spec->labels), e));
-    TRY(handle_add(s->handles, a, spec, &h, &replaced, e));
+    TRY(meta_reserve(&meta, labels_size(list[n - 1].spec.labels), e));
+    TRY(handle_add_all(s->handles, list, n, &h, &replaced, e));
     meta_reply_reserved(req, replaced ? 200 : 201, &h, true, &meta);
     return ERR_OK;
 }

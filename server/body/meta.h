@@ -30,10 +30,10 @@ void meta_reply(struct request *req, int status, const struct handle *h);
  * followed by an error for want of memory. `labels`: bytes of the array's (labels_size). `located`:
  * with Location. */
 enum err_code meta_reserve(struct strb *ret, size_t labels, struct err *e) must_check;
-/* Gives the array a handle and replies with its metadata, 201 or, where it replaced another, 200.
- */
-enum err_code meta_reply_added(struct request *req, struct session *s, struct array *a,
-                               const struct handle_spec *spec, struct err *e) must_check;
+/* Gives the arrays handles and replies with the last one's metadata, 201 or, where it replaced
+ * another, 200. */
+enum err_code meta_reply_added(struct request *req, struct session *s,
+                               const struct handle_new *list, size_t n, struct err *e) must_check;
 void meta_reply_reserved(struct request *req, int status, const struct handle *h, bool located,
                          struct strb *take);
 

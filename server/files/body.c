@@ -1,4 +1,5 @@
-/* Files as bodies: one that has arrived in the spool becomes an array, or a region of one.
+/* Files as bodies: one that has arrived in the spool becomes an array, with its coordinates, or a
+ * region of one.
  *
  * Libraries read files here and there, so the whole body has to be there first; it counts as the
  * request's memory. Then arrayd-file reads it as it reads those of folders. */
@@ -131,14 +132,25 @@ static void run(struct file_task *task)
     enum err_code code = import_take(&b->x, b->file.fd, b->x.session->stream, check, &b->err);
     process_end(b->x.process);
     b->x.process = NULL;
-    if (code == ERR_OK && b->created)
-        code = import_make(&b->x, b->x.pieces, &b->err);
+    for (size_t i = 0; code == ERR_OK && b->created && i < b->x.n_pieces; i++)
+        code = import_make(&b->x, &b->x.pieces[i], &b->err);
     if (code == ERR_DEADLINE)
         files_why_not(task, &b->err);
     wakeup_ring(&b->wakeup);
 }
 
 /* --- the end --- */
+
+/* Borrowed from the piece, but for the id. */
+static bool made_of(struct request *req, const struct import_piece *p, struct handle_new *ret)
+{
+    char *id = arena_alloc(req->arena, ID_SIZE);
+    if (!id)
+        return false;
+    memcpy(id, p->id, ID_SIZE);
+    *ret = (struct handle_new){p->array, {.id = id, .labels = p->labels, .coordinate = true}};
+    return true;
+}
 
 static void finish(struct request *req)
 {
@@ -155,12 +167,24 @@ static void finish(struct request *req)
         fail(b);
         return;
     }
+    const size_t n = b->created ? b->x.n_pieces : 0;
+    struct handle_new *made = arena_alloc_array(req->arena, n, sizeof *made);
+    for (size_t i = 0; made && i < n; i++)
+        if (!made_of(req, &p[n - 1 - i], &made[i])) /* coordinates first */
+            made = NULL;
+    if (!made) {
+        err_oom(&b->err);
+        fail(b);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        array_ref(made[i].array);
+        labels_ref(made[i].spec.labels);
+    }
     file_created *created = b->created;
-    struct array *a = created ? array_ref(p->array) : NULL;
-    struct labels *l = created ? labels_ref(p->labels) : NULL;
     body_clear(b);
     if (created)
-        created(req, a, l);
+        created(req, made, n);
     else
         http_reply_empty(req, 204);
 }
@@ -213,6 +237,7 @@ static enum err_code begin(struct body *b, struct session *s, struct err *e)
     b->x.task.req = req;
     b->x.session = s;
     b->x.labels = b->created && labels;
+    b->x.coords = b->x.labels && !http_query(req, "coords") && !http_query(req, "dims");
     b->x.into = !b->created;
     b->item = (struct import_item){.variable = http_query(req, "variable"), .decode = decode};
     b->x.items = &b->item;

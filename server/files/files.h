@@ -21,7 +21,7 @@ struct array;
 struct config;
 struct files;
 struct handle;
-struct labels;
+struct handle_new;
 struct session;
 struct view;
 struct user_job;
@@ -64,8 +64,10 @@ bool files_is_body(struct request *req, enum media *ret_type);
 /* For streamed handlers: takes the body, a file, and of it the variable that ?variable= names or
  * the only one, decoded unless ?decode=false, as a new array or into a region of one (data.h has
  * the same for elements). Errors become the reply: ERR_UNKNOWN_NAME with the variables that there
- * are. created() must reply; the session lasts as long as the request. */
-typedef void file_created(struct request *req, struct array *take_a, struct labels *take_l);
+ * are. created() must reply; it gets the coordinates, unless the query names others or other axes,
+ * and behind them the array; references are its own, the list is the request's. The session
+ * lasts as long as the request. */
+typedef void file_created(struct request *req, struct handle_new *take, size_t n);
 void files_accept_create(struct request *req, struct session *s, enum media type,
                          file_created *created);
 void files_accept_into(struct request *req, struct session *take_s, struct handle *take_h,

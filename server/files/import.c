@@ -404,10 +404,16 @@ static enum err_code may_publish(struct import *x, struct err *e)
     return for_all(x, handle_check_all, e);
 }
 
+static enum err_code add_all(struct handle_space *s, const struct handle_new *list, size_t n,
+                             struct err *e)
+{
+    return handle_add_all(s, list, n, NULL, NULL, e);
+}
+
 static enum err_code publish(struct import *x, struct err *e)
 {
     TRY(import_goes_on(x, e));
-    return for_all(x, handle_add_all, e);
+    return for_all(x, add_all, e);
 }
 
 enum err_code import_take(struct import *x, int file, struct engine_stream *stream,

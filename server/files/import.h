@@ -2,7 +2,8 @@
  *
  * import_plan.c reads the body and plans, import_labels.c says what becomes of coordinates, labels
  * and grids, import_place.c where pixels lie, import.c moves the bytes and publishes; body.c takes
- * the one array of a file that a request brings. An import is its task's, in an arena of its own.
+ * one array, and its coordinates, of a file that a request brings. An import is its task's, in an
+ * arena of its own.
  */
 #ifndef ARRAYD_SERVER_FILES_IMPORT_H
 #define ARRAYD_SERVER_FILES_IMPORT_H
@@ -36,7 +37,7 @@ struct import_piece {
     const struct file_variable *variable;
     bool decode;
     enum dtype dtype;
-    char name[NAME_SIZE]; /* "": a coordinate's, which has none */
+    char name[NAME_SIZE]; /* "": a coordinate's, which has none, or that the request says */
     char id[ID_SIZE];
     int64_t start[MAX_RANK], count[MAX_RANK], step[MAX_RANK]; /* by the variable's axes; ≠ 0 */
     struct index_map map;

@@ -195,11 +195,10 @@ static enum err_code add_coord(struct import *x, size_t i, const char *name,
     if (has_coord(p, name) || !place(p, v, on, c, &coord))
         return ERR_OK;
     if (p->n_coords == LABEL_MEMBERS_MOST)
-        return err_set(
-            e, ERR_INLINE_TOO_LARGE,
-            "'%.100s' has more than %d coordinates; \"coords\": false leaves them in the "
-            "file",
-            p->variable->name, LABEL_MEMBERS_MOST);
+        return err_set(e, ERR_INLINE_TOO_LARGE,
+                       "'%.100s' has more than %d coordinates; %s leaves them in the file",
+                       p->variable->name, LABEL_MEMBERS_MOST,
+                       x->task.job ? "\"coords\": false" : "?coords={}");
     c->of_part = !import_is_whole(p) && json_present(json_member(v->attrs, "GeoTransform"));
     if (arena_grow(x->arena, (void **)&p->coords, &p->cap_coords, p->n_coords, sizeof *p->coords))
         return err_oom(e);
@@ -267,10 +266,12 @@ enum err_code import_coordinates(struct import *x, size_t i, struct err *e)
 
 /* --- labels --- */
 
-/* Names of variables that do not come along: bounds never do, and of a body one array comes. */
+/* Names of variables that do not come along: bounds never do, and of a body perhaps no coordinates.
+ */
 static bool is_left_behind(const struct import *x, const char *name)
 {
-    return (!x->task.job && (!strcmp(name, "coordinates") || !strcmp(name, "grid_mapping"))) ||
+    return (!x->task.job && !x->coords &&
+            (!strcmp(name, "coordinates") || !strcmp(name, "grid_mapping"))) ||
            !strcmp(name, "bounds") || !strcmp(name, "climatology");
 }
 

@@ -95,6 +95,15 @@ bool label_uses_has(const struct label_uses *u, const char *id)
     return find(u, id);
 }
 
+void label_uses_lone(const struct label_uses *u, const struct labels *l,
+                     void (*lone)(void *user, const char *id), void *user)
+{
+    char id[ID_SIZE];
+    for (const char *at = NULL; next_id(l, &at, id);)
+        if (find(u, id)->arrays == 1)
+            lone(user, id);
+}
+
 void label_uses_drop(struct label_uses *u, const struct labels *l,
                      void (*unused)(void *user, const char *id), void *user)
 {

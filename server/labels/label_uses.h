@@ -18,6 +18,9 @@ enum err_code label_uses_reserve(struct label_uses *u, const struct labels *l,
 void label_uses_cancel(struct label_uses *u, const struct labels *l);
 void label_uses_add(struct label_uses *u, const struct labels *l);
 bool label_uses_has(const struct label_uses *u, const char *id); /* as an array's coordinate */
+/* Of labels that were added; lone() gets the ids that nothing else has as a coordinate. */
+void label_uses_lone(const struct label_uses *u, const struct labels *l,
+                     void (*lone)(void *user, const char *id), void *user);
 /* Of labels that were added; unused() gets the ids that no array has as a coordinate any more. */
 void label_uses_drop(struct label_uses *u, const struct labels *l,
                      void (*unused)(void *user, const char *id), void *user);

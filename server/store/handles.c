@@ -216,12 +216,21 @@ enum err_code handles_name(struct entry *x, const char *name, struct entry **ret
     return x->name ? ERR_OK : err_oom(e);
 }
 
+struct entry *handles_find_bound(struct handles *t, const char *id)
+{
+    lock_held(&t->lock);
+    struct entry *x = handles_find(t, id);
+    return x && x->coordinate && !x->read_only && !x->unused &&
+                   !(t->leases && lease_guard(t->leases, x->array, NULL) != ERR_OK)
+               ? x
+               : NULL;
+}
+
 /* Its release would change tables that are being changed: see handles_unlock. */
 void handles_let_go(struct handles *t, const char *id)
 {
-    struct entry *x = handles_find(t, id);
-    if (!x || !x->coordinate || x->read_only || x->unused ||
-        (t->leases && lease_guard(t->leases, x->array, NULL) != ERR_OK))
+    struct entry *x = handles_find_bound(t, id);
+    if (!x)
         return;
     x->unused = true;
     DL_APPEND(t->unused, x);
@@ -438,7 +447,7 @@ enum err_code handles_rename(struct entry *x, const char *name, struct err *e)
     if (node && node->entry == x)
         return ERR_OK;
     if (node)
-        return err_set(e, ERR_CONFLICT, "there is already an array named '%s'", name);
+        return err_field(e, ERR_CONFLICT, "/name", "there is already an array named '%s'", name);
     node = name_new(s, name, x);
     if (!node)
         return err_oom(e);

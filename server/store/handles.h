@@ -153,32 +153,39 @@ enum err_code handle_add(struct handle_space *s, struct array *array,
                          const struct handle_spec *spec, struct handle *ret, bool *ret_replaced,
                          struct err *e) must_check;
 
-/* New handles for several arrays, whose names differ: all of them or none, at one moment. Errors as
- * of handle_add. */
+/* New handles for several arrays, whose names differ: all of them or none, at one moment, in the
+ * order of the list also for whoever takes over; so coordinates come before what has them. Errors
+ * as of handle_add. */
 struct handle_new {
     struct array *array;
     struct handle_spec spec;
 };
+/* *ret and *ret_replaced are of the last, as of handle_add (both may be NULL). */
 enum err_code handle_add_all(struct handle_space *s, const struct handle_new *list, size_t n,
-                             struct err *e) must_check;
+                             struct handle *ret, bool *ret_replaced, struct err *e) must_check;
 /* Whether that would succeed now, but for a lack of memory: before costly work. The arrays need not
  * be there yet. */
 enum err_code handle_check_all(struct handle_space *s, const struct handle_new *list, size_t n,
                                struct err *e) must_check;
 
-/* Changes a handle. ERR_CONFLICT if another handle has the name, or if the handle's array is not
- * `old`; the errors of labels_make; ERR_QUOTA; ERR_OUT_OF_MEMORY. *ret is the handle afterwards.
- * The name belongs to the session that owns the handle. guard: NULL, or it must agree. */
+/* Changes a handle. ERR_CONFLICT if another handle has the name ("/name"), if the handle's array is
+ * not `old`, or if it is to go with others ("/coordinate"), and has a name or is no coordinate of
+ * any; the errors of labels_make; ERR_QUOTA; ERR_OUT_OF_MEMORY. *ret is the handle afterwards. The
+ * name belongs to the session that owns the handle. guard: NULL, or it must agree. */
 struct handle_change {
     const char *name;        /* NULL: unchanged; "": removed */
     int read_only;           /* 0, 1; -1: unchanged */
     const struct array *old; /* the array that `array` replaces */
     struct array *array;     /* the same memory under another description; NULL: unchanged */
     const struct labels_patch *labels; /* NULL: unchanged */
+    const bool *coordinate;            /* as in handle_spec; NULL: unchanged */
 };
 enum err_code handle_update(struct handle_space *s, const char *ref,
                             const struct handle_change *change, const struct handle_guard *guard,
                             struct handle *ret, struct err *e) must_check;
+/* Whether it may go with others now, under a new name (NULL: its own); errors as above. */
+enum err_code handle_check_coordinate(struct handle_space *s, const char *ref, const char *name,
+                                      struct err *e) must_check;
 
 /* Replaces `old` by `array` (a reference is taken) under the id `id`; where the axes are as many,
  * they keep their names. ERR_CONFLICT if the handle

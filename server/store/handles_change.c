@@ -24,10 +24,36 @@ static enum err_code check_growth(const struct entry *x, const struct handle_cha
     const struct observer_of *o = &x->space->table->observer;
     const char *was = x->name ? x->name->key.name : "";
     const bool longer = change->name && strlen(change->name) > strlen(was);
-    size_t n = change->array || longer ? OBSERVER_RECORD : 0; /* it may have its first grid */
+    size_t n = change->array || longer || change->coordinate ? OBSERVER_RECORD
+                                                             : 0; /* it may have its first grid */
     if (change->labels)
         n += handles_growth(labels_size(x->labels), labels_size(labels));
     return n ? observer_check_space(o->to, o->principal, n, e) : ERR_OK;
+}
+
+/* Whether it may go with others. name: a new one, or NULL. */
+static enum err_code check_coordinate(const struct entry *x, const char *name, struct err *e)
+{
+    lock_held(&x->space->table->lock);
+    if (name ? name[0] : x->name != NULL)
+        return err_field(e, ERR_CONFLICT, "/coordinate",
+                         "an array with a name is not deleted with those whose coordinate it is");
+    if (!label_uses_has(&x->space->table->uses, x->id))
+        return err_field(e, ERR_CONFLICT, "/coordinate",
+                         "no array has this one among its coords: it would be deleted at once");
+    return ERR_OK;
+}
+
+enum err_code handle_check_coordinate(struct handle_space *s, const char *ref, const char *name,
+                                      struct err *e)
+{
+    struct entry *x;
+    pthread_mutex_lock(&s->table->lock);
+    enum err_code code = handles_find_ref(s, ref, &x, e);
+    if (code == ERR_OK)
+        code = check_coordinate(x, name, e);
+    pthread_mutex_unlock(&s->table->lock);
+    return code;
 }
 
 enum err_code handle_update(struct handle_space *s, const char *ref,
@@ -48,6 +74,8 @@ enum err_code handle_update(struct handle_space *s, const char *ref,
         code = handle_changed(e);
     if (code == ERR_OK && change->labels)
         code = make_labels(x, change->labels, &labels, e);
+    if (code == ERR_OK && change->coordinate && *change->coordinate)
+        code = check_coordinate(x, name, e);
     if (code == ERR_OK)
         code = check_growth(x, change, labels, e);
     if (code == ERR_OK)
@@ -60,6 +88,8 @@ enum err_code handle_update(struct handle_space *s, const char *ref,
     if (code == ERR_OK) {
         if (change->read_only >= 0)
             x->read_only = change->read_only;
+        if (change->coordinate)
+            x->coordinate = *change->coordinate;
         if (change->array) {
             gone = x->array;
             x->array = array_ref(change->array);

@@ -104,7 +104,9 @@ enum err_code handles_name(struct entry *x, const char *name, struct entry **ret
 size_t handles_after(const struct handle_space *s, uint64_t seq);
 void handles_snapshot(const struct entry *x, struct handle *ret);
 void handles_unlink(struct entry *x); /* from all tables; nobody is told */
-/* The array goes, if it is a coordinate that nothing keeps: see handle_spec. Not at once. */
+/* A coordinate that goes with the last array that has it: nothing keeps it (see handle_spec). */
+struct entry *handles_find_bound(struct handles *t, const char *id); /* NULL: it is none */
+/* It goes, if it is such a one. Not at once. */
 void handles_let_go(struct handles *t, const char *id);
 /* Ends a change of handles: coordinates that nothing has any more are released. */
 void handles_unlock(struct handles *t);

@@ -16,19 +16,29 @@
 
 /* What new handles need beside what there is, or in place of others. */
 struct needs {
-    uint32_t handles;
-    int64_t labels;
+    struct handles *table;
+    int64_t handles, labels;
     size_t record;
 };
 
-static enum err_code check_needs(const struct handles *t, const struct needs *n, struct err *e)
+/* A coordinate that goes with the array that is replaced makes room, too. */
+static void goes_along(void *user, const char *id)
 {
+    struct needs *n = user;
+    const struct entry *x = handles_find_bound(n->table, id);
+    n->handles -= x != NULL;
+    n->labels -= x ? (int64_t)labels_size(x->labels) : 0;
+}
+
+static enum err_code check_needs(const struct needs *n, struct err *e)
+{
+    const struct handles *t = n->table;
     lock_held(&t->lock);
     TRY(handles_check_labels(t, n->labels, e));
-    if (n->handles && (t->count >= t->max_handles || n->handles > t->max_handles - t->count))
+    if (n->handles > 0 && n->handles + t->count > t->max_handles)
         return err_set(e, ERR_QUOTA,
-                       "there are %u arrays of at most %u (quota arrays), too many for %u more",
-                       t->count, t->max_handles, n->handles);
+                       "there are %u arrays of at most %u (quota arrays), too many for %lld more",
+                       t->count, t->max_handles, (long long)n->handles);
     return observer_check_space(t->observer.to, t->observer.principal, n->record, e);
 }
 
@@ -36,7 +46,7 @@ static enum err_code check_needs(const struct handles *t, const struct needs *n,
 static enum err_code check_all(struct handle_space *s, const struct handle_new *list, size_t n,
                                struct err *e)
 {
-    struct needs needs = {0};
+    struct needs needs = {.table = s->table};
     for (size_t i = 0; i < n; i++) {
         const struct handle_spec *spec = &list[i].spec;
         TRY(handles_check_name(s, spec->name, spec->policy, e));
@@ -47,8 +57,10 @@ static enum err_code check_all(struct handle_space *s, const struct handle_new *
         needs.handles += !old;
         needs.labels += (int64_t)is - (int64_t)was;
         needs.record += OBSERVER_RECORD + handles_growth(was, is);
+        if (old)
+            label_uses_lone(&s->table->uses, old->labels, goes_along, &needs);
     }
-    return check_needs(s->table, &needs, e);
+    return check_needs(&needs, e);
 }
 
 static struct entry *entry_new(struct handle_space *s, const struct handle_new *new)
@@ -114,10 +126,10 @@ static void name_all(struct handle_space *s, const struct handle_new *list, stru
     }
 }
 
-/* ret_first: the first one's snapshot, if it is not NULL. */
+/* ret_last: the last one's snapshot, if it is not NULL. */
 static enum err_code add(struct handle_space *s, const struct handle_new *list,
                          struct entry **entries, struct entry **olds, size_t n,
-                         struct handle *ret_first, struct err *e)
+                         struct handle *ret_last, struct err *e)
 {
     for (size_t i = 0; i < n; i++) {
         if (list[i].spec.name)
@@ -132,8 +144,8 @@ static enum err_code add(struct handle_space *s, const struct handle_new *list,
         code = place_all(s, list, entries, n, e);
     if (code == ERR_OK) {
         name_all(s, list, entries, olds, n);
-        if (ret_first)
-            handles_snapshot(entries[0], ret_first);
+        if (ret_last)
+            handles_snapshot(entries[n - 1], ret_last);
     }
     handles_unlock(s->table);
     return code;
@@ -160,12 +172,14 @@ enum err_code handle_add(struct handle_space *s, struct array *array,
 }
 
 enum err_code handle_add_all(struct handle_space *s, const struct handle_new *list, size_t n,
-                             struct err *e)
+                             struct handle *ret, bool *ret_replaced, struct err *e)
 {
     struct entry **entries = mem_calloc(2 * n + 1, sizeof *entries), **olds = entries + n;
     if (!entries)
         return err_oom(e);
-    const enum err_code code = add(s, list, entries, olds, n, NULL, e);
+    const enum err_code code = add(s, list, entries, olds, n, ret, e);
+    if (code == ERR_OK && ret_replaced)
+        *ret_replaced = olds[n - 1] != NULL;
     free_all(code == ERR_OK ? olds : entries, n);
     mem_free(entries);
     return code;

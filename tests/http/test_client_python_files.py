@@ -100,16 +100,20 @@ def test_up_and_down(there, tmp_path):
     assert x.dims == ("month", "lat", "lon") and x.units == "K" and x.attrs["long_name"] == "air" and np.array_equal(x, AIR)
     assert client.save(tmp_path / "out.nc", {"t": x, "u": x[0] * 2, "v": np.arange(3)}, attrs={"n": np.int64(1)}) is None
     back = (tmp_path / "out.nc").read_bytes()
-    assert b'"name": "t"' in back and back.endswith(AIR.tobytes() + (AIR[0] * 2).tobytes() + np.arange(3).tobytes())
+    assert b'"name": "t"' in back and AIR.tobytes() + (AIR[0] * 2).tobytes() + np.arange(3).tobytes() in back
+    lat = client.array(x.coords["lat"]["array"])
+    assert list(x.coords) == ["lat"] and lat.units == "degrees_north" and back.count(lat.numpy().tobytes()) == 1
     client.save(tmp_path / "out.nc", x)  # replaced
     assert b'"name": "array"' in (tmp_path / "out.nc").read_bytes()
     client.save("kept", x)
     for given in (client.array("kept"), ["kept"], {"kept": "kept"}):
         client.save(tmp_path / "out.h5", given)
         assert b'"name": "kept"' in (tmp_path / "out.h5").read_bytes()
-    del x
+    del x, lat
     client.release()
-    assert names(client) == ["kept"]
+    assert names(client) == ["-", "kept"]  # its coordinate
+    client.delete("kept")
+    assert names(client) == []
 
 
 def test_folders(there):

@@ -1,4 +1,5 @@
 """What is said of arrays, in the Python client: attrs, dims, units, coords, and xarray's."""
+import gc
 import sys
 import types
 
@@ -95,6 +96,39 @@ def test_coordinates_of_values(xp, given, dims, values):  # noqa: F811
     (c,) = x.coords.values()
     assert c["dims"] == dims and xp.array(c["array"]).numpy().tolist() == values
     xp.delete(xp.array(c["array"]))
+
+
+def there(xp):  # noqa: F811
+    return {a["id"] for a in xp.arrays()}
+
+
+def test_coordinates_of_values_go_with_their_arrays(xp):  # noqa: F811
+    """Whoever makes such arrays in a loop does not fill the daemon."""
+    y = xp.asarray([0.0, 1.0])
+    x = xp.asarray(np.zeros((2, 3)), dims=("y", "x"), coords={"y": y, "x": [1, 2, 3]})
+    made = x.coords["x"]["array"]
+    other = xp.asarray(np.zeros(3), dims=("x",), coords={"x": made})
+    x.patch(coords={"x": None, "y": None})
+    assert made in there(xp) and y.id in there(xp)  # the one is another's, the other this program's
+    xp.delete(other)
+    assert made not in there(xp)
+    x.patch(coords={"x": [4, 5, 6]})
+    made = x.coords["x"]["array"]
+    kept = xp.array(made)
+    del x  # whoever has a coordinate keeps that whose coordinate it is
+    gc.collect()
+    xp.release()
+    assert kept.numpy().tolist() == [4, 5, 6]
+    xp.delete(y)
+
+
+def test_xarray_s_coordinates_go_with_their_arrays(xp):  # noqa: F811
+    xarray = pytest.importorskip("xarray")
+    before = there(xp)
+    for k in range(3):
+        a = xarray.DataArray(np.zeros((2, 3)), {"x": [1, 2, 3], "h": (("y", "x"), np.ones((2, 3)))}, ("y", "x"))
+        xp.delete(xp.from_xarray(a, "a" if k else None))
+    assert there(xp) == before
 
 
 def test_coordinates_in_a_dictionary(xp):  # noqa: F811

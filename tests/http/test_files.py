@@ -358,6 +358,7 @@ def test_progress_and_events(files):
     c.expect(204, c.delete(f"/v1/jobs/{job['id']}"))
 
 
+@pytest.mark.in_turn
 def test_jobs_that_wait_hold_no_descriptors(daemon_with, tmp_path):
     """However many of them there are, others get their connections."""
     write(tmp_path / "slow.nc", {"a": np.zeros(9)}, lie={"at": "read", "deed": "hang"})
@@ -533,6 +534,11 @@ def test_coordinates_go_with_their_arrays(daemon_with, tmp_path, kept, ends):
     assert sorted(coords) == ["x", "y", "z"] and all(c.meta(x)["coordinate"] for x in coords.values())
     c.expect(200, c.patch(f"/v1/arrays/{coords['z']}", {"name": "z"}))
     assert "coordinate" not in c.meta("z")
+    c.upload(np.zeros(2), "own")
+    c.expect(200, c.patch("/v1/arrays/a", {"coords": {"own": {"array": "own", "dims": ["x"]}}}))
+    own = c.expect(200, c.patch("/v1/arrays/own", {"name": None, "coordinate": True})).json()["id"]
+    c.expect(200, c.patch(f"/v1/arrays/{coords['x']}", {"coordinate": False}))
+    coords["own"] = own
     c.close()
     if kept == "state":
         d.stop()
@@ -546,7 +552,7 @@ def test_coordinates_go_with_their_arrays(daemon_with, tmp_path, kept, ends):
     def there():
         return {a["id"] for a in c.expect(200, c.get("/v1/arrays")).json()["arrays"]} & set(coords.values())
 
-    for name, left in (("a", {coords["y"], coords["z"]}), ("b", {coords["z"]})):
+    for name, left in (("a", {coords["x"], coords["y"], coords["z"]}), ("b", {coords["x"], coords["z"]})):
         if ends == "delete":
             c.expect(204, c.delete(f"/v1/arrays/{name}"))
         elif ends == "replace":

@@ -8,10 +8,11 @@ import time
 import numpy as np
 import pytest
 
-from conftest import find_binary, until
+from conftest import find_binary, settle, until
 from stand_in import READER, children, descriptors, no_reader, write
 
 A = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+Y = np.array([0.5, 1, 4])
 NPZ, NETCDF, HDF5 = "application/x-npz", "application/x-netcdf", "application/x-hdf5"
 
 
@@ -19,8 +20,8 @@ NPZ, NETCDF, HDF5 = "application/x-npz", "application/x-netcdf", "application/x-
 def nc(tmp_path):
     """A function: variables as a file of the stand-in's, as bytes."""
     def make(**kw):
-        lie, format = kw.pop("lie", None), kw.pop("format", "netcdf4")
-        write(tmp_path / "f", {k: v for k, v in kw.items()}, lie=lie, format=format)
+        lie, format, dims = kw.pop("lie", None), kw.pop("format", "netcdf4"), kw.pop("dims", None)
+        write(tmp_path / "f", kw, lie=lie, format=format, **({} if dims is None else {"dims": dims}))
         return (tmp_path / "f").read_bytes()
     return make
 
@@ -52,9 +53,78 @@ def test_up(c, nc):
     assert meta["units"] == "m" and meta["dims"] == ["t", "y", "x"]
     c.expect(201, c.request("POST", "/v1/arrays?name=v", body, content_type=NETCDF))
     assert (c.download("v") == A).all()
-    body = nc(a=(A, ["t", "y", "x"], {"coordinates": "area", "grid_mapping": "crs", "units": "K"}), area=(A[0], ["y", "x"], {}))
-    meta = c.expect(201, put(c, "/v1/arrays/w?variable=a", body)).json()  # one array, so that there is no such coordinate
-    assert meta["units"] == "K" and "attrs" not in meta and "coords" not in meta
+
+
+@pytest.fixture
+def labelled(nc):
+    return nc(a=(A, ["t", "y", "x"], {"coordinates": "area nowhere", "grid_mapping": "crs", "units": "K"}), y=(Y, ["y"], {"units": "m"}),
+              area=(A[0], ["y", "x"], {}), crs=(np.array(7, np.int8), [], {"epsg": 4326}), dims={"t": {"length": 2}, "y": {"length": 3}, "x": {"length": 4}})
+
+
+def there(c):
+    return {a["id"] for a in c.expect(200, c.get("/v1/arrays")).json()["arrays"]}
+
+
+@pytest.mark.parametrize("location", ["device", "host"])
+def test_coordinates_come_along(c, labelled, location):
+    """As an import's: as arrays that go with the last one that has them."""
+    meta = c.expect(201, put(c, f"/v1/arrays/u?variable=a&location={location}", labelled)).json()
+    assert meta["units"] == "K" and meta["location"] == location and meta["attrs"] == {"coordinates": "area nowhere", "grid_mapping": "crs"}
+    assert {k: v["dims"] for k, v in meta["coords"].items()} == {"y": ["y"], "area": ["y", "x"], "crs": []}
+    ids = {k: v["array"] for k, v in meta["coords"].items()}
+    assert there(c) == {meta["id"], *ids.values()} and all(c.meta(x)["coordinate"] for x in ids.values())
+    assert (c.download(ids["y"]) == Y).all() and (c.download(ids["area"]) == A[0]).all() and c.meta(ids["crs"])["attrs"] == {"epsg": 4326}
+    again = c.expect(200, put(c, "/v1/arrays/u?variable=a&units=m", labelled)).json()  # it replaces the first one and what went with it
+    assert again["units"] == "m" and len(again["coords"]) == 3
+    assert there(c) == {again["id"], *(x["array"] for x in again["coords"].values())} and not there(c) & set(ids.values())
+    c.expect(204, c.delete("/v1/arrays/u"))
+    assert there(c) == set()
+
+
+@pytest.mark.parametrize("query", ["labels=false", "dims=t,lat,lon", "coords={}"])
+def test_coordinates_that_are_not_wanted(c, labelled, query):
+    meta = c.expect(201, put(c, f"/v1/arrays/u?variable=a&{query}", labelled)).json()
+    assert "coords" not in meta and "attrs" not in meta and there(c) == {meta["id"]}
+    assert meta.get("dims") == {"labels=false": None, "dims=t,lat,lon": ["t", "lat", "lon"], "coords={}": ["t", "y", "x"]}[query]
+
+
+@pytest.mark.parametrize("quota", [["--max-arrays", 3], ["--attrs-memory", "1KiB"]])
+def test_coordinates_within_quotas(daemon_with, nc, quota):
+    body = nc(a=(A, ["t", "y", "x"], {}), y=(Y, ["y"], {"of": "x" * 700}), z=A, x=(np.zeros(4), ["x"], {"of": "x" * 700}),
+              dims={"t": {"length": 2}, "y": {"length": 3}, "x": {"length": 4}})
+    c = daemon_with("--file-reader", READER, *quota).client()
+    c.upload(A, "u")
+    c.upload(A, "held")
+    before, used = c.meta("u"), settle(c, 0, 5)
+    for name in ("v", "u"):
+        c.fails(429, "quota_exceeded", put(c, f"/v1/arrays/{name}?variable=a", body))
+    assert there(c) == {before["id"], c.meta("held")["id"]} and settle(c, used) == used
+    c.expect(201, put(c, "/v1/arrays/v?variable=z", body))
+
+
+def test_the_same_again(daemon_with, labelled):
+    """What goes with the array that is replaced makes room for what comes."""
+    c = daemon_with("--file-reader", READER, "--max-arrays", 4).client()
+    for status in (201, 200, 200):
+        c.expect(status, put(c, "/v1/arrays/u?variable=a", labelled))
+        assert len(there(c)) == 4
+    held = c.meta("u")["coords"]["y"]["array"]
+    c.expect(200, c.patch(f"/v1/arrays/{held}", {"read_only": True}))  # it would stay
+    before = there(c)
+    c.fails(429, "quota_exceeded", put(c, "/v1/arrays/u?variable=a", labelled))
+    assert there(c) == before
+
+
+def test_coordinates_of_what_is_refused(c, labelled):
+    c.expect(201, put(c, "/v1/arrays/u?variable=a", labelled))
+    before = there(c)
+    c.fails(412, "precondition_failed", put(c, "/v1/arrays/u?variable=a", labelled, headers={"If-None-Match": "*"}))
+    c.fails(409, "conflict", c.request("POST", "/v1/arrays?name=u&variable=a", labelled, content_type=NETCDF))
+    token = c.expect(201, c.post("/v1/arrays/u/lease", {"mode": "read", "ttl_s": 30})).json()["token"]
+    c.fails(409, "locked", put(c, "/v1/arrays/u?variable=a", labelled))
+    c.expect(204, c.delete("/v1/arrays/u/lease", headers={"Arrayd-Lease": token}))
+    c.fails(422, "shape_mismatch", put(c, "/v1/arrays/u?variable=a&coords=" + '{"q":"u"}', labelled))
+    assert there(c) == before and (c.download("u") == A).all()
 
 
 @pytest.mark.parametrize("kind, taken", [(NETCDF, ["netcdf3", "netcdf4", "hdf5"]), (HDF5, ["hdf5", "netcdf4"]), (NPZ, ["npz"])])
@@ -268,6 +338,7 @@ def test_a_bundle_is_counted_as_it_may_become(daemon_with, tmp_path):
     c.fails(500, "file_reader_failed", reply)
 
 
+@pytest.mark.in_turn
 def test_ghosts_there_and_back(c, nc):
     """Left out, unless they are to be kept; spacing and boundary go along."""
     spec = {"name": "g", "shape": [4, 6], "dtype": "float32", "ghost": [1, 2], "spacing": [0.5, 1], "boundary": ["periodic", [{"type": "dirichlet", "value": 20}, {"type": "none"}]]}
@@ -306,6 +377,7 @@ def test_without_the_program(daemon_with, tmp_path):
     c.fails(501, "library_missing", c.post("/v1/files/bundle", {"arrays": ["u"], "format": "npz"}))
 
 
+@pytest.mark.in_turn
 def test_the_spool_has_no_names(daemon_with, nc, tmp_path):
     """A daemon that is killed leaves nothing there, whatever was under way."""
     spool = tmp_path / "own"
@@ -359,6 +431,11 @@ def test_labels_and_grids_with_the_program(daemon_with, tmp_path):
         with xr.open_dataset(tmp_path / "f.nc") as f:
             assert set(f.coords) == {"lat", "yy", "top"} and f["yy"].dims == ("lat", "x") and f["top"] == 7
             assert (f["u"] == A).all() and json.loads(f["u"].attrs["odd"]) == {"a": [1, None]} and f["u"].attrs["units"] == "K"
+    for kind in (NETCDF, HDF5):  # and back: as it was
+        body = c.expect(200, c.request("GET", "/v1/arrays/u/data", accept=kind)).body
+        meta = c.expect(201 if kind == NETCDF else 200, put(c, "/v1/arrays/v", body, kind=kind)).json()
+        assert {k: v["dims"] for k, v in meta["coords"].items()} == {"lat": ["lat"], "yy": ["lat", "x"], "top": []}
+        assert all((c.download(v["array"]) == c.download(ids[k])).all() for k, v in meta["coords"].items())
     c.expect(201, c.post("/v1/arrays", {"name": "g", "shape": [4, 6], "dtype": "float32", "ghost": [1, 2], "spacing": [0.5, 1], "boundary": ["periodic", [{"type": "none"}, {"type": "none"}]]}))
     a = np.arange(60, dtype=np.float32).reshape(6, 10)
     c.expect(204, c.request("PUT", "/v1/arrays/g/data?ghost=1", a.tobytes(), content_type="application/octet-stream"))

@@ -332,6 +332,30 @@ def test_results_have_none(field):
     assert not said(c.expect(201, c.post("/v1/evaluate", {"expr": "u", "name": "u"})).json())
 
 
+def test_a_coordinate_that_goes_with_others(field):
+    c, ids = field
+    assert c.fails(409, "conflict", c.patch("/v1/arrays/x", {"coordinate": True}))["pointer"] == "/coordinate"  # it has a name
+    patched(c, "x", name=None, coordinate=True)
+    assert c.meta(ids["x"])["coordinate"] is True
+    patched(c, ids["x"], coordinate=False)
+    assert "coordinate" not in c.meta(ids["x"])
+    patched(c, ids["x"], coordinate=True)
+    assert c.fails(422, "bad_field", c.patch(f"/v1/arrays/{ids['x']}", {"coordinate": 1}, check=False))["pointer"] == "/coordinate"
+    c.create(name="far", shape=[3])
+    assert c.fails(409, "conflict", c.patch("/v1/arrays/far", {"coordinate": True, "location": "host"}))["pointer"] == "/coordinate"
+    assert c.meta("far")["location"] == "device"  # it has not moved
+    none = c.create(shape=[3])["id"]
+    assert c.fails(409, "conflict", c.patch(f"/v1/arrays/{none}", {"coordinate": True}))["pointer"] == "/coordinate"  # of nothing: it would go at once
+    patched(c, none, coordinate=False)
+    patched(c, "u", coords={"x": None})
+    c.fails(404, "not_found", c.get(f"/v1/arrays/{ids['x']}"))
+    patched(c, "y", name=None, coordinate=True)
+    patched(c, ids["y"], name="y")
+    assert "coordinate" not in c.meta("y")
+    c.expect(204, c.delete("/v1/arrays/u"))
+    assert c.meta("y")["id"] == ids["y"]
+
+
 def test_a_coordinate_keeps_nothing_alive(field):
     c, ids = field
     c.expect(204, c.delete("/v1/arrays/x"))

@@ -219,7 +219,7 @@ static void every_failed_allocation_changes_nothing(void **state)
     for (int64_t nth = 1;; nth++) {
         const int64_t live = mem_live();
         mem_fail_after(nth, false);
-        const enum err_code code = handle_add_all(s, list, 3, &e);
+        const enum err_code code = handle_add_all(s, list, 3, NULL, NULL, &e);
         mem_fail_after(0, false);
         if (code == ERR_OK)
             break;

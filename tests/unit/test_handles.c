@@ -494,19 +494,19 @@ static void several_are_added_or_none(void **state)
     struct err e = ERR_INIT;
     const uint32_t refs = atomic_load(&a->refs);
     list[3].spec.guard = &guard;
-    assert_int_equal(handle_add_all(s, list, 4, &e), ERR_LOCKED);
+    assert_int_equal(handle_add_all(s, list, 4, NULL, NULL, &e), ERR_LOCKED);
     list[3].spec.guard = NULL;
     list[3].spec.policy = NAME_NEW;
-    assert_int_equal(handle_add_all(s, list, 4, &e), ERR_CONFLICT);
+    assert_int_equal(handle_add_all(s, list, 4, NULL, NULL, &e), ERR_CONFLICT);
     list[3].spec.policy = NAME_REPLACE;
     handles_set_max(t, 3);
-    assert_int_equal(handle_add_all(s, list, 4, &e), ERR_QUOTA);
+    assert_int_equal(handle_add_all(s, list, 4, NULL, NULL, &e), ERR_QUOTA);
     handles_set_max(t, 4);
     for (int64_t nth = 1;; nth++) {
         const int64_t live = mem_live();
         e = (struct err)ERR_INIT;
         mem_fail_after(nth, false);
-        const enum err_code r = handle_add_all(s, list, 4, &e);
+        const enum err_code r = handle_add_all(s, list, 4, NULL, NULL, &e);
         mem_fail_after(0, false);
         if (r == ERR_OK)
             break;

@@ -64,7 +64,7 @@ class Engine:
         return Handle(metadata["id"], name, None if name else self.releaser)
 
     def note_coords(self, handle: Handle, metadata: Dict[str, Any]) -> None:
-        """The server deletes coordinates that an import made with the last array that has them: whoever refers to one keeps that array."""
+        """The server deletes coordinates that nobody made for themselves with the last array that has them: whoever refers to one keeps that array."""
         if handle.ours and "coords" in metadata:
             self._coords.pop(handle, None)
             self._coords[handle] = frozenset(c["array"] for c in metadata["coords"].values())

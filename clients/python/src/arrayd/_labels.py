@@ -4,13 +4,14 @@ The daemon keeps them with an array and computes nothing from them: expressions 
 """
 from __future__ import annotations
 
+import contextlib
 import types
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
 from ._dtypes import name_of
-from ._errors import ArraydError, Denied, NotFound
+from ._errors import ArraydError, BadValue, Conflict, Denied, NotFound
 from ._numbers import wire
 from ._replies import LABELLED, LABELS
 from ._requests import Steps
@@ -121,17 +122,23 @@ class Labels:
             coords[name] = _decoded(str(name), xarray, c["dims"], (yield from engine.fetch(of._node)), _xarray_attrs(its))
         return xarray.DataArray(np.array(data), coords, names, name=self._node.handle.name if self._node.handle else None, attrs=_xarray_attrs(said))
 
-    def _labelling(self, attrs: Any = SAME, dims: Any = SAME, units: Any = SAME, coords: Any = SAME, changes: Mapping[str, Any] = NONE) -> Steps[Any]:
-        """Changes these, and with them others."""
+    def _labelling(self, attrs: Any = SAME, dims: Any = SAME, units: Any = SAME, coords: Any = SAME, changes: Mapping[str, Any] = NONE,
+                   made: Tuple[Any, ...] = ()) -> Steps[Any]:
+        """Changes these, and with them others. `made` are arrays among `coords` that nobody else has: they go with the last array that has
+        them, as those do that are made here of values of this process."""
         x: Any = self
-        made: List[Any] = []
+        own = [*made]
         try:
-            return (yield from x._patching({**changes, **(yield from self._changes_of(attrs, dims, units, coords, made))}))
+            yield from x._patching({**changes, **(yield from self._changes_of(attrs, dims, units, coords, own))})
         except (ArraydError, ValueError):
-            for of in made:
+            for of in own:
                 if of._node.handle is not None:
                     yield from x._client._deleting(of)
             raise
+        for of in own:
+            with contextlib.suppress(BadValue, Conflict, NotFound):  # an older daemon's; or somebody has named it, or taken it from this array
+                yield of._asked("PATCH", "", {"coordinate": True})
+        return self
 
     def _changes_of(self, attrs: Any, dims: Any, units: Any, coords: Any, made: List[Any]) -> Steps[Dict[str, Any]]:
         """As the daemon takes them. `made`: the arrays of coordinates that were values of this process."""
@@ -294,13 +301,13 @@ def of_xarray(client: Any, a: Any, name: Optional[str]) -> Steps[Any]:
     if hasattr(a, "data_vars") or not hasattr(a, "coords"):
         raise TypeError(f"from_xarray takes one DataArray, not a {type(a).__name__}" + (": ds[name] is one" if hasattr(a, "data_vars") else ""))
     x = yield from _labelled(client, a)
-    coords = {}
+    coords, made = {}, []
     for key, of in a.coords.items():
         c = _encoded(of)
         if c.dtype.kind in "biufc":  # texts are no numbers
-            made = yield from _labelled(client, c)
-            coords[str(key)] = (tuple(map(str, c.dims)), made)
-    return (yield from x._labelling(coords=coords or SAME, changes={} if name is None else {"name": name}))
+            made.append((yield from _labelled(client, c)))
+            coords[str(key)] = (tuple(map(str, c.dims)), made[-1])
+    return (yield from x._labelling(coords=coords or SAME, changes={} if name is None else {"name": name}, made=tuple(made)))
 
 
 def _labelled(client: Any, a: Any) -> Steps[Any]:
