@@ -131,6 +131,36 @@ static void a_name_or_a_mark_keeps_them(void **state)
     end(t, s);
 }
 
+static void one_is_made_of_another(void **state)
+{
+    (void)state;
+    struct handles *t = handles_new(100);
+    struct handle_space *s = handle_space_new(t, "s-1");
+    const struct handle x = add(s, NULL, false, NULL), y = add(s, NULL, true, NULL);
+    struct handle h;
+    struct err e = ERR_INIT;
+    const bool yes = true, no = false;
+    struct handle_change change = {.read_only = -1, .coordinate = &yes};
+    assert_int_equal(handle_check_coordinate(s, x.id, NULL, &e), ERR_CONFLICT);
+    assert_int_equal(handle_update(s, x.id, &change, NULL, &h, &e), ERR_CONFLICT);
+    assert_string_equal(e.pointer, "/coordinate");
+    add(s, "u", false, WITH(x.id, y.id));
+    assert_int_equal(handle_check_coordinate(s, "u", NULL, &e), ERR_CONFLICT);
+    assert_int_equal(handle_check_coordinate(s, x.id, "lat", &e), ERR_CONFLICT);
+    assert_int_equal(handle_check_coordinate(s, x.id, NULL, &e), ERR_OK);
+    assert_int_equal(handle_update(s, x.id, &change, NULL, &h, &e), ERR_OK);
+    assert_true(h.coordinate);
+    handle_clear(&h);
+    change.coordinate = &no;
+    assert_int_equal(handle_update(s, y.id, &change, NULL, &h, &e), ERR_OK);
+    assert_false(h.coordinate);
+    handle_clear(&h);
+    removed(s, "u");
+    assert_false(handle_exists(t, x.id));
+    assert_true(handle_exists(t, y.id));
+    end(t, s);
+}
+
 static void labels_change(void **state)
 {
     (void)state;
@@ -239,6 +269,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(they_go_with_the_last_one),
         cmocka_unit_test(a_name_or_a_mark_keeps_them),
+        cmocka_unit_test(one_is_made_of_another),
         cmocka_unit_test(labels_change),
         cmocka_unit_test(sessions_end),
         cmocka_unit_test(they_are_restored),
