@@ -101,6 +101,10 @@ def test_up_and_down(there, tmp_path):
     assert client.save(tmp_path / "out.nc", {"t": x, "u": x[0] * 2, "v": np.arange(3)}, attrs={"n": np.int64(1)}) is None
     back = (tmp_path / "out.nc").read_bytes()
     assert b'"name": "t"' in back and AIR.tobytes() + (AIR[0] * 2).tobytes() + np.arange(3).tobytes() in back
+    for said, dims in (({"coords": False}, x.dims), ({"labels": False}, None)):
+        y = client.load(tmp_path / "air.nc", "air", **said)
+        assert not y.coords and y.dims == dims and np.array_equal(y, AIR)
+    del y
     lat = client.array(x.coords["lat"]["array"])
     assert list(x.coords) == ["lat"] and lat.units == "degrees_north" and back.count(lat.numpy().tobytes()) == 1
     client.save(tmp_path / "out.nc", x)  # replaced

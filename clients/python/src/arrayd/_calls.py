@@ -143,13 +143,16 @@ class Calls(Namespace):
         """The folders with files on the daemon's machine that its operator has named: `xp.files["data"].load("air.nc", "air")`."""
         return Files(self)
 
-    def load(self, file: Any, *args: Any, variable: Optional[str] = None, decode: bool = True, ghosts: Optional[str] = None, **more: Any) -> Any:
+    def load(self, file: Any, *args: Any, variable: Optional[str] = None, decode: bool = True, coords: bool = True, labels: bool = True,
+             ghosts: Optional[str] = None, **more: Any) -> Any:
         """The array of a file of this machine, by its suffix. NetCDF and HDF5 files are sent as they are: the daemon reads the `variable`, or the
         only one that there is, applies scale_factor, add_offset and fill values unless `decode` is False, and the array gets the variable's
-        attributes, names of axes and unit, and with `ghosts="keep"` the ghost cells that the file has of a grid. Of a .npz file `variable` is one
-        of its arrays; without it, and for all other files, this is numpy.load. Large files are better read where the daemon is: `xp.files`. With
+        attributes, names of axes, unit and coordinates (not with `labels=False`; `coords=False`: not the coordinates, which are arrays that go with
+        the last one that has them), and with `ghosts="keep"` the ghost cells that the file has of a grid. Of a .npz file `variable` is one of its
+        arrays; without it, and for all other files, this is numpy.load. Large files are better read where the daemon is: `xp.files`. With
         an asynchronous client it is awaited."""
-        return self._moved(loading(self, file, variable, decode, ghosts, args, more))
+        said = {"decode": None if decode else "false", "coords": None if coords else "{}", "labels": None if labels else "false", "ghosts": ghosts}
+        return self._moved(loading(self, file, variable, {k: v for k, v in said.items() if v is not None}, args, more))
 
     # --- for operators ---
 

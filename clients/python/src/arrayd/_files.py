@@ -94,7 +94,7 @@ def _write(path: str, write: Callable[[Any], Any]) -> None:
 # --- files of this machine ---
 
 
-def loading(c: Any, file: Any, variable: Optional[str], decode: bool, ghosts: Optional[str], args: Tuple[Any, ...], more: Dict[str, Any]) -> Moves[Any]:
+def loading(c: Any, file: Any, variable: Optional[str], said: Mapping[str, str], args: Tuple[Any, ...], more: Dict[str, Any]) -> Moves[Any]:
     """What `xp.load` does, for a client."""
     suffix = suffix_of(file)
     if suffix in FILES and variable is None and len(args) == 1 and isinstance(args[0], str) and not (suffix == ".npz" and args[0] in MMAP_MODES):
@@ -102,13 +102,13 @@ def loading(c: Any, file: Any, variable: Optional[str], decode: bool, ghosts: Op
     if suffix in (".tif", ".tiff", ".png"):
         raise ValueError(f"{os.fspath(file)}: .npy, .npz, NetCDF and HDF5 files are sent; TIFF and PNG files are read where the daemon is: xp.files")
     if suffix not in FILES or (suffix == ".npz" and variable is None):
-        if variable is not None or not decode or ghosts is not None:
+        if variable is not None or said:
             raise ValueError(f"{file}: variables are those of .npz, NetCDF and HDF5 files")
         return (yield c._aside, functools.partial(_numpys, c._hosted("load", np.load), file, *args, **more))
     if args or more:
-        raise TypeError(f"load() of a {suffix} file has the arguments variable, decode and ghosts, not {', '.join(more) or 'others by their place'}")
+        raise TypeError(f"load() of a {suffix} file has the arguments variable, decode, coords, labels and ghosts, not {', '.join(more) or 'others by their place'}")
     body = yield c._aside, _read, os.path.expanduser(os.fspath(file))
-    return (yield c._carry, _sending(c, body, FILES[suffix], variable, decode, ghosts))
+    return (yield c._carry, _sending(c, body, FILES[suffix], variable, said))
 
 
 def _numpys(load: Callable[..., Any], file: Any, *args: Any, **more: Any) -> Any:
@@ -120,8 +120,8 @@ def _numpys(load: Callable[..., Any], file: Any, *args: Any, **more: Any) -> Any
         raise ValueError(f"{os.fspath(file)}: .npy, .npz, NetCDF and HDF5 files are read, by their suffixes") from e
 
 
-def _sending(c: Any, body: bytes, kind: str, variable: Optional[str], decode: bool, ghosts: Optional[str]) -> Steps[Any]:
-    query = {k: v for k, v in (("variable", variable), ("decode", None if decode else "false"), ("ghosts", ghosts)) if v is not None}
+def _sending(c: Any, body: bytes, kind: str, variable: Optional[str], said: Mapping[str, str]) -> Steps[Any]:
+    query = {**said, **({} if variable is None else {"variable": variable})}
     path = "/v1/arrays" + (f"?{urlencode(query, quote_via=quote)}" if query else "")
     m = (yield Request("POST", path, body, kind, headers=c._engine.headers)).json(ARRAY)
     return _taken(c, m, c._engine.own(m))
