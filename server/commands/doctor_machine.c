@@ -145,7 +145,7 @@ void doctor_limits(struct doctor *d, const struct config *c)
     char text[256];
     if (getrlimit(RLIMIT_NOFILE, &r) == 0) {
         const int64_t most = r.rlim_max < INT64_MAX ? (int64_t)r.rlim_max : INT64_MAX;
-        const int64_t need = c->max_connections + config_other_files(c, most);
+        const int64_t need = config_files(c, most);
         const bool enough = most >= need;
         snprintf(text, sizeof text, "%lld descriptors at most, %lld for max-connections = %lld",
                  (long long)most, (long long)need, (long long)c->max_connections);

@@ -16,9 +16,10 @@
 
 /* Descriptors: of the reserve of connections (http_impl.h) and what has no limit of its own; and of
  * each address of admin-listen. */
-#define OTHER_FILES       (64 + 96)
-#define ADMIN_FILES       INT64_C(128)
-#define LEAST_CONNECTIONS 8
+#define OTHER_FILES         (64 + 96)
+#define ADMIN_FILES         INT64_C(128)
+#define FILES_OF_CONNECTION 2 /* a body that is a file is in another */
+#define LEAST_CONNECTIONS   8
 
 static void fill(int64_t *value, int64_t most, int64_t of_it)
 {
@@ -43,17 +44,22 @@ void config_fill(struct config *c)
     fill(&c->max_request_memory, REQUEST_WORK, c->request_memory / 5 * 4);
 }
 
-int64_t config_other_files(const struct config *c, int64_t descriptors)
+static int64_t other_files(const struct config *c, int64_t descriptors)
 {
     const int64_t fourth = descriptors / 4; /* the most that exports take (export_socket.c) */
     const int64_t exports = c->max_export_connections < fourth ? c->max_export_connections : fourth;
     return OTHER_FILES + ADMIN_FILES * (int64_t)c->admin_listen.n + (c->allow_export ? exports : 0);
 }
 
+int64_t config_files(const struct config *c, int64_t descriptors)
+{
+    return c->max_connections * FILES_OF_CONNECTION + other_files(c, descriptors);
+}
+
 bool config_fit(struct config *c, int64_t descriptors)
 {
-    const int64_t rest = descriptors - config_other_files(c, descriptors);
-    const int64_t most = rest > LEAST_CONNECTIONS ? rest : LEAST_CONNECTIONS;
+    const int64_t fit = (descriptors - other_files(c, descriptors)) / FILES_OF_CONNECTION;
+    const int64_t most = fit > LEAST_CONNECTIONS ? fit : LEAST_CONNECTIONS;
     if (c->max_connections <= most)
         return false;
     c->max_connections = most;

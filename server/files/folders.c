@@ -455,6 +455,9 @@ enum err_code spool_file(int folder, struct new_file *ret, struct err *e)
     snprintf(n.name, sizeof n.name, "file-spool");
     enum err_code code = n.folder < 0 ? file_error(errno, n.name, e) : create_named(&n, 0600, e);
     drop_name(&n);
+    if (n.folder >= 0)
+        close(n.folder); /* many may wait */
+    n.folder = -1;
     if (code != ERR_OK)
         new_file_drop(&n);
     else

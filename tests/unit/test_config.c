@@ -330,7 +330,7 @@ static void connections_have_descriptors(void **state)
     (void)state;
     static const struct {
         int64_t descriptors, connections;
-    } cases[] = {{1 << 20, 1000}, {1160, 1000}, {1159, 999}, {256, 96}, {128, 8}, {0, 8}};
+    } cases[] = {{1 << 20, 1000}, {2160, 1000}, {2159, 999}, {256, 48}, {128, 8}, {0, 8}};
     char *const argv[] = {"arrayd", NULL};
     struct config c;
     struct err e = ERR_INIT;
@@ -342,7 +342,7 @@ static void connections_have_descriptors(void **state)
     }
     assert_int_equal(load(ARGS("--allow-export", "--admin-listen", "127.0.0.1:1"), &c, &e), ERR_OK);
     assert_true(config_fit(&c, 1024));
-    assert_int_equal(c.max_connections, 1024 - 160 - 128 - 256);
+    assert_int_equal(c.max_connections, (1024 - 160 - 128 - 256) / 2);
     config_free(&c);
 }
 
