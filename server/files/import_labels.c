@@ -143,6 +143,9 @@ static bool place(const struct import_piece *p, const struct file_variable *v, c
     for (int j = 0; j < v->rank; j++) {
         const int r = axis_of(p, on[j]);
         const int64_t ghosts = p->grid && r >= 0 ? p->grid->ghost[r] : 0;
+        for (int before = 0; before < j; before++)
+            if (on[before] == on[j]) /* one axis cannot be two of its own */
+                return false;
         c->start[j] = p->start[on[j]] + ghosts;
         c->count[j] = p->count[on[j]] - 2 * ghosts;
         c->step[j] = p->step[on[j]];

@@ -62,6 +62,13 @@ static bool reserve(struct label_uses *u, const char *id)
     return false;
 }
 
+void label_uses_free(struct label_uses *u)
+{
+    struct label_use *x, *next;
+    HASH_ITER (hh, u->by_id, x, next)
+        forget(u, x);
+}
+
 enum err_code label_uses_reserve(struct label_uses *u, const struct labels *l, struct err *e)
 {
     char id[ID_SIZE];

@@ -11,6 +11,7 @@ struct label_uses {
     struct label_use *by_id;
 };
 
+void label_uses_free(struct label_uses *u); /* of all */
 /* A place for each coordinate; NULL labels have none. ERR_OUT_OF_MEMORY: nothing is reserved. */
 enum err_code label_uses_reserve(struct label_uses *u, const struct labels *l,
                                  struct err *e) must_check;

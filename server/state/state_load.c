@@ -207,6 +207,7 @@ static enum err_code pass_array(struct loader *l, struct principal *p, struct js
     log_event(LOG_WARN, "no memory for an array: it was not restored, and stays in the state", "id",
               h->id, "principal", p->name, NULL);
     writer_passed(l->server->writer, p->name, h->id, true);
+    TRY(handles_keep_coordinates(p->handles, h->labels, l->e));
     return passed_add_array(l->passed, p, h->session, v, &l->without[number], l->memories[number],
                             file, l->e);
 }

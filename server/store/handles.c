@@ -216,22 +216,27 @@ enum err_code handles_name(struct entry *x, const char *name, struct entry **ret
     return x->name ? ERR_OK : err_oom(e);
 }
 
+static bool is_kept(const struct entry *x)
+{
+    struct leases *leases = x->space->table->leases;
+    return x->read_only || (leases && lease_guard(leases, x->array, NULL) != ERR_OK);
+}
+
 struct entry *handles_find_bound(struct handles *t, const char *id)
 {
     lock_held(&t->lock);
     struct entry *x = handles_find(t, id);
-    return x && x->coordinate && !x->read_only && !x->unused &&
-                   !(t->leases && lease_guard(t->leases, x->array, NULL) != ERR_OK)
-               ? x
-               : NULL;
+    return x && x->coordinate && !x->unused && !is_kept(x) ? x : NULL;
 }
 
 /* Its release would change tables that are being changed: see handles_unlock. */
 void handles_let_go(struct handles *t, const char *id)
 {
-    struct entry *x = handles_find_bound(t, id);
-    if (!x)
+    lock_held(&t->lock);
+    struct entry *x = handles_find(t, id);
+    if (!x || !x->coordinate || x->unused)
         return;
+    x->coordinate = !is_kept(x); /* else it stays, also when it is not kept any more */
     x->unused = true;
     DL_APPEND(t->unused, x);
 }
@@ -272,9 +277,15 @@ void handles_unlock(struct handles *t)
     lock_held(&t->lock);
     while (t->unused) {
         x = t->unused;
-        handles_unlink(x);
-        handles_tell(t, NULL, x->id);
-        LL_PREPEND(gone, x);
+        if (x->coordinate) {
+            handles_unlink(x);
+            handles_tell(t, NULL, x->id);
+            LL_PREPEND(gone, x);
+        } else {
+            DL_DELETE(t->unused, x);
+            x->unused = false;
+            handles_tell(t, x, NULL);
+        }
     }
     pthread_mutex_unlock(&t->lock);
     LL_FOREACH_SAFE (gone, x, next)
@@ -360,7 +371,8 @@ void handles_free(struct handles *t)
 {
     if (!t)
         return;
-    assert(!t->by_id && !t->by_name && !t->uses.by_id && !t->unused);
+    assert(!t->by_id && !t->by_name && !t->unused);
+    label_uses_free(&t->uses); /* of arrays that were not there */
     pthread_mutex_destroy(&t->lock);
     mem_free(t);
 }

@@ -97,6 +97,10 @@ void handles_limit_labels(struct handles *t, int64_t most);
 int64_t handles_labels(struct handles *t, int64_t *ret_most); /* their bytes now */
 /* Where the arrays' leases are (borrowed; NULL: there are none). Before it is used. */
 void handles_keep_leased(struct handles *t, struct leases *leases);
+/* Arrays that are not there, because they found no room, count among those that have coordinates.
+ * Once for each. ERR_OUT_OF_MEMORY. */
+enum err_code handles_keep_coordinates(struct handles *t, const struct labels *l,
+                                       struct err *e) must_check;
 /* Once all are restored: ends those that go with others, and whose others are not there. */
 void handles_drop_coordinates(struct handles *t);
 int64_t handles_count(struct handles *t);

@@ -88,14 +88,14 @@ enum err_code handle_update(struct handle_space *s, const char *ref,
     if (code == ERR_OK) {
         if (change->read_only >= 0)
             x->read_only = change->read_only;
-        if (change->coordinate)
-            x->coordinate = *change->coordinate;
         if (change->array) {
             gone = x->array;
             x->array = array_ref(change->array);
         }
         if (change->labels)
             labels = handles_relabel(x, labels);
+        if (change->coordinate) /* its own labels may have been the last that had it */
+            x->coordinate = *change->coordinate && label_uses_has(&s->table->uses, x->id);
         handles_tell(s->table, x, NULL);
         handles_snapshot(x, ret);
     }

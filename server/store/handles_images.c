@@ -170,6 +170,16 @@ enum err_code handle_restore(struct handle_space *s, const struct handle_image *
     return code;
 }
 
+enum err_code handles_keep_coordinates(struct handles *t, const struct labels *l, struct err *e)
+{
+    pthread_mutex_lock(&t->lock);
+    const enum err_code code = label_uses_reserve(&t->uses, l, e);
+    if (code == ERR_OK)
+        label_uses_add(&t->uses, l);
+    pthread_mutex_unlock(&t->lock);
+    return code;
+}
+
 void handles_drop_coordinates(struct handles *t)
 {
     struct entry *x, *tmp;

@@ -349,6 +349,10 @@ def test_a_coordinate_that_goes_with_others(field):
     patched(c, none, coordinate=False)
     patched(c, "u", coords={"x": None})
     c.fails(404, "not_found", c.get(f"/v1/arrays/{ids['x']}"))
+    own = c.create(shape=[3], dims=["y"])["id"]
+    patched(c, own, coords={"y": own})
+    patched(c, own, coords={"y": None}, coordinate=True)  # nothing has it then
+    assert "coordinate" not in c.meta(own)
     patched(c, "y", name=None, coordinate=True)
     patched(c, ids["y"], name="y")
     assert "coordinate" not in c.meta("y")

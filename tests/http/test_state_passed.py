@@ -115,6 +115,26 @@ def test_no_room(start, tmp_path):
     c.close()
 
 
+def test_coordinates_of_what_found_no_room(start):
+    """They wait for it, also where an array that has them, too, is deleted meanwhile."""
+    d, c = start(None, None)
+    y = c.upload(np.arange(100.0), None)["id"]
+    for name, shape in (("large", (100, 1000)), ("small", (100,))):
+        c.upload(np.ones(shape), name)
+        c.expect(200, c.patch(f"/v1/arrays/{name}", {"dims": ["y", "x"][:len(shape)], "coords": {"y": y}}))
+    assert c.expect(200, c.patch(f"/v1/arrays/{y}", {"coordinate": True})).json()["coordinate"]
+    d, c = start(d, c, "--memory-limit", "20KiB")
+    assert names(c) == [None, "small"]
+    c.expect(204, c.delete("/v1/arrays/small"))
+    c.expect(200, c.get(f"/v1/arrays/{y}"))
+    c.expect(200, c.post("/v1/snapshot"))
+    d, c = start(d, c)
+    assert c.meta("large")["coords"]["y"]["array"] == y and (c.download(y) == np.arange(100.0)).all()
+    c.expect(204, c.delete("/v1/arrays/large"))
+    c.fails(404, "not_found", c.get(f"/v1/arrays/{y}"))
+    c.close()
+
+
 def test_no_room_in_one_piece(start):
     """What the device is told to have free would do, and yet it has no block for it."""
     d, c = start(None, None)

@@ -128,6 +128,29 @@ static void a_name_or_a_mark_keeps_them(void **state)
     handle_clear(&h);
     removed(s, "u");
     assert_true(handle_exists(t, x.id) && handle_exists(t, y.id));
+    change.read_only = 0; /* it has stayed, and stays */
+    assert_int_equal(handle_update(s, y.id, &change, NULL, &h, &e), ERR_OK);
+    assert_false(h.coordinate);
+    handle_clear(&h);
+    handles_drop_coordinates(t);
+    assert_true(handle_exists(t, y.id));
+    end(t, s);
+}
+
+/* Of arrays that are not there, too. */
+static void others_have_them(void **state)
+{
+    (void)state;
+    struct handles *t = handles_new(100);
+    struct handle_space *s = handle_space_new(t, "s-1");
+    const struct handle x = add(s, NULL, true, NULL);
+    struct err e = ERR_INIT;
+    _cleanup_labels_ struct labels *l = having(WITH(x.id));
+    assert_int_equal(handles_keep_coordinates(t, l, &e), ERR_OK);
+    add(s, "u", false, WITH(x.id));
+    removed(s, "u");
+    handles_drop_coordinates(t);
+    assert_true(handle_exists(t, x.id));
     end(t, s);
 }
 
@@ -269,6 +292,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(they_go_with_the_last_one),
         cmocka_unit_test(a_name_or_a_mark_keeps_them),
+        cmocka_unit_test(others_have_them),
         cmocka_unit_test(one_is_made_of_another),
         cmocka_unit_test(labels_change),
         cmocka_unit_test(sessions_end),
