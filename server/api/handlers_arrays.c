@@ -68,15 +68,21 @@ void array_get(struct request *req)
 
 static enum err_code remove_array(struct request *req, struct err *e)
 {
-    static const char *const none[] = {NULL};
+    static const char *const query[] = {"coordinate", NULL};
     struct condition condition = condition_of(req);
     struct handle_guard guard = {condition_guard, &condition};
     _cleanup_session_ struct session *s = NULL;
     struct handle h = {0};
-    TRY(http_query_only(req, none, e));
+    TRY(http_query_only(req, query, e));
+    const char *coordinate = http_query(req, "coordinate");
+    if (coordinate && strcmp(coordinate, "keep") != 0)
+        return err_set(e, ERR_BAD_QUERY, "coordinate must be keep");
     TRY(request_own_array(req, LEASE_WRITE, &s, &h, e));
     handle_clear(&h); /* its memory is freed with the handle */
-    TRY(handle_remove(s->handles, req->param[0], &guard, e));
+    if (coordinate)
+        TRY(handle_let_go(s->handles, req->param[0], &guard, e));
+    else
+        TRY(handle_remove(s->handles, req->param[0], &guard, e));
     http_reply_empty(req, 204);
     return ERR_OK;
 }

@@ -44,7 +44,7 @@ struct patch {
     struct handle handle; /* before the change */
     const char *name;
     int read_only, host; /* 0, 1; -1: unchanged */
-    bool coordinate, has_coordinate;
+    bool replace, coordinate, has_coordinate;
     struct array *changed;
     struct labels_patch labels;
     enum lease_access access;
@@ -68,8 +68,8 @@ static enum err_code read_patch(struct json body, struct patch *p, struct err *e
 {
     struct json v = json_member(body, "read_only"), coordinate = json_member(body, "coordinate");
     bool read_only;
-    TRY(JSON_MEMBERS(body, e, "name", "read_only", "location", "boundary", "spacing", "attrs",
-                     "coordinate", "coords", "dims", "units"));
+    TRY(JSON_MEMBERS(body, e, "name", "replace", "read_only", "location", "boundary", "spacing",
+                     "attrs", "coordinate", "coords", "dims", "units"));
     if (json_kind(json_member(body, "name")) == JSON_NULL)
         p->name = "";
     else
@@ -78,6 +78,11 @@ static enum err_code read_patch(struct json body, struct patch *p, struct err *e
         TRY(json_get_bool(v, &read_only, e));
         p->read_only = read_only;
     }
+    v = json_member(body, "replace");
+    if (json_present(v))
+        TRY(json_get_bool(v, &p->replace, e));
+    if (p->replace && !(p->name && p->name[0]))
+        return json_err(v, e, ERR_BAD_FIELD, "replace is for an array that gets a name");
     p->has_coordinate = json_present(coordinate);
     if (p->has_coordinate)
         TRY(json_get_bool(coordinate, &p->coordinate, e));
@@ -89,6 +94,7 @@ static enum err_code read_patch(struct json body, struct patch *p, struct err *e
 static enum lease_access access_of(struct json body)
 {
     const size_t aside = (size_t)json_present(json_member(body, "name")) +
+                         (size_t)json_present(json_member(body, "replace")) +
                          (size_t)json_present(json_member(body, "location"));
     return json_count(body) > aside ? LEASE_WRITE : LEASE_LOOK;
 }
@@ -141,6 +147,7 @@ static void apply(struct request *req)
                           .protects = p->read_only > 0};
     struct handle_guard guard = {agree, &terms};
     struct handle_change change = {.name = p->name,
+                                   .replace = p->replace,
                                    .read_only = p->read_only,
                                    .old = p->handle.array,
                                    .array = p->changed,
@@ -199,13 +206,14 @@ static void begin_move(struct request *req)
 /* --- the request --- */
 
 /* The errors of handle_update, which runs only after a move. */
-static enum err_code may_rename(struct session *s, const struct handle *h, const char *name,
-                                struct err *e)
+static enum err_code may_rename(const struct patch *p, struct err *e)
 {
-    if (!name || !name[0] || !strcmp(name, h->name))
+    const enum name_policy policy = p->replace ? NAME_REPLACE : NAME_NEW;
+    if (!p->name || !p->name[0] || !strcmp(p->name, p->handle.name))
         return ERR_OK;
-    return handle_check_name(s->handles, name, NAME_NEW, e) == ERR_OK ? ERR_OK
-                                                                      : err_prefix(e, "/name");
+    return handle_check_name(p->session->handles, p->name, policy, e) == ERR_OK
+               ? ERR_OK
+               : err_prefix(e, "/name");
 }
 
 static enum err_code check(struct request *req, struct patch *p, struct err *e)
@@ -221,7 +229,7 @@ static enum err_code check(struct request *req, struct patch *p, struct err *e)
     TRY(read_grid(body, p->handle.array, &p->changed, e));
     TRY(read_labels(req, body, p, e));
     TRY(condition_guard(&condition, p->handle.array, e));
-    TRY(may_rename(p->session, &p->handle, p->name, e));
+    TRY(may_rename(p, e));
     if (p->coordinate)
         TRY(handle_check_coordinate(p->session->handles, p->handle.id, p->name, e));
     const size_t more = labels_given(&p->labels) ? (size_t)req->server->config->max_attrs : 0;

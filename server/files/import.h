@@ -48,8 +48,8 @@ struct import_piece {
     int64_t nbytes;
     struct import_coord *coords;
     size_t n_coords, cap_coords;
-    bool lists_coords; /* these are all that the attribute "coordinates" names */
-    bool of_part;      /* a grid mapping that says where pixels lie, of a piece that is not whole */
+    const char *left_coords; /* what else the attribute "coordinates" names; NULL: nothing */
+    bool of_part; /* a grid mapping that says where pixels lie, of a piece that is not whole */
     struct upload *upload;
     struct array *array; /* once it is there; with ghosts from the start */
     struct labels *labels;

@@ -233,38 +233,51 @@ static enum err_code add_named(struct import *x, size_t i, const char *name, siz
     return add_coord(x, i, describe_last_part(v->name), v, on, ret_added, e);
 }
 
-/* *ret_all: all that the attribute names are coordinates now. */
-static enum err_code add_all_named(struct import *x, size_t i, const char *attr, bool *ret_all,
-                                   struct err *e)
+/* *ret_left: the names of the attribute that are no coordinates now, with spaces between; NULL:
+ * none.
+ */
+static enum err_code add_all_named(struct import *x, size_t i, const char *attr,
+                                   const char **ret_left, struct err *e)
 {
     struct file_names names;
     const char *name;
-    size_t n;
+    size_t n, len = 0;
     bool added;
-    *ret_all = true;
+    char *left = NULL;
     describe_names(x->pieces[i].variable, attr, &names);
     while (describe_next(&names, &name, &n)) {
         TRY(add_named(x, i, name, n, &added, e));
-        *ret_all &= added;
+        if (added)
+            continue;
+        char *longer = arena_alloc(x->arena, len + n + 2);
+        if (!longer)
+            return err_oom(e);
+        snprintf(longer, len + n + 2, "%s%s%.*s", left ? left : "", left ? " " : "", (int)n, name);
+        left = longer;
+        len = strlen(left);
     }
+    *ret_left = left;
     return ERR_OK;
 }
 
 enum err_code import_coordinates(struct import *x, size_t i, struct err *e)
 {
     const struct file_variable *of = x->pieces[i].variable;
+    const char *left;
     bool added;
-    for (int r = 0; r < x->pieces[i].map.rank; r++) {
-        const int k = x->pieces[i].map.axis[r];
-        const char *name = axis_name(&x->pieces[i], r);
+    for (int k = 0; k < of->rank; k++) {
+        const int r = axis_of(&x->pieces[i], k); /* -1: it is one place of the axis */
+        const char *name = r >= 0        ? axis_name(&x->pieces[i], r)
+                           : of->dims[k] ? describe_last_part(of->dims[k])
+                                         : NULL;
         const struct file_variable *v =
             name ? describe_coordinate(&x->description, of->dims[k], of->shape[k]) : NULL;
         if (v && v != of)
             TRY(add_coord(x, i, name, v, &k, &added, e));
     }
-    TRY(add_all_named(x, i, "coordinates", &added, e));
-    x->pieces[i].lists_coords = added;
-    return add_all_named(x, i, "grid_mapping", &added, e);
+    TRY(add_all_named(x, i, "coordinates", &left, e));
+    x->pieces[i].left_coords = left;
+    return add_all_named(x, i, "grid_mapping", &left, e);
 }
 
 /* --- labels --- */
@@ -311,7 +324,7 @@ static bool is_said(const struct import *x, const struct import_piece *p, const 
     return (p->decode && (is_of_storage(name) || is_of_packed(p, name))) ||
            ((p->dtype == DT_BOOL || p->dtype != p->variable->dtype) && !strcmp(name, "dtype") &&
             json_equals(value, "bool")) ||
-           (x->coords && p->lists_coords && !strcmp(name, "coordinates")) ||
+           (x->coords && !p->left_coords && !strcmp(name, "coordinates")) ||
            import_is_place(p, name);
 }
 
@@ -328,7 +341,10 @@ static void put_attrs(const struct import *x, const struct import_piece *p, stru
         const bool is_other = json_present(other) && !strcmp(json_key(other), json_key(a));
         if (!is_said(x, p, json_key(a), a) && !(has_units && !strcmp(json_key(a), "units"))) {
             json_put_key(w, json_key(a));
-            json_put_value(w, is_other ? other : a);
+            if (p->left_coords && !strcmp(json_key(a), "coordinates"))
+                json_put_string(w, p->left_coords);
+            else
+                json_put_value(w, is_other ? other : a);
         }
         if (is_other)
             other = json_next(other);

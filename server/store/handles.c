@@ -445,7 +445,22 @@ enum err_code handle_check_name(struct handle_space *s, const char *name, enum n
     return code;
 }
 
-enum err_code handles_rename(struct entry *x, const char *name, struct err *e)
+/* x gets the name that another has. */
+static enum err_code take_over(struct entry *x, struct name_node *node, struct entry **ret_old,
+                               struct err *e)
+{
+    struct handle_space *s = x->space;
+    struct leases *leases = s->table->leases;
+    TRY(handles_check_name(s, node->key.name, NAME_REPLACE, e));
+    TRY(leases ? lease_guard(leases, node->entry->array, e) : ERR_OK);
+    if (x->name)
+        name_free(s->table, x->name);
+    x->coordinate = false;
+    return handles_name(x, node->key.name, ret_old, e);
+}
+
+enum err_code handles_rename(struct entry *x, const char *name, bool replace,
+                             struct entry **ret_old, struct err *e)
 {
     lock_held(&x->space->table->lock);
     struct handle_space *s = x->space;
@@ -458,6 +473,8 @@ enum err_code handles_rename(struct entry *x, const char *name, struct err *e)
     struct name_node *node = handles_find_name(s, name);
     if (node && node->entry == x)
         return ERR_OK;
+    if (node && replace)
+        return take_over(x, node, ret_old, e) == ERR_OK ? ERR_OK : err_prefix(e, "/name");
     if (node)
         return err_field(e, ERR_CONFLICT, "/name", "there is already an array named '%s'", name);
     node = name_new(s, name, x);
@@ -477,13 +494,14 @@ struct labels *handles_relabel(struct entry *x, struct labels *take_labels)
     struct labels *old = x->labels;
     x->labels = take_labels;
     t->labels += (int64_t)labels_size(take_labels) - (int64_t)labels_size(old);
-    label_uses_add(&t->uses, take_labels);
     label_uses_drop(&t->uses, old, is_unused, t);
     return old;
 }
 
-enum err_code handle_remove(struct handle_space *s, const char *ref,
-                            const struct handle_guard *guard, struct err *e)
+/* unless_coordinate: an array without a name goes with the last one that has it, if there is any.
+ */
+static enum err_code remove_entry(struct handle_space *s, const char *ref, bool unless_coordinate,
+                                  const struct handle_guard *guard, struct err *e)
 {
     struct entry *x;
     pthread_mutex_lock(&s->table->lock);
@@ -492,12 +510,28 @@ enum err_code handle_remove(struct handle_space *s, const char *ref,
         code = err_set(e, ERR_READ_ONLY, "the array is read-only");
     if (code == ERR_OK)
         code = handles_ask(guard, x, e);
-    if (code == ERR_OK) {
+    const bool later =
+        code == ERR_OK && unless_coordinate && !x->name && label_uses_has(&s->table->uses, x->id);
+    if (later)
+        x->coordinate = true;
+    else if (code == ERR_OK)
         handles_unlink(x);
-        handles_tell(s->table, NULL, x->id);
-    }
-    handles_unlock(s->table);
     if (code == ERR_OK)
+        handles_tell(s->table, later ? x : NULL, later ? NULL : x->id);
+    handles_unlock(s->table);
+    if (code == ERR_OK && !later)
         handles_entry_free(x);
     return code;
+}
+
+enum err_code handle_remove(struct handle_space *s, const char *ref,
+                            const struct handle_guard *guard, struct err *e)
+{
+    return remove_entry(s, ref, false, guard, e);
+}
+
+enum err_code handle_let_go(struct handle_space *s, const char *ref,
+                            const struct handle_guard *guard, struct err *e)
+{
+    return remove_entry(s, ref, true, guard, e);
 }

@@ -178,6 +178,7 @@ enum err_code handle_check_all(struct handle_space *s, const struct handle_new *
  * name belongs to the session that owns the handle. guard: NULL, or it must agree. */
 struct handle_change {
     const char *name;        /* NULL: unchanged; "": removed */
+    bool replace;            /* whoever has the name is released, unless read-only or leased */
     int read_only;           /* 0, 1; -1: unchanged */
     const struct array *old; /* the array that `array` replaces */
     struct array *array;     /* the same memory under another description; NULL: unchanged */
@@ -202,6 +203,10 @@ enum err_code handle_set_array(struct handle_space *s, const char *id, const str
 /* Releases a handle. ERR_NOT_FOUND, ERR_READ_ONLY (marked itself: a view of a read-only array can
  * be removed). guard: NULL, or it must agree. */
 enum err_code handle_remove(struct handle_space *s, const char *ref,
+                            const struct handle_guard *guard, struct err *e) must_check;
+
+/* The same, but one that is a coordinate and has no name goes with the last array that has it. */
+enum err_code handle_let_go(struct handle_space *s, const char *ref,
                             const struct handle_guard *guard, struct err *e) must_check;
 
 /* Releases a handle of any session, even a read-only one, for an operator or at the end of its

@@ -56,11 +56,17 @@ enum err_code handle_check_coordinate(struct handle_space *s, const char *ref, c
     return code;
 }
 
+static void still_there(void *user, const char *id)
+{
+    (void)user;
+    (void)id;
+}
+
 enum err_code handle_update(struct handle_space *s, const char *ref,
                             const struct handle_change *change, const struct handle_guard *guard,
                             struct handle *ret, struct err *e)
 {
-    struct entry *x;
+    struct entry *x, *old = NULL;
     struct array *gone = NULL;
     _cleanup_labels_ struct labels *labels = NULL;
     const char *name = change->name;
@@ -80,10 +86,12 @@ enum err_code handle_update(struct handle_space *s, const char *ref,
         code = check_growth(x, change, labels, e);
     if (code == ERR_OK)
         code = label_uses_reserve(&s->table->uses, labels, e);
+    if (code == ERR_OK)
+        label_uses_add(&s->table->uses, labels); /* before whoever has the name loses its own */
     if (code == ERR_OK && name) {
-        code = handles_rename(x, name, e);
+        code = handles_rename(x, name, change->replace, &old, e);
         if (code != ERR_OK)
-            label_uses_cancel(&s->table->uses, labels);
+            label_uses_drop(&s->table->uses, labels, still_there, NULL);
     }
     if (code == ERR_OK) {
         if (change->read_only >= 0)
@@ -96,10 +104,11 @@ enum err_code handle_update(struct handle_space *s, const char *ref,
             labels = handles_relabel(x, labels);
         if (change->coordinate) /* its own labels may have been the last that had it */
             x->coordinate = *change->coordinate && label_uses_has(&s->table->uses, x->id);
-        handles_tell(s->table, x, NULL);
+        handles_tell(s->table, x, old ? old->id : NULL);
         handles_snapshot(x, ret);
     }
     handles_unlock(s->table);
+    handles_entry_free(old);
     array_unref(gone);
     return code;
 }
@@ -130,6 +139,7 @@ enum err_code handle_set_array(struct handle_space *s, const char *id, const str
     if (code == ERR_OK) {
         gone = x->array;
         x->array = array_ref(array);
+        label_uses_add(&s->table->uses, labels);
         labels = handles_relabel(x, labels);
         handles_tell(s->table, x, NULL);
         handles_snapshot(x, ret);

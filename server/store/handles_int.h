@@ -74,10 +74,12 @@ enum err_code handles_find_ref(struct handle_space *s, const char *ref, struct e
 bool handles_protected(const struct entry *x);
 /* Before a handle is written down. */
 enum err_code handles_check_space(const struct handles *t, struct err *e) must_check;
-/* "": it has no name any more. ERR_CONFLICT, ERR_OUT_OF_MEMORY. */
-enum err_code handles_rename(struct entry *x, const char *name, struct err *e) must_check;
-/* The entry gets the labels, which have their reservation, instead of its own, which the caller
- * releases after the lock. */
+/* "": it has no name any more. replace: the entry that has had it is unlinked and becomes *ret_old.
+ * ERR_CONFLICT, ERR_READ_ONLY, ERR_LOCKED, ERR_OUT_OF_MEMORY. */
+enum err_code handles_rename(struct entry *x, const char *name, bool replace,
+                             struct entry **ret_old, struct err *e) must_check;
+/* The entry gets the labels, whose uses are counted, instead of its own, which the caller releases
+ * after the lock. */
 struct labels *handles_relabel(struct entry *x, struct labels *take_labels);
 /* ERR_NOT_FOUND for a closed space, and the policy's error for a name in use (NULL: none). */
 enum err_code handles_check_name(struct handle_space *s, const char *name, enum name_policy policy,

@@ -377,6 +377,8 @@ def test_patch(api):
     api.fails(404, "not_found", api.get("/v1/arrays/u"))
     api.create(name="u", shape=[1])
     api.fails(409, "conflict", api.patch("/v1/arrays/u", {"name": "v"}))
+    api.fails(422, "bad_field", api.patch("/v1/arrays/u", {"replace": True}))
+    api.fails(422, "bad_field", api.patch("/v1/arrays/u", {"name": None, "replace": True}))
     api.fails(422, "bad_name", api.patch("/v1/arrays/u", {"name": "a b"}))
     r = api.patch("/v1/arrays/u", {"read_only": 1})
     assert r.status == 422 and r.code == "bad_field"

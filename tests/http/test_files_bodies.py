@@ -69,7 +69,7 @@ def there(c):
 def test_coordinates_come_along(c, labelled, location):
     """As an import's: as arrays that go with the last one that has them."""
     meta = c.expect(201, put(c, f"/v1/arrays/u?variable=a&location={location}", labelled)).json()
-    assert meta["units"] == "K" and meta["location"] == location and meta["attrs"] == {"coordinates": "area twice nowhere", "grid_mapping": "crs"}
+    assert meta["units"] == "K" and meta["location"] == location and meta["attrs"] == {"coordinates": "twice nowhere", "grid_mapping": "crs"}
     assert {k: v["dims"] for k, v in meta["coords"].items()} == {"y": ["y"], "area": ["y", "x"], "crs": []}
     ids = {k: v["array"] for k, v in meta["coords"].items()}
     assert there(c) == {meta["id"], *ids.values()} and all(c.meta(x)["coordinate"] for x in ids.values())

@@ -360,6 +360,45 @@ def test_a_coordinate_that_goes_with_others(field):
     assert c.meta("y")["id"] == ids["y"]
 
 
+def test_a_name_is_taken_over(field):
+    """At one moment, with all that is said; not of what is read-only or leased."""
+    c, ids = field
+    new = c.create(shape=[3, 4])["id"]
+    c.expect(200, c.patch("/v1/arrays/u", {"read_only": True}))
+    c.fails(409, "read_only", c.patch(f"/v1/arrays/{new}", {"name": "u", "replace": True, "dims": ["a", "b"]}))
+    c.expect(200, c.patch("/v1/arrays/u", {"read_only": False}))
+    token = c.expect(201, c.post("/v1/arrays/u/lease", {"mode": "read", "ttl_s": 30})).json()["token"]
+    assert c.fails(409, "locked", c.patch(f"/v1/arrays/{new}", {"name": "u", "replace": True}))["pointer"] == "/name"
+    c.expect(204, c.delete("/v1/arrays/u/lease", headers={"Arrayd-Lease": token}))
+    assert c.meta("u")["id"] != new and c.meta(new)["name"] is None and "dims" not in c.meta(new)
+    old = c.meta("u")["id"]
+    c.expect(200, c.patch(f"/v1/arrays/{new}", {"name": "first"}))
+    patched(c, "first", name="u", replace=True, dims=["y", "x"], coords={"y": "y"})
+    assert c.meta("u")["id"] == new and list(c.meta("u")["coords"]) == ["y"]
+    c.fails(404, "not_found", c.get(f"/v1/arrays/{old}"))
+    c.fails(404, "not_found", c.get("/v1/arrays/first"))
+    patched(c, "u", name="u", replace=True)
+    patched(c, new, name="other", replace=True)  # of nobody
+    patched(c, "y", name=None, coordinate=True)
+    patched(c, ids["y"], name="other", replace=True)  # its last user
+    assert c.meta("other")["id"] == ids["y"] and "coordinate" not in c.meta("other")
+
+
+def test_deleted_or_kept_as_a_coordinate(field):
+    c, ids = field
+    c.expect(204, c.delete("/v1/arrays/x?coordinate=keep"))  # it has a name
+    c.fails(404, "not_found", c.get(f"/v1/arrays/{ids['x']}"))
+    c.fails(400, "bad_query", c.delete("/v1/arrays/y?coordinate=true", check=False))
+    patched(c, "y", name=None)
+    c.expect(204, c.delete(f"/v1/arrays/{ids['y']}?coordinate=keep"))
+    assert c.meta(ids["y"])["coordinate"] is True
+    c.expect(204, c.delete("/v1/arrays/u"))
+    c.fails(404, "not_found", c.get(f"/v1/arrays/{ids['y']}"))
+    none = c.create(shape=[3])["id"]
+    c.expect(204, c.delete(f"/v1/arrays/{none}?coordinate=keep"))
+    c.fails(404, "not_found", c.get(f"/v1/arrays/{none}"))
+
+
 def test_a_coordinate_keeps_nothing_alive(field):
     c, ids = field
     c.expect(204, c.delete("/v1/arrays/x"))

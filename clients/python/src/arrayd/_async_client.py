@@ -306,8 +306,8 @@ class AsyncClient(Calls):
         except StopIteration as end:
             return end.value
         steps.close()
-        raise RuntimeError("that needs the server, and nothing is waited for here: await x.compute(), x.numpy(), x.item() or "
-                           "x.assign(key, value), or await xp.call(function, x, …)")
+        raise RuntimeError("that needs the server, and nothing is waited for here: await x.compute(), x.numpy(), x.item(), "
+                           "x.patch(dims=…) or x.assign(key, value), or await xp.call(function, x, …)")
 
     async def _await(self, steps: Steps[Any]) -> Any:
         return await self._transport.run(steps)

@@ -59,11 +59,15 @@ class Handle:
         self.goes_with: Optional[Handle] = None  # of a coordinate: an array of ours with which the server would delete it
         self._forks = _forks
         if releases is not None:
-            releases.watch(self, self._path)
+            self.own(releases)
 
     @property
     def _path(self) -> str:
         return f"/v1/arrays/{self.id}"
+
+    @property
+    def _bound(self) -> str:
+        return f"{self._path}?coordinate=keep"
 
     @property
     def ours(self) -> bool:
@@ -80,10 +84,22 @@ class Handle:
         """Nobody writes to it: a new value of an array's is elsewhere, and what came here is good."""
         return self.ours and not self.lent and not self.stays and self.writer is None
 
+    def own(self, releases: Releases) -> None:
+        """It is deleted by us."""
+        self._releases = releases
+        releases.watch(self, self._path)
+
+    def bind(self) -> None:
+        """Others have it as a coordinate: let go by us, it is deleted with the last of them."""
+        if self.ours and self._releases is not None:
+            self._releases.keep(self._path)
+            self._releases.watch(self, self._bound)
+
     def keep(self) -> None:
         """It is not deleted by us."""
         if self._releases is not None:
             self._releases.keep(self._path)
+            self._releases.keep(self._bound)
             self._releases = None
 
 

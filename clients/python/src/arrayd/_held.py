@@ -131,14 +131,16 @@ class Held(Labels):
         yield self._base._asked("PATCH", "", {"location": location})
         return self
 
-    def patch(self, *, name: Optional[str] = None, read_only: Optional[bool] = None, boundary: Any = None, spacing: Any = None,
+    def patch(self, *, name: Any = SAME, replace: bool = False, read_only: Optional[bool] = None, boundary: Any = None, spacing: Any = None,
               attrs: Any = SAME, dims: Any = SAME, units: Any = SAME, coords: Any = SAME) -> Any:
-        """Gives it a name, refuses writes to it (or allows them again), sets its boundary and spacing, and what is said of it: `attrs` and
+        """Gives it a name, which no other array may have unless `replace`, or with None takes it away, so that it goes with the program's last use of it, refuses writes to it (or allows them again), sets its boundary and spacing, and what is said of it: `attrs` and
         `coords` by name, names of axes and a unit, of which None removes one or all. A coordinate is an array, its name or id, or values of
         this process, or, where its axes have not its name, (dims, one of these) or `{"array": one of these, "dims": dims}`; it is shared
         from then on, as an array with a name is: see `save`, which makes a copy. Returns self."""
-        changes = {"name": name, "read_only": read_only, "boundary": boundary, "spacing": spacing}
+        changes = {"replace": replace or None, "read_only": read_only, "boundary": boundary, "spacing": spacing}
         given = {k: json_of(v) for k, v in changes.items() if v is not None}
+        if name is not SAME:
+            given["name"] = name
         return self._client._carry(self._labelling(attrs, dims, units, coords, given))
 
     def _patching(self: Self, changes: Dict[str, Any]) -> Steps[Self]:
@@ -149,6 +151,8 @@ class Held(Labels):
         if "name" in changes:
             handle.keep()
             handle.name, handle.goes_with, self._shared = changes["name"], None, True
+            if handle.name is None:
+                handle.own(self._client._engine.releaser)
         return self._anew()
 
     # --- who else may use it ---

@@ -4,14 +4,14 @@ The daemon keeps them with an array and computes nothing from them: expressions 
 """
 from __future__ import annotations
 
-import contextlib
 import types
+import warnings
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
 from ._dtypes import name_of
-from ._errors import ArraydError, BadValue, Conflict, Denied, NotFound
+from ._errors import Denied, NotFound
 from ._numbers import wire
 from ._replies import LABELLED, LABELS
 from ._requests import Steps
@@ -105,7 +105,8 @@ class Labels:
     def _to_xarray(self) -> Steps[Any]:
         import xarray  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-        said = yield from self._said()
+        held: List[Any] = []  # of a part: those of the coordinates that belong to it
+        said = (yield from part_of(self._client, self, held, coords=True) if self._view is not None else self._said()) or {}
         engine = self._client._engine
         names = _xarray_dims(said.get("dims"), len(self._node.shape))
         data = yield from engine.fetch(self._node)
@@ -122,26 +123,14 @@ class Labels:
             coords[name] = _decoded(str(name), xarray, c["dims"], (yield from engine.fetch(of._node)), _xarray_attrs(its))
         return xarray.DataArray(np.array(data), coords, names, name=self._node.handle.name if self._node.handle else None, attrs=_xarray_attrs(said))
 
-    def _labelling(self, attrs: Any = SAME, dims: Any = SAME, units: Any = SAME, coords: Any = SAME, changes: Mapping[str, Any] = NONE,
-                   made: Tuple[Any, ...] = ()) -> Steps[Any]:
-        """Changes these, and with them others. `made` are arrays among `coords` that nobody else has: they go with the last array that has
-        them, as those do that are made here of values of this process."""
+    def _labelling(self, attrs: Any = SAME, dims: Any = SAME, units: Any = SAME, coords: Any = SAME, changes: Mapping[str, Any] = NONE) -> Steps[Any]:
+        """Changes these, and with them others."""
         x: Any = self
-        own = [*made]
-        try:
-            yield from x._patching({**changes, **(yield from self._changes_of(attrs, dims, units, coords, own))})
-        except (ArraydError, ValueError):
-            for of in own:
-                if of._node.handle is not None:
-                    yield from x._client._deleting(of)
-            raise
-        for of in own:
-            with contextlib.suppress(BadValue, Conflict, NotFound):  # an older daemon's; or somebody has named it, or taken it from this array
-                yield of._asked("PATCH", "", {"coordinate": True})
-        return self
+        held: List[Any] = []  # what is referred to, until it is
+        return (yield from x._patching({**changes, **(yield from self._changes_of(attrs, dims, units, coords, held))}))
 
-    def _changes_of(self, attrs: Any, dims: Any, units: Any, coords: Any, made: List[Any]) -> Steps[Dict[str, Any]]:
-        """As the daemon takes them. `made`: the arrays of coordinates that were values of this process."""
+    def _changes_of(self, attrs: Any, dims: Any, units: Any, coords: Any, held: List[Any]) -> Steps[Dict[str, Any]]:
+        """As the daemon takes them."""
         changes: Dict[str, Any] = {}
         if attrs is not SAME:
             changes["attrs"] = None if attrs is None else {str(k): plain(v) for k, v in dict(attrs).items()}
@@ -152,8 +141,9 @@ class Labels:
         if coords is not SAME:
             if coords is not None and not isinstance(coords, Mapping):
                 raise TypeError(f"coords: a dictionary of coordinates by name is wanted, not {type(coords).__name__}")
-            given = None if coords is None else {name: self._coordinate(name, c, made) for name, c in coords.items()}
+            given = None if coords is None else {name: self._coordinate(name, c) for name, c in coords.items()}
             if given is not None:
+                held.extend(given.values())
                 for name, c in given.items():
                     given[name] = (yield from c._referred()) if isinstance(c, Labels) else c
                     if isinstance(c, dict) and isinstance(c.get("array"), Labels):
@@ -161,7 +151,7 @@ class Labels:
             changes["coords"] = given
         return changes
 
-    def _coordinate(self, name: str, c: Any, made: List[Any]) -> Any:
+    def _coordinate(self, name: str, c: Any) -> Any:
         """An array, a name or an id, values of this process or None, or any of these with the names of its axes: a pair (dims, array), as
         xarray has it, or what the daemon tells. As the daemon takes it, but for the arrays."""
         if isinstance(c, tuple) and len(c) == 2 and (isinstance(c[0], str) or (isinstance(c[0], (tuple, list)) and all(isinstance(d, str) for d in c[0]))):
@@ -169,25 +159,23 @@ class Labels:
         if isinstance(c, Mapping):
             dims = c.get("dims")
             return {**c, **({"dims": [dims] if isinstance(dims, str) else list(dims)} if dims is not None else {}),
-                    **({"array": self._coordinate(name, c["array"], made)} if "array" in c else {})}
+                    **({"array": self._coordinate(name, c["array"])} if "array" in c else {})}
         if c is None or isinstance(c, (Labels, str)):
             return c
         try:
-            of = self._client._taken(c)
+            return self._client._taken(c)
         except (TypeError, ValueError, OverflowError) as e:
             raise type(e)(f"the coordinate {name}: {e}") from None
-        made.append(of)
-        return of
 
     def _referred(self) -> Steps[str]:
-        """Its id, for what refers to it: from now on it is shared, and remains until it is deleted."""
+        """Its id, for what refers to it: from now on it is shared, and goes when neither this process nor an array has it."""
         x: Any = self
         if x._view is not None:
             raise ValueError("a coordinate is an array of its own, not a view: xp.asarray(x, copy=True)")
         if not x._shared:
             yield from x._owning(True)
         handle = yield from x._client._engine.place(x._node)
-        handle.keep()
+        handle.bind()
         x._node.share()
         x._shared = True
         return str(handle.id)
@@ -261,7 +249,9 @@ def _xarray_dims(dims: Optional[List[Optional[str]]], rank: int) -> Tuple[str, .
 
 
 def _xarray_attrs(said: Dict[str, Any]) -> Dict[str, Any]:
-    return {**said.get("attrs", {}), **({"units": said["units"]} if "units" in said else {})}
+    """But for what names variables of a file: xarray would write that instead of its own."""
+    attrs = {k: v for k, v in said.get("attrs", {}).items() if k != "coordinates"}
+    return {**attrs, **({"units": said["units"]} if "units" in said else {})}
 
 
 def _decoded(name: str, xarray: Any, dims: Any, values: Any, attrs: Dict[str, Any]) -> Any:
@@ -301,13 +291,14 @@ def of_xarray(client: Any, a: Any, name: Optional[str]) -> Steps[Any]:
     if hasattr(a, "data_vars") or not hasattr(a, "coords"):
         raise TypeError(f"from_xarray takes one DataArray, not a {type(a).__name__}" + (": ds[name] is one" if hasattr(a, "data_vars") else ""))
     x = yield from _labelled(client, a)
-    coords, made = {}, []
+    coords = {}
     for key, of in a.coords.items():
         c = _encoded(of)
-        if c.dtype.kind in "biufc":  # texts are no numbers
-            made.append((yield from _labelled(client, c)))
-            coords[str(key)] = (tuple(map(str, c.dims)), made[-1])
-    return (yield from x._labelling(coords=coords or SAME, changes={} if name is None else {"name": name}, made=tuple(made)))
+        if c.dtype.kind in "biufc":
+            coords[str(key)] = (tuple(map(str, c.dims)), (yield from _labelled(client, c)))
+        else:
+            warnings.warn(f"the coordinate {key} is left out: arrays are of numbers or times, not of {c.dtype}", stacklevel=2)
+    return (yield from x._labelling(coords=coords or SAME, changes={} if name is None else {"name": name, "replace": True}))
 
 
 def _labelled(client: Any, a: Any) -> Steps[Any]:

@@ -11,7 +11,7 @@ from ._array import Array
 from ._devices import Device, asked
 from ._endpoint import Endpoint
 from ._engine import Engine
-from ._errors import ArraydError, Conflict, no_attribute, place_of
+from ._errors import ArraydError, Conflict, NotFound, no_attribute, place_of
 from ._graph import Handle, const, const_json, stored
 from ._ns_exchange import Exchange
 from ._ns_host import Host
@@ -98,13 +98,30 @@ class Namespace(Own, Protocols, Inspection, Exchange):
         held: List[Any] = []
         part = yield from part_of(self, x, held)
         said = {k: part[k] for k in LABELS if k in part} if part is not None else {}
+        first = None if said else name  # it gets the name when it is complete
         if node.handle is None and node.value is not None:
-            m = yield from self._engine.upload(node.value, node.dtype, name)
+            m = yield from self._engine.upload(node.value, node.dtype, first)
         else:
-            m = (yield from self._engine.evaluate((yield from self._engine.request_of(node, False)), name=name)).json(MADE)
+            more = {} if first is None else {"name": first}
+            m = (yield from self._engine.evaluate((yield from self._engine.request_of(node, False)), **more)).json(MADE)
         if said:
-            yield from self._asking("PATCH", f"/v1/arrays/{m['id']}", said)
+            made = self._engine.own(m)
+            yield from self._naming(made, name, said)
+            made.keep()
         return self._wrap(stored(Handle(m["id"], name), node.shape, node.dtype), shared=True)
+
+    def _naming(self, made: Handle, name: str, said: Dict[str, Any]) -> Steps[None]:
+        """With all that is said of it. Coordinates that have been deleted meanwhile are left out."""
+        while True:
+            try:
+                yield from self._asking("PATCH", f"/v1/arrays/{made.id}", {**said, "name": name, "replace": True})
+                return
+            except NotFound as e:
+                where = (e.pointer or "").split("/")
+                gone = where[2].replace("~1", "/").replace("~0", "~") if len(where) > 2 and where[1] == "coords" else None
+                if gone not in said.get("coords", {}):
+                    raise
+                said = {**said, "coords": {k: v for k, v in said["coords"].items() if k != gone}}
 
     def _uploading(self, value: "np.ndarray[Any, Any]", dtype: dt.DType) -> Steps[Array]:
         """At once, out of the memory where they are."""

@@ -29,8 +29,8 @@ def put(context: Context) -> int:
         raise Failure("put: --shape is for --raw: an .npy file has its own", 2)
     if suffix_of(path) in FILES and not args.raw:
         return _put_npz(context) if suffix_of(path) == ".npz" else put_file(context)
-    if args.variable is not None or args.no_decode or args.keep_ghosts:
-        raise Failure("put: --variable is for .npz, NetCDF and HDF5 files, --no-decode and --keep-ghosts are for the latter two", 2)
+    if args.variable is not None or args.no_decode or args.keep_ghosts or args.no_coords or args.no_labels:
+        raise Failure("put: --variable is for .npz, NetCDF and HDF5 files, --no-decode, --no-coords, --no-labels and --keep-ghosts are for the latter two", 2)
     text = read_csv(path) if suffix_of(path) == ".csv" and not args.raw else None
     if args.slice is not None:
         if name is None:
@@ -232,7 +232,7 @@ def shape_text(shape: List[int]) -> str:
 
 
 def _row(m: Dict[str, Any]) -> List[str]:
-    notes = [text for there, text in ((m.get("view_of"), f"view of {m.get('view_of')}"), (m.get("read_only"), "read-only"),
+    notes = [text for there, text in ((m.get("view_of"), f"view of {m.get('view_of')}"), (m.get("read_only"), "read-only"), (m.get("coordinate"), "coordinate"),
                                       (any(m.get("ghost") or []), f"ghosts {shape_text(m.get('ghost') or [])}")) if there]
     where = f"device {m.get('device')}" if m.get("location") == "device" else str(m.get("location"))
     return [m["name"] or m["id"], m["dtype"], shape_text(m["shape"]), human(m["nbytes"]), where,

@@ -37,7 +37,8 @@ def put_file(context: Context) -> int:
         name = (args.variable or os.path.splitext(os.path.basename(path))[0]).rpartition("/")[2]
         if not NAME.match(name):
             raise Failure(f"put: {name!r}, of {args.file}, cannot be an array's name: give it one, as in put {args.file} NAME", 2)
-    query = {"index": args.slice, "variable": args.variable, "decode": "false" if args.no_decode else None, "ghosts": _ghosts(args)}
+    query = {"index": args.slice, "variable": args.variable, "decode": "false" if args.no_decode else None, "ghosts": _ghosts(args),
+             "coords": "{}" if args.no_coords and not into else None, "labels": "false" if args.no_labels and not into else None}
     if into or (name is not None and not args.no_clobber):
         method, target = "PUT", path_of(name, "/data" if into else "", **query)
     else:

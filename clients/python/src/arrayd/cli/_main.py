@@ -124,6 +124,8 @@ def make_parser() -> argparse.ArgumentParser:
     _add(p, "--slice", metavar="SLICE", type=index, help="write to this part of the array NAME: '[1:3, ::2]'")
     _add(p, "--variable", metavar="VARIABLE", help="which of a .npz, NetCDF or HDF5 file's is meant, where it has several")
     _add(p, "--no-decode", action="store_true", help="of a NetCDF or HDF5 file: leave values as they are stored, without scale_factor and the like")
+    _add(p, "--no-coords", action="store_true", help="of a NetCDF or HDF5 file: leave coordinates in it")
+    _add(p, "--no-labels", action="store_true", help="of a NetCDF or HDF5 file: leave attributes, names of axes and coordinates in it")
     _add(p, "--keep-ghosts", action="store_true", help="of a NetCDF or HDF5 file: with the ghost cells that it has of a grid")
     _add(p, "--raw", action="store_true", help="the file has no head: bytes in C order, little-endian")
     _add(p, "--dtype", choices=DTYPES, metavar="DTYPE", help="of --raw; or bfloat16 for a file of 2-byte voids")
