@@ -20,7 +20,7 @@ export class RemoteArray extends Handle {
 
     /** GET /v1/arrays/{ref}: asks for `meta` anew. */
     refresh(options) { return this.#update(this.client.json("GET", this.#path(""), options)); }
-    /** PATCH /v1/arrays/{ref}: `name`, `read_only`, `coordinate`, `location`, `boundary`, `spacing`, `attrs`, `dims`, `units`, `coords`. */
+    /** PATCH /v1/arrays/{ref}: `name`, `replace`, `read_only`, `coordinate`, `location`, `boundary`, `spacing`, `attrs`, `dims`, `units`, `coords`. */
     patch(changes) { return this.#update(this.client.send("PATCH", this.#path(""), changes)); }
     /** POST …/resize: new memory, zeroed, where the number of elements changes. */
     resize(shape, options) { return this.#update(this.#post("/resize", options, { shape: asShape(shape) })); }

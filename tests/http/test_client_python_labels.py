@@ -88,6 +88,7 @@ def test_coordinates(xp):  # noqa: F811
     (range(2), ["y"], [0, 1]),
     (5.0, [], 5),
     (("y", np.array([1, 2])), ["y"], [1, 2]),
+    (("y", [1, 2], {"units": "m", "n": 3}), ["y"], [1, 2]),
     (((), 5), [], 5),
     ({"array": np.array([1.0, 2.0]), "dims": ["y"]}, ["y"], [1, 2]),
     ({"array": [[1, 2, 3]] * 2, "dims": ("y", "x")}, ["y", "x"], [[1, 2, 3]] * 2),
@@ -96,6 +97,10 @@ def test_coordinates_of_values(xp, given, dims, values):  # noqa: F811
     x = xp.asarray(np.zeros((2, 3)), dims=("y", "x"), coords={"y": given})
     (c,) = x.coords.values()
     assert c["dims"] == dims and xp.array(c["array"]).numpy().tolist() == values
+    if isinstance(given, tuple) and len(given) == 3:
+        assert said(xp.array(c["array"]))[:3] == ({"n": 3}, None, "m")
+        with pytest.raises(TypeError, match="the coordinate y: attributes"):
+            x.patch(coords={"y": ("y", "some", {"units": "m"})})
     xp.delete(xp.array(c["array"]))
 
 

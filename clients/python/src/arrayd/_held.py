@@ -135,7 +135,7 @@ class Held(Labels):
               attrs: Any = SAME, dims: Any = SAME, units: Any = SAME, coords: Any = SAME) -> Any:
         """Gives it a name, which no other array may have unless `replace`, or with None takes it away, so that it goes with the program's last use of it, refuses writes to it (or allows them again), sets its boundary and spacing, and what is said of it: `attrs` and
         `coords` by name, names of axes and a unit, of which None removes one or all. A coordinate is an array, its name or id, or values of
-        this process, or, where its axes have not its name, (dims, one of these) or `{"array": one of these, "dims": dims}`; it is shared
+        this process, or, where its axes have not its name, (dims, one of these), with attributes (dims, one of these, attrs), or `{"array": one of these, "dims": dims}`; it is shared
         from then on, as an array with a name is: see `save`, which makes a copy. Returns self."""
         changes = {"replace": replace or None, "read_only": read_only, "boundary": boundary, "spacing": spacing}
         given = {k: json_of(v) for k, v in changes.items() if v is not None}

@@ -145,17 +145,27 @@ class Labels:
             if given is not None:
                 held.extend(given.values())
                 for name, c in given.items():
+                    if isinstance(c, dict) and "attrs" in c:
+                        yield from self._describing_coordinate(name, c)
                     given[name] = (yield from c._referred()) if isinstance(c, Labels) else c
                     if isinstance(c, dict) and isinstance(c.get("array"), Labels):
                         given[name] = {**c, "array": (yield from c["array"]._referred())}
             changes["coords"] = given
         return changes
 
+    def _describing_coordinate(self, name: str, c: Dict[str, Any]) -> Steps[None]:
+        attrs = dict(c.pop("attrs"))
+        if not isinstance(c["array"], Labels):
+            raise TypeError(f"the coordinate {name}: attributes are given with values or with an array, not with what names one")
+        units = attrs.pop("units", SAME)
+        yield from c["array"]._labelling(attrs or SAME, SAME, units)
+
     def _coordinate(self, name: str, c: Any) -> Any:
-        """An array, a name or an id, values of this process or None, or any of these with the names of its axes: a pair (dims, array), as
-        xarray has it, or what the daemon tells. As the daemon takes it, but for the arrays."""
-        if isinstance(c, tuple) and len(c) == 2 and (isinstance(c[0], str) or (isinstance(c[0], (tuple, list)) and all(isinstance(d, str) for d in c[0]))):
-            c = {"dims": c[0], "array": c[1]}
+        """An array, a name or an id, values of this process or None, or any of these with the names of its axes: a pair (dims, array), or
+        with its attributes (dims, array, attrs), as xarray has it, or what the daemon tells. As the daemon takes it, but for the arrays."""
+        if isinstance(c, tuple) and (len(c) == 2 or (len(c) == 3 and isinstance(c[2], Mapping))) and (
+                isinstance(c[0], str) or (isinstance(c[0], (tuple, list)) and all(isinstance(d, str) for d in c[0]))):
+            c = {"dims": c[0], "array": c[1], **({"attrs": c[2]} if len(c) == 3 else {})}
         if isinstance(c, Mapping):
             dims = c.get("dims")
             return {**c, **({"dims": [dims] if isinstance(dims, str) else list(dims)} if dims is not None else {}),
