@@ -373,7 +373,7 @@ export class RemoteArray {
     refresh(options?: RequestOptions): Promise<this>;
     /** Changes the name, whether it may be written, where it is, its boundary and spacing, what is said of it. */
     patch(changes: RequestOptions & LabelOptions & {
-        name?: string; replace?: boolean; read_only?: boolean; coordinate?: boolean; location?: "device" | "host"; boundary?: readonly Boundary[]; spacing?: readonly number[];
+        name?: string | null; replace?: boolean; read_only?: boolean; coordinate?: boolean; location?: "device" | "host"; boundary?: readonly Boundary[]; spacing?: readonly number[];
     }): Promise<this>;
     /** New memory, zeroed, where the number of elements changes. @throws ArraydError `conflict` while views exist */
     resize(shape: Shape, options?: RequestOptions): Promise<this>;

@@ -206,14 +206,16 @@ static void begin_move(struct request *req)
 /* --- the request --- */
 
 /* The errors of handle_update, which runs only after a move. */
-static enum err_code may_rename(const struct patch *p, struct err *e)
+static enum err_code may_rename(struct request *req, const struct patch *p, struct err *e)
 {
-    const enum name_policy policy = p->replace ? NAME_REPLACE : NAME_NEW;
+    struct handle_space *s = p->session->handles;
+    _cleanup_handle_ struct handle old = {0};
     if (!p->name || !p->name[0] || !strcmp(p->name, p->handle.name))
         return ERR_OK;
-    return handle_check_name(p->session->handles, p->name, policy, e) == ERR_OK
-               ? ERR_OK
-               : err_prefix(e, "/name");
+    enum err_code code = handle_check_name(s, p->name, p->replace ? NAME_REPLACE : NAME_NEW, e);
+    if (code == ERR_OK && p->replace && handle_get(s, p->name, &old, NULL) == ERR_OK)
+        code = lease_guard(req->server->leases, old.array, e);
+    return code == ERR_OK ? ERR_OK : err_prefix(e, "/name");
 }
 
 static enum err_code check(struct request *req, struct patch *p, struct err *e)
@@ -229,7 +231,7 @@ static enum err_code check(struct request *req, struct patch *p, struct err *e)
     TRY(read_grid(body, p->handle.array, &p->changed, e));
     TRY(read_labels(req, body, p, e));
     TRY(condition_guard(&condition, p->handle.array, e));
-    TRY(may_rename(p, e));
+    TRY(may_rename(req, p, e));
     if (p->coordinate)
         TRY(handle_check_coordinate(p->session->handles, p->handle.id, p->name, e));
     const size_t more = labels_given(&p->labels) ? (size_t)req->server->config->max_attrs : 0;

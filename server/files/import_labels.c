@@ -177,12 +177,13 @@ static const struct import_place *find_place(const struct import *x, const struc
     return found;
 }
 
-static bool has_coord(const struct import_piece *p, const char *name)
+/* The coordinate of that name; NULL: there is none. */
+static const struct import_coord *find_coord_of(const struct import_piece *p, const char *name)
 {
-    bool has = false;
     for (size_t i = 0; i < p->n_coords; i++)
-        has |= !strcmp(p->coords[i].name, name);
-    return has;
+        if (!strcmp(p->coords[i].name, name))
+            return &p->coords[i];
+    return NULL;
 }
 
 /* A coordinate of piece i; *ret_added false: its place or name cannot be told. */
@@ -195,7 +196,9 @@ static enum err_code add_coord(struct import *x, size_t i, const char *name,
     *ret_added = false;
     if (!c)
         return err_oom(e);
-    if (has_coord(p, name) || !place(p, v, on, c, &coord))
+    const struct import_coord *same = find_coord_of(p, name);
+    *ret_added = same && x->pieces[same->piece].variable == v;
+    if (same || !place(p, v, on, c, &coord))
         return ERR_OK;
     if (p->n_coords == LABEL_MEMBERS_MOST)
         return err_set(e, ERR_INLINE_TOO_LARGE,
@@ -243,37 +246,52 @@ static enum err_code add_all_named(struct import *x, size_t i, const char *attr,
     const char *name;
     size_t n, len = 0;
     bool added;
-    char *left = NULL;
     describe_names(x->pieces[i].variable, attr, &names);
+    char *left = arena_alloc(x->arena, strlen(names.at) + 1);
+    if (!left)
+        return err_oom(e);
     while (describe_next(&names, &name, &n)) {
         TRY(add_named(x, i, name, n, &added, e));
         if (added)
             continue;
-        char *longer = arena_alloc(x->arena, len + n + 2);
-        if (!longer)
-            return err_oom(e);
-        snprintf(longer, len + n + 2, "%s%s%.*s", left ? left : "", left ? " " : "", (int)n, name);
-        left = longer;
-        len = strlen(left);
+        if (len)
+            left[len++] = ' ';
+        memcpy(left + len, name, n);
+        len += n;
     }
-    *ret_left = left;
+    left[len] = 0;
+    *ret_left = len ? left : NULL;
     return ERR_OK;
+}
+
+/* The coordinate of the variable's axis k. */
+static enum err_code add_of_axis(struct import *x, size_t i, int k, const char *name, struct err *e)
+{
+    const struct file_variable *of = x->pieces[i].variable;
+    const struct file_variable *v =
+        name ? describe_coordinate(&x->description, of->dims[k], of->shape[k]) : NULL;
+    bool added;
+    return v && v != of ? add_coord(x, i, name, v, &k, &added, e) : ERR_OK;
+}
+
+/* The name of axis k, of which there is one place; NULL: none, or an axis has it that is there. */
+static const char *place_name(const struct import_piece *p, int k)
+{
+    const char *name = p->variable->dims[k] ? describe_last_part(p->variable->dims[k]) : NULL;
+    for (int r = 0; name && r < p->map.rank; r++)
+        if (axis_name(p, r) && !strcmp(axis_name(p, r), name))
+            return NULL;
+    return name;
 }
 
 enum err_code import_coordinates(struct import *x, size_t i, struct err *e)
 {
     const struct file_variable *of = x->pieces[i].variable;
     const char *left;
-    bool added;
     for (int k = 0; k < of->rank; k++) {
-        const int r = axis_of(&x->pieces[i], k); /* -1: it is one place of the axis */
-        const char *name = r >= 0        ? axis_name(&x->pieces[i], r)
-                           : of->dims[k] ? describe_last_part(of->dims[k])
-                                         : NULL;
-        const struct file_variable *v =
-            name ? describe_coordinate(&x->description, of->dims[k], of->shape[k]) : NULL;
-        if (v && v != of)
-            TRY(add_coord(x, i, name, v, &k, &added, e));
+        const int r = axis_of(&x->pieces[i], k);
+        const char *name = r < 0 ? place_name(&x->pieces[i], k) : axis_name(&x->pieces[i], r);
+        TRY(add_of_axis(x, i, k, name, e));
     }
     TRY(add_all_named(x, i, "coordinates", &left, e));
     x->pieces[i].left_coords = left;

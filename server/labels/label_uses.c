@@ -102,6 +102,16 @@ bool label_uses_has(const struct label_uses *u, const char *id)
     return find(u, id);
 }
 
+bool label_uses_beside(const struct label_uses *u, const char *id, const struct labels *own)
+{
+    const struct label_use *x = find(u, id);
+    size_t n = x ? x->arrays : 0;
+    char its[ID_SIZE];
+    for (const char *at = NULL; next_id(own, &at, its);)
+        n -= !strcmp(its, id);
+    return n > 0;
+}
+
 void label_uses_lone(const struct label_uses *u, const struct labels *l,
                      void (*lone)(void *user, const char *id), void *user)
 {

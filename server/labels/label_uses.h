@@ -19,6 +19,8 @@ enum err_code label_uses_reserve(struct label_uses *u, const struct labels *l,
 void label_uses_cancel(struct label_uses *u, const struct labels *l);
 void label_uses_add(struct label_uses *u, const struct labels *l);
 bool label_uses_has(const struct label_uses *u, const char *id); /* as an array's coordinate */
+/* Whether others than the one with these labels, which were added, have it. */
+bool label_uses_beside(const struct label_uses *u, const char *id, const struct labels *own);
 /* Of labels that were added; lone() gets the ids that nothing else has as a coordinate. */
 void label_uses_lone(const struct label_uses *u, const struct labels *l,
                      void (*lone)(void *user, const char *id), void *user);

@@ -498,9 +498,13 @@ struct labels *handles_relabel(struct entry *x, struct labels *take_labels)
     return old;
 }
 
-/* unless_coordinate: an array without a name goes with the last one that has it, if there is any.
- */
-static enum err_code remove_entry(struct handle_space *s, const char *ref, bool unless_coordinate,
+static bool is_wanted(const struct entry *x, const char *ref)
+{
+    return x->name ? id_is('a', ref) : label_uses_beside(&x->space->table->uses, x->id, x->labels);
+}
+
+/* If it is not wanted: by its id, one that has a name is; and a coordinate is, by others. */
+static enum err_code remove_entry(struct handle_space *s, const char *ref, bool if_unwanted,
                                   const struct handle_guard *guard, struct err *e)
 {
     struct entry *x;
@@ -510,16 +514,16 @@ static enum err_code remove_entry(struct handle_space *s, const char *ref, bool 
         code = err_set(e, ERR_READ_ONLY, "the array is read-only");
     if (code == ERR_OK)
         code = handles_ask(guard, x, e);
-    const bool later =
-        code == ERR_OK && unless_coordinate && !x->name && label_uses_has(&s->table->uses, x->id);
-    if (later)
-        x->coordinate = true;
-    else if (code == ERR_OK)
+    const bool goes = code == ERR_OK && !(if_unwanted && is_wanted(x, ref));
+    if (goes) {
         handles_unlink(x);
-    if (code == ERR_OK)
-        handles_tell(s->table, later ? x : NULL, later ? NULL : x->id);
+        handles_tell(s->table, NULL, x->id);
+    } else if (code == ERR_OK && !x->name && !x->coordinate) {
+        x->coordinate = true;
+        handles_tell(s->table, x, NULL);
+    }
     handles_unlock(s->table);
-    if (code == ERR_OK && !later)
+    if (goes)
         handles_entry_free(x);
     return code;
 }

@@ -205,7 +205,8 @@ enum err_code handle_set_array(struct handle_space *s, const char *id, const str
 enum err_code handle_remove(struct handle_space *s, const char *ref,
                             const struct handle_guard *guard, struct err *e) must_check;
 
-/* The same, but one that is a coordinate and has no name goes with the last array that has it. */
+/* The same of one that nobody else wants: by its id one that has a name stays, and a coordinate of
+ * others goes with the last of them. */
 enum err_code handle_let_go(struct handle_space *s, const char *ref,
                             const struct handle_guard *guard, struct err *e) must_check;
 

@@ -6,14 +6,20 @@
 #include "server/labels/labels_read.h"
 #include "server/store/handles_int.h"
 
-/* The labels that the entry is to get. */
-static enum err_code make_labels(const struct entry *x, const struct labels_patch *p,
+/* The labels that the entry is to get; those of an array that it replaces make room for them. */
+static enum err_code make_labels(const struct entry *x, const struct handle_change *change,
                                  struct labels **ret, struct err *e)
 {
     lock_held(&x->space->table->lock);
     const struct handles *t = x->space->table;
-    TRY(labels_make(x->labels, p, &x->array->view, ret, e));
-    return handles_check_labels(t, (int64_t)labels_size(*ret) - (int64_t)labels_size(x->labels), e);
+    const struct name_node *node =
+        change->replace && change->name ? handles_find_name(x->space, change->name) : NULL;
+    const struct entry *old = node && node->entry != x ? node->entry : NULL;
+    TRY(labels_make(x->labels, change->labels, &x->array->view, ret, e));
+    return handles_check_labels(t,
+                                (int64_t)labels_size(*ret) - (int64_t)labels_size(x->labels) -
+                                    (old ? (int64_t)labels_size(old->labels) : 0),
+                                e);
 }
 
 /* Whether what the entry's record grows by has room; whatever makes it smaller has. */
@@ -38,9 +44,10 @@ static enum err_code check_coordinate(const struct entry *x, const char *name, s
     if (name ? name[0] : x->name != NULL)
         return err_field(e, ERR_CONFLICT, "/coordinate",
                          "an array with a name is not deleted with those whose coordinate it is");
-    if (!label_uses_has(&x->space->table->uses, x->id))
-        return err_field(e, ERR_CONFLICT, "/coordinate",
-                         "no array has this one among its coords: it would be deleted at once");
+    if (!label_uses_beside(&x->space->table->uses, x->id, x->labels))
+        return err_field(
+            e, ERR_CONFLICT, "/coordinate",
+            "no other array has this one among its coords: it would be deleted at once");
     return ERR_OK;
 }
 
@@ -79,7 +86,7 @@ enum err_code handle_update(struct handle_space *s, const char *ref,
     if (code == ERR_OK && change->array && x->array != change->old)
         code = handle_changed(e);
     if (code == ERR_OK && change->labels)
-        code = make_labels(x, change->labels, &labels, e);
+        code = make_labels(x, change, &labels, e);
     if (code == ERR_OK && change->coordinate && *change->coordinate)
         code = check_coordinate(x, name, e);
     if (code == ERR_OK)
@@ -103,7 +110,8 @@ enum err_code handle_update(struct handle_space *s, const char *ref,
         if (change->labels)
             labels = handles_relabel(x, labels);
         if (change->coordinate) /* its own labels may have been the last that had it */
-            x->coordinate = *change->coordinate && label_uses_has(&s->table->uses, x->id);
+            x->coordinate =
+                *change->coordinate && label_uses_beside(&s->table->uses, x->id, x->labels);
         handles_tell(s->table, x, old ? old->id : NULL);
         handles_snapshot(x, ret);
     }

@@ -1,6 +1,7 @@
 """What is said of arrays, in the Python client: attrs, dims, units, coords, and xarray's."""
 import concurrent.futures
 import gc
+import json
 import sys
 import types
 
@@ -101,6 +102,8 @@ def test_coordinates_of_values(xp, given, dims, values):  # noqa: F811
         assert said(xp.array(c["array"]))[:3] == ({"n": 3}, None, "m")
         with pytest.raises(TypeError, match="the coordinate y: attributes"):
             x.patch(coords={"y": ("y", "some", {"units": "m"})})
+        with pytest.raises(TypeError, match="the coordinate y: attributes"):
+            x.patch(coords={"y": {"dims": ["y"], "attrs": {}}})
     xp.delete(xp.array(c["array"]))
 
 
@@ -135,6 +138,28 @@ def test_coordinates_go_with_the_last_that_has_them(xp):  # noqa: F811
     assert name not in there(xp)
 
 
+def test_coordinates_that_somebody_wants(xp):  # noqa: F811
+    """One that has got a name, by whatever way, is not deleted when the program does not use it any more; nor is one meant by its id."""
+    lat, lon = xp.asarray([0.0, 1.0]), xp.asarray([0.0, 1.0, 2.0])
+    x = xp.asarray(np.zeros((2, 3)), dims=("lat", "lon"), coords={"lat": lat})
+    x.patch(coords={"lon": lon.id})
+    ids = lat.id, lon.id
+    xp.array(lat.id).patch(name="lat")
+    again = xp.array(lon.id)
+    del lat, lon
+    gc.collect()
+    xp.release()
+    assert set(ids) <= there(xp) and xp.array("lat").id == ids[0] and again.tolist() == [0, 1, 2]
+    xp.array("lat").patch(name=None)
+    gc.collect()
+    xp.release()
+    assert set(ids) <= there(xp)
+    del x, again
+    gc.collect()
+    xp.release()
+    assert not set(ids) & there(xp)
+
+
 def test_xarray_s_coordinates_go_with_their_arrays(xp):  # noqa: F811
     xarray = pytest.importorskip("xarray")
     before = there(xp)
@@ -160,16 +185,15 @@ def test_what_is_saved_appears_at_once(xp):  # noqa: F811
 
     def look():
         while not seen:
-            try:
-                assert xp.array("kept").dims == ("y", "x")
-            except arrayd.NotFound:  # replaced between the two requests
-                pass
+            assert json.loads(xp._ask("GET", "/v1/arrays/kept").body)["dims"] == ["y", "x"]
 
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         looking = pool.submit(look)
-        for _ in range(30):
-            xp.save("kept", x)
-        seen.append(True)
+        try:
+            for _ in range(30):
+                xp.save("kept", x)
+        finally:
+            seen.append(True)
         looking.result()
     kept = xp.array("kept").patch(name=None)
     with pytest.raises(arrayd.NotFound):
@@ -248,6 +272,7 @@ def test_xarray(xp):  # noqa: F811
     xarray.testing.assert_identical(x.to_xarray(), a.drop_vars("s"))
     xarray.testing.assert_identical(x[:1, ::2].to_xarray(), a.drop_vars("s")[:1, ::2].rename(None))
     xarray.testing.assert_identical(x[1].to_xarray(), a.drop_vars("s")[1].rename(None))
+    assert x.T.to_xarray().attrs == {"units": "m", "n": 1}
     x.patch(attrs={"coordinates": "x h s"})  # of a file
     xarray.testing.assert_identical(x.to_xarray(), a.drop_vars("s"))
     x.patch(attrs={"coordinates": None})

@@ -351,8 +351,8 @@ def test_a_coordinate_that_goes_with_others(field):
     c.fails(404, "not_found", c.get(f"/v1/arrays/{ids['x']}"))
     own = c.create(shape=[3], dims=["y"])["id"]
     patched(c, own, coords={"y": own})
-    patched(c, own, coords={"y": None}, coordinate=True)  # nothing has it then
-    assert "coordinate" not in c.meta(own)
+    c.fails(409, "conflict", c.patch(f"/v1/arrays/{own}", {"coords": {"y": None}, "coordinate": True}))
+    assert list(c.meta(own)["coords"]) == ["y"]
     patched(c, "y", name=None, coordinate=True)
     patched(c, ids["y"], name="y")
     assert "coordinate" not in c.meta("y")
@@ -368,7 +368,8 @@ def test_a_name_is_taken_over(field):
     c.fails(409, "read_only", c.patch(f"/v1/arrays/{new}", {"name": "u", "replace": True, "dims": ["a", "b"]}))
     c.expect(200, c.patch("/v1/arrays/u", {"read_only": False}))
     token = c.expect(201, c.post("/v1/arrays/u/lease", {"mode": "read", "ttl_s": 30})).json()["token"]
-    assert c.fails(409, "locked", c.patch(f"/v1/arrays/{new}", {"name": "u", "replace": True}))["pointer"] == "/name"
+    assert c.fails(409, "locked", c.patch(f"/v1/arrays/{new}", {"name": "u", "replace": True, "location": "host"}))["pointer"] == "/name"
+    assert c.meta(new)["location"] == "device"
     c.expect(204, c.delete("/v1/arrays/u/lease", headers={"Arrayd-Lease": token}))
     assert c.meta("u")["id"] != new and c.meta(new)["name"] is None and "dims" not in c.meta(new)
     old = c.meta("u")["id"]
@@ -386,8 +387,14 @@ def test_a_name_is_taken_over(field):
 
 def test_deleted_or_kept_as_a_coordinate(field):
     c, ids = field
-    c.expect(204, c.delete("/v1/arrays/x?coordinate=keep"))  # it has a name
+    c.expect(204, c.delete(f"/v1/arrays/{ids['x']}?coordinate=keep"))  # it has a name
+    assert c.meta(ids["x"])["name"] == "x" and "coordinate" not in c.meta("x")
+    c.expect(204, c.delete("/v1/arrays/x?coordinate=keep"))
     c.fails(404, "not_found", c.get(f"/v1/arrays/{ids['x']}"))
+    own = c.create(shape=[3], dims=["y"])["id"]
+    patched(c, own, coords={"y": own})
+    c.expect(204, c.delete(f"/v1/arrays/{own}?coordinate=keep"))  # nobody else has it
+    c.fails(404, "not_found", c.get(f"/v1/arrays/{own}"))
     c.fails(400, "bad_query", c.delete("/v1/arrays/y?coordinate=true", check=False))
     patched(c, "y", name=None)
     c.expect(204, c.delete(f"/v1/arrays/{ids['y']}?coordinate=keep"))

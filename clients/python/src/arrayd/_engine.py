@@ -44,6 +44,7 @@ class Engine:
         self.period = 0  # operations of a step of the last loop: the next is the same one, perhaps
         self.flow: Optional[Flow] = None  # of a client whose threads wait
         self.kept: "Deque[weakref.ref[Node]]" = deque()  # whose memory may have to go by computing others
+        self.living: "weakref.WeakValueDictionary[str, Handle]" = weakref.WeakValueDictionary()  # our arrays that have no name, by id
         self._unwritten: "List[weakref.ref[Node]]" = []  # assignments to parts of arrays that have not been sent
         self._coords: "weakref.WeakKeyDictionary[Handle, FrozenSet[str]]" = weakref.WeakKeyDictionary()  # ids by our arrays, last told last
 
@@ -61,18 +62,25 @@ class Engine:
     def own(self, metadata: Dict[str, Any]) -> Handle:
         """A handle that goes when its last user here goes, unless it has a name: then others may count on it."""
         name = metadata.get("name")
-        return Handle(metadata["id"], name, None if name else self.releaser)
+        handle = Handle(metadata["id"], name, None if name else self.releaser)
+        return handle if name else self.alive(handle)
+
+    def alive(self, handle: Handle) -> Handle:
+        self.living[handle.id] = handle
+        return handle
 
     def note_coords(self, handle: Handle, metadata: Dict[str, Any]) -> None:
         """The server deletes coordinates that nobody made for themselves with the last array that has them: whoever refers to one keeps that array."""
-        if handle.ours and "coords" in metadata:
+        if (handle.ours or handle.bound) and "coords" in metadata:
             self._coords.pop(handle, None)
             self._coords[handle] = frozenset(c["array"] for c in metadata["coords"].values())
 
     def refer(self, id_: str, name: Optional[str] = None) -> Handle:
-        """A handle of an array that is not ours; with a name it goes with no other."""
+        """A handle of an array by its id; with a name it goes with no other."""
         handle = Handle(id_, name)
         if name is None:
+            handle.goes_with = self.living.get(id_)
+        if name is None and handle.goes_with is None:
             for ref in reversed(self._coords.keyrefs()):  # a list: other threads may note more meanwhile
                 of = ref()
                 if of is not None and id_ in self._coords.get(of, ()):

@@ -59,7 +59,7 @@ class Handle:
         self.goes_with: Optional[Handle] = None  # of a coordinate: an array of ours with which the server would delete it
         self._forks = _forks
         if releases is not None:
-            self.own(releases)
+            releases.watch(self, self._path)
 
     @property
     def _path(self) -> str:
@@ -84,16 +84,20 @@ class Handle:
         """Nobody writes to it: a new value of an array's is elsewhere, and what came here is good."""
         return self.ours and not self.lent and not self.stays and self.writer is None
 
+    @property
+    def bound(self) -> bool:
+        return self._releases is not None and self._releases.owns(self._bound)
+
     def own(self, releases: Releases) -> None:
-        """It is deleted by us."""
+        """It is deleted by us, unless somebody else wants it."""
         self._releases = releases
-        releases.watch(self, self._path)
+        releases.watch(self, self._bound)
 
     def bind(self) -> None:
-        """Others have it as a coordinate: let go by us, it is deleted with the last of them."""
+        """Others may want it: let go by us, it stays if it has got a name, and where others have it as a coordinate, until none has."""
         if self.ours and self._releases is not None:
             self._releases.keep(self._path)
-            self._releases.watch(self, self._bound)
+            self.own(self._releases)
 
     def keep(self) -> None:
         """It is not deleted by us."""

@@ -133,7 +133,8 @@ class Held(Labels):
 
     def patch(self, *, name: Any = SAME, replace: bool = False, read_only: Optional[bool] = None, boundary: Any = None, spacing: Any = None,
               attrs: Any = SAME, dims: Any = SAME, units: Any = SAME, coords: Any = SAME) -> Any:
-        """Gives it a name, which no other array may have unless `replace`, or with None takes it away, so that it goes with the program's last use of it, refuses writes to it (or allows them again), sets its boundary and spacing, and what is said of it: `attrs` and
+        """Gives it a name, which no other array may have; with `replace` that array is deleted. None takes the name away: it then goes
+        when this is not used any more, unless another array has it as a coordinate. Refuses writes to it (or allows them again), sets its boundary and spacing, and what is said of it: `attrs` and
         `coords` by name, names of axes and a unit, of which None removes one or all. A coordinate is an array, its name or id, or values of
         this process, or, where its axes have not its name, (dims, one of these), with attributes (dims, one of these, attrs), or `{"array": one of these, "dims": dims}`; it is shared
         from then on, as an array with a name is: see `save`, which makes a copy. Returns self."""
@@ -145,14 +146,16 @@ class Held(Labels):
 
     def _patching(self: Self, changes: Dict[str, Any]) -> Steps[Self]:
         yield from self._owning(True)
-        yield self._asked("PATCH", "", changes)
         handle = self._node.handle
         assert handle is not None
+        if changes.get("name"):
+            handle.bind()  # whether it has got it or the reply is lost, it stays
+        yield self._asked("PATCH", "", changes)
         if "name" in changes:
             handle.keep()
             handle.name, handle.goes_with, self._shared = changes["name"], None, True
             if handle.name is None:
-                handle.own(self._client._engine.releaser)
+                self._client._engine.alive(handle).own(self._client._engine.releaser)
         return self._anew()
 
     # --- who else may use it ---

@@ -106,7 +106,8 @@ class Labels:
         import xarray  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
         held: List[Any] = []  # of a part: those of the coordinates that belong to it
-        said = (yield from part_of(self._client, self, held, coords=True) if self._view is not None else self._said()) or {}
+        part = (yield from part_of(self._client, self, held, coords=True)) if self._view is not None else None
+        said = part or (yield from self._said())
         engine = self._client._engine
         names = _xarray_dims(said.get("dims"), len(self._node.shape))
         data = yield from engine.fetch(self._node)
@@ -155,8 +156,6 @@ class Labels:
 
     def _describing_coordinate(self, name: str, c: Dict[str, Any]) -> Steps[None]:
         attrs = dict(c.pop("attrs"))
-        if not isinstance(c["array"], Labels):
-            raise TypeError(f"the coordinate {name}: attributes are given with values or with an array, not with what names one")
         units = attrs.pop("units", SAME)
         yield from c["array"]._labelling(attrs or SAME, SAME, units)
 
@@ -168,8 +167,13 @@ class Labels:
             c = {"dims": c[0], "array": c[1], **({"attrs": c[2]} if len(c) == 3 else {})}
         if isinstance(c, Mapping):
             dims = c.get("dims")
+            if "attrs" in c and (not isinstance(c["attrs"], Mapping) or isinstance(c.get("array"), (Labels, str, type(None)))):
+                raise TypeError(f"the coordinate {name}: attributes, a dictionary, are given with values; an array has its own")
             return {**c, **({"dims": [dims] if isinstance(dims, str) else list(dims)} if dims is not None else {}),
                     **({"array": self._coordinate(name, c["array"])} if "array" in c else {})}
+        meant = self._client._engine.living.get(c) if isinstance(c, str) else None
+        if meant is not None:
+            meant.bind()
         if c is None or isinstance(c, (Labels, str)):
             return c
         try:
@@ -307,7 +311,7 @@ def of_xarray(client: Any, a: Any, name: Optional[str]) -> Steps[Any]:
         if c.dtype.kind in "biufc":
             coords[str(key)] = (tuple(map(str, c.dims)), (yield from _labelled(client, c)))
         else:
-            warnings.warn(f"the coordinate {key} is left out: arrays are of numbers or times, not of {c.dtype}", stacklevel=2)
+            warnings.warn(f"the coordinate {key} is left out: arrays are of numbers or times, not of {c.dtype}")
     return (yield from x._labelling(coords=coords or SAME, changes={} if name is None else {"name": name, "replace": True}))
 
 

@@ -106,6 +106,7 @@ class Namespace(Own, Protocols, Inspection, Exchange):
             m = (yield from self._engine.evaluate((yield from self._engine.request_of(node, False)), **more)).json(MADE)
         if said:
             made = self._engine.own(m)
+            made.bind()
             yield from self._naming(made, name, said)
             made.keep()
         return self._wrap(stored(Handle(m["id"], name), node.shape, node.dtype), shared=True)

@@ -33,6 +33,8 @@ def put_file(context: Context) -> int:
         raise Failure(f"put: --dtype is for .npy files: {args.file} has dtypes of its own", 2)
     if into and name is None:
         raise Failure("put: --slice needs the NAME of the array to write to", 2)
+    if into and (args.no_coords or args.no_labels):
+        raise Failure("put: --no-coords and --no-labels are for a new array, not for a part of one", 2)
     if name is None and not args.unnamed:
         name = (args.variable or os.path.splitext(os.path.basename(path))[0]).rpartition("/")[2]
         if not NAME.match(name):
