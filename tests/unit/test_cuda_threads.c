@@ -170,7 +170,7 @@ static void each_job_has_its_own_time(void **state)
         fake_cuda_hold(round == 0 ? 0 : 1); /* the first compiles */
         for (int i = 0; i < 8; i++)
             assert_int_equal(evaluate(s, "a + 1", NULL, NULL, &r[i], keep_time, &ms[i]), ERR_OK);
-        usleep(400000);
+        usleep(600000);
         fake_cuda_release();
         for (int i = 0; i < 8; i++) {
             assert_int_equal(get(s, r[i], got), ERR_OK);
@@ -180,7 +180,7 @@ static void each_job_has_its_own_time(void **state)
             pause_a_little(&tries);
         if (round == 0)
             continue;
-        assert_true(ms[0] >= 390);
+        assert_true(ms[0] >= 400); /* the first may begin late */
         for (int i = 1; i < 8; i++)
             assert_true(ms[i] >= 0 && ms[i] < 300);
         usleep(60000);
