@@ -311,8 +311,11 @@ def test_a_fault_of_the_mesh_has_its_number(gpu_with, tmp_path):
 
 
 def device_of(api, i):
-    d = api.info()["devices"][i]
-    text = api.expect(200, api.get("/metrics")).body.decode()
+    """As /v1/info has it, and the metrics between two looks at it that are the same: what is kept may be given back at any moment."""
+    for _ in range(100):
+        d, text, again = api.info()["devices"][i], api.expect(200, api.get("/metrics")).body.decode(), api.info()["devices"][i]
+        if d == again:
+            break
     for name in ("used", "kept"):
         assert f'arrayd_device_memory_{name}_bytes{{device="{i}"}} {d[name]}' in text, (name, d)
     assert 0 <= d["kept"] <= d["free"] and 0 <= d["used"] and d["used"] + d["free"] <= d["memory"], d
@@ -335,8 +338,9 @@ def test_kept_memory_is_no_arrays(gpu_with, keeps):
         api.quiet()
         until(lambda: device_of(one, i)["used"] - begun[i]["used"] < 2 * MIB)
         then = device_of(one, i)
-        given_back = "--keep-arrays=no" in keeps and then["kept"] == 0  # the pool is idle for long on a busy machine
-        assert (given_back or then["kept"] - before[i]["kept"] >= 30 * MIB) and then["free"] >= before[i]["free"] - 2 * MIB, (before, then)
+        pool = "--keep-arrays=no" in keeps  # which is idle for long on a busy machine, and gives back what it keeps
+        assert ((pool and then["kept"] == 0) or then["kept"] - before[i]["kept"] >= 30 * MIB) and then["free"] >= before[i]["free"] - 2 * MIB, (before, then)
         gpu = device_of(one, 0)
-        assert gpu["used"] - begun[0]["used"] < 2 * MIB and gpu["kept"] - before[0]["kept"] >= (on_gpu - 2) * MIB, (before, gpu)
+        assert (pool and gpu["kept"] == 0) or gpu["kept"] - before[0]["kept"] >= (on_gpu - 2) * MIB, (before, gpu)
+        assert gpu["used"] - begun[0]["used"] < 2 * MIB
     assert d.client().info()["bytes_in_use"] < 2 * MIB
