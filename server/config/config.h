@@ -143,9 +143,9 @@ void config_free(struct config *c);
 /* Fills in what was not set and depends on the machine. */
 void config_fill(struct config *c);
 
-/* How many of so many descriptors may be wanted at once: by max_connections and files that they
- * send; by connections past these, for health and metrics and on the addresses of admin-listen and
- * exports; by libraries, devices and logs. */
+/* The descriptors that may be in use at once, of a process that may have so many: of
+ * max_connections and the files that these send; of further connections, for health and metrics, on
+ * the addresses of admin-listen and for exports; of libraries, devices and logs. */
 int64_t config_files(const struct config *c, int64_t descriptors);
 /* Lowers max_connections to what a process with so many descriptors can accept; whether it did.
  * A listener without a descriptor for the next connection waits for seconds, and so does everyone

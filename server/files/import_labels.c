@@ -144,7 +144,7 @@ static bool place(const struct import_piece *p, const struct file_variable *v, c
         const int r = axis_of(p, on[j]);
         const int64_t ghosts = p->grid && r >= 0 ? p->grid->ghost[r] : 0;
         for (int before = 0; before < j; before++)
-            if (on[before] == on[j]) /* one axis cannot be two of its own */
+            if (on[before] == on[j]) /* an array has no two axes of one name */
                 return false;
         c->start[j] = p->start[on[j]] + ghosts;
         c->count[j] = p->count[on[j]] - 2 * ghosts;
@@ -177,7 +177,7 @@ static const struct import_place *find_place(const struct import *x, const struc
     return found;
 }
 
-/* The coordinate of that name; NULL: there is none. */
+/* The piece's coordinate of that name, or NULL. */
 static const struct import_coord *find_coord_of(const struct import_piece *p, const char *name)
 {
     for (size_t i = 0; i < p->n_coords; i++)
@@ -236,9 +236,8 @@ static enum err_code add_named(struct import *x, size_t i, const char *name, siz
     return add_coord(x, i, describe_last_part(v->name), v, on, ret_added, e);
 }
 
-/* *ret_left: the names of the attribute that are no coordinates now, with spaces between; NULL:
- * none.
- */
+/* *ret_left: those names of the attribute that did not become coordinates, separated by spaces;
+ * NULL if all did. */
 static enum err_code add_all_named(struct import *x, size_t i, const char *attr,
                                    const char **ret_left, struct err *e)
 {
@@ -274,7 +273,8 @@ static enum err_code add_of_axis(struct import *x, size_t i, int k, const char *
     return v && v != of ? add_coord(x, i, name, v, &k, &added, e) : ERR_OK;
 }
 
-/* The name of axis k, of which there is one place; NULL: none, or an axis has it that is there. */
+/* The name of axis k, which the index has taken away; NULL if it had none, or one that an axis of
+ * the array has. */
 static const char *place_name(const struct import_piece *p, int k)
 {
     const char *name = p->variable->dims[k] ? describe_last_part(p->variable->dims[k]) : NULL;

@@ -230,7 +230,7 @@ struct entry *handles_find_bound(struct handles *t, const char *id)
 }
 
 /* Its release would change tables that are being changed: see handles_unlock. */
-void handles_let_go(struct handles *t, const char *id)
+void handles_unused(struct handles *t, const char *id)
 {
     lock_held(&t->lock);
     struct entry *x = handles_find(t, id);
@@ -244,7 +244,7 @@ void handles_let_go(struct handles *t, const char *id)
 /* An array that nothing has as a coordinate any more. */
 static void is_unused(void *user, const char *id)
 {
-    handles_let_go(user, id);
+    handles_unused(user, id);
 }
 
 /* Out of every table but that of the space's order. */
@@ -503,7 +503,7 @@ static bool is_wanted(const struct entry *x, const char *ref)
     return x->name ? id_is('a', ref) : label_uses_beside(&x->space->table->uses, x->id, x->labels);
 }
 
-/* If it is not wanted: by its id, one that has a name is; and a coordinate is, by others. */
+/* if_unwanted: unless somebody else wants it, as handle_let_go has it. */
 static enum err_code remove_entry(struct handle_space *s, const char *ref, bool if_unwanted,
                                   const struct handle_guard *guard, struct err *e)
 {

@@ -205,8 +205,8 @@ enum err_code handle_set_array(struct handle_space *s, const char *id, const str
 enum err_code handle_remove(struct handle_space *s, const char *ref,
                             const struct handle_guard *guard, struct err *e) must_check;
 
-/* The same of one that nobody else wants: by its id one that has a name stays, and a coordinate of
- * others goes with the last of them. */
+/* Releases a handle unless somebody else wants it: one with a name stays if `ref` is its id, and
+ * one that other arrays have as a coordinate is released with the last of them. Errors as above. */
 enum err_code handle_let_go(struct handle_space *s, const char *ref,
                             const struct handle_guard *guard, struct err *e) must_check;
 

@@ -186,7 +186,7 @@ void handles_drop_coordinates(struct handles *t)
     pthread_mutex_lock(&t->lock);
     HASH_ITER (hh, t->by_id, x, tmp)
         if (!label_uses_has(&t->uses, x->id))
-            handles_let_go(t, x->id);
+            handles_unused(t, x->id);
     handles_unlock(t);
 }
 

@@ -106,10 +106,11 @@ enum err_code handles_name(struct entry *x, const char *name, struct entry **ret
 size_t handles_after(const struct handle_space *s, uint64_t seq);
 void handles_snapshot(const struct entry *x, struct handle *ret);
 void handles_unlink(struct entry *x); /* from all tables; nobody is told */
-/* A coordinate that goes with the last array that has it: nothing keeps it (see handle_spec). */
-struct entry *handles_find_bound(struct handles *t, const char *id); /* NULL: it is none */
-/* It goes, if it is such a one. Not at once. */
-void handles_let_go(struct handles *t, const char *id);
+/* The coordinate with that id, if it is to be deleted with the last array that has it (handle_spec)
+ * and is neither read-only nor leased; else NULL. */
+struct entry *handles_find_bound(struct handles *t, const char *id);
+/* Nothing has the coordinate any more: it is deleted by handles_unlock, or from now on stays. */
+void handles_unused(struct handles *t, const char *id);
 /* Ends a change of handles: coordinates that nothing has any more are released. */
 void handles_unlock(struct handles *t);
 void handles_entry_free(struct entry *x); /* without the lock; NULL allowed */

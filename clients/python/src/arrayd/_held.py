@@ -134,10 +134,11 @@ class Held(Labels):
     def patch(self, *, name: Any = SAME, replace: bool = False, read_only: Optional[bool] = None, boundary: Any = None, spacing: Any = None,
               attrs: Any = SAME, dims: Any = SAME, units: Any = SAME, coords: Any = SAME) -> Any:
         """Gives it a name, which no other array may have; with `replace` that array is deleted. None takes the name away: it then goes
-        when this is not used any more, unless another array has it as a coordinate. Refuses writes to it (or allows them again), sets its boundary and spacing, and what is said of it: `attrs` and
-        `coords` by name, names of axes and a unit, of which None removes one or all. A coordinate is an array, its name or id, or values of
-        this process, or, where its axes have not its name, (dims, one of these), with attributes (dims, one of these, attrs), or `{"array": one of these, "dims": dims}`; it is shared
-        from then on, as an array with a name is: see `save`, which makes a copy. Returns self."""
+        when this is not used any more, unless another array has it as a coordinate. Refuses writes to it (or allows them again), sets its
+        boundary and spacing, and what is said of it: `attrs` and `coords` by name, names of axes and a unit, of which None removes one or
+        all. A coordinate is an array, its name or id, or values of this process, or, where its axes have not its name, (dims, one of these)
+        or `{"array": one of these, "dims": dims}`; with values also (dims, values, attrs). It is shared from then on, as an array with a
+        name is: see `save`, which makes a copy. Returns self."""
         changes = {"replace": replace or None, "read_only": read_only, "boundary": boundary, "spacing": spacing}
         given = {k: json_of(v) for k, v in changes.items() if v is not None}
         if name is not SAME:
