@@ -416,7 +416,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "alone: looks at times, and wants the machine for itself")
     config.addinivalue_line("markers", "release_only: too much for the short run under sanitizers")
     config.addinivalue_line("markers", "slow: only in the long run (ARRAYD_LONG=1)")
-    config.addinivalue_line("markers", "in_turn: takes seconds, so that a check takes a fifth of these, others each time (ARRAYD_SLICE)")
+    config.addinivalue_line("markers", "in_turn: takes seconds, so that a check takes an eighth of these, others each time (ARRAYD_SLICE)")
 
 
 # ARRAYD_RUN names a folder, empty at first, that the processes of one run share. Each takes the next
@@ -505,9 +505,9 @@ def choose_cases(items, seed):
     return left
 
 
-def is_taken(item, seed, one_in):
-    """Whether it is one of those whose turn it is with this seed, any text."""
-    return int.from_bytes(hashlib.sha256((seed + item.nodeid).encode()).digest()[:4], "big") % one_in == 0
+def is_taken(item, seed):
+    """Whether it is one of the eighth whose turn it is with this seed, any text."""
+    return int.from_bytes(hashlib.sha256((seed + item.nodeid).encode()).digest()[:4], "big") % 8 == 0
 
 
 def leave_out(config, items, left):
@@ -521,10 +521,10 @@ def pytest_collection_modifyitems(config, items):
     if seed := os.environ.get("ARRAYD_SLICE"):  # which of a function's many cases, and of the tests that take seconds
         left = choose_cases(items, seed)
         if not part:
-            left.update(item for item in items if item.get_closest_marker("in_turn") and not is_taken(item, seed, 5))
+            left.update(item for item in items if item.get_closest_marker("in_turn") and not is_taken(item, seed))
         leave_out(config, items, left)
     if seed := part:  # which of all tests
-        leave_out(config, items, {item for item in items if not is_taken(item, seed, 8)})
+        leave_out(config, items, {item for item in items if not is_taken(item, seed)})
     items.sort(key=lambda item: item.get_closest_marker("last") is not None)
     for item in items:
         if item.get_closest_marker("slow") and not os.environ.get("ARRAYD_LONG"):
