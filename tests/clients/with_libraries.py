@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The tests of the Python client beside other libraries, with these installed: dask, xarray, SciPy, scikit-learn, einops and Matplotlib.
+"""The tests of the Python client beside other libraries, as they are newest: dask, xarray, netCDF4, SciPy, scikit-learn, einops and Matplotlib.
 
     with_libraries.py ARRAYD [PYTEST ARGUMENT…]
 
@@ -14,8 +14,9 @@ import sys
 from array_api import ROOT, NotHere, done
 
 PACKAGES = ["numpy==2.4.6", "dask==2026.8.0", "distributed==2026.8.0", "xarray==2026.9.0", "pandas==3.1.1", "scipy==1.17.1", "scikit-learn==1.9.1",
-            "einops==0.8.2", "matplotlib==3.11.2", "pytest==9.2.0", "jsonschema==4.26.0", "pyyaml==6.0.4"]
-TESTS = [ROOT / "tests" / "http" / f"test_client_python_{what}.py" for what in ("dask", "libraries", "numpy")]
+            "einops==0.8.2", "matplotlib==3.11.2", "netCDF4==1.7.5.1.post1", "h5py==3.16.0", "pytest==9.2.0", "fastjsonschema==2.22.3", "jsonschema==4.26.0",
+            "pyyaml==6.0.4"]
+TESTS = [ROOT / "tests" / "http" / f"test_client_python_{what}.py" for what in ("dask", "files", "labels", "libraries", "numpy", "xarray")]
 
 
 def fetch(folder):
