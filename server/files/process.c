@@ -73,26 +73,18 @@ int process_slabs(const struct file_process *p)
 
 /* --- the end --- */
 
-/* How it ended, after which it is no more; "": it was killed here. */
-static const char *reap(struct file_process *p)
+/* Its status as waitpid tells it, after which it is no more; 0 where there was none. */
+static int reap(struct file_process *p)
 {
     int status = 0;
     pid_t got;
     if (!p->pid)
-        return "";
+        return 0;
     do
         got = waitpid(p->pid, &status, 0);
     while (got < 0 && errno == EINTR);
     p->pid = 0;
-    if (got < 0)
-        return "";
-    if (WIFSIGNALED(status))
-        return WTERMSIG(status) == SIGXCPU   ? ": it took too much processor time"
-               : WTERMSIG(status) == SIGSYS  ? ": it did what its sandbox forbids"
-               : WTERMSIG(status) == SIGKILL ? ": it was killed"
-               : WTERMSIG(status) == SIGXFSZ ? ": the file became too large"
-                                             : ": it crashed";
-    return "";
+    return got < 0 ? 0 : status;
 }
 
 void process_end(struct file_process *p)
@@ -123,7 +115,18 @@ static enum err_code ended(struct file_process *p, struct err *e)
     }
     if (p->pid)
         kill(p->pid, SIGKILL);
-    return err_set(e, ERR_FILE_READER, "arrayd-file ended before it had answered%s", reap(p));
+    status = reap(p);
+    if (WIFEXITED(status) && WEXITSTATUS(status)) /* 127: a library that it needs is not there */
+        return err_set(e, ERR_FILE_READER,
+                       "arrayd-file ended with status %d before it had answered",
+                       WEXITSTATUS(status));
+    return err_set(e, ERR_FILE_READER, "arrayd-file ended before it had answered%s",
+                   !WIFSIGNALED(status)          ? ""
+                   : WTERMSIG(status) == SIGXCPU ? ": it took too much processor time"
+                   : WTERMSIG(status) == SIGSYS  ? ": it did what its sandbox forbids"
+                   : WTERMSIG(status) == SIGKILL ? ": it was killed"
+                   : WTERMSIG(status) == SIGXFSZ ? ": the file became too large"
+                                                 : ": it crashed");
 }
 
 /* --- the beginning --- */

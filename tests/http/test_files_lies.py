@@ -188,6 +188,18 @@ def test_the_reason_is_told(lied_to):
     nothing_is_left(d, c, folder, ["good.nc"])
 
 
+def test_how_it_ended_is_told(daemon_with, tmp_path):
+    """As where a library that it needs is not there: the loader ends it with status 127."""
+    program = tmp_path / "program"
+    (tmp_path / "f").write_text("x")
+    for end, words in (("exit 127", "ended with status 127 before it had answered"), ("kill -9 $$", "before it had answered: it was killed"),
+                       ("kill -SEGV $$", "before it had answered: it crashed"), ("exit 0", "before it had answered")):
+        program.write_text(f"#!/bin/sh\n{end}\n")
+        program.chmod(0o755)
+        c = daemon_with("--files", f"data={tmp_path}", "--file-reader", program).client()
+        assert c.get("/v1/files/data?path=f").json()["detail"].endswith(words)
+
+
 def test_bools_are_bools(lied_to):
     """Whatever bytes come."""
     d, c, folder = lied_to
