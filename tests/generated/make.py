@@ -224,6 +224,10 @@ def a_system(rng, points, rank=None, dtype=None, written=None, still=None, mode=
             statements = [s for s in statements if s[:3] != [n, "", ""] or s[3] != ["name", f"t{n}"]]
     if not plain and g.chance(0.15):
         statements.append([fields[0], g.some(["0", "-1"]), "", num("1")])
+    if not plain and g.chance(0.2):  # a box anywhere, as a source has
+        ends = [sorted(int(k) for k in rng.integers(0, n + 1, 2)) for n in case["shape"]]
+        box = ", ".join(":" if g.chance(0.2) else f"{a}:{b}" for a, b in ends)
+        statements.append([fields[0], box, "" if kind == "b" else g.some(["", "+"]), num("1")])
     case["body"] = statements
     m.options(fields)
     case["sharp"] = g.sharp or kind in "biu" or any(x[0] == "call" and x[1] == "where" for s in statements

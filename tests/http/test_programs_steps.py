@@ -92,7 +92,7 @@ def regions(rng):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_regions_end_where_they_do(gpu_with, seed):
-    """Two from an edge, too, where fields are read one away: a pass of several steps knows the edge only so far as that."""
+    """Two from an edge, too, where fields are read one away: where a thread has the edge, it knows only so much of it."""
     api = gpu_with().client()
     rng = np.random.default_rng(seed)
     for _ in range(6):
@@ -105,4 +105,33 @@ def test_regions_end_where_they_do(gpu_with, seed):
         api.upload(u, "u")
         run(api, [f"u[{to}] += u[{of}]"], 5)
         assert np.array_equal(api.download("u"), want), (shape, to, of)
+        api.expect(204, api.delete("/v1/arrays/u"))
+
+
+PAD = {"clamp": "edge", "wrap": "wrap", "reflect": "reflect", "symmetric": "symmetric"}
+
+
+@pytest.mark.parametrize("boundary", PAD)
+@pytest.mark.parametrize("shape", [(700,), (53, 90), (21, 40, 70)])
+def test_a_source_anywhere(gpu_with, shape, boundary):
+    """A box of the field that each step changes: several steps are one pass for all that, along axes that wrap, too."""
+    api = gpu_with().client()
+    rng = np.random.default_rng(len(shape))
+    around = [np.eye(len(shape), dtype=int)[a] * by for a in range(len(shape)) for by in (-1, 1)]
+    flow = " + ".join(f"shift(u, offsets={list(map(int, o))}, boundary='{boundary}')" for o in around)
+    for _ in range(3):
+        box = tuple(slice(*sorted(map(int, rng.integers(0, n + 1, 2)))) for n in shape)
+        text = ", ".join(f"{s.start}:{s.stop}" for s in box)
+        u = rng.integers(0, 9, shape, "i4")
+        want = u.copy()
+        for _ in range(11):
+            wide = np.pad(want, 1, PAD[boundary])
+            want = want + sum(wide[tuple(slice(1 + k, n + 1 + k) for k, n in zip(o, shape))] for o in around)
+            want[box] += 7
+        api.upload(u, "u")
+        body = [f"u += {flow}", f"u[{text}] += 7"]
+        pass_of = api.expect(200, api.post("/v1/explain", {"body": body, "steps": 11})).json()["kernels"][-1]
+        assert pass_of.get("steps", 1) > 1 or not want[box].size, pass_of
+        run(api, body, 11)
+        assert np.array_equal(api.download("u"), want), text
         api.expect(204, api.delete("/v1/arrays/u"))

@@ -4,44 +4,91 @@
 #include "compute/gpu/text/emit_forms.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 static const char *field_type(const struct emitter *m, uint32_t field)
 {
     return emit_type(m->k->inputs[m->f->steps.fields[field].input].dtype);
 }
 
-/* Whether the body uses its position, beyond whether that is at an edge. */
-static bool wants_place(const struct emitter *m)
+bool emit_steps_is_far(const struct emitter *m, uint32_t c, int axis)
 {
-    for (uint32_t i = 0; i < m->f->n_loads; i++)
-        if (m->f->loads[i].kind != LOAD_NEAR)
-            return true;
-    for (uint32_t i = 0; i < m->k->n_nodes; i++)
-        if (m->k->nodes[i].kind == IR_INDEX && m->k->nodes[i].axis >= 0)
-            return true;
-    return false;
+    const int64_t *offset = m->k->ctxs[c].offset;
+    const int rank = m->k->rank, from = axis < 0 ? 0 : axis, to = axis < 0 ? rank : axis + 1;
+    bool far = false;
+    for (int a = from; a < to; a++)
+        far |= llabs(offset[a]) > m->f->steps.near[a + 3 - rank];
+    return far;
 }
 
-/* Whether a context's shift stays inside: known from the thread's position, except along the
- * slowest axis. */
+bool emit_steps_place(const struct emitter *m)
+{
+    bool used = false;
+    for (uint32_t i = 0; i < m->f->n_loads; i++)
+        used |= m->f->loads[i].kind != LOAD_NEAR;
+    for (uint32_t i = 0; i < m->k->n_nodes; i++)
+        used |= m->k->nodes[i].kind == IR_INDEX && m->k->nodes[i].axis >= 0;
+    return used;
+}
+
+bool emit_steps_asks(const struct emitter *m, uint32_t c)
+{
+    bool asks = false;
+    for (uint32_t i = 0; i < m->k->n_nodes; i++)
+        asks |= m->k->nodes[i].kind == IR_INSIDE && m->k->nodes[i].ctx == c;
+    for (uint32_t i = 0; i < m->f->n_loads; i++)
+        asks |= m->f->loads[i].self && m->f->loads[i].ctx == c;
+    return asks;
+}
+
+/* Bits, because they are the same from row to row and step to step along most axes, and a register
+ * can keep them. */
+void emit_steps_far(struct emitter *m, const char *const *at)
+{
+    struct strb *b = &m->body;
+    const int last = m->k->rank - 1;
+    for (uint32_t c = 1; c < m->k->n_ctxs; c++) {
+        if (!emit_steps_asks(m, c) || !emit_steps_is_far(m, c, -1))
+            continue;
+        strb_addf(b, "    ar_u32 far%u = ~(ar_u32)0;\n", c);
+        for (int a = last; a >= 0; a--) {
+            const int64_t offset = m->k->ctxs[c].offset[a], n = m->k->shape[a];
+            const int64_t end =
+                offset < 0 ? -offset : n - offset; /* the first inside, or outside */
+            const char *outside = offset < 0 ? "<" : ">=";
+            if (!emit_steps_is_far(m, c, a))
+                continue;
+            emit_i64(m, end < 0 ? 0 : end < n ? end : n, "d%u_%d", c, a);
+            if (a == last)
+                strb_addf(b,
+                          "#pragma unroll\n    for (int e = 0; e < AR_E; e++)\n"
+                          "        far%u &= ~((ar_u32)(%s %s (ar_index)p.d%u_%d) << e);\n",
+                          c, at[a], outside, c, a);
+            else
+                strb_addf(b, "    far%u = %s %s (ar_index)p.d%u_%d ? 0 : far%u;\n", c, at[a],
+                          outside, c, a, c);
+        }
+    }
+}
+
+/* Whether a context's shift stays inside: near an edge known from the thread's position, except
+ * along the slowest axis. */
 static void emit_insides(struct emitter *m)
 {
     const struct ir_kernel *k = m->k;
     struct strb *b = &m->body;
+    const int x = k->rank - 1;
     for (uint32_t c = 1; c < k->n_ctxs; c++) {
-        bool used = false;
-        for (uint32_t i = 0; i < k->n_nodes; i++)
-            used |= k->nodes[i].kind == IR_INSIDE && k->nodes[i].ctx == c;
-        for (uint32_t i = 0; i < m->f->n_loads; i++)
-            used |= m->f->loads[i].self && m->f->loads[i].ctx == c;
-        if (!used)
+        if (!emit_steps_asks(m, c))
             continue;
-        const int64_t *o = k->ctxs[c].offset, fast = o[k->rank - 1];
+        const int64_t *o = k->ctxs[c].offset;
         strb_addf(b, "        const bool inside%u = true", c);
-        if (k->rank > 1 && o[0])
+        if (k->rank > 1 && o[0] && !emit_steps_is_far(m, c, 0))
             strb_add(b, o[0] < 0 ? " && !front" : " && !back");
-        if (fast)
-            strb_add(b, fast < 0 ? " && !(e == 0 && s.first)" : " && !(e == AR_E - 1 && s.last)");
+        if (o[x] && !emit_steps_is_far(m, c, x))
+            strb_add(b, o[x] < 0 ? " && !(e == 0 && s.first)" : " && !(e == AR_E - 1 && s.last)");
+        if (emit_steps_is_far(m, c, -1))
+            strb_addf(b, " && (far%u >> e & 1)", c);
         strb_add(b, ";\n");
     }
 }
@@ -66,7 +113,10 @@ static void emit_step(struct emitter *m)
     const struct ir_kernel *k = m->k;
     const struct form *f = m->f;
     struct strb *b = &m->body;
-    bool place = wants_place(m);
+    static const char *const at[] = {
+        "ar_bounded<AR_WRAP_SLOW ? AR_WRAP : AR_CLAMP>(n, (ar_index)p.ny)",
+        "ar_inner<AR_E, AR_WRAP_X>(s, e)"};
+    bool place = emit_steps_place(m);
     strb_add(b, "template <bool EDGE>\nAR_FN void ar_step(const ar_params &p, const ar_span &s, "
                 "ar_index n, const ar_levels &a, const ar_levels &b, const ar_levels &c, "
                 "ar_levels &to)\n{\n"
@@ -74,13 +124,15 @@ static void emit_step(struct emitter *m)
                 "    const bool back = EDGE && !AR_WRAP_SLOW && n == (ar_index)p.ny - 1;\n"
                 "    (void)n;\n    (void)front;\n    (void)back;\n");
     if (place)
-        strb_add(b, "    ar_index i[AR_RANK];\n    i[0] = ar_bounded<AR_WRAP_SLOW ? AR_WRAP : "
-                    "AR_CLAMP>(n, (ar_index)p.ny);\n"
-                    "    i[AR_FAST] = ar_inner<AR_E, AR_WRAP_X>(s, 0);\n");
+        strb_addf(b,
+                  "    ar_index i[AR_RANK];\n    i[0] = %s;\n"
+                  "    i[AR_FAST] = ar_inner<AR_E, AR_WRAP_X>(s, 0);\n",
+                  at[0]);
+    emit_steps_far(m, &at[2 - k->rank]);
     emit_vectors(m);
     strb_add(b, "#pragma unroll\n    for (int e = 0; e < AR_E; e++) {\n");
     if (place)
-        strb_add(b, "        i[AR_FAST] = ar_inner<AR_E, AR_WRAP_X>(s, e);\n");
+        strb_addf(b, "        i[AR_FAST] = %s;\n", at[1]);
     emit_insides(m);
     uint32_t last = 0;
     for (uint32_t i = 0; i < k->n_outputs; i++)

@@ -31,22 +31,14 @@ static const char *mode_of(const struct emitter *m, uint32_t field, int place)
     return emit_boundary(e->reach ? e->mode : BOUNDARY_CLAMP);
 }
 
-/* Whether the body uses its position, beyond whether that is at an edge. */
-static bool wants_place(const struct emitter *m)
-{
-    for (uint32_t i = 0; i < m->f->n_loads; i++)
-        if (m->f->loads[i].kind != LOAD_NEAR)
-            return true;
-    for (uint32_t i = 0; i < m->k->n_nodes; i++)
-        if (m->k->nodes[i].kind == IR_INDEX && m->k->nodes[i].axis >= 0)
-            return true;
-    return false;
-}
-
 static void emit_inside(struct emitter *m, uint32_t c)
 {
     struct strb *b = &m->body;
-    const int64_t *o = m->k->ctxs[c].offset;
+    int64_t o[3];
+    for (int a = 0; a < 3; a++) {
+        o[a] = m->k->ctxs[c].offset[a];
+        o[a] = emit_steps_is_far(m, c, a) ? 0 : o[a];
+    }
     strb_addf(b, "        const bool inside%u = true", c);
     if (o[0] < 0)
         strb_addf(b, " && !(EDGE && n < %d)", (int)-o[0]);
@@ -60,22 +52,17 @@ static void emit_inside(struct emitter *m, uint32_t c)
         strb_addf(b, " && !(e < %d && s.x.first)", (int)-o[2]);
     else if (o[2] > 0)
         strb_addf(b, " && !(e >= AR_E - %d && s.x.last)", (int)o[2]);
+    if (emit_steps_is_far(m, c, -1))
+        strb_addf(b, " && (far%u >> e & 1)", c);
     strb_add(b, ";\n");
 }
 
 /* Whether a context's shift stays inside. */
 static void emit_insides(struct emitter *m)
 {
-    const struct ir_kernel *k = m->k;
-    for (uint32_t c = 1; c < k->n_ctxs; c++) {
-        bool used = false;
-        for (uint32_t i = 0; i < k->n_nodes; i++)
-            used |= k->nodes[i].kind == IR_INSIDE && k->nodes[i].ctx == c;
-        for (uint32_t i = 0; i < m->f->n_loads; i++)
-            used |= m->f->loads[i].self && m->f->loads[i].ctx == c;
-        if (used)
+    for (uint32_t c = 1; c < m->k->n_ctxs; c++)
+        if (emit_steps_asks(m, c))
             emit_inside(m, c);
-    }
 }
 
 /* Vector reads of operands that are not fields. */
@@ -123,21 +110,25 @@ static void emit_step(struct emitter *m)
     const struct ir_kernel *k = m->k;
     const struct form *f = m->f;
     struct strb *b = &m->body;
-    bool place = wants_place(m);
+    static const char *const at[] = {
+        "ar_bounded<AR_WRAP_SLOW ? AR_WRAP : AR_CLAMP>(n, (ar_index)p.nz)",
+        "ar_inner<AR_R, AR_WRAP_Y>(s.y, ROW)", "ar_inner<AR_E, AR_WRAP_X>(s.x, e)"};
+    bool place = emit_steps_place(m);
     strb_add(b, "template <bool EDGE, int PHASE, int ROW, int LEVEL>\n"
                 "AR_FN void ar_step(const ar_params &p, const ar_place &s, ar_shared &shared, "
                 "const ar_march &m, ar_index n, ar_kept &kept, ar_rows &x)\n{\n"
                 "    constexpr int seam = LEVEL > 0 ? LEVEL - 1 : 0;\n    (void)seam;\n");
     emit_looks(m);
     if (place)
-        strb_add(b, "    ar_index i[AR_RANK];\n"
-                    "    i[0] = ar_bounded<AR_WRAP_SLOW ? AR_WRAP : AR_CLAMP>(n, (ar_index)p.nz);\n"
-                    "    i[1] = ar_inner<AR_R, AR_WRAP_Y>(s.y, ROW);\n"
-                    "    i[AR_FAST] = ar_inner<AR_E, AR_WRAP_X>(s.x, 0);\n");
+        strb_addf(b,
+                  "    ar_index i[AR_RANK];\n    i[0] = %s;\n    i[1] = %s;\n"
+                  "    i[AR_FAST] = ar_inner<AR_E, AR_WRAP_X>(s.x, 0);\n",
+                  at[0], at[1]);
+    emit_steps_far(m, at);
     emit_vectors(m);
     strb_add(b, "#pragma unroll\n    for (int e = 0; e < AR_E; e++) {\n");
     if (place)
-        strb_add(b, "        i[AR_FAST] = ar_inner<AR_E, AR_WRAP_X>(s.x, e);\n");
+        strb_addf(b, "        i[AR_FAST] = %s;\n", at[2]);
     emit_insides(m);
     uint32_t last = 0;
     for (uint32_t i = 0; i < k->n_outputs; i++)

@@ -4,7 +4,8 @@
  * A step may read elements of a field (an input that an output feeds) one away along each axis, in
  * three dimensions two: more rows and columns are computed than are stored, and the levels between
  * load and store stay in registers, or, of the first one, older planes in shared memory. Inputs
- * that do not change from step to step are read again by each. The axes are the kernel's own.
+ * that do not change from step to step are read again by each. Regions may end anywhere. The axes
+ * are the kernel's own.
  *
  * How many: more steps take fewer passes over memory, until arithmetic, which they do not save,
  * takes as long, or registers run out. */
@@ -27,7 +28,6 @@
 static const char not_all_fed[] = "the next step does not read every result",
                   other_layout[] = "a field and its next step have different layouts",
                   too_far[] = "a field is read at offsets beyond 1",
-                  far_region[] = "a region ends further from an edge than fields are read",
                   much_too_far[] = "a field is read too far away: at offsets beyond 2",
                   odd_edge[] = "a field is read beyond its edge with two boundaries",
                   ghosts[] = "a field's ghost cells are read",
@@ -90,7 +90,8 @@ static const char *list_fields(struct analysis *z)
     return NULL;
 }
 
-static const char *check_ctx(const struct ir_kernel *k, const struct ir_ctx *c)
+/* A shift of the kernel's own points. */
+static const char *check_shift(const struct ir_kernel *k, const struct ir_ctx *c)
 {
     if (c->parent != 0 || c->rank != k->rank)
         return chains;
@@ -101,10 +102,18 @@ static const char *check_ctx(const struct ir_kernel *k, const struct ir_ctx *c)
             return chains;
         if (k->shape[a] > 1 && (c->src[a] != a || c->step[a] != 1))
             return chains;
-        if (llabs(c->offset[a]) > (k->rank == 3 ? MOST_REACH : 1))
-            return k->rank == 3 ? much_too_far : too_far;
     }
     return NULL;
+}
+
+/* One by which a field is read. */
+static const char *check_read(const struct ir_kernel *k, const struct ir_ctx *c)
+{
+    const char *why = check_shift(k, c);
+    for (int a = 0; !why && a < k->rank; a++)
+        if (llabs(c->offset[a]) > (k->rank == 3 ? MOST_REACH : 1))
+            why = k->rank == 3 ? much_too_far : too_far;
+    return why;
 }
 
 /* Joins a field's modes at an edge: they must agree; where the value is replaced, any mode that
@@ -139,7 +148,7 @@ static const char *add_load(struct analysis *z, struct form_load *l)
         return NULL;
     l->kind = LOAD_NEAR;
     l->near = (uint32_t)(field - z->f->steps.fields);
-    const char *why = l->ctx ? check_ctx(k, c) : NULL;
+    const char *why = l->ctx ? check_read(k, c) : NULL;
     if (why || !l->ctx)
         return why;
     int moved = 0;
@@ -183,37 +192,29 @@ static const char *join_axes(struct analysis *z)
     return NULL;
 }
 
-/* How far fields are read along an axis, at least 1. */
-static int most_reach(const struct form *f, int place)
+/* As far from an edge as fields are read, at least 1, a thread knows where it is. */
+static void set_near(struct form *f)
 {
-    int far = 1;
-    for (uint32_t i = 0; i < f->steps.n_fields; i++)
-        if (f->steps.fields[i].edge[place].reach > far)
-            far = f->steps.fields[i].edge[place].reach;
-    return far;
+    for (int place = 0; place < 3; place++) {
+        int *near = &f->steps.near[place];
+        *near = !f->steps.wraps[place];
+        for (uint32_t i = 0; *near && i < f->steps.n_fields; i++)
+            if (f->steps.fields[i].edge[place].reach > *near)
+                *near = f->steps.fields[i].edge[place].reach;
+    }
 }
 
-/* A pass knows where the array ends only as far from there as fields are read: of a region that
- * ends further away it cannot tell which elements are inside. */
-static const char *check_nodes(const struct ir_kernel *k, const struct form *f)
+static const char *check_nodes(const struct ir_kernel *k)
 {
-    for (uint32_t i = 0; i < k->n_nodes; i++) {
+    const char *why = NULL;
+    for (uint32_t i = 0; !why && i < k->n_nodes; i++) {
         const struct ir_node *n = &k->nodes[i];
         if (n->kind == IR_INDEX && n->axis >= 0 && n->ctx != 0)
-            return indices;
-        const char *why = n->kind == IR_INSIDE ? check_ctx(k, &k->ctxs[n->ctx]) : NULL;
-        if (why)
-            return why;
-        for (int a = 0; n->kind == IR_INSIDE && a < k->rank; a++) {
-            const int64_t offset = k->ctxs[n->ctx].offset[a];
-            const int place = a + 3 - k->rank;
-            if (offset && f->steps.wraps[place])
-                return odd_edge;
-            if (llabs(offset) > most_reach(f, place))
-                return far_region;
-        }
+            why = indices;
+        else if (n->kind == IR_INSIDE)
+            why = check_shift(k, &k->ctxs[n->ctx]);
     }
-    return NULL;
+    return why;
 }
 
 static const char *refusal(struct analysis *z)
@@ -228,7 +229,8 @@ static const char *refusal(struct analysis *z)
         why = add_load(z, &f->loads[i]);
     if (!why)
         why = join_axes(z);
-    return why ? why : check_nodes(z->k, f);
+    set_near(f);
+    return why ? why : check_nodes(z->k);
 }
 
 /* --- how many steps, how wide a patch --- */
