@@ -34,7 +34,8 @@ def test_the_bits_are_those_of_single_steps(api, body):
     begin(api)
     many = run(api, body, 23, record={"most": "max(u)"}, record_every=9)
     got = [fetch(api, name, "float32", SHAPE).tobytes() for name in "uv"]
-    assert many["pass"]["steps"] > 1 or "ARRAYD_MESH" in os.environ  # where a GPU's part may be too small
+    if "ARRAYD_MESH" not in os.environ:  # where a GPU's part may be too small
+        assert many["pass"]["steps"] > 1 or many["pass"]["why"] == "a field is read at offsets beyond 1"  # which only a CPU does
     begin(api)
     for _ in range(23):
         assert run(api, body, 1)["step"] == 1
