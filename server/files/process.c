@@ -116,7 +116,8 @@ static enum err_code ended(struct file_process *p, struct err *e)
     if (p->pid)
         kill(p->pid, SIGKILL);
     status = reap(p);
-    if (WIFEXITED(status) && WEXITSTATUS(status)) /* 127: a library that it needs is not there */
+    if (WIFEXITED(status) &&
+        WEXITSTATUS(status)) /* 127 where a library that it needs is not there */
         return err_set(e, ERR_FILE_READER,
                        "arrayd-file ended with status %d before it had answered",
                        WEXITSTATUS(status));

@@ -4,11 +4,12 @@
     bench_gpu_program.py ARRAYD [--cases NAME…] [--rounds 5] [--backend cuda] [--no-peers]
 
 float32. Heat (walls insulated; periodic) in two and three dimensions, odd sizes among them, the wave equation with two
-levels, also of fourth order in space, heat with a source in a box, Gray-Scott with two fields (periodic), windows of
-3 x 3 weights (nine different ones; those of a relaxation, of which two differ), Burgers' equation, the game of life, and
-heat on 256² where only launches count, beside a CUDA graph of a kernel written by hand. "ms" is the job's own clock, from its first slice to its last; peers are timed from the
-call to the device's end. "copies" is the time of a step over that of copying its fields once in the same run.
-Before anything is timed, the bits after 13 steps of a program are held against those of 13 single requests. One JSON line a case, and one that begins with | for a reader.
+levels, also of fourth order in space, heat with a source in a box, Gray-Scott with two fields (periodic), windows of 3
+x 3 weights (nine different ones; those of a relaxation, of which two differ), Burgers' equation, the game of life, and
+heat on 256² where only launches count, beside a CUDA graph of a kernel written by hand. "ms" is the job's own clock,
+from its first slice to its last; peers are timed from the call to the device's end. "copies" is the time of a step over
+that of copying its fields once in the same run. Before anything is timed, the bits after 13 steps of a program are held
+against those of 13 single requests. One JSON line a case, and one that begins with | for a reader.
 """
 import argparse
 import json

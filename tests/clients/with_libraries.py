@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The tests of the Python client beside other libraries, as they are newest: dask, xarray, netCDF4, SciPy, scikit-learn, einops and Matplotlib.
+"""The tests of the Python client beside other libraries of the versions below: dask, xarray, netCDF4, SciPy and others.
 
     with_libraries.py ARRAYD [PYTEST ARGUMENT…]
 

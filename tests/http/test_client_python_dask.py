@@ -108,7 +108,7 @@ def test_one_daemon(beside, use):
 
 def test_a_field_larger_than_either_daemon(client, cluster):
     """No daemon has all of it, and nothing but results and edges moves: what is read by reductions stays where it is."""
-    client.run(lambda: __import__("arrayd.numpy").numpy.zeros(1) + 1)  # a worker that still starts would get little of it
+    client.run(lambda: __import__("arrayd.numpy").numpy.zeros(1) + 1)  # a worker that still starts would get few of the chunks
     x = numbers(3072, 512).persist()
     distributed.wait(x)
     used = cluster.metric("arrayd_bytes_in_use")

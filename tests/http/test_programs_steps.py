@@ -113,11 +113,12 @@ PAD = {"clamp": "edge", "wrap": "wrap", "reflect": "reflect", "symmetric": "symm
 
 
 @pytest.mark.parametrize("boundary", PAD)
-@pytest.mark.parametrize("shape", [(700,), (53, 90), (21, 40, 70)])
+@pytest.mark.parametrize("shape", [(700,), (53, 90), (21, 40, 70), (5, 3, 70)])
+@pytest.mark.in_turn
 def test_a_source_anywhere(gpu_with, shape, boundary):
     """A box of the field that each step changes: several steps are one pass for all that, along axes that wrap, too."""
     api = gpu_with().client()
-    rng = np.random.default_rng(len(shape))
+    rng = np.random.default_rng([len(shape), *boundary.encode()])
     around = [np.eye(len(shape), dtype=int)[a] * by for a in range(len(shape)) for by in (-1, 1)]
     flow = " + ".join(f"shift(u, offsets={list(map(int, o))}, boundary='{boundary}')" for o in around)
     for _ in range(3):
@@ -132,7 +133,7 @@ def test_a_source_anywhere(gpu_with, shape, boundary):
         api.upload(u, "u")
         body = [f"u += {flow}", f"u[{text}] += 7"]
         pass_of = api.expect(200, api.post("/v1/explain", {"body": body, "steps": 11})).json()["kernels"][-1]
-        assert pass_of.get("steps", 1) > 1 or not want[box].size, pass_of
+        assert pass_of.get("steps", 1) > 1 or not want[box].size or "ARRAYD_MESH" in os.environ, pass_of
         run(api, body, 11)
         assert np.array_equal(api.download("u"), want), text
         api.expect(204, api.delete("/v1/arrays/u"))

@@ -7,18 +7,20 @@
 
 void emit_steps(struct emitter *m);
 void emit_steps3d(struct emitter *m);
-/* emit_steps.c, for a step's body. Whether it uses a point's indices; asks if a context's shift
- * stays inside; whether, along an axis or (-1) any, the position tells that. */
-bool emit_steps_place(const struct emitter *m);
-bool emit_steps_asks(const struct emitter *m, uint32_t c);
-bool emit_steps_is_far(const struct emitter *m, uint32_t c, int axis);
-/* What the position tells: far<context>, a bit for each of the thread's elements e, of which these
- * texts are the indices. */
-void emit_steps_far(struct emitter *m, const char *const *at);
 void emit_reduce(struct emitter *m);
 void emit_fold(struct emitter *m);
 void emit_scan(struct emitter *m);
 void emit_window(struct emitter *m);
+
+/* emit_steps.c, for the body of a step. */
+bool emit_steps_place(const struct emitter *m); /* it uses a point's indices */
+/* It asks whether a context's shift stays inside. */
+bool emit_steps_asks(const struct emitter *m, uint32_t c);
+/* The position tells that, along this axis; -1: along any. */
+bool emit_steps_is_far(const struct emitter *m, uint32_t c, int axis);
+/* What it tells: far<context>, a bit for each of the thread's elements e, of which the indices are
+ * these texts. */
+void emit_steps_far(struct emitter *m, const char *const *at);
 
 /* emit_reduce.c: what a reduction is made of. */
 struct emit_reduction {

@@ -123,8 +123,9 @@ struct form_passes {
     uint32_t n_fields;
     int n;                  /* steps */
     bool wraps[3];          /* along z, y, x */
-    int near[3];            /* a shift so far leaves the array where a thread has the array's edge;
-                               of one that is longer, the point's position tells */
+    int near[3];            /* of a shift of so much at most, a thread that has the array's edge
+                               knows where it leaves the array, of a longer one the point's
+                               position tells; 0 along an axis that wraps: no thread has its edge */
     int halo, piece, ahead; /* columns on either side; elements copied at once; rows on their way,
                                and one */
     int lag, back, beside, aside; /* three dimensions: see form_passes.c */

@@ -46,6 +46,10 @@ static inline int64_t form_steps_rows(const struct form *f)
 bool form_pass3d_patch(struct analysis *z, int steps, int elements, int rows);
 double form_pass3d_part(struct form *f, double work);
 
+/* The same file: instructions per point and step that tell by its position whether a context's
+ * shift stays inside, approximately. */
+double form_pass_asking(const struct form *f, const struct ir_kernel *k, uint32_t ctx);
+
 /* The same file, in two dimensions: instructions per point and step, approximately;
  * registers of a thread; rows in the queue; and how many rows a block has, for a pass over so many
  * bytes: returns its cycles. */

@@ -12,6 +12,8 @@
  * In three: a thread's patch, the planes that it keeps, what the rounds of a block take. */
 #include "compute/gpu/text/form_kinds.h"
 
+#include <stdlib.h>
+
 /* --- in two dimensions --- */
 
 #define SCHEDULERS 4
@@ -65,6 +67,18 @@ static bool same_product(const struct analysis *z, const struct ir_node *x, cons
     return moved;
 }
 
+/* A wrapping axis' indices are made of more. Measured. */
+double form_pass_asking(const struct form *f, const struct ir_kernel *k, uint32_t ctx)
+{
+    double work = 0;
+    for (int a = 0; a < k->rank; a++) {
+        const int place = a + 3 - k->rank;
+        if (llabs(k->ctxs[ctx].offset[a]) > f->steps.near[place])
+            work += (work == 0) + (f->steps.wraps[place] ? 3.5 : 1);
+    }
+    return work * (k->rank == 2 ? 0.6 : 0.8);
+}
+
 static double node_work(const struct analysis *z, const bool *need, uint32_t i)
 {
     const struct ir_kernel *k = z->k;
@@ -87,6 +101,8 @@ static double node_work(const struct analysis *z, const bool *need, uint32_t i)
         return 16;
     case IR_LOAD:
         return is_field(z->f, n->input) ? 0 : 2;
+    case IR_INSIDE:
+        return form_pass_asking(z->f, k, n->ctx);
     default:
         return 0;
     }

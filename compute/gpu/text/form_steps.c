@@ -25,25 +25,24 @@
 #define LAUNCH       3300.0
 #define SHARED_BYTES 49152 /* per block, by default */
 
-static const char not_all_fed[] = "the next step does not read every result",
-                  other_layout[] = "a field and its next step have different layouts",
-                  too_far[] = "a field is read at offsets beyond 1",
-                  much_too_far[] = "a field is read too far away: at offsets beyond 2",
-                  odd_edge[] = "a field is read beyond its edge with two boundaries",
-                  ghosts[] = "a field's ghost cells are read",
-                  chains[] = "a field is read through a shift of a shift, a slice or a permutation",
-                  other_moves[] = "a constant array is read at an offset",
-                  gathers[] = "a field is gathered from",
-                  other_view[] = "a field is read in two layouts",
-                  odd_rank[] = "arrays have more than 3 axes, or none",
-                  diagonal[] = "a field is read diagonally",
-                  small[] = "a mirrored axis is too short",
-                  indices[] = "index() is used inside a shift",
-                  too_dear[] = "arithmetic already takes longer than memory",
-                  no_shared[] = "this GPU has too little shared memory for more",
-                  most[] = "the most steps that one pass makes",
-                  too_long[] = "the middle axis is too long for a grid of blocks",
-                  no_registers[] = "more fields than registers can hold";
+static const char
+    not_all_fed[] = "the next step does not read every result",
+    other_layout[] = "a field and its next step have different layouts",
+    too_far[] = "a field is read at offsets beyond 1",
+    much_too_far[] = "a field is read too far away: at offsets beyond 2",
+    odd_edge[] = "a field is read beyond its edge with two boundaries",
+    ghosts[] = "a field's ghost cells are read",
+    chains[] = "a field is read, or a region taken, through a shift of a shift, a slice or a "
+               "permutation",
+    other_moves[] = "a constant array is read at an offset", gathers[] = "a field is gathered from",
+    other_view[] = "a field is read in two layouts",
+    odd_rank[] = "arrays have more than 3 axes, or none", diagonal[] = "a field is read diagonally",
+    small[] = "a mirrored axis is too short", indices[] = "index() is used inside a shift",
+    too_dear[] = "arithmetic already takes longer than memory",
+    no_shared[] = "this GPU has too little shared memory for more",
+    most[] = "the most steps that one pass makes",
+    too_long[] = "the middle axis is too long for a grid of blocks",
+    no_registers[] = "more fields than registers can hold";
 
 static struct form_field *field_of(const struct form *f, uint32_t input)
 {
@@ -192,7 +191,7 @@ static const char *join_axes(struct analysis *z)
     return NULL;
 }
 
-/* As far from an edge as fields are read, at least 1, a thread knows where it is. */
+/* As far from an edge as fields are read, and as 1. */
 static void set_near(struct form *f)
 {
     for (int place = 0; place < 3; place++) {
@@ -204,6 +203,7 @@ static void set_near(struct form *f)
     }
 }
 
+/* A region may end anywhere, along the kernel's own axes. */
 static const char *check_nodes(const struct ir_kernel *k)
 {
     const char *why = NULL;
@@ -255,6 +255,8 @@ static struct weight weigh(const struct analysis *z)
             w.work += 16;
         else if (n->kind == IR_LOAD && !field_of(z->f, n->input))
             w.work += 2;
+        else if (n->kind == IR_INSIDE)
+            w.work += form_pass_asking(z->f, k, n->ctx);
     }
     if (k->rank == 2)
         w.work = form_pass2d_work(z);
