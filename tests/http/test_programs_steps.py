@@ -93,7 +93,7 @@ def regions(rng):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_regions_end_where_they_do(gpu_with, seed):
-    """Two from an edge, too, where fields are read one away: where a thread has the edge, it knows only so much of it."""
+    """Two from an edge, too, where fields are read one away, and a thread that has the edge does not know that the region ends there."""
     api = gpu_with().client()
     rng = np.random.default_rng(seed)
     for _ in range(6):

@@ -77,6 +77,7 @@ def test_random_rows(daemon_with, threads):
         else:
             lets = [["a", source], *lets]
         want, off = wanted(lets[1:], expr, a)
+        assert np.isfinite(off)
         said = f"seed {seed}: {shape} {dtype} {source} {lets} {expr}"
         if want.shape == shape and rng.random() < 0.5:  # into what it is made of, or what overlaps it
             target, start = rng.choice([("up", 0), ("down", 1)])

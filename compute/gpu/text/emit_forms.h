@@ -16,8 +16,8 @@ void emit_window(struct emitter *m);
 bool emit_steps_place(const struct emitter *m); /* it uses a point's indices */
 /* It asks whether a context's shift stays inside. */
 bool emit_steps_asks(const struct emitter *m, uint32_t c);
-/* The position tells that, along this axis; -1: along any. */
-bool emit_steps_is_far(const struct emitter *m, uint32_t c, int axis);
+/* The position tells that along some axis (form_steps_is_far). */
+bool emit_steps_any_far(const struct emitter *m, uint32_t c);
 /* What it tells: far<context>, a bit for each of the thread's elements e, of which the indices are
  * these texts. */
 void emit_steps_far(struct emitter *m, const char *const *at);

@@ -4,20 +4,22 @@
 #include "compute/gpu/text/emit_forms.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 static const char *field_type(const struct emitter *m, uint32_t field)
 {
     return emit_type(m->k->inputs[m->f->steps.fields[field].input].dtype);
 }
 
-bool emit_steps_is_far(const struct emitter *m, uint32_t c, int axis)
+static bool is_far(const struct emitter *m, uint32_t c, int axis)
 {
-    const int64_t *offset = m->k->ctxs[c].offset;
-    const int rank = m->k->rank, from = axis < 0 ? 0 : axis, to = axis < 0 ? rank : axis + 1;
+    return form_steps_is_far(m->f, &m->k->ctxs[c], axis);
+}
+
+bool emit_steps_any_far(const struct emitter *m, uint32_t c)
+{
     bool far = false;
-    for (int a = from; a < to; a++)
-        far |= llabs(offset[a]) > m->f->steps.near[a + 3 - rank];
+    for (int a = 0; a < m->k->rank; a++)
+        far |= is_far(m, c, a);
     return far;
 }
 
@@ -48,7 +50,7 @@ void emit_steps_far(struct emitter *m, const char *const *at)
     struct strb *b = &m->body;
     const int last = m->k->rank - 1;
     for (uint32_t c = 1; c < m->k->n_ctxs; c++) {
-        if (!emit_steps_asks(m, c) || !emit_steps_is_far(m, c, -1))
+        if (!emit_steps_asks(m, c) || !emit_steps_any_far(m, c))
             continue;
         strb_addf(b, "    ar_u32 far%u = ~(ar_u32)0;\n", c);
         for (int a = last; a >= 0; a--) {
@@ -56,7 +58,7 @@ void emit_steps_far(struct emitter *m, const char *const *at)
             const int64_t end =
                 offset < 0 ? -offset : n - offset; /* the first inside, or outside */
             const char *outside = offset < 0 ? "<" : ">=";
-            if (!emit_steps_is_far(m, c, a))
+            if (!is_far(m, c, a))
                 continue;
             emit_i64(m, end < 0 ? 0 : end < n ? end : n, "d%u_%d", c, a);
             if (a == last)
@@ -83,11 +85,11 @@ static void emit_insides(struct emitter *m)
             continue;
         const int64_t *o = k->ctxs[c].offset;
         strb_addf(b, "        const bool inside%u = true", c);
-        if (k->rank > 1 && o[0] && !emit_steps_is_far(m, c, 0))
+        if (k->rank > 1 && o[0] && !is_far(m, c, 0))
             strb_add(b, o[0] < 0 ? " && !front" : " && !back");
-        if (o[x] && !emit_steps_is_far(m, c, x))
+        if (o[x] && !is_far(m, c, x))
             strb_add(b, o[x] < 0 ? " && !(e == 0 && s.first)" : " && !(e == AR_E - 1 && s.last)");
-        if (emit_steps_is_far(m, c, -1))
+        if (emit_steps_any_far(m, c))
             strb_addf(b, " && (far%u >> e & 1)", c);
         strb_add(b, ";\n");
     }

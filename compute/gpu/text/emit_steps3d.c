@@ -37,7 +37,7 @@ static void emit_inside(struct emitter *m, uint32_t c)
     int64_t o[3];
     for (int a = 0; a < 3; a++) {
         o[a] = m->k->ctxs[c].offset[a];
-        o[a] = emit_steps_is_far(m, c, a) ? 0 : o[a];
+        o[a] = form_steps_is_far(m->f, &m->k->ctxs[c], a) ? 0 : o[a];
     }
     strb_addf(b, "        const bool inside%u = true", c);
     if (o[0] < 0)
@@ -52,7 +52,7 @@ static void emit_inside(struct emitter *m, uint32_t c)
         strb_addf(b, " && !(e < %d && s.x.first)", (int)-o[2]);
     else if (o[2] > 0)
         strb_addf(b, " && !(e >= AR_E - %d && s.x.last)", (int)o[2]);
-    if (emit_steps_is_far(m, c, -1))
+    if (emit_steps_any_far(m, c))
         strb_addf(b, " && (far%u >> e & 1)", c);
     strb_add(b, ";\n");
 }

@@ -123,9 +123,7 @@ struct form_passes {
     uint32_t n_fields;
     int n;                  /* steps */
     bool wraps[3];          /* along z, y, x */
-    int near[3];            /* of a shift of so much at most, a thread that has the array's edge
-                               knows where it leaves the array, of a longer one the point's
-                               position tells; 0 along an axis that wraps: no thread has its edge */
+    int near[3];            /* see form_steps_is_far */
     int halo, piece, ahead; /* columns on either side; elements copied at once; rows on their way,
                                and one */
     int lag, back, beside, aside; /* three dimensions: see form_passes.c */
@@ -242,6 +240,14 @@ struct form *form_of_whole(struct arena *arena, const struct ir_whole *w, int sl
  * without memory. */
 uint32_t form_steps(struct arena *arena, const struct ir_kernel *k, int slot_alignment,
                     int64_t shared, int members, const char **ret_why);
+
+/* FORM_STEPS: whether the point's position must tell if a context's shift stays inside along an
+ * axis of the kernel: of a shift of at most `near`, a thread that has the array's edge knows. */
+static inline bool form_steps_is_far(const struct form *f, const struct ir_ctx *c, int axis)
+{
+    const int64_t offset = c->offset[axis], near = f->steps.near[axis + 3 - c->rank];
+    return offset > near || offset < -near;
+}
 
 /* FORM_STEPS in three dimensions: planes of a field that a level keeps. */
 int form_steps_kept(const struct form *f, const struct form_field *d);

@@ -12,8 +12,6 @@
  * In three: a thread's patch, the planes that it keeps, what the rounds of a block take. */
 #include "compute/gpu/text/form_kinds.h"
 
-#include <stdlib.h>
-
 /* --- in two dimensions --- */
 
 #define SCHEDULERS 4
@@ -67,15 +65,14 @@ static bool same_product(const struct analysis *z, const struct ir_node *x, cons
     return moved;
 }
 
-/* A wrapping axis' indices are made of more. Measured. */
+/* An index along an axis that wraps takes more. Fitted to what one box takes on an H200 at 512^3
+ * and at 8192^2, where lanes have more elements (tests/bench/RESULTS.md). */
 double form_pass_asking(const struct form *f, const struct ir_kernel *k, uint32_t ctx)
 {
     double work = 0;
-    for (int a = 0; a < k->rank; a++) {
-        const int place = a + 3 - k->rank;
-        if (llabs(k->ctxs[ctx].offset[a]) > f->steps.near[place])
-            work += (work == 0) + (f->steps.wraps[place] ? 3.5 : 1);
-    }
+    for (int a = 0; a < k->rank; a++)
+        if (form_steps_is_far(f, &k->ctxs[ctx], a))
+            work += (work == 0) + (f->steps.wraps[a + 3 - k->rank] ? 3.5 : 1);
     return work * (k->rank == 2 ? 0.6 : 0.8);
 }
 

@@ -25,24 +25,25 @@
 #define LAUNCH       3300.0
 #define SHARED_BYTES 49152 /* per block, by default */
 
-static const char
-    not_all_fed[] = "the next step does not read every result",
-    other_layout[] = "a field and its next step have different layouts",
-    too_far[] = "a field is read at offsets beyond 1",
-    much_too_far[] = "a field is read too far away: at offsets beyond 2",
-    odd_edge[] = "a field is read beyond its edge with two boundaries",
-    ghosts[] = "a field's ghost cells are read",
-    chains[] = "a field is read, or a region taken, through a shift of a shift, a slice or a "
-               "permutation",
-    other_moves[] = "a constant array is read at an offset", gathers[] = "a field is gathered from",
-    other_view[] = "a field is read in two layouts",
-    odd_rank[] = "arrays have more than 3 axes, or none", diagonal[] = "a field is read diagonally",
-    small[] = "a mirrored axis is too short", indices[] = "index() is used inside a shift",
-    too_dear[] = "arithmetic already takes longer than memory",
-    no_shared[] = "this GPU has too little shared memory for more",
-    most[] = "the most steps that one pass makes",
-    too_long[] = "the middle axis is too long for a grid of blocks",
-    no_registers[] = "more fields than registers can hold";
+static const char not_all_fed[] = "the next step does not read every result",
+                  other_layout[] = "a field and its next step have different layouts",
+                  too_far[] = "a field is read at offsets beyond 1",
+                  much_too_far[] = "a field is read too far away: at offsets beyond 2",
+                  odd_edge[] = "a field is read beyond its edge with two boundaries",
+                  ghosts[] = "a field's ghost cells are read",
+                  chains[] = "a field or region is a shift of a shift, a slice or a permutation",
+                  other_moves[] = "a constant array is read at an offset",
+                  gathers[] = "a field is gathered from",
+                  other_view[] = "a field is read in two layouts",
+                  odd_rank[] = "arrays have more than 3 axes, or none",
+                  diagonal[] = "a field is read diagonally",
+                  small[] = "a mirrored axis is too short",
+                  indices[] = "index() is used inside a shift",
+                  too_dear[] = "arithmetic already takes longer than memory",
+                  no_shared[] = "this GPU has too little shared memory for more",
+                  most[] = "the most steps that one pass makes",
+                  too_long[] = "the middle axis is too long for a grid of blocks",
+                  no_registers[] = "more fields than registers can hold";
 
 static struct form_field *field_of(const struct form *f, uint32_t input)
 {
@@ -191,7 +192,7 @@ static const char *join_axes(struct analysis *z)
     return NULL;
 }
 
-/* As far from an edge as fields are read, and as 1. */
+/* The furthest that a field is read along an axis, at least 1; 0 along one that wraps. */
 static void set_near(struct form *f)
 {
     for (int place = 0; place < 3; place++) {
